@@ -3,10 +3,10 @@
     Llama-3 8B on 256 H100 (dgx-h100-512), 512 x 4,096 tokens a step
     BEST     fully sharded data parallel                         897 ms ±19 %
              4 % of the step waits for the network
-    #   plan                     step    waits
-    1   data 256, ZeRO-3       897 ms      4 %
-    2 = data 256, ZeRO-2       921 ms      6 %
-    =   too close to call                                  12 more: --all
+       plan                    step    waits
+       data 256, ZeRO-3      897 ms      4 %
+    =  data 256, ZeRO-2      921 ms      6 %
+    = too close to the first to tell    12 more: --all
     What if  links twice as fast -0.1 %    half the batch +3 %
     Limit    computing: faster networks gain at most 4 % at this batch
     More     --explain    --assumptions
@@ -23,7 +23,6 @@ from textwrap import wrap as wrap_text
 
 MOST_ROWS = 8
 """Rows of a table that an answer shows by default."""
-_LABELS = {"best": "BEST", "rests": "Rests on", "what_if": "What if", "limit": "Limit", "more": "More"}
 INDENT = 9
 """Columns of the labels of lines."""
 _BETWEEN = "    "
@@ -61,14 +60,12 @@ class Answer:
         """Yield the answer without its table and what belongs to a terminal: the winner, what it means, what would
         change it, its limit and what it rests on."""
         yield from self.best
-        yield from labelled(_LABELS["what_if"], pack(self.what_if, width - INDENT))
-        for label in ("limit", "rests"):
-            yield from labelled(_LABELS[label], wrap(getattr(self, label), width - INDENT))
+        yield from self._grounds(width)
 
     def head(self, width: int) -> Iterator[str]:
         """Yield the lines above the table: the question and the answer."""
         yield from wrap(self.question, width)
-        yield from labelled(_LABELS["best"], [line for text in self.best for line in wrap(text, width - INDENT)])
+        yield from labelled("BEST", [line for text in self.best for line in wrap(text, width - INDENT)])
 
     def foot(self, width: int) -> Iterator[str]:
         """Yield the lines beneath the table: the legend, what would change the answer, its limit, what it rests
@@ -76,10 +73,14 @@ class Answer:
         left_out = f"{self.hidden:,} more: {self.everything}" if self.hidden else ""
         if self.legend or left_out:
             yield from pack(filter(None, (self.legend, left_out)), width)
-        yield from labelled(_LABELS["what_if"], pack(self.what_if, width - INDENT))
-        yield from labelled(_LABELS["limit"], wrap(self.limit, width - INDENT))
-        yield from labelled(_LABELS["rests"], wrap(self.rests, width - INDENT))
-        yield from labelled(_LABELS["more"], pack(self.more, width - INDENT))
+        yield from self._grounds(width)
+        yield from labelled("More", pack(self.more, width - INDENT))
+
+    def _grounds(self, width: int) -> Iterator[str]:
+        """Yield the lines on what would change the answer, its limit and what it rests on."""
+        yield from labelled("What if", pack(self.what_if, width - INDENT))
+        yield from labelled("Limit", wrap(self.limit, width - INDENT))
+        yield from labelled("Rests on", wrap(self.rests, width - INDENT))
 
 
 def labelled(label: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:

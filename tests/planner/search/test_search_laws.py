@@ -419,3 +419,11 @@ def test_given_prices_are_those_of_every_plan_and_are_kept() -> None:
     assert fastest.sample_time == found.winner.sample_time
     with pytest.raises(NotFasterError):
         searching.fastest(transformer(1), on, request, 0.99 * found.winner.sample_time, prices=prices)
+
+
+@pytest.mark.parametrize("name", ["dgx-h100-64", "terarack-64", "inceptionn-4"])
+def test_a_free_network_keeps_the_ranks_of_a_node(name: str) -> None:
+    """What hybrid sharding holds depends on them, so that the bound would miss plans without."""
+    on = load_cluster(name)
+    free = searching.free_rows(transformer(2), on, SearchRequest(global_batches=(on.ranks,)))
+    assert free.cluster.fabric.node_ranks == on.fabric.node_ranks and free.cluster.ranks == on.ranks

@@ -168,7 +168,7 @@ class StepComparison(Result):
         return [*self._lines()]
 
     def _lines(self) -> Iterator[str]:
-        """Yield :meth:`lines`."""
+        """Yield the lines that :meth:`lines` returns."""
         yield self.summary()
         steps = f"{self.step.steps} steps" if self.step.steps > 1 else "one step"
         yield f"mean of {steps} on {self.where}, predicted for {self.machine}; overlap as it was: " + (

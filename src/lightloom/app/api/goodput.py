@@ -165,7 +165,7 @@ class Rack(Config):
 
 
 class GoodputSettings(GoodputOptions):
-    """What a goodput rests on beside the cluster and its ranks: fields of ``lightloom goodput --settings`` and
+    """Settings of a goodput beside the cluster and its ranks: fields of ``lightloom goodput --settings`` and
     ``--set``."""
 
     months: float = 1.0

@@ -157,7 +157,7 @@ _PLAYED = ("synthesized", "ring-two-way-striped", "optree-striped", "wrht-stripe
 
 
 class _Straggler(BaseModel, frozen=True, extra="forbid"):
-    """What one rank of all does: fields that ``--straggler`` takes."""
+    """The rank that starts late or sends slowly: fields that ``--straggler`` takes."""
 
     late: Seconds = 0.0
     slow: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0

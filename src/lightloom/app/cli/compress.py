@@ -80,7 +80,7 @@ _DEFAULT = "inceptionn:2^-10"
 
 
 class ProfileSettings(Config):
-    """What ``lightloom compress profile --set`` states of the training whose gradients are measured."""
+    """Settings of the training whose gradients are measured: fields of ``lightloom compress profile --set``."""
 
     steps: int = 20
     """Steps to train."""

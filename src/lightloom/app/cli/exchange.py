@@ -35,7 +35,7 @@ _MOST_LINKS = 7
 
 
 class SetUps(Config):
-    """What all set-ups have in common."""
+    """Settings that all compared set-ups share: fields of ``lightloom exchange break-even --set``."""
 
     batch: Count = 32
     """Samples of a rank."""

@@ -133,7 +133,7 @@ class _Comparison:
 
 
 class TrainingRuns(Config):
-    """What ``lightloom exchange compare --set`` states of all runs."""
+    """Settings that all training runs share: fields of ``lightloom exchange compare --set``."""
 
     steps: Count | None = None
     """Steps of a run. Null: 300, or 400 for mnist."""

@@ -214,13 +214,18 @@ def _pinned(given: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _write(
-    ranking: PlanRanking, document: dict[str, Any], report: Path | None, trace: Path | None, figure: Path | None
+    ranking: PlanRanking,
+    document: dict[str, Any],
+    report: Path | None,
+    trace: Path | None,
+    figure: Path | None,
+    what_if: bool,
 ) -> dict[str, Path | None]:
-    """Write the page, the trace and the pictures that are asked for, and note them in ``document``; return the files by
-    what they hold, None for one that was not requested."""
+    """Write the page (with changed questions only for ``what_if``), the trace and the pictures that are asked for, and
+    note them in ``document``; return the files by what they hold, None for one that was not requested."""
     search, origin = ranking.search, ranking.origin
     if report is not None:
-        write(plan_report(search, document, origin, ranking.answer()), report)
+        write(plan_report(search, document, origin, ranking.answer(what_if=what_if)), report)
     if trace is not None:
         title = f"{search.graph.name} on {search.winner.site}"
         timeline, counters = counted(search.winner)
@@ -373,7 +378,7 @@ def plan(
     if others:
         document["vs"] = [other.to_json() for other in others]
     messages = [*_export(export or (), search, document)]
-    paths = _write(ranking, document, report, trace, figure)
+    paths = _write(ranking, document, report, trace, figure, what_if)
     document |= {name: str(path) for name, path in paths.items() if path is not None and " " not in name}
     paths |= {f"exported {path.suffix.removeprefix('.') or 'traces'}": path for path in export or ()}
 

@@ -23,7 +23,6 @@ from lightloom.core.journal import Journal, open_journal
 from lightloom.core.results import Advance, Document, attributes, content_hash, ignore
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import cluster_from
-from lightloom.machines.fabrics.load import fabric_from
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.designs.space import Design, Front, Technology, Worth
 from lightloom.planning.economics.ledger import Site
@@ -31,7 +30,7 @@ from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import DividedModel, Job
 from lightloom.planning.search.request import LARGEST, SearchRequest
 from lightloom.planning.search.rows import ClusterRows, TooLargeError
-from lightloom.planning.search.search import Floor, NotFasterError, fastest
+from lightloom.planning.search.search import FREE, Floor, NotFasterError, fastest, free_rows
 from lightloom.planning.sweeps.experiment import code_version
 
 # A design before anything is searched on it: its worth, and a proved bound of its step time.
@@ -41,17 +40,6 @@ STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
 MOST_ROWS = 1 << 17
 """Rows of schedules that are built: those of an all-reduce of 256 ranks that lists every transfer."""
 _SLACK = 1 + 1e-9
-_FREE = {
-    "kind": "tiers",
-    "tiers": [
-        {"name": "node", "shape": "switch", "bandwidth": 1e21, "latency": 0.0},
-        {"name": "network", "shape": "switch", "bandwidth": 1e21, "taper": 1.0},
-    ],
-    "hop_latency": 0.0,
-    "transport": "ideal",
-    "sources": {"hop_latency": "a bound: exchanges take no time"},
-}
-"""A fabric over which exchanges take no time, but for the ranks of a node."""
 _floors: dict[tuple[int, int, int], tuple[DividedModel, Floor]] = {}
 """By ranks, ranks of a node and samples a rank, with the model whose they are."""
 
@@ -151,7 +139,7 @@ def assess(question: Question, design: Design) -> Bounded:
 def least_time(question: Question, ranks: int, accelerator: str) -> float:
     """Return the seconds of a step for each sample that no fabric makes shorter: those of ranks in one node whose
     exchanges take no time; 0 where no plan fits."""
-    fields, one_node = {"ranks": ranks, "accelerator": accelerator, "fabric": _FREE}, {"fabric.tiers.node.size": ranks}
+    fields, one_node = {"ranks": ranks, "accelerator": accelerator, "fabric": FREE}, {"fabric.tiers.node.size": ranks}
     cluster = cluster_from(fields, one_node, name="without exchanges")
     try:
         # Bounds build no schedule, so that groups of any size count.
@@ -177,9 +165,7 @@ def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple
     """Return the floors, cached, of all clusters with as many ranks, as many in a node and as many samples a rank."""
     key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank
     if key not in _floors or _floors[key][0] is not job.model:
-        fabric = fabric_from(_FREE, cluster.ranks, {"tiers.node.size": cluster.fabric.node_ranks}, where="floor")
-        free = replace(cluster, fabric=fabric)
-        rows = ClusterRows(question.graph, free, question.request(free.ranks), GroupPrices(fabric, free.training))
+        rows = free_rows(question.graph, cluster, question.request(cluster.ranks))
         _floors[key] = rows.job.model, Floor.of(rows, batches)
     return _floors[key][1]
 

@@ -21,7 +21,7 @@ from lightloom.planning.search.plans import (
     plan_words,
 )
 from lightloom.planning.search.published import default_batch
-from lightloom.planning.search.what_if import WhatIf
+from lightloom.planning.search.what_if import MATTERS, WhatIf
 
 MOST_ROWS = 6
 """Divisions that an answer shows, so that it fits one screen."""
@@ -30,8 +30,6 @@ _NEAR = 0.1
 SURE = 0.9
 """Share of draws from which on a row's order against the first counts as known."""
 _TOO_CLOSE = "="
-_MATTERS = 0.02
-"""Share of the step from which on the network counts as what bounds it."""
 
 
 class DivisionRow(NamedTuple):
@@ -223,9 +221,9 @@ def _limit(search: PlanSearch, limit: float) -> str:
     if search.winner.cluster.ranks == 1:
         return "computing: one accelerator exchanges nothing"
     gain = 1 - limit
-    if gain < _MATTERS:
+    if gain < MATTERS:
         return f"computing: faster networks gain at most {_percent(gain)} at this batch"
-    slowed = gain > waits(search.winner) + _MATTERS and search.winner.cluster.fabric.arithmetic_share > 0
+    slowed = gain > waits(search.winner) + MATTERS and search.winner.cluster.fabric.arithmetic_share > 0
     beside = "; they also slow the computing beside them" if slowed else ""
     return f"the network: exchanges that take no time would gain at most {_percent(gain)}{beside}"
 

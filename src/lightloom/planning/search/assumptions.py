@@ -1,4 +1,4 @@
-"""What a plan assumes: values of its clusters that no publication gives, and calibrations in place of priors."""
+"""Assumptions of a plan: values of its clusters that no publication gives, and calibrations in place of priors."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

@@ -29,6 +29,7 @@ from lightloom.core.arrays import Effort, Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_time
 from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.fabrics.load import fabric_from
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import LIBRARY, carrier
@@ -417,6 +418,23 @@ def _distinct(plans: Sequence[Plan], compared: Sequence[Plan]) -> list[Plan]:
 
 _AT_ONCE: Effort = 64
 """Strategies that are bounded together at first; then twice as many."""
+FREE = {
+    "kind": "tiers",
+    "tiers": [
+        {"name": "node", "shape": "switch", "bandwidth": 1e21, "latency": 0.0},
+        {"name": "network", "shape": "switch", "bandwidth": 1e21, "taper": 1.0},
+    ],
+    "hop_latency": 0.0,
+    "transport": "ideal",
+    "sources": {"hop_latency": "a bound: exchanges take no time"},
+}
+"""A fabric over which exchanges take no time, but for the ranks of a node."""
+
+
+def free_rows(graph: ComputeGraph, cluster: Cluster, request: SearchRequest) -> ClusterRows:
+    """Return the rows of a cluster with as many ranks, as many of them in a node, whose exchanges take no time."""
+    fabric = fabric_from(FREE, cluster.ranks, {"tiers.node.size": cluster.fabric.node_ranks}, where="floor")
+    return ClusterRows(graph, replace(cluster, fabric=fabric), request, GroupPrices(fabric, cluster.training))
 
 
 @dataclass(frozen=True)

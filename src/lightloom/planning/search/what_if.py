@@ -17,27 +17,17 @@ from lightloom.machines.clusters.load import with_accelerator
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import fabric_from, load_fabric
 from lightloom.planning.gradients import PricedExchange
-from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.search.plans import Plan, PlanSearch
 from lightloom.planning.search.request import SearchRequest
-from lightloom.planning.search.rows import ClusterRows
-from lightloom.planning.search.search import Floor, search
+from lightloom.planning.search.search import Floor, free_rows, search
 
 _SUCCESSORS = {"titan-xp": "a100", "a100": "h100", "h100": "b200", "h200": "b200", "tpu-v4": "tpu-v5p"}
 """The chip that followed each, by the name in the catalog."""
-_FREE = {
-    "kind": "tiers",
-    "tiers": [{"name": "free", "shape": "switch", "bandwidth": 1e21}],
-    "hop_latency": 0.0,
-    "transport": "ideal",
-    "sources": {"hop_latency": "a bound: exchanges take no time"},
-}
-"""A fabric over which exchanges take no time."""
 _PLANES = 8
 """Planes of the circuit switch that takes the place of packet switches, as in SiP-ML."""
 MOST = 5
 """Changes that are answered."""
-_MATTERS = 0.02
+MATTERS = 0.02
 """Share of the step from which on a change of the network is worth a search."""
 
 
@@ -95,12 +85,11 @@ class WhatIf:
 
 
 class WhatIfs:
-    """What would change the answer of a search: its limit, and changes of the winner's question.
+    """Changes of the question that a search answered, with their answers, and the time that no network beats.
 
     Args:
-        found: what is changed.
+        found: the search whose winner's question is changed.
         method: a method of exchanging gradients, priced for the model; None for none.
-        methods: the name of ``method`` as an argument.
     """
 
     def __init__(self, found: PlanSearch, method: PricedExchange | None = None) -> None:
@@ -120,9 +109,7 @@ class WhatIfs:
         """Seconds of a sample that no network makes shorter, as a share of the winner's; 0 where nothing bounds it."""
         cluster, request = self._winner.cluster, replace(self._request, exchanges=(), algorithms=())
         try:
-            fabric = fabric_from(_FREE, cluster.ranks, {}, where="a free network")
-            free = replace(cluster, fabric=fabric, reference=None)
-            rows = ClusterRows(self._found.graph, free, request, GroupPrices(fabric, free.training))
+            rows = free_rows(self._found.graph, cluster, request)
             least = Floor.of(rows, (self._winner.global_batch,)).per_sample
         except UnsupportedError:
             return 0.0
@@ -134,7 +121,7 @@ class WhatIfs:
         for change in self.changes():
             if answered == MOST:
                 return
-            if change.network and 1 - self.limit < _MATTERS:
+            if change.network and 1 - self.limit < MATTERS:
                 if not decided:
                     decided, answered = True, answered + 1
                     yield WhatIf(change=change, winner=None, step=self.limit)

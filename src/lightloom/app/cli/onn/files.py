@@ -1,4 +1,4 @@
-"""What the ``onn`` commands share: options that exclude each other, mappings and errors in words, sweeps, noise."""
+"""Pieces that several ``onn`` commands use: options that exclude each other, mappings in words, sweeps, noise."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
