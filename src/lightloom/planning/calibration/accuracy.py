@@ -15,8 +15,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
-from lightloom.core.results import Document, Result
-from lightloom.core.units import format_time
+from lightloom.core.results import Advance, Document, Result, attributes, cells, ignore
 from lightloom.machines.accelerators.calibrated import (
     CalibratedParameter,
     Calibration,
@@ -85,13 +84,9 @@ def parameters_of(fitted: Fit, priors: Priors) -> dict[str, CalibratedParameter]
     return {
         name: CalibratedParameter(
             value=rounded(value),
-            prior=prior.value,
-            prior_spread=prior.spread,
             spread=rounded(after),
             determined=bool(after < DETERMINED * prior.spread),
-            unit=prior.unit,
-            meaning=prior.meaning,
-            source=prior.source,
+            **attributes(prior, "prior=value prior_spread=spread unit meaning source"),
         )
         for (name, prior), value, after in zip(priors.by_name.items(), np.exp(fitted.logarithms), spread, strict=True)
     }
@@ -173,21 +168,12 @@ class Accuracy(Result):
             for index, (step, used) in enumerate(zip(self.steps.steps, self.predicted.steps, strict=True))
         ]
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return the same rows as texts with units, by heading."""
-        return [
-            {
-                "row": row["row"],
-                "model": row["model"],
-                "GPUs": row["gpus"],
-                "measured": format_time(row["measured_s"]),
-                "predicted": format_time(row["predicted_s"]),
-                "90 % interval": f"{format_time(row['low_s'])} to {format_time(row['high_s'])}",
-                "error": f"{row['error']:+.1%}" + ("" if row["inside"] else " outside"),
-                "assumed": row["assumed"],
-            }
-            for row in self.rows()
-        ]
+        columns = "row: {row} | model: {model} | GPUs: {gpus} | measured: {measured_s:time} | "
+        columns += "predicted: {predicted_s:time} | 90 % interval: {low_s:time} to {high_s:time} | "
+        columns += "error: {error:+.1%}{outside} | assumed: {assumed}"
+        return cells(columns, ({**row, "outside": "" if row["inside"] else " outside"} for row in self.rows()))
 
     def to_json(self) -> Document:
         """Return ``table``, its checksum ``sha256``, ``basis``, ``scores`` and ``rows`` as a document."""
@@ -217,18 +203,19 @@ def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Ac
     Raises:
         ConfigError: a row is of another accelerator than the calibration.
     """
-    basis = "priors only" if calibration is None else f"calibrated on {calibration.rows.table}"
-    if calibration is not None:
-        basis += ", these very rows" if calibration.rows.sha256 == steps.sha256 else ""
-        if absent := _absent(calibration, steps):
-            basis += f"; {', '.join(absent)} at priors, as the file is older"
+    if calibration is None:
+        by_priors = lambda jobs, priors: predictions(jobs, priors, prior_fit(priors), PRIOR_SCATTER)  # noqa: E731
+        return _predict_each_accelerator(steps, "priors only", by_priors)
+    basis = f"calibrated on {calibration.rows.table}"
+    basis += ", these very rows" if calibration.rows.sha256 == steps.sha256 else ""
+    if absent := _absent(calibration, steps):
+        basis += f"; {', '.join(absent)} at priors, as the file is older"
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
-        """Return the predictions of one accelerator's rows, from its priors or the calibration."""
-        fitted = prior_fit(priors) if calibration is None else fitted_parameters(calibration, priors)
-        return predictions(jobs, priors, fitted, PRIOR_SCATTER if calibration is None else calibration.scatter)
+        """Return the predictions of one accelerator's rows by the calibration."""
+        return predictions(jobs, priors, fitted_parameters(calibration, priors), calibration.scatter)
 
-    return _predict_each_accelerator(steps, basis, predict, None if calibration is None else calibration.accelerator)
+    return _predict_each_accelerator(steps, basis, predict, calibration.accelerator)
 
 
 def _absent(calibration: Calibration, steps: MeasuredSteps) -> list[str]:
@@ -238,9 +225,7 @@ def _absent(calibration: Calibration, steps: MeasuredSteps) -> list[str]:
     return calibration.at_priors(transport_of(load_accelerator(calibration.accelerator)).priors())
 
 
-def cross_validated(
-    steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Callable[[int], None] | None = None
-) -> Accuracy:
+def cross_validated(steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Advance = ignore) -> Accuracy:
     """Return predictions of every row by fits that have not seen it: a tenth of the rows is left out of each, or all
     rows of one model size; ``advance`` is told after each fit."""
     words = {"rows": "calibrated on the other nine tenths of its rows", "models": "calibrated on its other models"}
@@ -266,8 +251,7 @@ def _predict_each_accelerator(
 ) -> Accuracy:
     """Return the predictions of the rows, those of each accelerator made together by ``predict``; ConfigError for a row
     of another accelerator than ``only``, where that is given."""
-    seconds, half = np.zeros(len(steps)), np.zeros(len(steps))
-    used: list[MeasuredStep] = list(steps.steps)
+    (seconds, half), used = np.zeros((2, len(steps))), np.empty(len(steps), np.object_)
     for name in dict.fromkeys(step.accelerator for step in steps.steps):
         rows = [index for index, step in enumerate(steps.steps) if step.accelerator == name]
         if only is not None and name != only:
@@ -276,12 +260,8 @@ def _predict_each_accelerator(
                 f"the calibration is of {only!r}"
             )
         machine = load_accelerator(name)
-        priors = priors_of(machine)
-        jobs = jobs_of([steps.steps[row] for row in rows], machine)
-        part = predict(jobs, priors)
-        seconds[rows], half[rows] = part.log_seconds, part.half_width
-        for row, step in zip(rows, part.steps, strict=True):
-            used[row] = step
+        part = predict(jobs_of([steps.steps[row] for row in rows], machine), priors_of(machine))
+        seconds[rows], half[rows], used[rows] = part.log_seconds, part.half_width, part.steps
     whole = Predictions(seconds, half, tuple(used))
     return Accuracy(steps=steps, predicted=whole, basis=basis, scores=scores_of(steps.steps, whole))
 
@@ -291,18 +271,14 @@ def _predict_each_accelerator(
 
 def draw_accuracy(judged: Sequence[Accuracy]) -> Figure:
     """Return the figure of predicted against measured steps, one colour for each table."""
-    return accuracy_figure(
-        [
-            PredictedSeries(
-                name=entry.steps.name,
-                measured=np.array([step.step_s for step in entry.steps.steps]),
-                predicted=entry.predicted.seconds,
-                low=entry.predicted.low,
-                high=entry.predicted.high,
-            )
-            for entry in judged
-        ]
-    )
+    series = [
+        PredictedSeries(
+            measured=np.array([step.step_s for step in entry.steps.steps]),
+            **attributes(entry, "name=steps.name predicted=predicted.seconds low=predicted.low high=predicted.high"),
+        )
+        for entry in judged
+    ]
+    return accuracy_figure(series)
 
 
 # Calibrate an accelerator on measured steps.
@@ -311,7 +287,7 @@ LEAST_ROWS = 4
 """Rows from which an error can be cross-validated."""
 
 
-def calibrate(steps: MeasuredSteps, accelerator: str, advance: Callable[[int], None] | None = None) -> Calibration:
+def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore) -> Calibration:
     """Return the parameters of an accelerator, fitted from its priors to steps measured on it, with their errors on
     rows left out.
 
@@ -337,19 +313,15 @@ def calibrate(steps: MeasuredSteps, accelerator: str, advance: Callable[[int], N
             )
     if len(steps) < LEAST_ROWS:
         raise ConfigError(f"{steps.file}: {len(steps)} rows: expected at least {LEAST_ROWS} to calibrate on")
-    priors = priors_of(machine)
-    jobs = jobs_of(steps.steps, machine)
-    fitted = fit(jobs, priors)
-    if advance is not None:
-        advance(1)
-    folds = random_folds(jobs.rows)
+    priors, jobs = priors_of(machine), jobs_of(steps.steps, machine)
+    fitted, folds = fit(jobs, priors), random_folds(jobs.rows)
+    advance(1)
     unseen = predict_held_out(jobs, priors, fitted, folds, advance)
     rows = CalibrationRows(table=steps.name, sha256=steps.sha256, count=len(steps))
     inside = (unseen.low <= jobs.measured) & (jobs.measured <= unseen.high)
     statistics = error_statistics(unseen.seconds / jobs.measured - 1, inside)
-    return calibration_of(
-        accelerator, rows, fitted, priors, unseen.log_seconds - np.log(jobs.measured), statistics, folds
-    )
+    errors = unseen.log_seconds - np.log(jobs.measured)
+    return calibration_of(accelerator, rows, fitted, priors, errors, statistics, folds)
 
 
 def calibration_of(

@@ -42,6 +42,7 @@ _PROGRAMS: dict[str, Kind] = {
     "broadcast_perf": "broadcast",
     "reduce_perf": "reduce",
 }
+_UNNAMED: Kind = "all-reduce"
 _RANK = re.compile(r"#\s+Rank\s+\d+.*\bon\s+(\S+)\s+device")
 _SIZES_OF_CSV = "size(B),count,type,time(ns)"
 
@@ -66,16 +67,13 @@ class MeasuredCollective(Config):
         return self
 
 
-def read_collectives(
-    name: Path | str, *, gpus: int | None = None, collective: Kind = "all-reduce"
-) -> list[MeasuredCollective]:
+def read_collectives(name: Path | str, *, gpus: int | None = None) -> list[MeasuredCollective]:
     """Return the rows of a file of timed collectives in any of the three forms; of times out of place and in place, the
-    mean.
+    mean. Where a file does not say which collective it timed, that is an all-reduce.
 
     Args:
         name: the file, also by its name in the folder ``LIGHTLOOM_MEASURED``.
         gpus: number of GPUs, where the file does not say it.
-        collective: which collective, where the file does not say it.
 
     Raises:
         ConfigError: the file cannot be read, or a row; the message names file, row and column.
@@ -85,19 +83,19 @@ def read_collectives(
     if gpus is not None and gpus < 2:
         raise ConfigError(f"--gpus {gpus}: expected at least 2 for a collective")
     if text.startswith(_SIZES_OF_CSV):
-        rows = list(_rows_of_csv(text, path, gpus, collective))
+        rows = list(_rows_of_csv(text, path, gpus))
     elif text.startswith("nodes,") or "," in text.split("\n", 1)[0]:
         if gpus is not None:
             raise ConfigError(f"--gpus {gpus}: {path} states the GPUs of each row in column 'gpus': expected no --gpus")
         rows = read_table(text, MeasuredCollective, path)
     else:
-        rows = list(_rows_of_terminal(text, path, gpus, collective))
+        rows = list(_rows_of_terminal(text, path, gpus))
     if not rows:
         raise ConfigError(f"{path}: no rows of timed collectives")
     return rows
 
 
-def _rows_of_csv(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
+def _rows_of_csv(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCollective]:
     """Yield the rows of nccl-tests as CSV, nanoseconds out of place and in place: their mean counts; ConfigError
     without ``gpus``."""
     if gpus is None:
@@ -113,7 +111,7 @@ def _rows_of_csv(text: str, path: Path, gpus: int | None, collective: Kind) -> I
             numbers.append(_positive_number(cells[column], where))
         nbytes, *times = numbers
         time_us = sum(times) / len(times) / 1e3
-        yield MeasuredCollective(nodes=1, gpus=gpus, collective=collective, nbytes=nbytes, time_us=time_us)
+        yield MeasuredCollective(nodes=1, gpus=gpus, collective=_UNNAMED, nbytes=nbytes, time_us=time_us)
 
 
 def _positive_number(cell: str, place: str) -> float:
@@ -127,7 +125,7 @@ def _positive_number(cell: str, place: str) -> float:
     return value
 
 
-def _rows_of_terminal(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
+def _rows_of_terminal(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCollective]:
     """Yield the rows that a program of nccl-tests printed, with the mean of out of place and in place; ranks, hosts and
     collective are those of its heading where it names them."""
     hosts = [match.group(1) for line in text.splitlines() if (match := _RANK.match(line))]
@@ -137,8 +135,8 @@ def _rows_of_terminal(text: str, path: Path, gpus: int | None, collective: Kind)
     if ranks < 2 or gpus not in (None, ranks):
         expected = "at least 2" if gpus is None else f"the {gpus} of --gpus"
         raise ConfigError(f"{path}: {ranks} lines '# Rank', one for each GPU: expected {expected}")
-    named = [kind for program, kind in _PROGRAMS.items() if re.search(rf"(?<![a-z_]){program}", text)]
-    kind = named[0] if named else collective
+    named = (kind for program, kind in _PROGRAMS.items() if re.search(rf"(?<![a-z_]){program}", text))
+    kind = next(named, _UNNAMED)
     for number, line in enumerate(text.splitlines(), 1):
         cells = line.split()
         if not cells or not cells[0].isdigit():

@@ -5,12 +5,14 @@ times the noise count linearly rather than squared (pseudo-Huber), so that a few
 it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.results import Advance, ignore
 from lightloom.planning.calibration.rows import Jobs, MeasuredStep, Priors, step_seconds
 from lightloom.planning.pricing.job import LEVEL, NOISE, PRIOR_SCATTER, half_widths
 
@@ -135,16 +137,8 @@ def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: 
         weighted = near * (_robust(errors_at(logarithms))[1] / noise)[:, None]
         return np.concatenate([weighted, np.diag(1 / priors.spread)])
 
-    solved = least_squares(
-        residuals,
-        start,
-        jac=slopes,
-        bounds=(-np.inf, priors.most),
-        x_scale=priors.spread,
-        max_nfev=_MOST_EVALUATIONS,
-        xtol=1e-3,
-        ftol=1e-5,
-    )
+    limits: dict[str, Any] = {"bounds": (-np.inf, priors.most), "max_nfev": _MOST_EVALUATIONS}
+    solved = least_squares(residuals, start, slopes, x_scale=priors.spread, xtol=1e-3, ftol=1e-5, **limits)
     logarithms: Floats = solved.x
     return logarithms
 
@@ -220,9 +214,7 @@ def model_folds(jobs: Jobs) -> Ints:
     return fold.astype(np.int64)
 
 
-def predict_held_out(
-    jobs: Jobs, priors: Priors, fitted: Fit, fold: Ints, advance: Callable[[int], None] | None = None
-) -> Predictions:
+def predict_held_out(jobs: Jobs, priors: Priors, fitted: Fit, fold: Ints, advance: Advance = ignore) -> Predictions:
     """Return the prediction of each row by a fit to the rows of all other folds; from the priors where there are no
     others.
 
@@ -242,14 +234,11 @@ def predict_held_out(
         out = fold == number
         rows = jobs.subset(~out)
         other = fit(rows, priors, fitted.logarithms, slopes[~out]) if (~out).any() else prior_fit(priors)
-        tested = jobs.subset(out)
-        seconds[out], fastest = predicted(tested, priors, other.logarithms)
+        seconds[out], fastest = predicted(jobs.subset(out), priors, other.logarithms)
         steps[out] = fastest.steps
         fits.append(other)
-        if advance is not None:
-            advance(1)
-    errors = seconds - np.log(jobs.measured)
-    half = np.zeros(jobs.rows)
+        advance(1)
+    errors, half = seconds - np.log(jobs.measured), np.zeros(jobs.rows)
     for number, other in enumerate(fits):
         out = fold == number
         half[out] = half_widths(slopes[out], other.covariance, scatter_of(errors[~out]))

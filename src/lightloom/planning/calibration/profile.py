@@ -85,12 +85,6 @@ def kernel_of(call: TimedCall) -> ProfiledKernel | None:
         return None
 
 
-def covers_inner_calls(kernel: ProfiledKernel | None) -> bool:
-    """Return whether the calls inside one with this kernel are parts of it: products and attention, not memory traffic
-    or None."""
-    return kernel is not None and kernel.kind is not KernelKind.MEMORY
-
-
 def _product_kernel(call: TimedCall) -> ProfiledKernel | None:
     """Return the kernel of a matrix product or convolution, forward or backward; None for other calls, and for a
     convolution's gradients of which it was not recorded which are wanted."""
@@ -122,15 +116,8 @@ def _convolution(call: TimedCall, data: tuple[int, ...], weight: tuple[int, ...]
     outputs, positions = convolved_shape(data, weight, spans), prod(weight[2:])
     if outputs is None or transposed is not False or not isinstance(groups, int):
         raise ValueError("a transposed convolution, or one whose values were not recorded")
-    return ProfiledKernel(
-        KernelKind.PRODUCT,
-        m=data[0] * prod(outputs[2:]),
-        n=weight[0] // groups,
-        k=weight[1] * positions,
-        products=groups,
-        repeats=positions,
-        forward=1,
-    )
+    m, n, k = data[0] * prod(outputs[2:]), weight[0] // groups, weight[1] * positions
+    return ProfiledKernel(KernelKind.PRODUCT, m, n, k, products=groups, repeats=positions, forward=1)
 
 
 def _attention_kernel(call: TimedCall) -> ProfiledKernel | None:
@@ -139,18 +126,9 @@ def _attention_kernel(call: TimedCall) -> ProfiledKernel | None:
         return None
     first, place = _CAUSAL[call.word]
     queries, keys = (call.reads[first + offset].shape for offset in (0, 1))
-    backward = int(first == 1)
-    return ProfiledKernel(
-        KernelKind.FLASH,
-        m=queries[-2],
-        n=keys[-2],
-        k=queries[-1],
-        products=prod(queries[:-2]),
-        forward=1 - backward,
-        input_gradient=backward,
-        weight_gradient=backward,
-        causal=int(call.values[place] is True),
-    )
+    m, n, k, causal = queries[-2], keys[-2], queries[-1], int(call.values[place] is True)
+    passes = {"input_gradient": 1, "weight_gradient": 1} if first == 1 else {"forward": 1}
+    return ProfiledKernel(KernelKind.FLASH, m, n, k, products=prod(queries[:-2]), causal=causal, **passes)
 
 
 def _memory_kernel(call: TimedCall) -> ProfiledKernel | None:
@@ -239,7 +217,9 @@ def _timed_calls(
         inside: Pass = (
             "backward" if call.name.startswith(BACKWARD) else "update" if "Optimizer." in call.name else step_pass
         )
-        whole = call.schema and covers_inner_calls(kernel_of(call))
+        # Calls inside of products and of attention are parts of them.
+        kernel = kernel_of(call)
+        whole = call.schema and kernel is not None and kernel.kind is not KernelKind.MEMORY
         if on_device:
             seconds = _device_seconds(call, whole)
         else:
@@ -270,18 +250,15 @@ def predicted_seconds(
     """
     model = (kernels or kernel_model(accelerator)).model_copy(update={"fusion": 1.0})
     seconds = np.full(len(operators), np.nan)
-    rates = [operator.rate for operator in operators]
-    for precision in {rate for rate in rates if rate in accelerator.peak}:
-        priced = {
-            row: operator.kernel
-            for row, operator in enumerate(operators)
-            if rates[row] == precision and operator.kernel is not None
-        }
-        if priced and precision is not None:
-            peak = Rates(accelerator.peak_rate(precision), accelerator.memory_bandwidth or np.inf)
-            size = 1 if precision == "fp8" else ELEMENT_BYTES[precision]
-            shapes, nbytes, flops = _kernel_columns(list(priced.values()), size)
-            seconds[list(priced)] = model.operator_times(nbytes, flops, shapes, peak)[0]
+    priced: dict[Precision, dict[int, ProfiledKernel]] = {}
+    for row, operator in enumerate(operators):
+        if operator.kernel is not None and (rate := operator.rate) is not None and rate in accelerator.peak:
+            priced.setdefault(rate, {})[row] = operator.kernel
+    for precision, rows in priced.items():
+        peak = Rates(accelerator.peak_rate(precision), accelerator.memory_bandwidth or np.inf)
+        size = 1 if precision == "fp8" else ELEMENT_BYTES[precision]
+        shapes, nbytes, flops = _kernel_columns(list(rows.values()), size)
+        seconds[list(rows)] = model.operator_times(nbytes, flops, shapes, peak)[0]
     return seconds
 
 
@@ -292,16 +269,9 @@ def _kernel_columns(kernels: Sequence[ProfiledKernel], size: int) -> tuple[Kerne
     whatever the passes."""
     table = np.array([kernel[1:] for kernel in kernels], np.float64).T[:, None, :]
     columns = dict(zip(ProfiledKernel._fields[1:], table, strict=True))
-    causal, nbytes = columns.pop("causal"), columns.pop("nbytes")
-    none = np.zeros(len(kernels), np.int64)
-    shapes = KernelShapes(
-        kind=np.array([kernel.kind for kernel in kernels], np.int64),
-        **columns,
-        visible=np.where(causal[0] == 1, 0.5, 1.0),
-        narrow=none,
-        losses=none,
-        element_bytes=size,
-    )
+    visible, nbytes = np.where(columns.pop("causal")[0] == 1, 0.5, 1.0), columns.pop("nbytes")
+    kind, none = np.array([kernel.kind for kernel in kernels], np.int64), np.zeros(len(kernels), np.int64)
+    shapes = KernelShapes(kind=kind, **columns, visible=visible, narrow=none, losses=none, element_bytes=size)
     attention = size * shapes.products * (2 * shapes.m + 2 * shapes.n) * shapes.k
     passes = shapes.forward + shapes.input_gradient
     moved = np.where(shapes.kind == KernelKind.FLASH, attention * passes, nbytes)
@@ -327,8 +297,7 @@ class _Rows:
     def __init__(self, operators: Sequence[ProfiledOperator], accelerator: Accelerator) -> None:
         self.operators, self._accelerator = list(operators), accelerator
         self.measured = np.log([operator.mean_seconds for operator in operators])
-        names = [(operator.key.name, operator.key.step_pass) for operator in operators]
-        self.kinds = len(set(names))
+        self.kinds = len({(operator.key.name, operator.key.step_pass) for operator in operators})
 
     def predicted(self, logarithms: Floats) -> Floats:
         """Return the logarithm of the predicted seconds of a call of each operator: [operators]; ``logarithms`` are
@@ -351,12 +320,8 @@ class _Rows:
 
 def usable_operators(operators: Sequence[ProfiledOperator], accelerator: Accelerator) -> list[ProfiledOperator]:
     """Return the operators that have a price and whose mean call takes :data:`TIMED_FROM` seconds or more."""
-    priced = np.isfinite(predicted_seconds(operators, accelerator))
-    return [
-        operator
-        for operator, known in zip(operators, priced, strict=True)
-        if known and operator.mean_seconds >= TIMED_FROM
-    ]
+    priced = zip(operators, np.isfinite(predicted_seconds(operators, accelerator)), strict=True)
+    return [operator for operator, known in priced if known and operator.mean_seconds >= TIMED_FROM]
 
 
 def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) -> Calibration:
@@ -528,12 +493,10 @@ def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | Non
     traced = [piece.exchange for piece in pieces if piece.exchange is not None]
     rows = tuple(_exchange_rows(traced, profile, cluster))
     share = float((measured * calls)[known].sum() / max(float((measured * calls).sum()), 1e-30))
+    expected = [None if np.isnan(price) else price for price in prices.tolist()]
     return ProfiledStep(
         parts=tuple(_step_parts(spent, change, share, rows, profile.steps, cluster)),
-        operators=tuple(
-            (operator, float(price) if priced else None)
-            for operator, price, priced in zip(operators, prices, known, strict=True)
-        ),
+        operators=tuple(zip(operators, expected, strict=True)),
         exchanges=rows,
         steps=profile.steps,
         overlapped=spent.overlapped / profile.steps,
@@ -612,8 +575,7 @@ def exchange_pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExch
     def price(exchange: TracedExchange) -> float | None:
         """Return the predicted seconds of one of many equal exchanges; None where it cannot be priced."""
         ranks = exchange.ranks or world
-        kinds = dict(zip(KINDS, get_args(Kind), strict=True))
-        kind = kinds.get(exchange.kind)
+        kind = dict(zip(KINDS, get_args(Kind), strict=True)).get(exchange.kind)
         if kind is None or exchange.nbytes is None or ranks is None or not 2 <= ranks <= cluster.ranks:
             return None
         # What a rank puts into an all-gather is its share of what all have in the end.

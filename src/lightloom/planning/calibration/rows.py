@@ -22,6 +22,7 @@ from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError, UnsupportedError
 from lightloom.core.fields import Config
 from lightloom.core.files import cannot_read, is_file
+from lightloom.core.results import attributes
 from lightloom.machines.accelerators.accelerator import Accelerator, Precision
 from lightloom.machines.accelerators.kernels import PRIORS, KernelModel, Prior
 from lightloom.machines.accelerators.load import load_accelerator
@@ -517,12 +518,8 @@ def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
         shared = key, step.memory_bandwidth_gbs, fabric.ranks, *fabric.tiers
         return PlannedStep(step, known[key].repriced(machine, fabric, prices), strategy_of(step), shared)
 
-    return Jobs(
-        planned=tuple(planned(choice) for _, choice in choices),
-        row=np.array([index for index, _ in choices], np.int64),
-        rows=len(steps),
-        accelerator=accelerator,
-    )
+    rows = np.array([index for index, _ in choices], np.int64)
+    return Jobs(tuple(planned(choice) for _, choice in choices), rows, len(steps), accelerator)
 
 
 def sizes_of(step: MeasuredStep) -> TransformerSizes:
@@ -540,14 +537,8 @@ def settings_of(step: MeasuredStep) -> TrainingSettings:
 
     Megatron-LM exchanged gradients after the last pass; PyTorch's sharding gathers and reduces meanwhile.
     """
-    return TrainingSettings(
-        precision=step.precision,
-        attention=step.attention,
-        stage_blocks="equal",
-        overlap_gradients=overlaps(step),
-        gradient_bytes=step.gradient_bytes,
-        sharded_gradient_bytes=step.gradient_bytes,
-    )
+    stated = attributes(step, "precision attention gradient_bytes sharded_gradient_bytes=gradient_bytes")
+    return TrainingSettings(stage_blocks="equal", overlap_gradients=overlaps(step), **stated)
 
 
 def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> Tiers:
@@ -568,22 +559,16 @@ def strategy_of(step: MeasuredStep) -> Strategy:
     """Return the strategy of a step, in which nothing is left open; all ranks have as much to do as the busiest, so
     that the global batch is rounded up to a multiple of dp."""
     assert step.micro_batch is not None
-    assert step.virtual_stages is not None
     share = -(-step.global_batch // step.dp)
     micro = min(step.micro_batch, share)
     count, rest = divmod(share, micro)
     return Strategy(
-        dp=step.dp,
-        tp=step.tp,
-        pp=step.pp,
+        **attributes(step, "dp tp pp sharding recomputation virtual_stages"),
         micro_batches=count + bool(rest),
         global_batch=share * step.dp,
-        sharding=step.sharding,
-        recomputation=step.recomputation,
         algorithm=LIBRARY.name,
         exchange=0,
         sequence_parallel=step.sequence_parallel == "yes",
-        virtual_stages=step.virtual_stages,
         micro_batch=micro if rest else 0,
     )
 
