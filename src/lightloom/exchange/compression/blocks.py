@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightloom.core.arrays import Bits, Bytes, Effort, Float32s, Ints
+from lightloom.core.arrays import Bytes, Effort, Float32s, Ints
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.exchange.compression.kernels import PATHS, choose, requested, shared_object
 from lightloom.exchange.compression.stream import NumpyCodec
@@ -112,25 +111,117 @@ def fp8_values() -> list[float]:
 
 
 def decoded_codes(fmt: BlockFormat) -> list[float]:
-    """Return the decoded value of each code of linear, lloyd or sign blocks, in order of the codes as unsigned numbers,
-    in multiples of the block's scale."""
+    """Return the decoded value of each code, in order of the codes as unsigned numbers, in multiples of the block's
+    scale."""
     if fmt.kind == "linear":
         half = 1 << (fmt.bits - 1)
         return [float((code + half) % (2 * half) - half) for code in range(2 * half)]
+    if fmt.kind == "fp8":
+        return fp8_values()
     levels = (1.0,) if fmt.kind == "sign" else LLOYD_LEVELS
     return [*levels, *(-level for level in levels)]
 
 
+# Block quantisation of whole blocks, in NumPy or torch: ``xp`` is one of the two modules, and arrays are its own.
+#
+# Every operation on float32 is one that IEEE 754 defines, and no shape depends on values. Arrays of blocks have the
+# shape [blocks, B], their scales [blocks, 1].
+
+NAN_BITS = NAN_SCALE << 16
+
+
+def quantise(fmt: BlockFormat, x: Any, xp: Any) -> tuple[Any, Any]:
+    """Return the scales of float32 blocks ``x`` as bit patterns of float32, int32 [blocks, 1], and their codes in the
+    low bits of bytes, uint8 [blocks, B]."""
+    size = abs(x)
+    scale_bits = _mean_scale(fmt, size, xp) if fmt.mean_scale else _linear_scale(fmt, size, xp)
+    scale = scale_bits.view(xp.float32)
+    if fmt.mean_scale:
+        codes = x < 0
+        if fmt.kind == "lloyd":
+            codes = 2 * xp.asarray(codes, dtype=xp.uint8) + (size > scale * xp.full_like(scale, LLOYD_THRESHOLD))
+        codes = xp.where(xp.isnan(scale), 0, xp.asarray(codes, dtype=xp.uint8))
+    else:
+        # CUDA multiplies by a reciprocal where the divisor is a number.
+        inverse = xp.where(scale > 0, xp.full_like(scale, 1) / scale, 0.0)
+        scaled = xp.where(scale > 0, x, 0.0) * inverse
+        codes = _fp8_codes(scaled, xp) if fmt.kind == "fp8" else xp.asarray(xp.round(scaled), dtype=xp.int8)
+    return scale_bits, codes.view(xp.uint8) & ((1 << fmt.bits) - 1)
+
+
+def _fp8_codes(scaled: Any, xp: Any) -> Any:
+    """Return the float8 e4m3 codes, uint8, of values of at most 448, rounded to the nearest, ties to even."""
+    bits = scaled.view(xp.int32)
+    size = bits & 0x7FFFFFFF
+    rounded = ((size + 0x7FFFF + ((size >> 20) & 1)) >> 20) - 960
+    small = xp.asarray(xp.round(size.view(xp.float32) * 2.0**9), dtype=xp.int32)  # below 2^-6, multiples of 2^-9
+    return xp.asarray(xp.where(size < 0x3C800000, small, rounded) | (bits >> 24) & 128, dtype=xp.uint8)
+
+
+def _linear_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
+    """Return the scales of linear or fp8 blocks as bit patterns from the sizes of values [blocks, B]; NaN where a block
+    has no finite scale, 0 where it is 2^-128 or less."""
+    largest = xp.amax(size, 1)[:, None]
+    q = xp.full_like(largest, fmt.largest_code)
+    rounded = ((largest / q).view(xp.int32) + 0xFFFF) & -0x10000
+    scale = rounded.view(xp.float32)
+    finite = xp.isfinite(largest) & xp.isfinite(scale * q)
+    return xp.where(finite, xp.where(scale > 2.0**-128, rounded, 0), NAN_BITS)
+
+
+def _mean_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
+    """Return the mean sizes of blocks as bit patterns from the sizes of values [blocks, B]; NaN where the sum is not
+    finite."""
+    total = size * (1.0 / fmt.block)
+    while (half := total.shape[1] // 2) > 0:
+        total = total[:, :half] + total[:, half:]
+    mean = total.view(xp.int32)
+    rounded = xp.clip((mean + 0x7FFF + ((mean >> 16) & 1)) & -0x10000, None, fmt.largest_mean << 16)
+    return xp.where(xp.isfinite(total), rounded, NAN_BITS)
+
+
+def pack(fmt: BlockFormat, scale_bits: Any, codes: Any, xp: Any) -> Any:
+    """Return the bytes of blocks, uint8 [blocks, block_bytes], from what :func:`quantise` returns."""
+    scales = xp.asarray(scale_bits >> _steps(2, 8, codes, xp) + 16, dtype=xp.uint8)
+    return xp.concatenate([scales, _regrouped(codes, fmt.bits, 8, xp)], 1)
+
+
+def unpack(fmt: BlockFormat, blocks: Any, xp: Any) -> tuple[Any, Any]:
+    """Return scales, float32 [blocks, 1], and codes, uint8 [blocks, B], of the bytes of blocks, as :func:`pack` has
+    them."""
+    heads = xp.asarray(blocks[:, :SCALE_BYTES], dtype=xp.int32)
+    scale = (heads[:, :1] << 16 | heads[:, 1:] << 24).view(xp.float32)
+    return scale, _regrouped(blocks[:, SCALE_BYTES:], 8, fmt.bits, xp)
+
+
+def _regrouped(numbers: Any, bits: int, wanted: int, xp: Any) -> Any:
+    """Return numbers of ``bits`` bits, uint8 [blocks, n], read anew as numbers of ``wanted`` bits, side by side from
+    the lowest; either is 8, and a word of both has 64 bits at most."""
+    if bits == wanted:
+        return numbers
+    groups = xp.asarray(numbers.reshape(len(numbers), numbers.shape[1] // wanted, wanted), dtype=xp.int64)
+    words = (groups << _steps(wanted, bits, numbers, xp)).sum(2)[:, :, None]
+    pieces = (words >> _steps(bits, wanted, numbers, xp)) & ((1 << wanted) - 1)
+    return xp.asarray(pieces, dtype=xp.uint8).reshape(len(numbers), numbers.shape[1] * bits // wanted)
+
+
+def _steps(count: int, step: int, like: Any, xp: Any) -> Any:
+    """Return 0, ``step``, 2 ``step`` ... as an array of ``count`` numbers on the device of ``like``."""
+    return xp.arange(count, device=like.device) * step
+
+
 # Block quantisation in NumPy: the kernel where the C one was not built. The bytes are the same.
 #
-# Arrays of blocks have the shape [blocks, B]. Runs are taken in pieces of whole blocks that fit a core's caches.
+# Runs are taken in pieces of whole blocks that fit a core's caches.
 
 _PIECE: Effort = 1 << 15
 """Values of a piece, about."""
 
 
-_FP8_VALUES = np.array(fp8_values(), np.float32)
-"""Decoded value of each fp8 code, float32 [256]."""
+@cache
+def _decoded_table(fmt: BlockFormat) -> Float32s:
+    """Return :func:`decoded_codes` as float32 [2^bits]."""
+    return np.array(decoded_codes(fmt), np.float32)
 
 
 class Portable:
@@ -147,24 +238,22 @@ class Portable:
             x = np.zeros((len(blocks), fmt.block), np.float32)
             flat = x.reshape(-1)[: last - first]
             flat[:] = values[first:last]
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 if residual is not None:
                     flat += residual[first:last]
-                scale_bits, codes = _quantise(fmt, x)
-                blocks[:, :SCALE_BYTES] = scale_bits.astype("<u2")[:, None].view(np.uint8)
-                blocks[:, SCALE_BYTES:] = _pack(codes, fmt.bits)
+                scale_bits, codes = quantise(fmt, x, np)
+                blocks[:] = pack(fmt, scale_bits, codes, np)
                 if residual is not None:
-                    x -= _decoded_values(fmt, scale_bits, codes)
-                    x[scale_bits == NAN_SCALE] = 0
+                    x -= _decoded_table(fmt)[codes] * scale_bits.view(np.float32)
+                    x[scale_bits[:, 0] == NAN_BITS] = 0
                     residual[first:last] = flat
 
     def decode_runs(self, fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float, add: bool) -> None:
         """Decode every run of a table: ``out`` becomes, or grows by, ``factor`` times the values."""
         for first, last, blocks in _pieces(fmt, runs, wire):
             with np.errstate(over="ignore", invalid="ignore"):
-                scale_bits = np.ascontiguousarray(blocks[:, :SCALE_BYTES]).view("<u2").reshape(-1)
-                codes = _unpack(np.ascontiguousarray(blocks[:, SCALE_BYTES:]), fmt.bits)
-                values = _decoded_values(fmt, scale_bits, codes).reshape(-1)[: last - first] * np.float32(factor)
+                scale, codes = unpack(fmt, blocks, np)
+                values = (_decoded_table(fmt)[codes] * scale).reshape(-1)[: last - first] * np.float32(factor)
                 if add:
                     out[first:last] += values
                 else:
@@ -179,115 +268,6 @@ def _pieces(fmt: BlockFormat, runs: Ints, wire: Bytes) -> Iterator[tuple[int, in
         for begin in range(0, len(blocks), step):
             last = first + min((begin + step) * fmt.block, count)
             yield first + begin * fmt.block, last, blocks[begin : begin + step]
-
-
-def _quantise(fmt: BlockFormat, x: Float32s) -> tuple[Bits, Bytes]:
-    """Return the scales of blocks ``x`` [blocks, B] as bit patterns of bfloat16, and codes in the low bits of bytes."""
-    size = np.abs(x)
-    scale_bits = _mean_scale(size, fmt.largest_mean) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
-    scale = _scales(scale_bits)[:, None]
-    if not fmt.mean_scale:
-        usable = scale > 0
-        inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=usable)
-        scaled = np.multiply(x, inverse, out=size)
-        scaled[~usable[:, 0]] = 0
-        codes = _fp8_codes(scaled) if fmt.kind == "fp8" else np.rint(scaled, out=scaled).astype(np.int8).view(np.uint8)
-    else:
-        codes = (x < 0).view(np.uint8)
-        if fmt.kind == "lloyd":
-            codes = codes + codes + (size > scale * np.float32(LLOYD_THRESHOLD))
-        codes[np.isnan(scale[:, 0])] = 0
-    return scale_bits, codes
-
-
-def _decoded_values(fmt: BlockFormat, scale_bits: NDArray[np.unsignedinteger], codes: Bytes) -> Float32s:
-    """Return the float32 values [blocks, B] of codes in the low bits of bytes; only linear codes may have other bits
-    above."""
-    scale = _scales(scale_bits)[:, None]
-    if fmt.kind == "linear":
-        spare = np.uint8(8 - fmt.bits)
-        return ((codes << spare).view(np.int8) >> spare.view(np.int8)).astype(np.float32) * scale
-    if fmt.kind == "fp8":
-        return _FP8_VALUES[codes] * scale
-    level = scale
-    if fmt.kind == "lloyd":
-        inner, outer = (scale * np.float32(level) for level in LLOYD_LEVELS)
-        level = np.where((codes & np.uint8(1)).view(np.bool_), outer, inner)
-    sign = np.int8(1) - ((codes >> np.uint8(fmt.bits - 1)) << np.uint8(1)).view(np.int8)
-    return sign.astype(np.float32) * level
-
-
-def _fp8_codes(scaled: Float32s) -> Bytes:
-    """Return the float8 e4m3 codes of values of at most 448, rounded to the nearest, ties to even."""
-    bits = scaled.view(np.uint32)
-    size = bits & np.uint32(0x7FFFFFFF)
-    rounded = ((size + np.uint32(0x7FFFF) + ((size >> np.uint32(20)) & np.uint32(1))) >> np.uint32(20)) - np.uint32(960)
-    small = np.rint(size.view(np.float32) * np.float32(2.0**9))  # below 2^-6, multiples of 2^-9
-    codes = np.where(size < np.uint32(0x3C800000), small, rounded).astype(np.uint8)
-    return codes | (bits >> np.uint32(24)).astype(np.uint8) & np.uint8(128)
-
-
-def _linear_scale(size: Float32s, largest_code: int) -> Bits:
-    """Return bit patterns of bfloat16 scales [blocks] of linear or fp8 blocks from the sizes of values [blocks, B]; NaN
-    where a block has no finite scale, 0 where it is 2^-128 or less."""
-    largest = size.max(axis=1)
-    bits = (largest / np.float32(largest_code)).view(np.uint32)
-    rounded = (bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)
-    scale = rounded.view(np.float32)
-    finite = np.isfinite(largest) & np.isfinite(scale * np.float32(largest_code))
-    usable = scale > np.float32(2.0**-128)
-    return np.where(finite, np.where(usable, rounded >> np.uint32(16), 0), NAN_SCALE).astype(np.uint32)
-
-
-def _mean_scale(size: Float32s, most: int) -> Bits:
-    """Return bit patterns of bfloat16 means [blocks], at most ``most``, from the sizes of values [blocks, B]; NaN where
-    the sum is not finite."""
-    total = size * np.float32(1 / size.shape[1])
-    while total.shape[1] > 1:
-        half = total.shape[1] // 2
-        total = total[:, :half] + total[:, half:]
-    mean = np.ascontiguousarray(total[:, 0]).view(np.uint32)
-    rounded = (mean + np.uint32(0x7FFF) + ((mean >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isfinite(total[:, 0]), np.minimum(rounded, np.uint32(most)), NAN_SCALE).astype(np.uint32)
-
-
-def _scales(bits: NDArray[np.unsignedinteger]) -> Float32s:
-    """Return the float32 values of bfloat16 bit patterns in the low 16 bits."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-def _pack(codes: Bytes, bits: int) -> Bytes:
-    """Return the low bits of codes [blocks, B] side by side as bytes [blocks, B bits / 8]; codes of 8 bits as they are.
-
-    Eight codes are a word of 64 bits, in which they move next to each other: by twos, then by fours, then all.
-    """
-    if bits == 8:
-        return codes
-    words = codes.view("<u8") & _ones(bits, 8)
-    for width in (8, 16, 32):
-        used = bits * width // 8
-        low = _ones(used, 2 * width)
-        words = (words & low) | ((words >> np.uint64(width - used)) & (low << np.uint64(used)))
-    return words.view(np.uint8).reshape(len(codes), -1, 8)[:, :, :bits].reshape(len(codes), -1)
-
-
-def _unpack(data: Bytes, bits: int) -> Bytes:
-    """Return the codes [blocks, B] of bytes [blocks, B bits / 8], the inverse of :func:`_pack`."""
-    if bits == 8:
-        return data
-    groups = np.zeros((len(data), data.shape[1] // bits, 8), np.uint8)
-    groups[:, :, :bits] = data.reshape(len(data), -1, bits)
-    words = groups.reshape(len(data), -1).view("<u8")
-    for width in (32, 16, 8):
-        used = bits * width // 8
-        low = _ones(used, 2 * width)
-        words = (words & low) | ((words & (low << np.uint64(used))) << np.uint64(width - used))
-    return words.view(np.uint8)
-
-
-def _ones(count: int, stride: int) -> np.uint64:
-    """Return a word with ``count`` ones at the low end of every ``stride`` bits."""
-    return np.uint64(sum(((1 << count) - 1) << at for at in range(0, 64, stride)))
 
 
 # Choice of the kernel of blocks: C with AVX-512 or AVX2, portable C, or NumPy. All give equal bytes.

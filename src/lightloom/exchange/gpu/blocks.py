@@ -8,6 +8,7 @@ Nothing waits for the device. Verified against the CPU kernels in Triton's inter
 not yet run on a GPU.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.exchange.compression.blocks import LLOYD_LEVELS, LLOYD_THRESHOLD, NAN_SCALE, SCALE_BYTES, BlockFormat
+from lightloom.exchange.compression import blocks as cpu
+from lightloom.exchange.compression.blocks import BlockFormat
 from lightloom.exchange.gpu.codec import load_kernels
 
 _KINDS = {"linear": 0, "lloyd": 1, "sign": 2}
@@ -104,9 +106,9 @@ def layout_of(fmt: BlockFormat) -> Layout:
         rows=max(1, _PROGRAM_VALUES // width),
         groups=width // 8,
         halvings=width.bit_length() - 1,
-        threshold=float(np.float32(LLOYD_THRESHOLD)),
-        inner=float(np.float32(LLOYD_LEVELS[0])),
-        outer=float(np.float32(LLOYD_LEVELS[1])),
+        threshold=float(np.float32(cpu.LLOYD_THRESHOLD)),
+        inner=float(np.float32(cpu.LLOYD_LEVELS[0])),
+        outer=float(np.float32(cpu.LLOYD_LEVELS[1])),
         largest_mean=fmt.largest_mean << 16,
     )
 
@@ -128,20 +130,17 @@ def _check_tensors(where: Tensor, wire: Tensor, *values: Tensor) -> None:
 # Block quantisation of torch tensors on any device: the bytes of :mod:`lightloom.exchange.compression.blocks`.
 #
 # Nothing waits for the device and no shape depends on values, so that CUDA tensors and NCCL take the path that is
-# tested on the CPU. Every operation on float32 is one that IEEE 754 defines; compiled into one kernel, products and
-# sums must not be contracted. Not yet run on a GPU.
-
-_NAN_BITS = NAN_SCALE << 16
+# tested on the CPU. Compiled into one kernel, products and sums must not be contracted. Not yet run on a GPU.
 
 
 def encode(fmt: BlockFormat, values: Tensor) -> Tensor:
     """Return the message of flat float32 ``values``, as a flat uint8 tensor on their device."""
-    return _message(fmt, *_quantise(fmt, values))
+    return _message(fmt, *cpu.quantise(fmt, _in_blocks(fmt, values), torch))
 
 
 def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
     """Return the message of ``values``, which become their errors: values less decoded values, 0 in NaN blocks."""
-    scale_bits, codes = _quantise(fmt, values)
+    scale_bits, codes = cpu.quantise(fmt, _in_blocks(fmt, values), torch)
     decoded = _decoded_values(fmt, scale_bits.view(torch.float32), codes)[: values.numel()]
     values.sub_(decoded)
     values.masked_fill_(decoded.isnan(), 0)
@@ -158,95 +157,26 @@ def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
         raise InputError(
             f"a message of {wire.numel()} bytes: {count} values in blocks of {fmt.block} take {fmt.nbytes(count)}"
         )
-    blocks = wire.reshape(-1, fmt.block_bytes)
-    low, high = blocks[:, :1].to(torch.int32), blocks[:, 1:SCALE_BYTES].to(torch.int32)  # a view may not be aligned
-    scale = (low << 16 | high << 24).view(torch.float32)
-    return _decoded_values(fmt, scale, _unpack(blocks[:, SCALE_BYTES:].contiguous(), fmt.bits))[:count]
-
-
-def _quantise(fmt: BlockFormat, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return scales as bit patterns of float32, int32 [blocks, 1], and codes in the low bits of uint8 [blocks, B]."""
-    blocks = -(-values.numel() // fmt.block)
-    x = torch.nn.functional.pad(values, (0, blocks * fmt.block - values.numel())).reshape(blocks, fmt.block)
-    size = x.abs()
-    scale_bits = _mean_scale(size, fmt.largest_mean << 16) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
-    scale = scale_bits.view(torch.float32)
-    if fmt.mean_scale:
-        codes = (x < 0).to(torch.uint8)
-        if fmt.kind == "lloyd":
-            codes = 2 * codes + (size > scale * _float32(LLOYD_THRESHOLD, scale)).to(torch.uint8)
-        return scale_bits, codes.masked_fill_(scale.isnan(), 0)
-    usable = scale > 0
-    inverse = torch.where(usable, torch.ones_like(scale) / scale, 0.0)
-    scaled = torch.where(usable, x, 0.0) * inverse
-    if fmt.kind == "fp8":
-        limit = float(fmt.largest_code)
-        return scale_bits, scaled.clamp(-limit, limit).to(torch.float8_e4m3fn).view(torch.uint8)
-    return scale_bits, scaled.round().to(torch.int8).view(torch.uint8) & ((1 << fmt.bits) - 1)
+    return _decoded_values(fmt, *cpu.unpack(fmt, wire.reshape(-1, fmt.block_bytes), torch))[:count]
 
 
 def _message(fmt: BlockFormat, scale_bits: Tensor, codes: Tensor) -> Tensor:
     """Return the bytes of a message, flat uint8, from scales [blocks, 1] and codes [blocks, B]."""
-    scale_bytes = (scale_bits >> 16).to(torch.int16).view(torch.uint8)
-    return torch.cat([scale_bytes, _pack(codes, fmt.bits)], dim=1).reshape(-1)
+    message: Tensor = cpu.pack(fmt, scale_bits, codes, torch).reshape(-1)
+    return message
+
+
+def _in_blocks(fmt: BlockFormat, values: Tensor) -> Tensor:
+    """Return values as float32 [blocks, B], the last block padded with zeros."""
+    return torch.nn.functional.pad(values, (0, -values.numel() % fmt.block)).reshape(-1, fmt.block)
 
 
 def _decoded_values(fmt: BlockFormat, scale: Tensor, codes: Tensor) -> Tensor:
-    """Return the values, flat float32, padding included, of codes [blocks, B] in the low bits of uint8 with scales
-    [blocks, 1]."""
-    if fmt.kind == "fp8":
-        return (codes.view(torch.float8_e4m3fn).float() * scale).reshape(-1)
-    if fmt.kind == "linear":
-        spare = 8 - fmt.bits
-        return (((codes << spare).view(torch.int8) >> spare).float() * scale).reshape(-1)
-    level = scale
-    if fmt.kind == "lloyd":
-        inner, outer = (scale * _float32(level, scale) for level in LLOYD_LEVELS)
-        level = torch.where((codes & 1) != 0, outer, inner)
-    return torch.where((codes >> (fmt.bits - 1)) != 0, -level, level).reshape(-1)
+    """Return the values, flat float32, padding included, of codes [blocks, B] with scales [blocks, 1]."""
+    return (_decoded_table(fmt, codes.device)[codes.long()] * scale).reshape(-1)
 
 
-def _linear_scale(size: Tensor, largest_code: int) -> Tensor:
-    """Return scales of blocks of sizes |x| [blocks, B] as bit patterns of float32, int32 [blocks, 1]."""
-    largest = size.amax(dim=1, keepdim=True)
-    divisor = _float32(largest_code, largest)
-    rounded = ((largest / divisor).view(torch.int32) + 0xFFFF) & -0x10000
-    scale = rounded.view(torch.float32)
-    finite = largest.isfinite() & (scale * divisor).isfinite()
-    return torch.where(finite, torch.where(scale > 2.0**-128, rounded, 0), _NAN_BITS)
-
-
-def _mean_scale(size: Tensor, most: int) -> Tensor:
-    """Return bit patterns of scales, as :func:`_linear_scale` does, from the mean size, at most ``most``."""
-    total = size * (1.0 / size.shape[1])
-    while total.shape[1] > 1:
-        half = total.shape[1] // 2
-        total = total[:, :half] + total[:, half:]
-    mean = total.view(torch.int32)
-    rounded = ((mean + 0x7FFF + ((mean >> 16) & 1)) & -0x10000).clamp(max=most)
-    return torch.where(total.isfinite(), rounded, _NAN_BITS)
-
-
-def _float32(value: float, like: Tensor) -> Tensor:
-    """Return a float32 constant as a tensor on the device of ``like``: CUDA multiplies by a reciprocal where the
-    divisor is a number."""
-    return torch.full((), value, dtype=torch.float32, device=like.device)
-
-
-def _pack(codes: Tensor, bits: int) -> Tensor:
-    """Return codes [blocks, B] as bytes [blocks, B bits / 8]: eight codes are a word of ``bits`` bytes."""
-    if bits == 8:
-        return codes
-    places = torch.arange(8, device=codes.device) * bits
-    words = (codes.reshape(len(codes), codes.shape[1] // 8, 8).to(torch.int64) << places).sum(dim=2, keepdim=True)
-    return (words >> (8 * torch.arange(bits, device=codes.device))).to(torch.uint8).flatten(1)
-
-
-def _unpack(data: Tensor, bits: int) -> Tensor:
-    """Return the codes [blocks, B] of bytes [blocks, B bits / 8], the inverse of :func:`_pack`."""
-    if bits == 8:
-        return data
-    places = 8 * torch.arange(bits, device=data.device)
-    words = (data.reshape(len(data), data.shape[1] // bits, bits).to(torch.int64) << places).sum(dim=2, keepdim=True)
-    codes = (words >> (bits * torch.arange(8, device=data.device))) & ((1 << bits) - 1)
-    return codes.to(torch.uint8).flatten(1)
+@cache
+def _decoded_table(fmt: BlockFormat, device: torch.device) -> Tensor:
+    """Return the decoded value of each code in multiples of the scale, float32 [2^bits] on ``device``."""
+    return torch.tensor(cpu.decoded_codes(fmt), device=device)
