@@ -31,6 +31,7 @@ from lightloom.collectives.cost.stepped import cost, fastest
 from lightloom.collectives.schedule.build import Rows, assemble, joined, lightpaths_of, without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.synthesis.engine.cache import effort
+from lightloom.collectives.synthesis.engine.queues import turns
 from lightloom.collectives.synthesis.grid import flowing
 from lightloom.collectives.synthesis.grid_links import Transfers, neighbours_join
 from lightloom.collectives.verify.verifier import verify
@@ -53,7 +54,7 @@ def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
 
     Time: linear in rows, times the rows that wait for a link.
     """
-    from lightloom.collectives.synthesis.engine.kernels import OrderedRows
+    from lightloom.collectives.synthesis.engine.kernels import OrderedRows, seconds_left
 
     if len(fabric.siblings()[1]) > 1:
         return schedule
@@ -65,28 +66,9 @@ def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
     rows = OrderedRows(origin, target, read_only(schedule.reduces), begins, hops.link, hops.busy, hops.delay)
     if backward:
         rows, held = _backward(rows, hops, len(held))
-    turn = turns(rows, held, fabric.links)
+    turn, _ = turns(rows, held, fabric.links, -seconds_left(rows, len(held)))
     schedule = schedule.with_rows(np.argsort(-turn if backward else turn))
     return schedule.with_columns({"step": np.arange(len(schedule))}, steps=len(schedule))
-
-
-def turns(rows: OrderedRows, held: Mask, links: int) -> Ints:
-    """Return each row's place in an order in which free links send what has the longest way left: [row].
-
-    Args:
-        held: cells, each a chunk at a rank, that hold data from the start: [cell].
-        links: number of links.
-    """
-    from lightloom.collectives.synthesis import packet_kernels as kernels
-    from lightloom.collectives.synthesis.engine.kernels import seconds_left
-
-    link, turn = rows.link[rows.begins[:-1]], np.empty(len(rows.origin), np.int64)
-    ranked = np.lexsort((-seconds_left(rows, len(held)), link))
-    place = np.empty(len(ranked), np.int64)
-    place[ranked] = np.arange(len(ranked))
-    first = np.searchsorted(link[ranked], np.arange(links + 1))
-    kernels.list_order(rows, kernels.Urgency(first, ranked, place), held, turn)
-    return turn
 
 
 def _backward(rows: OrderedRows, hops: Hops, cells: int) -> tuple[OrderedRows, Mask]:

@@ -20,10 +20,11 @@ from lightloom.collectives.cost.price import cells_of
 from lightloom.collectives.cost.stepped import cost, fastest
 from lightloom.collectives.schedule.build import Rows, assemble, without_barriers
 from lightloom.collectives.schedule.columns import Schedule, grouped
+from lightloom.collectives.synthesis.engine.queues import turns
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits
 from lightloom.collectives.synthesis.exchange.search import exchange
 from lightloom.collectives.synthesis.grid_links import GridLinks, neighbours_join
-from lightloom.collectives.synthesis.packets import listed, steps_of, turns
+from lightloom.collectives.synthesis.packets import listed, steps_of
 from lightloom.collectives.synthesis.ring.damaged import around_damage
 from lightloom.collectives.synthesis.ring.rooted import rooted
 from lightloom.collectives.synthesis.switch import on_switch
@@ -66,7 +67,7 @@ def over_circuits(
     Raises:
         UnsupportedError: the circuits join some parts' ends within no or too many hops.
     """
-    from lightloom.collectives.synthesis.engine.kernels import OrderedRows
+    from lightloom.collectives.synthesis.engine.kernels import OrderedRows, seconds_left
 
     demand = Demand(collective)
     piece = np.repeat(np.arange(len(demand.source)), pieces)
@@ -99,7 +100,8 @@ def over_circuits(
     origin, target, held = cells_of(schedule)
     begins, link = np.arange(count + 1), read_only(circuit)
     rows = OrderedRows(origin, target, read_only(stores), begins, link, *seconds)
-    schedule = schedule.with_rows(np.argsort(turns(rows, held, len(circuits))))
+    turn, _ = turns(rows, held, len(circuits), -seconds_left(rows, len(held)))
+    schedule = schedule.with_rows(np.argsort(turn))
     return schedule.with_columns({"step": np.arange(count)}, queued=True)
 
 

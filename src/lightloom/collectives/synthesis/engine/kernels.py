@@ -214,7 +214,7 @@ def _lowest(word: int) -> int:
     return at
 
 
-# Compiled list scheduling of all-reduces: contributions that go up trees and sums that go down again, in one run.
+# Compiled list scheduling of rows over paths of links: which goes first where several could.
 
 
 class OrderedRows(NamedTuple):
@@ -248,106 +248,119 @@ def seconds_left(rows: OrderedRows, cells: int) -> Floats:
     return left
 
 
-class _Paths(NamedTuple):
-    """Rows that wait for lightpaths, while these are scheduled."""
+_EQUAL = 1e-12
+"""Relative difference below which two times are one."""
 
-    leaving: Ints
-    """First entry of ``rows`` of each cell: [cell + 1]."""
-    rows: Ints
-    """Rows ordered by the cell that they send: [row]."""
+
+class Urgency(NamedTuple):
+    """Rows by the first link of their way, the most urgent first."""
+
+    first: Ints
+    """First place of each link: [link + 1]."""
+    row: Ints
+    """Row at each place: [place]."""
     place: Ints
-    """Place of each row among those ranked: [row]."""
-    low: Column
-    """Bits of rows that wait: [place / 64]."""
-    high: Column
-    """Bits of the words that are not empty: [place / 4096]."""
-    waiting: Ints
-    """Rows that wait: [lightpath]."""
-    marked: Mask
-    """True for lightpaths that are among those to look at: [lightpath]."""
-    touched: Ints
-    """Lightpaths to look at: [number]."""
+    """Place of each row: [row]."""
 
 
 @njit_cached
-def schedule_sums(sums: OrderedRows, leaving: Ints, rows: Ints, ranked: Ints, start: Ints, sequence: Ints) -> float:
-    """Seconds until the last arrival if every lightpath sends, whenever it is free, what is ranked first of what waits.
+def list_order(rows: OrderedRows, urgency: Urgency, held: Mask, together: float, turn: Ints) -> float:
+    """Let every link, when it is free, send the most urgent row of those that wait nowhere on their way; seconds until
+    the last arrival.
 
     Args:
-        sums: rows of an all-reduce on standing lightpaths, each over one of them.
-        leaving, rows: first entry of ``rows`` of each cell [cell + 1], and the rows by the cell that they send: [row].
-        ranked: rows by lightpath, the most urgent first: [place].
-        start: first place of each lightpath: [lightpath + 1].
-        sequence: out, number of each row in the order in which they begin: [row].
+        held: in and out, whether data lies in a cell: [cell].
+        together: seconds within which what comes later may still be chosen.
+        turn: out, place of each row in the order in which they are sent: [row].
     """
-    count, number, cells = len(ranked), len(start) - 1, len(leaving) - 1
-    place, awaited, owner = np.empty(count, np.int64), np.zeros(cells, np.int64), np.ones(cells, np.bool_)
-    for k in range(count):
-        row = ranked[k]
-        place[row] = k
-        if sums.reduces[row]:
-            awaited[sums.target[row]] += 1
-            owner[sums.origin[row]] = False
-    words = count // 64 + 1
+    number, cells, links = len(rows.origin), len(held), len(urgency.first) - 1
+    awaited = np.zeros(cells, np.int64)
+    for row in range(number):
+        if rows.reduces[row]:
+            awaited[rows.target[row]] += 1
+    # Rows that wait for a cell, as lists, and those that wait for their first link, as bits.
+    waiting, behind = np.full(cells, -1, np.int64), np.full(number, -1, np.int64)
+    words = number // 64 + 1
     low, high = np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)
-    sending, marked = np.zeros(number, np.bool_), np.zeros(number, np.bool_)
-    paths = _Paths(leaving, rows, place, low, high, np.zeros(number, np.int64), marked, np.empty(number, np.int64))
-    # An event is twice the row that arrives, or twice the lightpath that is free, and 1.
-    # The first frees a lightpath that is free.
-    events = [(0.0, 1)]
-    marks = 0
-    for cell in range(cells):
-        if awaited[cell] == 0 and not owner[cell]:
-            marks = _let_leave(sums, paths, cell, True, marks)
-    end, sent = 0.0, 0
+    # When a link chooses next, below 0 where nothing waits for it.
+    free, due, ready = np.zeros(links), np.full(links, -1.0), np.zeros(links, np.int64)
+    # An event is a row that may begin (0), or a link that is due to choose one (1).
+    events = [(0.0, np.int64(0), np.int64(0))]
+    events.pop()
+    for row in range(number):
+        cell = rows.origin[row]
+        if awaited[cell] > 0 or not (rows.reduces[row] or held[cell]):
+            behind[row] = waiting[cell]
+            waiting[cell] = row
+        else:
+            heapq.heappush(events, (0.0, np.int64(0), np.int64(row)))
+    arrived, sent = np.zeros(cells), 0
     while len(events):
-        now = events[0][0]
-        while len(events) and events[0][0] <= now + 1e-15:
-            event = heapq.heappop(events)[1]
-            if event & 1:
-                sending[event >> 1] = False
-                marks = _mark(paths, event >> 1, marks)
+        now, is_link, which = heapq.heappop(events)
+        if not is_link:
+            link = rows.link[rows.begins[which]]
+            let_wait(low, high, urgency.place[which])
+            ready[link] += 1
+            if due[link] < 0:
+                due[link] = max(now, free[link])
+                heapq.heappush(events, (due[link] + together, np.int64(1), np.int64(link)))
+            continue
+        now, due[which] = due[which], -1.0
+        chosen = np.int64(-1)
+        while ready[which] > 0 and chosen < 0:
+            chosen = urgency.row[take_most_urgent(low, high, urgency.first[which])]
+            ready[which] -= 1
+            later = _earliest(rows, chosen, now, free)
+            if later > now * (1 + _EQUAL):
+                heapq.heappush(events, (later, np.int64(0), chosen))
+                chosen = np.int64(-1)
+        if chosen < 0:
+            continue
+        arrives, to = _send(rows, chosen, now, free), rows.target[chosen]
+        turn[chosen] = sent
+        sent += 1
+        if ready[which] > 0:
+            due[which] = free[which]
+            heapq.heappush(events, (free[which] + together, np.int64(1), which))
+        arrived[to] = max(arrived[to], arrives)
+        if rows.reduces[chosen]:
+            awaited[to] -= 1
+            if awaited[to] > 0:
                 continue
-            end = max(end, now)
-            cell, added = sums.target[event >> 1], sums.reduces[event >> 1]
-            awaited[cell] -= added
-            if not added or awaited[cell] == 0:
-                marks = _let_leave(sums, paths, cell, added and not owner[cell], marks)
-        for k in range(marks):
-            which = paths.touched[k]
-            marked[which] = False
-            if sending[which] or paths.waiting[which] == 0:
-                continue
-            row = ranked[take_most_urgent(low, high, start[which])]
-            paths.waiting[which] -= 1
-            sending[which] = True
-            sequence[row] = sent
-            sent += 1
-            heapq.heappush(events, (now + sums.busy[row], 2 * which + 1))
-            heapq.heappush(events, (now + sums.delay[row], 2 * row))
-        marks = 0
-    return end
+        else:
+            held[to] = True
+        other, kept = waiting[to], np.int64(-1)
+        while other >= 0:
+            following = behind[other]
+            if rows.reduces[other] or held[to]:
+                heapq.heappush(events, (arrived[to], np.int64(0), other))
+            else:
+                behind[other] = kept
+                kept = other
+            other = following
+        waiting[to] = kept
+    return arrived.max()  # type: ignore[no-any-return]
 
 
 @njit_without_arrays
-def _let_leave(sums: OrderedRows, paths: _Paths, cell: int, adds: bool, marks: int) -> int:
-    """Let the contribution of a cell, or its sums, wait for their lightpaths; the number of those to look at."""
-    for k in range(paths.leaving[cell], paths.leaving[cell + 1]):
-        row = paths.rows[k]
-        if sums.reduces[row] == adds:
-            let_wait(paths.low, paths.high, paths.place[row])
-            paths.waiting[sums.link[row]] += 1
-            marks = _mark(paths, sums.link[row], marks)
-    return marks
+def _earliest(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
+    """Seconds at which a row could begin so that it waits nowhere on its way."""
+    begin, way = ready, 0.0
+    for hop in range(rows.begins[row], rows.begins[row + 1]):
+        begin = max(begin, free[rows.link[hop]] - way)
+        way += rows.delay[hop]
+    return begin
 
 
 @njit_without_arrays
-def _mark(paths: _Paths, which: int, marks: int) -> int:
-    """Put a lightpath among those to look at, once; the number of those."""
-    if not paths.marked[which]:
-        paths.marked[which], paths.touched[marks] = True, which
-        marks += 1
-    return marks
+def _send(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
+    """Seconds at which a row has arrived, links being held as it crosses them."""
+    now = ready
+    for hop in range(rows.begins[row], rows.begins[row + 1]):
+        now = max(now, free[rows.link[hop]])
+        free[rows.link[hop]] = now + rows.busy[hop]
+        now += rows.delay[hop]
+    return now
 
 
 # Compiled loops over standing lightpaths: broadcast trees, their balance, and the receptions that they consist of.

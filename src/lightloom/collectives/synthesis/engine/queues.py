@@ -4,8 +4,10 @@ A reduce-scatter is an all-gather run backwards over the lightpaths of the other
 one behind the other on each lightpath.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,6 +17,9 @@ from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, RingTrees, hub_ranks
 from lightloom.core.arrays import Column, Floats, Ints, Mask, read_only
 from lightloom.machines.fabrics.fabric import Fabric
+
+if TYPE_CHECKING:
+    from lightloom.collectives.synthesis.engine.kernels import OrderedRows
 
 
 class Rows(NamedTuple):
@@ -174,6 +179,8 @@ def hub_queues(circuits: HubCircuits) -> Queues:
 
 _MOST_ROWS = 400_000
 """Largest number of rows that are put in another order."""
+_TOGETHER = 1e-15
+"""Seconds within which rows come together."""
 _STAGGERS = (0.0, 0.5, 1.0, 4.0)
 """Share of the whole time by which each piece is less urgent than the one before, over the number of pieces."""
 
@@ -195,25 +202,40 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
     origin, target, held = cells_of(schedule)
     busy, delay = (np.ascontiguousarray(seconds, np.float64) for seconds in busy_and_delay(schedule, fabric))
     path, begins = schedule.lightpath.astype(np.int64), np.arange(len(schedule) + 1)
-    sums = kernels.OrderedRows(origin, target, read_only(schedule.reduces), begins, path, busy, delay)
-    rows, order = np.argsort(origin, kind="stable"), np.argsort(before.begin, kind="stable")
-    leaving, left = np.searchsorted(origin[rows], np.arange(len(held) + 1)), np.empty(len(order))
+    rows = kernels.OrderedRows(origin, target, read_only(schedule.reduces), begins, path, busy, delay)
+    order, left = np.argsort(before.begin, kind="stable"), np.empty(len(schedule))
     ends, reduces = (origin[order], target[order]), read_only(schedule.reduces[order])
     timed = kernels.OrderedRows(*ends, reduces, begins, path[order], busy[order], delay[order])
     left[order] = kernels.seconds_left(timed, len(held))
     pieces = schedule.chunks // schedule.collective.ranks
     piece = schedule.chunk.astype(np.int64) % pieces
-    start = np.searchsorted(np.sort(path), np.arange(int(path.max(initial=-1)) + 2))
     least, best = before.seconds, None
     for stagger in _STAGGERS if pieces > 1 else _STAGGERS[:1]:
-        sequence = np.zeros(len(left), np.int64)
-        urgency: Floats = left - piece * (stagger * before.seconds / pieces)
-        ranked = np.lexsort((piece, -urgency, path))
-        seconds = float(kernels.schedule_sums(sums, leaving, rows, ranked, start, sequence))
+        later = piece * (stagger * before.seconds / pieces) - left
+        turn, seconds = turns(rows, held.copy(), int(path.max()) + 1, piece, later, together=_TOGETHER)
         if seconds < least:
-            least, best = seconds, sequence
+            least, best = seconds, turn
     if best is None:
         return schedule
     schedule = schedule.with_rows(np.lexsort((best, schedule.lightpath)))
     step = np.arange(len(schedule)) - np.searchsorted(schedule.lightpath, schedule.lightpath)
     return schedule.with_columns({"step": step}, steps=int(step.max(initial=0)) + 1)
+
+
+def turns(rows: OrderedRows, held: Mask, links: int, *keys: Floats | Ints, together: float = 0.0) -> tuple[Ints, float]:
+    """Return each row's place in an order in which free links send the most urgent: [row]; and the seconds of it.
+
+    Args:
+        held: cells, each a chunk at a rank, that hold data from the start, changed: [cell].
+        links: number of links.
+        keys: what rows are ranked by, the least first, as :func:`numpy.lexsort` takes them: [row].
+        together: seconds within which what comes later may still be chosen.
+    """
+    from lightloom.collectives.synthesis.engine import kernels
+
+    link, turn = rows.link[rows.begins[:-1]], np.empty(len(rows.origin), np.int64)
+    ranked = np.lexsort((*keys, link))
+    place = np.empty(len(ranked), np.int64)
+    place[ranked] = np.arange(len(ranked))
+    first = np.searchsorted(link[ranked], np.arange(links + 1))
+    return turn, float(kernels.list_order(rows, kernels.Urgency(first, ranked, place), held, together, turn))
