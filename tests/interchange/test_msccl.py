@@ -7,6 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import assume, given, settings
@@ -39,20 +40,22 @@ MOST_CHUNKS = 4096
 """Chunks of a schedule whose program is written and run step by step."""
 
 
-def served(drawn: Made) -> Program:
+def served(drawn: Made, shared: bool) -> Program:
+    """The program of a schedule, whose threadblocks are ``shared`` as where a GPU would need too many."""
     schedule, fabric = drawn
     assume(not fabric.in_network_reduction and schedule.collective.kind in NAMES)
     assume(schedule.chunks <= MOST_CHUNKS)
-    return program_of(schedule, fabric)
+    with patch.object(ProgramWriter, "too_many_blocks", return_value=shared):
+        return program_of(schedule, fabric)
 
 
 @settings(deadline=None, max_examples=60)
-@given(drawn=made())
+@given(drawn=made(), shared=st.booleans())
 def test_a_program_comes_back_and_makes_the_same_deliveries(
-    tmp_path_factory: pytest.TempPathFactory, drawn: Made
+    tmp_path_factory: pytest.TempPathFactory, drawn: Made, shared: bool
 ) -> None:
     schedule, fabric = drawn
-    path = written(tmp_path_factory.mktemp("out"), made := served(drawn))
+    path = written(tmp_path_factory.mktemp("out"), made := served(drawn, shared))
     assert read_xml(path) == made
     switch = PacketSwitch(ranks=fabric.ranks)
     read = read_program(path, switch, schedule.collective.nbytes)
@@ -75,10 +78,10 @@ def chunks_of_places(schedule: Schedule) -> dict[tuple[int, tuple[str, int]], in
 
 
 @settings(deadline=None, max_examples=80)
-@given(drawn=made(), seed=st.integers(0, 2**32), room=st.integers(1, 3))
-def test_threadblocks_at_any_speed_do_the_work(drawn: Made, seed: int, room: int) -> None:
+@given(drawn=made(), shared=st.booleans(), seed=st.integers(0, 2**32), room=st.integers(1, 3))
+def test_threadblocks_at_any_speed_do_the_work(drawn: Made, shared: bool, seed: int, room: int) -> None:
     """A runtime of a few lines: any threadblock may step next, connections hold few messages."""
-    made, chance = served(drawn), random.Random(seed)
+    made, chance = served(drawn, shared), random.Random(seed)
     blocks = [(rank, number) for rank, gpu in enumerate(made.gpus) for number in range(len(gpu.blocks))]
     at = dict.fromkeys(blocks, 0)
     wires: dict[tuple[int, int, int], deque[Any]] = defaultdict(deque)
@@ -121,8 +124,11 @@ def test_many_chunks_and_many_peers_spread_over_channels() -> None:
     fabric = ring(40)
     many = build(find("ring-two-way"), Collective("all-reduce", 40, 1e6), fabric).unfolded(1)
     assert program_of(many, fabric).channels == 1
-    with pytest.raises(UnsupportedError, match="218 threadblocks on a GPU: MSCCL's runtime has 216"):
-        program("one-stage", "all-gather", 110)
+    # A threadblock for each end of a connection would be 218 of the 216.
+    shared = program("one-stage", "all-gather", 110)
+    assert {len(gpu.blocks) for gpu in shared.gpus} == {109}
+    with pytest.raises(UnsupportedError, match="219 threadblocks on a GPU: MSCCL's runtime has 216"):
+        program("one-stage", "all-gather", 220)
     with pytest.raises(UnsupportedError, match="broadcast has no MSCCL program, for a runtime chooses a program"):
         program("binomial-tree", "broadcast")
 

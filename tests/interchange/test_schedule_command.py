@@ -10,6 +10,7 @@ import pytest
 
 import lightloom as ll
 from lightloom.collectives.files import formats
+from lightloom.collectives.files.msccl import write
 from tests.cli.commands import run
 
 _RING = ["--fabric", "wdm-ring", "--ranks", "6"]
@@ -117,6 +118,20 @@ def test_bad_input_is_one_line(
     assert complaint in done.err
     assert done.err.count("\n") == 1 + ("rows, about" in done.err) + ("warning: " in done.err)
     assert sorted(path for path in tmp_path.iterdir() if path.name != "cache") == before
+
+
+def test_the_fastest_that_fits_a_program_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Others wait for the threadblocks of each of a rank's 15 peers, and ten can be numbered."""
+    monkeypatch.setattr(write, "MOST_AWAITED", 9)
+    asked = ["collective", "all-reduce", "--fabric", "switch", "--ranks", "16", "--nbytes", "10kB"]
+    done = run(monkeypatch, capsys, *asked, "--out", str(tmp_path / "a.xml"))
+    assert done.code == 0 and "threadblocks for which others wait: MSCCL's runtime has 10; the next" in done.err
+    names = [row["algorithm"] for row in json.loads(run(monkeypatch, capsys, *asked, "--json").out)["rows"]]
+    refused = [line.split(":")[1].strip() for line in done.err.splitlines() if line.startswith("warning: ")]
+    written = re.search(r"(\S+) written", done.out)
+    assert written is not None and names[: len(refused) + 1] == [*refused, written[1]]
 
 
 def test_what_cannot_be_said_leaves_no_file(

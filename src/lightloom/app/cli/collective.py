@@ -73,7 +73,7 @@ def collective(
         straggler (late=TIME|slow=TIMES): Also play every rank in turn as one that starts so much later, or sends so
             many times slower; repeatable.
         out (FILE): Write the fastest schedule: JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et:
-            one a rank), MSCCL (.xml).
+            one a rank), MSCCL (.xml: the fastest that fits a program of MSCCL).
         largest (SIZE): Most bytes to write; nothing is written where there are more.
         all: Show every algorithm, and every case.
         explain: Show where the time of each goes, and why others cannot serve.
@@ -89,8 +89,8 @@ def collective(
         parts = _damage_parts(document, all)
     else:
         ranking = rank(kind, fabric, ranks, site=site_inputs({}, site, fields=SITE_FIELDS[:4]), set=fields)
-        document, made = ranking.to_json(), ranking.winner
-        drawn = draw(figure, made.figure, document)
+        document, made = ranking.to_json(), ranking.ranking
+        drawn = draw(figure, ranking.figure, document)
         question = f"{ranking.title.partition(', ')[0]} of {', '.join([fabric, *(set or ())])}"
         parts = _ranking_parts(ranking, question, all, explain, worth or site is not None)
     written, files = write_schedule(made, out, largest)
@@ -165,7 +165,7 @@ class _Straggler(BaseModel, frozen=True, extra="forbid"):
 
 def _around(
     kind: str, sound: Fabric, asked: Mapping[str, Any], without: Sequence[str], straggler: list[str] | None, saved: bool
-) -> tuple[Document, VerifiedSchedule | None]:
+) -> tuple[Document, list[VerifiedSchedule]]:
     """Return the document of a collective around failures and beside a straggler; where it is to be ``saved`` the
     schedule of the only case, too. ``asked`` are options of a ranking of algorithms."""
     damaged(sound, [])  # Refuses a fabric whose failures are not modelled.
@@ -196,9 +196,9 @@ def _around(
         "provenance": provenance([kind, request.nbytes, sound.model_dump(mode="json"), texts, delay.late, delay.slow]),
     }
     if not saved:
-        return document, None
+        return document, []
     left = damaged(sound, cases[-1])
-    return document, synthesize(kind, left, nbytes=request.nbytes_per_rank * left.ranks)
+    return document, [synthesize(kind, left, nbytes=request.nbytes_per_rank * left.ranks)]
 
 
 def _stragglers(

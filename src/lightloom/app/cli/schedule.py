@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,9 @@ from lightloom.collectives.files.document import checked_suffix
 from lightloom.collectives.files.formats import FORMATS, export_size
 from lightloom.collectives.files.msccl.check import document, sentence
 from lightloom.collectives.files.msccl.read import check_program
+from lightloom.collectives.files.msccl.write import NAMES
 from lightloom.core.configfile import validate
-from lightloom.core.errors import ConfigError, VerificationError, needing_torch
+from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError, needing_torch
 from lightloom.core.fields import Count, Seconds
 from lightloom.core.results import Document, attributes, provenance
 from lightloom.core.units import format_ratio, format_size, format_time, parse
@@ -84,21 +86,33 @@ def schedule(
         return Shown(document(program, runs), parts)
     nbytes = read.keywords.get("nbytes") if execute else None
     found = read(source, set=settings, **({} if nbytes is None or is_program else {"nbytes": None}))
-    written, files = write_schedule(found, out, largest)
+    written, files = write_schedule([found], out, largest)
     if not execute:
         return Shown(found.to_json(files), _verified(found), written)
     result = _execute(found, nbytes, how)
     return Shown(result, _executed(result), written)
 
 
-def write_schedule(made: VerifiedSchedule | None, out: Path | None, largest: str) -> tuple[dict[str, Path], list[Path]]:
-    """Say on stderr how much will be written, write a schedule, and return the first file by words that count the
-    others, and all files; without ``out`` write nothing."""
-    if out is None or made is None:
-        return {}, []
-    typer.echo(f"{out}: {export_size(out, made.schedule).summary()}", err=True)
-    files = made.save(out, largest=largest)
-    return {f"written, with {len(files) - 1} more" if len(files) > 1 else "written": files[0]}, files
+def write_schedule(
+    made: Sequence[VerifiedSchedule], out: Path | None, largest: str
+) -> tuple[dict[str, Path], list[Path]]:
+    """Say on stderr how much will be written, write the first of the schedules that a program of MSCCL can hold, or the
+    first in any other form, and return the first file by words that count the others, and all files; without ``out``
+    write nothing."""
+    for number, each in enumerate(made if out is not None else (), 1):
+        size = export_size(out, each.schedule)
+        typer.echo(f"{out}: {size.summary()}", err=True)
+        try:
+            files = each.save(out, largest=largest)
+        except UnsupportedError as error:
+            others = number < len(made) and out.suffix == ".xml" and each.collective.kind in NAMES
+            if not others or size.nbytes > parse(largest, "size"):
+                raise
+            typer.echo(f"warning: {error}; the next fastest is tried", err=True)
+            continue
+        words = "written" if number == 1 else f"{each.algorithm} written"
+        return {f"{words}, with {len(files) - 1} more" if len(files) > 1 else words: files[0]}, files
+    return {}, []
 
 
 def _verified(found: VerifiedSchedule) -> Parts:

@@ -1,9 +1,10 @@
 """Schedules as programs of MSCCL, which a GPU runtime can run.
 
 Every pair of ranks that exchanges anything has a connection, of several channels where steps would be too many; each
-end of a connection is a threadblock of its own. A queued schedule's lightpaths of one pair are channels. Rows keep an
-order in which they can be sent one after the other, so that no threadblock waits forever. Programs state neither
-wavelengths nor steps, which the runtime does not have.
+end of a connection is a threadblock of its own, or, where a GPU would need more threadblocks than the runtime has, one
+threadblock sends to a peer and receives from it in turn. A queued schedule's lightpaths of one pair are channels. Rows
+keep an order in which they can be sent one after the other, so that no threadblock waits forever. Programs state
+neither wavelengths nor steps, which the runtime does not have.
 
 In place: all-gather in the output, reduce-scatter and all-reduce in the input, chunk c at offset c. An all-to-all is
 out of place: blocks for others leave the input, blocks from others come to the output, those that pass through lie in
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lightloom.collectives.files.msccl.check import check
-from lightloom.collectives.files.msccl.program import Gpu, Program, Step, ThreadBlock
+from lightloom.collectives.files.msccl.program import RECEIVES, SENDS, Gpu, Program, Step, ThreadBlock
 from lightloom.collectives.files.msccl.rules import (
     MOST_AWAITED,
     MOST_BLOCKS,
@@ -42,7 +43,7 @@ NAMES = {
 }
 
 Block = tuple[int, str, int, int]
-"""GPU, "send", "receive" or "copy", peer, channel."""
+"""GPU, "send", "receive", "both" or "copy", peer, channel."""
 Place = tuple[Block, int]
 """Threadblock, and the number of one of its steps."""
 
@@ -72,12 +73,15 @@ def program_of(schedule: Schedule, fabric: Fabric, advance: Callable[[int], None
     advance(len(schedule))
     channels = _channels_of_rows(schedule)
     most_spread = MOST_CHANNELS // (1 + max(channels, default=0))
-    spread = 1
+    spread, shared = 1, False
     while True:
-        writer = ProgramWriter(schedule, order, channels, spread)
+        writer = ProgramWriter(schedule, order, channels, spread, shared)
         writer.write()
-        spread *= 2
-        if max(map(len, writer.steps.values()), default=0) <= MOST_STEPS or spread > most_spread:
+        if not shared and writer.too_many_blocks():
+            shared = True
+        elif max(map(len, writer.steps.values()), default=0) > MOST_STEPS and 2 * spread <= most_spread:
+            spread *= 2
+        else:
             break
     advance(len(schedule))
     program = writer.program()
@@ -89,9 +93,11 @@ def program_of(schedule: Schedule, fabric: Fabric, advance: Callable[[int], None
 def _check_fits(program: Program, name: str) -> None:
     """Raise UnsupportedError where a program needs more than a runtime has."""
     blocks = [block for gpu in program.gpus for block in gpu.blocks]
+    awaited = [step.depends[0] for block in blocks for step in block.steps if step.depends]
     most = {
         "channels": (program.channels, MOST_CHANNELS),
         "threadblocks on a GPU": (max(len(gpu.blocks) for gpu in program.gpus), MOST_BLOCKS),
+        "threadblocks for which others wait": (1 + max(awaited, default=-1), MOST_AWAITED + 1),
         "steps in a threadblock": (max((len(block.steps) for block in blocks), default=0), MOST_STEPS),
         "peers on a channel": (max(_peers(gpu) for gpu in program.gpus), MOST_PEERS),
         "chunks in a buffer": (max(max(gpu.chunks.values()) for gpu in program.gpus), MOST_OFFSET + 1),
@@ -110,7 +116,8 @@ def _peers(gpu: Gpu) -> int:
 def _channels_of_rows(schedule: Schedule) -> list[int]:
     """Return the channel of each row: one per lightpath of a pair in a queued schedule, one per pair otherwise.
 
-    Where a rank has too many peers for one channel, distant peers use further channels.
+    Where a rank has too many peers for one channel, each pair has a channel by the sum of its ranks, the same in both
+    directions.
     """
     path = schedule.lightpath if schedule.queued else np.zeros_like(schedule.lightpath)
     rows = list(zip(schedule.source.tolist(), schedule.destination.tolist(), path.tolist(), strict=True))
@@ -123,8 +130,8 @@ def _channels_of_rows(schedule: Schedule) -> list[int]:
     paths = max(map(len, numbers.values()))
     row_channels = []
     for source, destination, number in rows:
-        far = crowded * ((destination - source) % schedule.collective.ranks - 1) // MOST_PEERS
-        row_channels.append(far * paths + numbers[source, destination][number])
+        first = crowded * ((source + destination) % schedule.collective.ranks) // MOST_PEERS
+        row_channels.append(first * paths + numbers[source, destination][number])
     return row_channels
 
 
@@ -137,6 +144,11 @@ class ProgramWriter:
     channels: list[int]
     spread: int
     """Number of channels over which the chunks of one channel are spread."""
+    shared: bool = False
+    """True where one threadblock sends to a peer and receives from it; both ends of a connection are apart otherwise.
+
+    It does not wait forever either: its steps come in the order of rows, whose messages arrive before they are read.
+    """
     scratch: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     """Chunks that only pass through a rank, with their offset in its scratch buffer."""
     steps: dict[Block, list[Step]] = field(default_factory=lambda: defaultdict(list))
@@ -180,14 +192,15 @@ class ProgramWriter:
         sent: dict[int, Place] = {}
         arrived: dict[int, Place] = {}
         numbers = {row: number for number, row in enumerate(self.order.rows)}
+        ends = ("both", "both") if self.shared else ("send", "receive")
         for group in self.order.groups:
             for row in group:
                 here = self.place(source[row], chunk[row])
-                block = (source[row], "send", destination[row], self._channel(row, chunk[row]))
+                block = (source[row], ends[0], destination[row], self._channel(row, chunk[row]))
                 sent[row] = self._add(block, "s", here, (arrived[earlier] for earlier in self.order.reads[row][-1:]))
             for row in group:
                 here = self.place(destination[row], chunk[row])
-                block = (destination[row], "receive", source[row], self._channel(row, chunk[row]))
+                block = (destination[row], ends[1], source[row], self._channel(row, chunk[row]))
                 # Sums are added one after the other: the last writer has waited for the earlier ones and their readers.
                 before = sorted({*self.order.after_writes[row], *self.order.sums[row]}, key=numbers.__getitem__)[-1:]
                 passed = {earlier for last in before for earlier in self.order.after_reads[last]}
@@ -224,6 +237,12 @@ class ProgramWriter:
         steps.append(Step(type=kind, source=here, destination=here))
         return block, len(steps) - 1
 
+    def too_many_blocks(self) -> bool:
+        """Return whether a GPU has more threadblocks, or more for which others wait, than the runtime can number."""
+        counts = Counter(block[0] for block in self.steps)
+        awaited = Counter(block[0] for block in {block for block, _ in self.waits.values()})
+        return max(counts.values(), default=0) > MOST_BLOCKS or max(awaited.values(), default=0) > MOST_AWAITED + 1
+
     def program(self) -> Program:
         """Return the program: steps in threadblocks, numbered by peers and channel."""
         gpus = []
@@ -234,13 +253,13 @@ class ProgramWriter:
             number = {block: i for i, block in enumerate(mine)}
             blocks = []
             for block in mine:
-                _, verb, peer, channel = block
                 for i, step in enumerate(self.steps[block]):
                     if (block, i) in self.waits:
                         other, awaited = self.waits[block, i]
                         step.depends = number[other], awaited
-                ends = {"send": {"send": peer}, "receive": {"receive": peer}}.get(verb, {})
-                blocks.append(ThreadBlock(**ends, channel=channel, steps=self.steps[block]))
+                kinds, (_, _, peer, channel) = {step.type for step in self.steps[block]}, block
+                send, receive = (peer if kinds & types else -1 for types in (SENDS, RECEIVES))
+                blocks.append(ThreadBlock(send=send, receive=receive, channel=channel, steps=self.steps[block]))
             gpus.append(Gpu(chunks=self.sizes(rank), blocks=blocks))
         smallest, largest = _chosen_sizes(self.schedule.collective.nbytes, self.chunks)
         in_place = self.kind != "all-to-all"
