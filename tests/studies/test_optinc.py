@@ -168,7 +168,6 @@ def test_trained_levels_are_right_apart_and_not_together() -> None:
     names = [f"example.cascade_trained_{what}_wrong_outputs" for what in ("level1", "level2", "end_to_end")]
     assert [(rows[name].status, rows[name].ours) for name in names] == [("match", 0), ("match", 0), ("deviates", 209)]
     assert all(ID.fullmatch(row.id) and row.why for row in rows.values())
-    assert {row.status for row in optinc._trained_cascade(None)} == {"not reproducible"}
 
 
 def test_two_level_floors_lose_and_carried_decimals_do_not() -> None:

@@ -84,58 +84,35 @@ def _feedback(runs: Record) -> Iterator[Claim]:
     yield PAPER.claim("headline.mean_ratio", round(fmean(ratios), 2), paper=round(ratio("HDC", 10), 2), ranks=RANKS)
 
 
-def _truncated_hdc(runs: Record) -> Iterator[Claim]:
-    """Yield HDC's rows on truncated gradients against truncated weights, for 16, 22 and 24 dropped bits."""
-    for bits in (16, 22, 24):
-        yield _truncation_order(runs, "hdc", bits, _against_base(runs, runs[f"truncate g {bits}"][0]))
+def truncated(runs: Record) -> list[int]:
+    """Return the numbers of dropped low bits (of 16, 22, 24) for which there are runs of truncated gradients and of
+    truncated weights."""
+    return [bits for bits in (16, 22, 24) if {f"truncate g {bits}", f"truncate w {bits}"} <= set(runs)]
 
 
-def _truncation_order(runs: Record, network: str, bits: int, base: dict[str, object]) -> Claim:
-    """Return the row on whether truncated gradients cost no more accuracy (within 0.1 points) than weights that are
-    truncated as much.
-
-    ``base`` holds more values for the explanation.
-    """
-    names = {what: f"truncate {what} {bits}" for what in ("g", "w", "w+g")}
-    accuracy = {what: final(runs[name][0]) for what, name in names.items() if name in runs}
-    order = "g no worse than w" if accuracy["g"] >= accuracy["w"] - 0.1 else "g worse than w"
-    return PAPER.claim(f"figure4.{network}_order_{{bits}}", order, bits=bits, accuracy=accuracy, **base)
+def _truncations(runs: Record, network: str) -> Iterator[Claim]:
+    """Yield a network's rows on whether truncated gradients cost no more accuracy (within 0.1 points) than weights that
+    are truncated as much, by dropped bits."""
+    for bits in truncated(runs):
+        names = {what: f"truncate {what} {bits}" for what in ("g", "w", "w+g")}
+        accuracy = {what: final(runs[name][0]) for what, name in names.items() if name in runs}
+        order = "g no worse than w" if accuracy["g"] >= accuracy["w"] - 0.1 else "g worse than w"
+        run = runs[names["g"]][0]
+        values = {"bits": bits, "accuracy": accuracy, "base": base_at(runs, run), "iterations": run["iterations"][-1]}
+        yield PAPER.claim(f"figure4.{network}_order_{{bits}}", order, **values)
 
 
 def _codecs_of_hdc(runs: Record) -> Iterator[Claim]:
-    """Yield Figure 14's rows of accuracy lost by HDC: each codec at each bound, then truncated gradients."""
+    """Yield Figure 14's rows of accuracy lost by HDC with the first seed: each codec at each bound, then truncated
+    gradients."""
     for k in BOUNDS:
         for label in ("printed", "windowed", "windowed+feedback"):
             remark = _UNSTATED if label == "printed" else f"{_CORRECTED}. {_UNSTATED}"
             basis: Basis = "reproduced" if label == "printed" else "stand-in"
-            yield _loss(runs, f"{label.replace('+', '_')}_bound{k}", f"{label} 2^-{k}", remark, basis)
-    for bits in (16, 22, 24):
-        yield _loss(runs, f"truncate_{bits}", f"truncate g {bits}", "Section VIII-C calls truncation suitable for HDC")
-
-
-def _loss(runs: Record, what: str, name: str, remark: str, basis: Basis = "reproduced") -> Claim:
-    """Return the row of the points that a codec's first run on HDC loses to float32 of the same seed; ours is the
-    paper's words if they are fewer than ``WITHIN``."""
-    run = runs[name][0]
-    lost = base_at(runs, run) - final(run)
-    return PAPER.claim(
-        "figure14.hdc_accuracy_{what}",
-        _WITHIN_TEXT if lost < WITHIN else f"{lost:.1f} points lost",
-        paper=_WITHIN_TEXT,
-        basis=basis,
-        what=what,
-        final=final(run),
-        mean_ratio=mean_ratio(run),
-        remark=remark,
-        **_against_base(runs, run),
-    )
-
-
-def _against_base(runs: Record, run: Record) -> dict[str, object]:
-    """Return the accuracy of float32 in percent as ``base``, and as ``length`` the seed and iterations of both runs in
-    words."""
-    length = f"seed {run['recipe']['seed']}, {run['iterations'][-1]} iterations"
-    return {"base": base_at(runs, run), "length": length}
+            yield _accuracy(runs, "hdc_accuracy", f"{label} 2^-{k}", basis, most=1, remark=remark)
+    remark = "Section VIII-C calls truncation suitable for HDC"
+    for bits in truncated(runs):
+        yield _accuracy(runs, "hdc_accuracy", f"truncate g {bits}", "reproduced", most=1, remark=remark)
 
 
 def reached(run: Record, level: float) -> int | None:
@@ -144,12 +121,10 @@ def reached(run: Record, level: float) -> int | None:
     return next(hits, None)
 
 
-def _extra_epochs(runs: Record, network: str, level: float, every: int) -> Claim:
+def _extra_epochs(runs: Record, network: str, level: float) -> Claim:
     """Return the row of the epochs more that a network takes with feedback than float32 to reach an accuracy (0 to 1):
-    the mean over seeds where both reach it, None without any.
-
-    ``every`` is the number of iterations between records, stated as the resolution.
-    """
+    the mean over seeds where both reach it, None without any; the time between records is the resolution."""
+    every = runs[BASE][0]["iterations"][0]
     pairs = [
         (reached(plain, level), reached(packed, level))
         for plain, packed in zip(runs[BASE], runs[_FEEDBACK], strict=True)
@@ -345,7 +320,7 @@ def _hdc_under_two_losses(hdc: Record) -> Iterator[Claim]:
     """Yield rows of HDC under the mean and the summed loss: what the printed codec learns, whether the printed rate
     diverges, and the sizes of Table III."""
     for loss, mark in LOSSES.items():
-        yield _accuracy(hdc, "hdc_scaled", f"printed 2^-10{mark}", f"printed_bound10_{loss}_loss", "reproduced")
+        yield _accuracy(hdc, "hdc_scaled", f"printed 2^-10{mark}", "reproduced", what=f"printed_bound10_{loss}_loss")
     literal = hdc["float32 summed, rate as printed"][0]
     learns = "trains" if literal["accuracy"][-1] > CHANCE else "diverges"
     yield PAPER.claim("example.hdc_summed_loss_at_printed_rate", learns, final=final(literal))
@@ -355,26 +330,17 @@ def _hdc_under_two_losses(hdc: Record) -> Iterator[Claim]:
         yield from _shares("table3.hdc_{loss}_loss_bound{k}_{bits}bit", mean_shares(run), **values)
 
 
-def truncated(runs: Record) -> list[int]:
-    """Return the numbers of dropped low bits (of 16, 22, 24) for which there are runs of truncated gradients and of
-    truncated weights."""
-    return [bits for bits in (16, 22, 24) if {f"truncate g {bits}", f"truncate w {bits}"} <= set(runs)]
-
-
 def _lenet(lenet: Record) -> Iterator[Claim]:
     """Yield LeNet's rows: truncation, accuracy with feedback and with each codec, extra epochs, and compression ratios,
     which agree if within the paper's range over its models."""
-    for bits in truncated(lenet):
-        base = lenet[BASE][0]
-        length = {"base": final(base), "iterations": base["iterations"][-1]}
-        yield _truncation_order(lenet, "lenet", bits, length)
+    yield from _truncations(lenet, "lenet")
     pairs = paired(lenet, _FEEDBACK, "accuracy", 100)
     assert pairs is not None
     yield PAPER.claim("headline.lenet_accuracy_difference", round(pairs.mean, 3), difference=pairs.text(2))
     for name in lenet:
         if name != BASE and not name.startswith("truncate w"):
-            yield _accuracy(lenet, "lenet_accuracy", name, _claim_part(name), "stand-in")
-    yield _extra_epochs(lenet, "lenet", LEVEL, lenet[BASE][0]["iterations"][0])
+            yield _accuracy(lenet, "lenet_accuracy", name, "stand-in")
+    yield _extra_epochs(lenet, "lenet", LEVEL)
     ratios = {k: ratio_of_shares(ours) for k, ours in mean_shares(lenet[BASE][0]).items()}
     for k, ours in ratios.items():
         printed = sorted(ratio(model, k) for model in MODELS)
@@ -388,15 +354,15 @@ def _cifar(cifar: Record | None) -> Iterator[Claim]:
     for label in ("printed", "windowed", "windowed+feedback"):
         name = f"{label} 2^-10"
         if cifar is not None and name in cifar:
-            yield _accuracy(cifar, "cifar_accuracy", name, _claim_part(name), "stand-in")
+            yield _accuracy(cifar, "cifar_accuracy", name, "stand-in")
         else:
             yield PAPER.claim("figure14.cifar_accuracy_{what}", None, what=_claim_part(name), paper=_WITHIN_TEXT)
 
 
-def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> Claim:
-    """Return the row of the points that a codec loses to float32, mean over the seeds; ours is the paper's words if
-    they are fewer than ``WITHIN``."""
-    records = runs[name]
+def _accuracy(runs: Record, family: str, name: str, basis: Basis, most: int | None = None, **more: str) -> Claim:
+    """Return the row of the points that a codec loses to float32, mean over the seeds, of which ``most`` count; ours is
+    the paper's words if they are fewer than ``WITHIN``; ``more`` are values of the explanation."""
+    records = runs[name][:most]
     lost = fmean(base_at(runs, run) - final(run) for run in records)
     values = {
         "final": fmean(final(run) for run in records),
@@ -404,16 +370,17 @@ def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> 
         "ratio": fmean(mean_ratio(run) for run in records),
         "iterations": records[0]["iterations"][-1],
         "seeds": f"{len(records)} {'seeds' if len(records) > 1 else 'seed'}",
-        "loss": "summed" if records[0]["recipe"]["gradient_scale"] > 1 else "mean",
+        "loss": "summed" if records[0]["recipe"].get("gradient_scale", 1) > 1 else "mean",
+        "what": _claim_part(name),
     }
     ours = _WITHIN_TEXT if lost < WITHIN else f"{lost:.1f} points lost"
-    return PAPER.claim(f"figure14.{family}_{{what}}", ours, paper=_WITHIN_TEXT, what=what, basis=basis, **values)
+    return PAPER.claim(f"figure14.{family}_{{what}}", ours, paper=_WITHIN_TEXT, basis=basis, **values | more)
 
 
 def _claim_part(name: str) -> str:
-    """Return a run's name as part of a claim's id, with underscores, such as ``printed_bound10`` for ``printed
-    2^-10``."""
-    words = name.replace("truncate g ", "truncate_").replace(" 2^-", "_bound").replace("+", "_")
+    """Return the name of a run or of a codec as part of a claim's id, with underscores, such as ``printed_bound10`` for
+    ``printed 2^-10``."""
+    words = name.replace("truncate g ", "truncate_").replace(":", " ").replace(" 2^-", "_bound").replace("+", "_")
     return words.replace(" summed", "_summed_loss").replace(" ", "_")
 
 
@@ -623,14 +590,14 @@ def _software_loop(loop: Record, codec: Record) -> Iterator[Claim]:
         name, factor = row["codec"], row["step_of_none"]
         values = {"row": row, "row_ms": 1e3 * row["step_s"], "loop": loop}
         if name in NAMES:
-            yield _general(f"hdc_{_id(name)}", factor, **values)
+            yield _general(f"hdc_{_claim_part(name)}", factor, **values)
         elif name not in ("none", "inceptionn:2^-10"):
             paper, shorter = "slightly shorter", factor >= SLIGHT and row["step_of_none_range"][1] < 1
             ours = paper if shorter else f"{factor:.2f} times as long"
-            yield PAPER.claim("figure7.{what}", ours, paper=paper, what=f"hdc_{_id(name)}", **values)
+            yield PAPER.claim("figure7.{what}", ours, paper=paper, what=f"hdc_{_claim_part(name)}", **values)
     rates = {row["codec"]: row for row in codec["data"][codec["middle"]]}
     for name, known in NAMES.items():
-        yield _general(f"alexnet_{_id(name)}", alexnet_factor(rates[known]), rate=rates[known])
+        yield _general(f"alexnet_{_claim_part(name)}", alexnet_factor(rates[known]), rate=rates[known])
 
 
 def alexnet_factor(rate: Record) -> float:
@@ -642,11 +609,6 @@ def alexnet_factor(rate: Record) -> float:
     # Software makes fewer packets, unlike the card.
     wire = wire_seconds(WORKERS * nbytes) + wire_seconds(WORKERS * nbytes / rate["ratio"])
     return float((compute + codec + wire) / plain.total)
-
-
-def _id(codec: str) -> str:
-    """Return a codec's name as part of a claim's id, such as ``sz3_bound10`` for ``sz3:2^-10``."""
-    return codec.replace(":2^-", "_bound").replace(":", "_")
 
 
 def claims(
@@ -671,7 +633,7 @@ def claims(
         *_sums_of_table_3(),
         *(*_figure_3(), *_reductions(), *_compressed()),
         *(*_saved_computation(), *_fitted_packet_cost()),
-        *(*_feedback(runs), *_truncated_hdc(runs), *_codecs_of_hdc(runs), _extra_epochs(runs, "hdc", _LEVEL, 250)),
+        *(*_feedback(runs), *_truncations(runs, "hdc"), *_codecs_of_hdc(runs), _extra_epochs(runs, "hdc", _LEVEL)),
         *(_hdc_under_two_losses(short["hdc"]) if short else ()),
         *((*_lenet(short["lenet"]), *_cifar(short.get("lenet-cifar"))) if short else ()),
         *figure5_claims(training["gradients"]),

@@ -62,13 +62,8 @@ CASCADE_OVERHEAD = 10.5
 PHASES = {"phase 1e-3": 1e-3, "phase 3e-3": 3e-3, "phase 5e-3": 5e-3, "phase 1e-2": 1e-2}
 
 
-def _aware(aware: Any) -> Iterator[Claim]:
-    """Yield the row on training that knows its devices' errors: how many seeds err less with it; ours is None without a
-    record."""
-    template = "example.aware_training_fewer_wrong"
-    if aware is None:
-        yield PAPER.claim(template, None)
-        return
+def _aware(aware: Record) -> Claim:
+    """Return the row on training that knows its devices' errors: how many seeds err less with it."""
     verdict = aware["verdict"]
     shares = {arm: error_shares(aware, arm, verdict["at"]) for arm in ("unaware", "aware")}
     means = {arm: sum(values) / len(values) for arm, values in shares.items()}
@@ -78,7 +73,7 @@ def _aware(aware: Any) -> Iterator[Claim]:
         f"phase errors of 3e-3 rad: {100 * means['unaware']:.2g} % wrong without errors in training, "
         f"{100 * means['aware']:.2g} % with them; {100 * built:.2g} % constructed. The paper trains for Σ·U alone"
     )
-    yield PAPER.claim(template, verdict["fewer_wrong_with_awareness"], why=why)
+    return PAPER.claim("example.aware_training_fewer_wrong", verdict["fewer_wrong_with_awareness"], why=why)
 
 
 def error_shares(aware: Record, arm: str, name: str) -> list[float]:
@@ -90,7 +85,6 @@ def error_shares(aware: Record, arm: str, name: str) -> list[float]:
 
 # Section III-C: two levels of averagers for 16 servers, with and without the decimals carried between them.
 
-_NOT_TRAINED = "not among the measurements: lightloom onn train --cascade 4 trains it"
 TUPLES = 1_000_000
 """Number of tuples that are drawn; the slow tests draw ten times as many."""
 
@@ -118,19 +112,14 @@ def built() -> Cascade:
     return build_cascade(4, 4, 8)
 
 
-def _trained_cascade(record: Any) -> Iterator[Claim]:
-    """Yield the rows on the cascade that was trained as the paper's, wrong outputs by level and end to end; ours is
-    None without a record."""
+def _trained_cascade(record: Record) -> Iterator[Claim]:
+    """Yield the rows on the cascade that was trained as the paper's, wrong outputs by level and end to end."""
     level_claim = "example.cascade_trained_level{number}_wrong_outputs"
-    end_claim = "example.cascade_trained_end_to_end_wrong_outputs"
-    if record is None:
-        yield from (PAPER.claim(level_claim, None, number=number, why=_NOT_TRAINED) for number in (1, 2))
-        yield PAPER.claim(end_claim, None, why=_NOT_TRAINED)
-        return
     for number, (level, training) in enumerate(zip(record["levels"], record["trainings"], strict=True), 1):
         values = {"inputs": level["checked_inputs"], "cpu_seconds": training["cpu_seconds"]}
         yield PAPER.claim(level_claim, level["wrong_outputs"], number=number, **values)
     ends = record["end_to_end"]
+    end_claim = "example.cascade_trained_end_to_end_wrong_outputs"
     yield PAPER.claim(end_claim, ends["wrong_with_decimals"], tuples=ends["tuples"])
 
 
@@ -176,13 +165,13 @@ def _learned(model: str, record: Any, key: str, words: str, places: int, **setti
 def _losses(model: str, record: Any) -> Iterator[Claim]:
     """Return the rows of a language model; their explanations state its corpus, steps and tokens, and the baseline's
     last losses."""
-    if record is None:
-        return _learned(model, record, "validation_loss", "more", 3)
-    recipe = record["runs"][BASE][0]["recipe"]
-    tokens = recipe["steps"] * recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]
-    losses = [run["validation_loss"][-1] for run in record["runs"][BASE]]
-    reached = " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))
-    setting = {"corpus": record["corpus"], "steps": recipe["steps"], "tokens": tokens, "reached": reached}
+    setting = {}
+    if record is not None:
+        recipe = record["runs"][BASE][0]["recipe"]
+        tokens = recipe["steps"] * recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]
+        losses = [run["validation_loss"][-1] for run in record["runs"][BASE]]
+        reached = " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))
+        setting = {"corpus": record["corpus"], "steps": recipe["steps"], "tokens": tokens, "reached": reached}
     return _learned(model, record, "validation_loss", "more", 3, **setting)
 
 
@@ -402,39 +391,38 @@ def _synchronisation() -> Claim:
 TARGET_TOLERANCE, TARGET_AREA = 2.0, 2.0
 """Target of constructed networks: multiple of the best trained one's noise limit, at a percentage of its MZIs."""
 _WEIGHTS = "exact"
+_TRAINED_ONCE = 2
+"""Scenario whose training was stopped before it converged."""
+
+
+_TRAINED = files("lightloom.photonics") / "onn" / "trained"
+"""Folder of the trained networks, whose own package would bring PyTorch along."""
 
 
 def kept(name: str) -> Any:
-    """Return the record of that name that is kept beside the trained networks, or None."""
-    # The package that holds it would bring PyTorch along.
-    path = files("lightloom.photonics") / "onn" / "trained" / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    """Return the record of that name that is kept beside the trained networks."""
+    return json.loads((_TRAINED / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def _accuracies() -> Iterator[Claim]:
     """Yield the accuracy of trained networks by scenario, in percent; None where no training is kept.
 
-    The first scenario's comes from its kept weights on all inputs, the others' from records of trainings.
+    The first scenario's comes from its kept weights on all inputs, the second's from the record of its training.
     """
-    verification = None
-    resource = files("lightloom.photonics") / "onn" / "trained" / f"{_WEIGHTS}.npz"
-    if resource.is_file():
-        with as_file(resource) as path:
-            weights, arguments = load_network(path)
-        verification = verify(weights, arguments.function())
+    with as_file(_TRAINED / f"{_WEIGHTS}.npz") as path:
+        weights, arguments = load_network(path)
+    verification = verify(weights, arguments.function())
     for number, network in enumerate(TABLE_I, 1):
         template, command = "table1.accuracy_trained_{name}", f"lightloom onn train --scenario {number}"
-        record = kept(f"scenario-{number}")
-        if number > 1 and record is not None:
+        values: dict[str, Any] = {"name": scenario(network), "command": command}
+        if number == 1:
+            yield PAPER.claim(template, 100 * verification.accuracy, verification=verification, **values)
+        elif number == _TRAINED_ONCE:
+            record = kept(f"scenario-{number}")
             why = _trained_once(record, f"{command} --batch {record['recipe']['batch']}")
-            yield PAPER.claim(template, round(100 * record["accuracy"], 2), name=scenario(network), why=why)
-        elif number > 1:
-            yield PAPER.claim(template, None, name=scenario(network), area=network.area(units=False), command=command)
-        elif verification is None:
-            yield PAPER.claim(template, None, name=scenario(network), why=f"no weights are kept; {command} trains them")
+            yield PAPER.claim(template, round(100 * record["accuracy"], 2), why=why, **values)
         else:
-            values = {"name": scenario(network), "verification": verification, "command": command}
-            yield PAPER.claim(template, 100 * verification.accuracy, **values)
+            yield PAPER.claim(template, None, area=network.area(units=False), **values)
 
 
 def _trained_once(record: Any, command: str) -> str:
@@ -447,26 +435,21 @@ def _trained_once(record: Any, command: str) -> str:
     )
 
 
-def best(noise: Any, kind: str, units: str = "any") -> Any:
-    """Return the network's row with the highest noise limit, of one kind and kind of units (``any`` for all), or None.
+def best(noise: Record, kind: str, units: str = "any") -> Any:
+    """Return the network's row with the highest noise limit, of one kind and kind of units (``any`` for all).
 
     The network trained without noise is left out.
     """
     rows = [row for row in noise["networks"] if row["kind"] == kind and units in ("any", row["nonlinearity"])]
     rows = [row for row in rows if row["name"] != _WEIGHTS]
-    return max(rows, key=lambda row: row["noise_limit"], default=None)
+    return max(rows, key=lambda row: row["noise_limit"])
 
 
-def _noise(noise: Any) -> Iterator[Claim]:
+def _noise(noise: Record) -> Iterator[Claim]:
     """Yield the rows of the noise limit of the best constructed network over that of the best trained with noise, with
-    any units and with ReLU; ours is None where there is nothing to compare."""
+    any units and with ReLU."""
     for units, label in (("any", "any_units"), ("relu", "relu")):
-        template = f"example.noise_constructed_over_trained_{label}"
-        ours = None if noise is None else best(noise, "constructed", units)
-        rival = None if noise is None else best(noise, "trained", units)
-        if ours is None or rival is None:
-            yield PAPER.claim(template, None)
-            continue
+        ours, rival = best(noise, "constructed", units), best(noise, "trained", units)
         ratio = ours["noise_limit"] / rival["noise_limit"]
         area = 100 * ours["mzi_count"] / rival["mzi_count"]
         verdict = "met" if ratio >= TARGET_TOLERANCE and area < TARGET_AREA else "missed"
@@ -478,7 +461,7 @@ def _noise(noise: Any) -> Iterator[Claim]:
             f"{rival['mzi_count']:,} MZIs), {area:.2g} % of the MZIs. Our target, {TARGET_TOLERANCE:g} times the "
             f"noise at under {TARGET_AREA:g} % of the MZIs, is {verdict}. The paper leaves noise open"
         )
-        yield PAPER.claim(template, round(ratio, 2), why=why)
+        yield PAPER.claim(f"example.noise_constructed_over_trained_{label}", round(ratio, 2), why=why)
 
 
 # The two models of Fig. 7(b) as graphs, stored with the package.
@@ -631,9 +614,9 @@ def _bounds_of_savings() -> Iterator[Claim]:
 
 
 def claims(
-    noise: Any, aware: Any, cascade: Any, *, language: Any, small: Any, digits: Any, images: Any
+    noise: Record, aware: Record, cascade: Record, *, language: Any, small: Any, digits: Any, images: Any
 ) -> tuple[Claim, ...]:
-    """Return all rows, from the records of our measurements; each record may be None.
+    """Return all rows, from the records of our measurements; None where runs were not measured.
 
     Args:
         noise: trained and constructed networks under noise.
@@ -646,7 +629,7 @@ def claims(
         *(row for network in TABLE_I for row in (*_area(network), *_constructed(network))),
         *(*_table_ii_areas(), *_wrong_outputs(), _ranking()),
         *(*_accuracies(), *_noise(noise)),
-        *_aware(aware),
+        _aware(aware),
         *(*_figure_6(), *_overhead_of_ring(), _synchronisation()),
         *(*_losses("llama", language), *_losses("llama_small", small)),
         *(*_learned("mnist", digits, "accuracy", "points less", 2), *_images(images)),

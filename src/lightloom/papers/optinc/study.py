@@ -57,11 +57,8 @@ def study(work: Path | None = None) -> Study:
     if language is not None:
         figures.append(PAPER.figure(partial(training, language, digits)))
         figures.append(PAPER.figure(partial(in_pairs, language, small, digits)))
-    figures += [PAPER.figure(draw) for draw in (savings, breakdown, errors)]
-    if noisy is not None:
-        figures.append(PAPER.figure(partial(noise, noisy)))
-    if aware is not None:
-        figures.append(PAPER.figure(partial(aware_training, aware)))
+    others = (savings, breakdown, errors, partial(noise, noisy), partial(aware_training, aware))
+    figures += [PAPER.figure(draw) for draw in others]
     claims = rows.claims(noisy, aware, cascade, language=language, small=small, digits=digits, images=images)
     return PAPER.study(claims=claims, figures=tuple(figures))
 
