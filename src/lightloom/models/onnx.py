@@ -23,6 +23,8 @@ from lightloom.models.traces.operators import TraceReading, numbered
 
 Node: TypeAlias = Any
 """A ``NodeProto``; ONNX is optional, so that its types are not imported."""
+Values: TypeAlias = Sequence[Value | None]
+"""Shapes of what a node reads, in order; None where an input is left out or has no shape."""
 
 _OPERATORS = {
     "convolution": "Conv ConvInteger QLinearConv DeformConv",
@@ -77,7 +79,7 @@ def kind_of(node: Node, product: Product | None, summands: int, weighted: bool) 
     return "linear" if weighted and made and word in ("mm", "matmul") else kind
 
 
-def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Product | None:
+def product_of(node: Node, inputs: Values, output: Value) -> Product | None:
     """Return what a node multiplies; None for a kind of node that multiplies no matrices.
 
     Raises:
@@ -123,7 +125,7 @@ def _heads(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
     ]
 
 
-def _operand(node: Node, inputs: Sequence[Value | None], place: int) -> Value:
+def _operand(node: Node, inputs: Values, place: int) -> Value:
     """Return the input of a node at a place among ``inputs``; WorkloadError where it is missing or has no axes."""
     value = inputs[place] if place < len(inputs) else None
     if value is None or not value.shape:
@@ -252,8 +254,7 @@ class _OnnxGraph:
         kind = kind_of(node, product, len(sources), bool(parameters))
         sampled = any(name in self._sampled for name in node.input)
         multiplied = product.flops if product is not None else 0
-        elements = (value.elements for value in (output, *values) if value is not None)
-        forward = multiplied or other_flops(kind, elements)
+        forward = multiplied or other_flops(kind, (value.elements for value in (output, *values) if value is not None))
         needing = [name for name in node.input if name in self._needs_gradient or name in parameters]
         origins = dict.fromkeys(self._origin.get(name, name) for name in parameters)
         fresh = sum(self._model.values[name].elements for name in origins if name not in self._counted)
@@ -281,7 +282,7 @@ class _OnnxGraph:
             causal=node.op_type == "Attention" and bool(attribute(node, "is_causal", 0)),
         )
 
-    def _parameters(self, node: Node, values: Sequence[Value | None]) -> list[str]:
+    def _parameters(self, node: Node, values: Values) -> list[str]:
         """Return the names of the floating constants of several elements that a node reads and trains, in order.
 
         Running statistics are noted and left out, as are tables and operands of nodes such as ``Clip`` or ``Pow``.
@@ -297,9 +298,7 @@ class _OnnxGraph:
                 held.append(name)
         return held
 
-    def _traffic(
-        self, node: Node, values: Sequence[Value | None], kind: str, output: Value, sampled: bool
-    ) -> tuple[int, int]:
+    def _traffic(self, node: Node, values: Values, kind: str, output: Value, sampled: bool) -> tuple[int, int]:
         """Return (elements read, elements read or written that do not grow with the batch); an embedding reads as many
         as it writes."""
         named = {name: value for name, value in zip(node.input, values, strict=True) if value is not None}
@@ -312,13 +311,7 @@ class _OnnxGraph:
         return read, min(shared, read + output.elements)
 
     def _dimensions(
-        self,
-        node: Node,
-        kind: str,
-        product: Product | None,
-        values: Sequence[Value | None],
-        shape: Shape,
-        sampled: bool,
+        self, node: Node, kind: str, product: Product | None, values: Values, shape: Shape, sampled: bool
     ) -> dict[str, int]:
         """Return the named sizes of an operator with this output shape; ``sample`` only if it is ``sampled``."""
         batch = self._model.batch if sampled else None

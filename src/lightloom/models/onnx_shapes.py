@@ -383,20 +383,13 @@ def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -
 
     ``before`` is the shape before the axes are put into ``order``, ``after`` the shape that is asked for behind it.
     """
-    axes = [(before[axis], math.prod(before[axis + 1 :])) for axis in order if before[axis] != 1]  # size and stride
-    runs: list[list[int]] = []  # size and last stride of axes that lie as one axis would
-    for size, stride in axes:
-        if runs and runs[-1][1] == size * stride:
-            runs[-1] = [runs[-1][0] * size, stride]
-        else:
-            runs.append([size, stride])
-    wanted = [size for size in after if size != 1]
-    for size, _ in runs:
-        made = 1
-        while made < size and wanted:
-            made *= wanted.pop(0)
-        if made != size:
-            return False
+    # A view of a single byte with the strides of the whole: setting its shape never copies, or raises.
+    strides = [math.prod(before[axis + 1 :]) for axis in range(len(before))]
+    view = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), before, strides).transpose(order)
+    try:
+        view.shape = tuple(after)
+    except AttributeError:
+        return False
     return True
 
 
@@ -718,8 +711,7 @@ class _Merger:
             self._aliases[place].append(
                 node(op_type="GroupedMatMul", input=[tokens, weights], output=[rows_made], name=product.name)
             )
-            back = "Reshape" if self._meets_experts(made) else "Contiguous"
-            self._replace({*parts, place}, place, back, [rows_made])
+            self._replace({*parts, place}, place, "Reshape" if self._meets_experts(made) else "Contiguous", [rows_made])
             return
 
     def _meets_experts(self, name: str) -> bool:

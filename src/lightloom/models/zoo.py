@@ -13,6 +13,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -82,9 +83,8 @@ def shipped_graph(key: str, torch: str | None, archive: Path = ARCHIVE) -> Compu
         torch: the version of PyTorch that would trace it; None takes the graph whatever version traced it.
         archive: the file that holds the graphs.
     """
-    if torch is not None and torch not in compared_versions(archive):
-        return None
-    return _graph_from(_member(key, archive))
+    compared = torch is None or torch in compared_versions(archive)
+    return _graph_from(_member(key, archive)) if compared else None
 
 
 def compared_versions(archive: Path = ARCHIVE) -> list[str]:
@@ -144,12 +144,10 @@ def resolve(spec: str) -> Any:
     except (Exception, SystemExit) as error:
         text = (str(error).strip() or "no message").splitlines()[0]
         raise WorkloadError(f"{spec}: cannot import {place!r}: {type(error).__name__}: {text}") from error
-    value: Any = module
-    for part in attribute.split("."):
-        if not hasattr(value, part):
-            raise WorkloadError(f"{spec}: {place!r} has no {attribute!r}{_offer(module)}")
-        value = getattr(value, part)
-    return value
+    try:
+        return attrgetter(attribute)(module)
+    except AttributeError as error:
+        raise WorkloadError(f"{spec}: {place!r} has no {attribute!r}{_offer(module)}") from error
 
 
 def _dotted(name: str) -> bool:

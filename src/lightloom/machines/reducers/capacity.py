@@ -44,8 +44,7 @@ def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
 def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
     """Return how many wavelengths ``spacing`` hertz apart may share meshes of a network with a gain for each row,
     within its window to either side; at least 1."""
-    window = network_design(servers, bits, ports).window
-    return 1 + floor(2 * window / spacing_in_metres(spacing) + 1e-9)
+    return 1 + floor(2 * network_design(servers, bits, ports).window / spacing_in_metres(spacing) + 1e-9)
 
 
 class Capacity(BuiltAverager):
@@ -82,8 +81,7 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
     if reducer not in RIVALS:
         raise UnknownNameError("reducer", reducer, RIVALS)
     network = reducer == NETWORK
-    ports = averaging.servers if network else None
-    setting = Setting(servers=servers, bits=bits, symbol_rate=symbol_rate, ports=ports)
+    setting = Setting(servers=servers, bits=bits, symbol_rate=symbol_rate, ports=averaging.servers if network else None)
     if wavelengths > 1:
         _check_wavelengths(reducer, setting, wavelengths)
     chosen = constants(averaging.constants)

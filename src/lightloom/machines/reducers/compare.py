@@ -11,7 +11,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.results import Document, Result, attributes, plain, provenance
 from lightloom.machines.reducers.constants import Constant, Values, constants, drawn, nominal
 from lightloom.machines.reducers.rivals import (
     NETWORK,
@@ -92,15 +92,23 @@ def _break_even(at: Callable[[float], float], constant: Constant) -> float | Non
         while high - low > 0.5**_STEPS:
             middle = (low + high) / 2
             low, high = (middle, high) if (at(middle) > 0) == first else (low, middle)
-        crossings.append(constant.draw(high) / (constant.si(1.0)))
-    own = constant.value
-    return min(crossings, key=lambda value: abs(value - own), default=None)
+        crossings.append(constant.draw(high) / constant.si(1.0))
+    return min(crossings, key=lambda value: abs(value - constant.value), default=None)
 
 
 # What a comparison of reducers holds, and how it shows itself.
 
 
-_CONSTANT_FIELDS = ("name", "value", "low", "high", "unit", "meaning", "source")
+_RIVAL = (
+    "parts_j=energy latency_s=total_latency latency_parts_s=latency light_per_server_w=launched "
+    "light_per_lane_at_reducer_w=detected effective_bits_needed=enob area_m2=area limits needs"
+)
+"""Columns of a rival behind its energy, from its attributes."""
+_TURN = (
+    "constant=constant.name unit=constant.unit value=constant.value low=constant.low high=constant.high "
+    "saving_at_low=at_low saving_at_high=at_high break_even"
+)
+"""Fields of a turn in documents, from its attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,24 +170,11 @@ class ReducerComparison(Result):
     def rows(self) -> list[Document]:
         """Return an entry for each rival: energy in joules per bit, latency in seconds, light in watts."""
         return [
-            {
-                "rival": name,
-                "title": rival.title,
-                "energy_per_bit_j": rival.energy_per_bit,
-                "energy_per_bit_low_j": self.ranges[name].low,
-                "energy_per_bit_high_j": self.ranges[name].high,
-                "parts_j": dict(rival.energy),
-                "latency_s": rival.total_latency,
-                "latency_parts_s": dict(rival.latency),
-                "light_per_server_w": rival.launched,
-                "light_per_lane_at_reducer_w": rival.detected,
-                "effective_bits_needed": rival.enob,
-                "area_m2": rival.area,
-                "limits": list(rival.limits),
-                "needs": list(rival.needs),
-                "share_of_draws_below": dict(self.ranges[name].sooner),
-            }
-            for name, rival in self.rivals.items()
+            attributes(rival, "rival=name title energy_per_bit_j=energy_per_bit")
+            | attributes(spread, "energy_per_bit_low_j=low energy_per_bit_high_j=high")
+            | attributes(rival, _RIVAL)
+            | attributes(spread, "share_of_draws_below=sooner")
+            for rival, spread in ((rival, self.ranges[name]) for name, rival in self.rivals.items())
         ]
 
     def to_json(self) -> Document:
@@ -189,24 +184,15 @@ class ReducerComparison(Result):
         identity = [setting.servers, setting.bits, setting.symbol_rate, setting.word_errors]
         document = {
             "schema": "lightloom.onn-compare-reducers/1",
-            **{name: getattr(setting, name) for name in ("servers", "bits", "symbol_rate", "word_errors")},
+            **attributes(setting, "servers bits symbol_rate word_errors"),
             "path_loss_db": self.path_loss_db,
             "rivals": self.rows(),
-            "refused": dict(self.refused),
-            "draws": self.draws,
-            "pair": list(self.pair),
-            "turns": [
-                {"constant": turn.constant.name}
-                | {name: getattr(turn.constant, name) for name in ("unit", "value", "low", "high")}
-                | {"saving_at_low": turn.at_low, "saving_at_high": turn.at_high, "break_even": turn.break_even}
-                for turn in self.turns
-            ],
-            "verdict": list(self.verdict),
-            "best_case_ratios": dict(self.best_cases),
-            "most_servers_within_limits": dict(self.most_servers),
-            "digit_sum": {"proof": list(self.proof), "tried": self.tried_sums[0], "wrong": self.tried_sums[1]},
+            **attributes(self, "refused draws pair"),
+            "turns": [attributes(turn, _TURN) for turn in self.turns],
+            **attributes(self, "verdict best_case_ratios=best_cases most_servers_within_limits=most_servers"),
+            "digit_sum": {"proof": self.proof, "tried": self.tried_sums[0], "wrong": self.tried_sums[1]},
             "constants": [
-                {name: getattr(constant, name) for name in _CONSTANT_FIELDS} | {"assumption": constant.assumed}
+                attributes(constant, "name value low high unit meaning source assumption=assumed")
                 for constant in self.constants.values()
             ],
             "provenance": provenance([*identity, given, self.draws, list(self.pair)], 0),
@@ -431,8 +417,7 @@ def _rivals(setting: Setting, values: Values) -> tuple[dict[str, Rival], dict[st
             rivals[name] = make(setting, values)
         except UnsupportedError as error:
             refused[name] = str(error)
-    ordered = sorted(rivals.values(), key=lambda rival: rival.energy_per_bit)
-    return {rival.name: rival for rival in ordered}, refused
+    return {rival.name: rival for rival in sorted(rivals.values(), key=lambda rival: rival.energy_per_bit)}, refused
 
 
 def _ranges(setting: Setting, chosen: Mapping[str, Constant], names: list[str], draws: int) -> dict[str, Range]:
@@ -463,11 +448,12 @@ def _best_case(name: str, setting: Setting, chosen: Mapping[str, Constant]) -> f
         """Return the rival's energy over the reducer chip's with these constants."""
         return RIVALS[name](setting, changed).energy_per_bit / reducer_asic(setting, changed).energy_per_bit
 
-    best = {}
-    for key, constant in chosen.items():
-        ends = sorted((ratio({**values, key: end}), end) for end in (constant.draw(0.0), constant.draw(1.0)))
-        best[key] = ends[0][1]
-    return ratio(best)
+    return ratio(
+        {
+            key: min((ratio({**values, key: end}), end) for end in (constant.draw(0.0), constant.draw(1.0)))[1]
+            for key, constant in chosen.items()
+        }
+    )
 
 
 def _most_servers(name: str, setting: Setting, values: Values) -> int:

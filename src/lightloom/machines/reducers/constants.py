@@ -305,8 +305,7 @@ def _full_scale(made: Construction, arguments: FunctionArguments) -> float:
 
 def _design_name(servers: int, bits: int, ports: int | None) -> str:
     """Return the key of a design in ``designs.yaml``; ``ports`` are those of averagers of two levels."""
-    levels = "" if ports is None else f", two levels of {ports}"
-    return f"{servers} servers, {bits} bits{levels}"
+    return f"{servers} servers, {bits} bits" + ("" if ports is None else f", two levels of {ports}")
 
 
 @cache

@@ -161,8 +161,7 @@ def columns(outputs: int, inputs: int) -> int:
     """Return the number of columns of MZIs that `meshes.map_matrix` uses for an economy SVD, in closed form."""
     side = min(outputs, inputs)
     first = layout("triangular" if inputs > outputs else "rectangular", inputs, side)
-    last = layout("triangular" if outputs > inputs else "rectangular", side, outputs)
-    return first.depth + 1 + last.depth
+    return first.depth + 1 + layout("triangular" if outputs > inputs else "rectangular", side, outputs).depth
 
 
 def of_layers(servers: int, bits: int, layers: Sequence[int]) -> AveragerHardware:

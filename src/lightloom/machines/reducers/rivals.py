@@ -64,7 +64,6 @@ class Rival:
 
 RATE = 544 / 514
 """Line bits for each bit of data of RS(544, 514)."""
-_NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,7 @@ class Setting:
 def needed(receiver: DigitReceiver, word_errors: float, scheme: Scheme) -> float:
     """Return the watts at the detector for that share of wrong words; infinite where no light suffices."""
     power = receiver.needed_power(word_errors, scheme)
-    return _NEVER if power is None else power
+    return inf if power is None else power
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +119,7 @@ class Lanes:
     @property
     def symbol_electronics(self) -> float:
         """Joules of the electronics of both ends of a lane for a symbol, lasers left out."""
-        plain = 2 * (self.values["end"] - self.values["laser"])
-        return plain * (self.values["nrz_lane"] if self.levels == 2 else 1.0)
+        return 2 * (self.values["end"] - self.values["laser"]) * (self.values["nrz_lane"] if self.levels == 2 else 1.0)
 
     @property
     def sender(self) -> float:
@@ -173,14 +171,12 @@ class Lanes:
     @property
     def path_loss_db(self) -> float:
         """Loss in dB from the modulator to the detector that the laser of a plain lane implies, margin included."""
-        plain = self.launched(2 * self.values["laser"])
-        return 10 * log10(plain / self.reference_power)
+        return 10 * log10(self.launched(2 * self.values["laser"]) / self.reference_power)
 
     def laser(self, power: float, extra_db: float = 0.0) -> float:
         """Return the joules a symbol of the laser of a lane that needs ``power`` watts at the detector behind
         ``extra_db`` more of loss than a plain lane's."""
-        ratio = power / self.reference_power
-        return 2 * self.values["laser"] * ratio * 10 ** (extra_db / 10)
+        return 2 * self.values["laser"] * (power / self.reference_power) * 10 ** (extra_db / 10)
 
     def launched(self, joules: float) -> float:
         """Return the watts of light at the modulator of a lane whose laser takes ``joules`` of electricity a symbol."""
@@ -295,16 +291,16 @@ def digit_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
     )
 
 
-def homodyne_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
+def homodyne_sum(setting: Setting, values: Values) -> Rival:
     """Return the fields of locked lasers, combined and detected against a local oscillator, with digital carries."""
-    up = Lanes(setting=setting, values=values, levels=levels)
+    up = Lanes(setting=setting, values=values)
     receiver = up.digit_receiver(setting.servers)
     power = needed(receiver, setting.word_errors, "homodyne")
     oscillator = receiver.local_oscillator * 10 ** (values["oscillator_loss"] / 10) / values["laser_efficiency"]
     return _summing_rival(
         up,
         "homodyne-sum",
-        f"fields of locked lasers summed, digital carries, {MODULATIONS[levels]}",
+        f"fields of locked lasers summed, digital carries, {MODULATIONS[up.levels]}",
         power,
         up.laser(power),
         more={

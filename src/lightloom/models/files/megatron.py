@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from lightloom.core.errors import ConfigError, WorkloadError
@@ -159,10 +160,8 @@ def _held(script: Script) -> list[str]:
 def _flattened(words: Sequence[str]) -> list[str]:
     """Return the words in order, those that hold spaces and ``--`` (``"--fp8-format hybrid"``, commands inside of
     quotes) split at spaces."""
-    found: list[str] = []
-    for word in words:
-        found += _SPACES.split(word.strip()) if " " in word.strip() and "--" in word else [word]
-    return found
+    parts = (_SPACES.split(word.strip()) if " " in word.strip() and "--" in word else [word] for word in words)
+    return list(chain.from_iterable(parts))
 
 
 def _has_sizes(words: Sequence[str]) -> bool:

@@ -105,6 +105,5 @@ def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph
         from lightloom.models.torch.zoo.llama import Decoder
     samples = TRACE_BATCH
     if sizes.experts:  # visits divide evenly among the experts
-        visits = sizes.sequence_length * sizes.visited
-        samples *= sizes.experts // gcd(visits, sizes.experts)
+        samples *= sizes.experts // gcd(sizes.sequence_length * sizes.visited, sizes.experts)
     return tracer(name)(lambda: Decoder(sizes), name=name, batch=samples).with_batch(batch)

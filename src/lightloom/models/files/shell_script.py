@@ -288,8 +288,7 @@ class Script:
         falls = any(item.child_by_field_name("fallthrough") is not None for item in items)
         for at, item in enumerate(items):
             closing = next((i for i, child in enumerate(item.children) if child.type == ")"), 0)
-            body = item.children[closing + 1 :]
-            patterns = item.children_by_field_name("value")
+            body, patterns = item.children[closing + 1 :], item.children_by_field_name("value")
             known = [matches(subject, _text_of(pattern), self.variables) for pattern in patterns]
             if not falls and True in known:
                 return self._all(body)
@@ -326,14 +325,9 @@ class Script:
 
     def _follow_while_statement(self, node: Node) -> bool | None:
         """Follow ``while`` or ``until``, whose status is always None, not known."""
-        condition, wanted = node.children_by_field_name("condition"), node.children[0].type == "while"
-
-        def holds() -> bool | None:
-            """Return whether the loop goes on by its condition, None if not known."""
-            status = self._condition(condition)
-            return status if wanted else negated(status)
-
-        return self._loop(node, holds, _field(node, "body"))
+        condition = partial(self._condition, node.children_by_field_name("condition"))
+        until = node.children[0].type == "until"
+        return self._loop(node, (lambda: negated(condition())) if until else condition, _field(node, "body"))
 
     def _follow_c_style_for_statement(self, node: Node) -> bool | None:
         """Follow ``for ((start; condition; update))``; its status is always None, not known."""
@@ -356,17 +350,14 @@ class Script:
         """
         while (known := holds()) is not False:
             if known is None:
-
-                def again() -> None:
-                    """Follow one more round, which may happen."""
-                    update()
-                    holds()
-                    self._body(body)
-
+                one_more_round: list[Callable[[], object]] = [
+                    lambda: (update(), holds(), self._body(body)),
+                    lambda: None,
+                ]
                 earlier: Variables | None = None
                 while earlier != self.variables:  # until nothing more becomes unknown
                     earlier = dict(self.variables)
-                    self._perhaps(_at(node, "how often the loop runs"), [again, lambda: None])
+                    self._perhaps(_at(node, "how often the loop runs"), one_more_round)
                     self._join_left("break")
                 break
             if not self._body(body):
@@ -766,10 +757,7 @@ class Script:
     def _run_let(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         """Carry out arithmetic expressions, and return whether the last is not 0, None if not known; False without
         any."""
-        status: bool | None = False
-        for text in called[1:]:
-            status = self._arithmetic_holds(text, node)
-        return status
+        return [False, *(self._arithmetic_holds(text, node) for text in called[1:])][-1]
 
     def _run_shift(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         """Drop the first arguments, as many as stated (1), and return True; unknown, and None, where they or how many

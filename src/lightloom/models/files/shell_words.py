@@ -152,9 +152,7 @@ class _Expression:
 
     def _combine(self, sign: str, left: int, right: int) -> int:
         """Return what an operator makes of two values, in signed 64 bits; 0 inside of an operand that is left out."""
-        if self._skipping:
-            return 0
-        return (_VALUES[sign](left, right) + (1 << 63)) % (1 << 64) - (1 << 63)
+        return 0 if self._skipping else (_VALUES[sign](left, right) + (1 << 63)) % (1 << 64) - (1 << 63)
 
     def _unary(self) -> int:
         """Return the value of a term with the signs in front of it; ``++`` and ``--`` change the variable."""
@@ -240,8 +238,7 @@ def fields(word: str, variables: Variables) -> list[str]:
     whole = _ALL_ELEMENTS.fullmatch(word)
     if whole and variables.get(whole[1] or "@") == []:
         return []
-    parts = _expanded(word, variables, quoted=False).split(_SPLIT)
-    return [part.replace("\x00", "") for part in parts if part]
+    return [part.replace("\x00", "") for part in _expanded(word, variables, quoted=False).split(_SPLIT) if part]
 
 
 def value(word: str, variables: Variables) -> str:
@@ -423,9 +420,8 @@ def _default(word: str, variables: Variables, whole: bool) -> str:
 def _length(text: str, held: str | list[str] | None, name: str, index: str | None) -> str:
     """Return as text the number of elements of an array, or of letters of a text (``held``); a mark where it is not
     known."""
-    if isinstance(held, list) and not {"@", "*"}.isdisjoint((name, index)):
-        return str(len(held))
-    if isinstance(held, str) and index is None and not MARK.search(held):
+    of_array = isinstance(held, list) and not {"@", "*"}.isdisjoint((name, index))
+    if held is not None and (of_array or (isinstance(held, str) and index is None and not MARK.search(held))):
         return str(len(held))
     return unknown("#") if held is None and name in ("@", "*") else unknown(text, "a length that is not followed")
 
@@ -553,10 +549,9 @@ def _primary(words: list[str], variables: Variables) -> tuple[bool | None, list[
         case ["(", *rest]:
             known, rest = _joined(rest, variables)
             return (known, rest[1:]) if rest[:1] == [")"] else (None, [])
-        case ["-n", text, *rest]:
-            return _is_filled(value(text, variables)), rest
-        case ["-z", text, *rest]:
-            return negated(_is_filled(value(text, variables))), rest
+        case ["-n" | "-z" as flag, text, *rest]:
+            filled = _is_filled(value(text, variables))
+            return filled if flag == "-n" else negated(filled), rest
         case ["-v", name, *rest] if name.isidentifier():
             held = variables.get(name, "")
             return (name in variables if isinstance(held, list) or is_known(held) else None), rest

@@ -46,7 +46,8 @@ Value: TypeAlias = Any
 """A value of an entry, not looked at yet."""
 
 _VERSION = re.compile(r"1\.\d+\.\d+-chakra\.\d+\.\d+\.\d+")
-LONGEST_MICROSECONDS = 10**12
+_LONGEST = 10**12
+"""Microseconds that a call may take."""
 _TENSOR = 6
 """Number of entries of a tensor: tensor, storage, offset, elements, bytes per element, device."""
 
@@ -198,12 +199,18 @@ def duration_of(entry: Entry, where: str) -> float:
     Raises:
         WorkloadError: no number of microseconds, a negative one, or more than eleven days.
     """
-    duration = entry.get("exclusive_dur", 0)
+    return seconds_of_microseconds(entry.get("exclusive_dur", 0), f"{where}: exclusive_dur is")
+
+
+def seconds_of_microseconds(duration: Value, complaint: str) -> float:
+    """Return the seconds of so many microseconds.
+
+    Raises:
+        WorkloadError: no number, a negative one, or more than eleven days; the message begins with ``complaint``.
+    """
     number = not isinstance(duration, bool) and isinstance(duration, int | float)
-    if not number or not 0 <= duration <= LONGEST_MICROSECONDS:
-        raise WorkloadError(
-            f"{where}: exclusive_dur is {duration!r}: expected 0 to {LONGEST_MICROSECONDS} microseconds (11 days)"
-        )
+    if not number or not 0 <= duration <= _LONGEST:
+        raise WorkloadError(f"{complaint} {duration!r}: expected 0 to {_LONGEST} microseconds (11 days)")
     return float(duration) * 1e-6
 
 
@@ -314,8 +321,7 @@ def _written_arguments(schema: str) -> frozenset[str]:
 
 def argument_names(schema: str) -> list[str]:
     """Return the names of an operator's arguments: ``linear(Tensor input, Tensor weight)`` has input and weight."""
-    inside = schema.partition("(")[2].rpartition(") ->")[0]
-    parts = re.split(r",(?![^(\[]*[)\]])", inside)  # outside of brackets
+    parts = re.split(r",(?![^(\[]*[)\]])", schema.partition("(")[2].rpartition(") ->")[0])  # outside of brackets
     words = (part.partition("=")[0].split() for part in parts)
     return [word[-1] for word in words if word and word != ["*"]]
 

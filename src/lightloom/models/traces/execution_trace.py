@@ -91,8 +91,7 @@ class _Norms(NormFinder):
 
     def joins(self, place: int) -> bool:
         """Return whether a call before a norm can be a part, a sum with its weight among them."""
-        one_axis = len(self._calls[place].returns[0].shape) == 1
-        return super().joins(place) or (self.words[place] == "add" and one_axis)
+        return super().joins(place) or (self.words[place] == "add" and len(self._calls[place].returns[0].shape) == 1)
 
     def as_call(self, norm: Sequence[int]) -> Call:
         """Return one call ``aten::rms_norm``, whichever norm it is, that holds the parts, and reads what they read from
@@ -157,8 +156,7 @@ def reading_of(
     if not parts.forward:
         raise WorkloadError(f"{path}: step {chosen.number} holds no operator: expected calls such as aten::linear")
     parts.forward = with_whole_norms(parts.forward)
-    graph = _TraceGraph(path, parts, batch, recording, chosen, machine)
-    return graph.reading(len(steps) - 1)
+    return _TraceGraph(path, parts, batch, recording, chosen, machine).reading(len(steps) - 1)
 
 
 def _chosen_step(path: Path, steps: list[TraceStep], number: int | None) -> TraceStep:
@@ -310,12 +308,12 @@ class _TraceGraph:
 
     def _operator(self, call: Call) -> Operator | None:
         """Return the operator of a forward call; None for one that computes no tensor, such as a view."""
+        # Of a view too: who reads it reads the storage, which may be known as a parameter by what the view is of alone.
+        self._settle(call)
         computed = made(call)
         if not computed:
-            # Who reads a view reads the storage, which may be known as a parameter by what the view is of alone.
-            self._settle(call)
             return None
-        fresh = self._first_used(call)
+        fresh = sum(self._unused.pop(tensor.storage, 0) for tensor in call.reads)
         sources = tuple(dict.fromkeys(self._producer[t.storage] for t in call.reads if t.storage in self._producer))
         sampled = any(
             t.storage in self._sampled or (t.storage not in self._producer and t.storage not in self._parameters)
@@ -392,12 +390,6 @@ class _TraceGraph:
                 self._gradients[tensor.shape] -= unnamed
                 self._parameters[tensor.storage] = self._unused[tensor.storage] = tensor.elements
 
-    def _first_used(self, call: Call) -> int:
-        """Return the number of elements of parameters that a call reads and no earlier operator has used; they count as
-        used from now on."""
-        self._settle(call)
-        return sum(self._unused.pop(tensor.storage, 0) for tensor in call.reads)
-
     def _dimensions(self, call: Call, kind: str, shape: tuple[int, ...], sampled: bool) -> dict[str, int]:
         """Return the named sizes of an operator with this output shape; ``sample`` only if it is ``sampled``."""
         factors = [heads_first(call.name, tensor.shape) for tensor in call.reads]
@@ -422,5 +414,4 @@ def _exchange_of_call(call: Call) -> TracedExchange:
     calls = list(walk([call]))
     kind = next((kind for inner in calls if (kind := kind_of_words(inner.name))), "unknown")
     nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in calls), default=0)
-    seconds = seconds_of([call], on_device=False)
-    return TracedExchange(kind, nbytes or None, seconds=seconds)
+    return TracedExchange(kind, nbytes or None, seconds=seconds_of([call], on_device=False))

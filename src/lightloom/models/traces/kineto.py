@@ -23,16 +23,13 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
 
 from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.core.files import cannot_read
-from lightloom.models.traces.calls import LONGEST_MICROSECONDS, Call, TraceTensor, leaves, marked_steps
+from lightloom.models.traces.calls import Call, TraceTensor, leaves, marked_steps, seconds_of_microseconds
 from lightloom.models.traces.operators import TracedExchange, kind_of_kernel, kind_of_words
 
 # Events of a profile: its JSON document, and the complete events (phase X) with their times.
 
 JsonObject: TypeAlias = Mapping[str, Any]
 """An object of a profile's JSON, which anyone may have written."""
-
-_MICROSECOND = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ class Event:
         begin = self.fields.get("ts")
         if not _is_number(begin):
             raise WorkloadError(f"{self.where}: field 'ts': {begin!r}: expected microseconds")
-        return float(begin - self.origin) * _MICROSECOND
+        return float(begin - self.origin) * 1e-6
 
     def seconds(self) -> float:
         """Return the seconds that it lasts.
@@ -82,12 +79,7 @@ class Event:
         Raises:
             WorkloadError: it states no number, a negative one, or more than eleven days.
         """
-        duration = self.fields.get("dur")
-        if not _is_number(duration) or not 0 <= duration <= LONGEST_MICROSECONDS:
-            raise WorkloadError(
-                f"{self.where}: field 'dur': {duration!r}: expected 0 to {LONGEST_MICROSECONDS} microseconds (11 days)"
-            )
-        return float(duration) * _MICROSECOND
+        return seconds_of_microseconds(self.fields.get("dur"), f"{self.where}: field 'dur':")
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -191,8 +183,7 @@ def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTe
             tensors = []
         reads += tensors
         values.append(None if tensors else _value(str(text)))
-    formats = (_TYPES[kind][0] for kind in map(str, types) if kind in _TYPES)
-    return reads, values, next(filter(None, formats), "")
+    return reads, values, next(filter(None, (_TYPES[kind][0] for kind in map(str, types) if kind in _TYPES)), "")
 
 
 def _tensor(shape: Value, kind: str, strides: Value, where: str) -> TraceTensor:
@@ -409,10 +400,6 @@ def read_profile(path: Path) -> Profile:
         ConfigError: unreadable, not gzip, or not JSON.
         WorkloadError: no profile, one without operators or shapes, or a malformed event; the message names it.
     """
-    try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise cannot_read(path, error) from error
     document, events = read_document(path)
     host = _host_calls(events, path)
     work, unattributed = _attribute(events, host)
@@ -429,7 +416,7 @@ def read_profile(path: Path) -> Profile:
     memory = properties[0].get("totalGlobalMem") if properties else None
     return Profile(
         name=path.name,
-        sha256=digest,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         calls=tuple(call for call in calls if isinstance(call, TimedCall)),
         roots=tuple(host.roots),
         steps=max(len(marked), 1),

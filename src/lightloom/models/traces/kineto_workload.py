@@ -125,9 +125,7 @@ def _ruled(call: Call, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
             for size, length, step, pad in zip(sizes, kernel, stride or kernel, padding, strict=True)
         ]
         return (*shapes[0][: -len(kernel)], *pooled)
-    if KIND_OF_WORD.get(plain_word(call.name)) == "loss":
-        return ()
-    return None
+    return () if KIND_OF_WORD.get(plain_word(call.name)) == "loss" else None
 
 
 def _pair(value: object) -> list[int]:
@@ -153,8 +151,7 @@ def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | No
     """
     profile = read_profile(path)
     roots = list(profile.roots)
-    gradients = [call.reads[0].shape for call in walk(roots) if call.name == _GRADIENT and call.reads]
-    wiring = Wiring(gradients)
+    wiring = Wiring([call.reads[0].shape for call in walk(roots) if call.name == _GRADIENT and call.reads])
     for call in walk(roots):
         if call.reads:
             call.returns = [replace(call.reads[0], storage=-2, shape=result_shape(call))]
