@@ -32,12 +32,18 @@ Value = float | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyFigure:
-    """A reproduced figure of the paper."""
+class Legend:
+    """Title and caption of a figure."""
 
     title: str
     caption: str
     """Statement of the paper about the figure, and the result of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFigure(Legend):
+    """A reproduced figure of the paper."""
+
     draw: Callable[[], Figure]
     """Draws the figure; imports matplotlib when it is called."""
 
@@ -79,14 +85,6 @@ class Printed(Config):
     fitted: bool = False
     why: str = ""
     """Explanation of a deviation; fields in braces are filled in with computed values."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Legend:
-    """Title and caption of a figure."""
-
-    title: str
-    caption: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

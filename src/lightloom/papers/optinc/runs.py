@@ -236,7 +236,7 @@ class DigitsRun:
         from lightloom.papers.runs.digits import lenet_recipe
 
         gradients = "none" if self.averager is None else f"optical:{self.averager}"
-        return lenet_recipe(seed, ITERATIONS, gradients, self.bits, self.rounding)
+        return lenet_recipe(seed, ITERATIONS, gradients, bits=self.bits, rounding=self.rounding)
 
 
 RUNS = (

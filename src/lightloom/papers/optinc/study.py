@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lightloom.papers.optinc import PAPER, rows
 from lightloom.papers.optinc.rows import ACCURACY, PHASES, RING_TRAFFIC, ROWS, SAVED, TOKENS, error_shares, rms, sent
-from lightloom.papers.page import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, canvas
+from lightloom.papers.page import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, canvas, stacked_bars
 from lightloom.papers.study import BASE, Record, Study, differences, paired
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.proof import input_bound
@@ -158,13 +158,8 @@ def savings() -> Figure:
         for axes, model, key, size in ((left, "resnet50", "resnet50", 1), (right, "llama-short", "llama", 16)):
             at = rows.batch_of(model, SAVED[key], nbytes) * size
             axes.plot([at], [SAVED[key]], "D", color=RED, ms=7, zorder=5)
-            axes.annotate(
-                f"{at:.0f}" if at >= 10 else f"{at:.1f}",
-                (at, SAVED[key]),
-                xytext=(7, 5),
-                textcoords="offset points",
-                color=RED,
-            )
+            number = f"{at:.0f}" if at >= 10 else f"{at:.1f}"
+            axes.annotate(number, (at, SAVED[key]), (7, 5), textcoords="offset points", color=RED)
     for axes, key, what in ((left, "resnet50", "images"), (right, "llama", "tokens")):
         axes.axhline(SAVED[key], color=RED, lw=0.8, ls=":", label=f"the paper's {SAVED[key]:g} %")
         axes.axhline(rows.bound(4), color=GREY, lw=0.8, ls="-.", label="bound for equal widths")
@@ -187,34 +182,20 @@ def breakdown() -> Figure:
         ("LLaMA-like network", "llama-short", (2, 16, 128), "{:,} tokens", TOKENS),
     )
     for axes, (title, model, batches, words, size) in zip(panels, chosen, strict=True):
-        names: list[tuple[float, str]] = []
-        place = 0.0
-        for batch in batches:
-            step = rows.step(model, batch)
-            whole = step.compute + step.ring
-            for label, network in (("ring", step.ring), ("OptINC", step.optical)):
-                axes.bar(place, step.compute / whole, color=GREY, label="computing" if not names else None)
-                colour = ORANGE if label == "ring" else BLUE
-                axes.bar(
-                    place,
-                    network / whole,
-                    bottom=step.compute / whole,
-                    color=colour,
-                    label=f"network, {label}" if len(names) < 2 else None,
-                )
-                axes.annotate(f"{(step.compute + network) / whole:.2f}", (place, 1.01), ha="center", va="bottom")
-                names.append((place, label))
-                place += 1
-            axes.annotate(
-                words.format(batch * size),
-                (place - 1.5, -0.13),
-                ha="center",
-                va="top",
-                annotation_clip=False,
-                xycoords=("data", "axes fraction"),
-            )
-            place += 0.6
-        axes.set_xticks([at for at, _ in names], [label for _, label in names])
+        ticks = [2.6 * group + bar for group in range(len(batches)) for bar in (0, 1)]
+        steps = [rows.step(model, batch) for batch in batches]
+        for bar, (label, colour) in enumerate((("ring", ORANGE), ("OptINC", BLUE))):
+            wholes = [step.compute + step.ring for step in steps]
+            computing = [step.compute / whole for step, whole in zip(steps, wholes, strict=True)]
+            network = [(step.optical if bar else step.ring) / whole for step, whole in zip(steps, wholes, strict=True)]
+            parts = [("" if bar else "computing", computing, GREY), (f"network, {label}", network, colour)]
+            _, drawn = stacked_bars(axes, ticks[bar::2], parts)
+            totals = [f"{low + high:.2f}" for low, high in zip(computing, network, strict=True)]
+            axes.bar_label(drawn, totals, padding=1)
+        for group, batch in enumerate(batches):
+            below: dict[str, Any] = {"ha": "center", "va": "top", "transform": axes.get_xaxis_transform()}
+            axes.text(2.6 * group + 0.5, -0.13, words.format(batch * size), **below)
+        axes.set_xticks(ticks, ["ring", "OptINC"] * len(batches))
         axes.set_title(title)
     panels[0].set(ylabel="time of a step over the ring's", ylim=(0, 1.1))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
@@ -247,31 +228,15 @@ def noise(comparison: Record) -> Figure:
         ours = row["kind"] == "constructed"
         rates = np.array(row["error_rates"])
         shown = rates > 0
-        axes.plot(
-            sigmas[shown],
-            rates[shown],
-            "-" if ours else "--",
-            color=next(constructed if ours else trained),
-            lw=1.6,
-            label=f"{row['kind']}: {row['name']}, {row['mzi_count']:,} MZIs, {row['nonlinearity']} units",
-        )
+        label = f"{row['kind']}: {row['name']}, {row['mzi_count']:,} MZIs, {row['nonlinearity']} units"
+        colour = next(constructed if ours else trained)
+        axes.plot(sigmas[shown], rates[shown], "-" if ours else "--", color=colour, lw=1.6, label=label)
     axes.axhline(1e-4, color=GREY, lw=1, ls=":")
     axes.annotate("99.99 % right", (0.01, 1e-4), xycoords=("axes fraction", "data"), va="bottom", color=GREY)
-    axes.axvline(
-        input_bound(AveragingFunction.of(4, 8)),
-        color=GREY,
-        lw=1,
-        ls="-.",
-        label="beyond: 99.99 % out of any network's reach",
-    )
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlim=(sigmas[0], sigmas[-1]),
-        ylim=(2e-06, 1),
-        xlabel="noise on every signal, share of its full scale",
-        ylabel="share of wrong outputs",
-    )
+    bound, label = input_bound(AveragingFunction.of(4, 8)), "beyond: 99.99 % out of any network's reach"
+    axes.axvline(bound, color=GREY, lw=1, ls="-.", label=label)
+    axes.set(xscale="log", yscale="log", xlim=(sigmas[0], sigmas[-1]), ylim=(2e-06, 1))
+    axes.set(xlabel="noise on every signal, share of its full scale", ylabel="share of wrong outputs")
     figure.legend(loc="outside lower center", ncols=2, fontsize=7)
     return figure
 
@@ -289,12 +254,8 @@ def aware_training(aware: Record) -> Figure:
     for row, style in zip(aware["constructed"], ("--", ":"), strict=False):
         rates = [max(row["wrong"][name], _LEAST) for name in PHASES]
         left.plot(phases, rates, style, color=GREEN, lw=1.6, label=f"{row['name']}, {row['mzi_count']:,} MZIs")
-    left.set(
-        xscale="log",
-        yscale="log",
-        xlabel="phase error, rad (none wrong is drawn at the bottom)",
-        ylabel="share of wrong averages",
-    )
+    left.set(xscale="log", yscale="log", ylabel="share of wrong averages")
+    left.set_xlabel("phase error, rad (none wrong is drawn at the bottom)")
     left.legend(loc="upper left", fontsize=7)
     at = aware["verdict"]["at"]
     for before, after in zip(error_shares(aware, "unaware", at), error_shares(aware, "aware", at), strict=False):

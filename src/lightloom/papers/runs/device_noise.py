@@ -141,12 +141,11 @@ def train_both(worker: Worker) -> dict[str, float]:
     from lightloom.papers.runs.digits import lenet_recipe, train
 
     settings, accuracies = worker.arguments, {}
+    averaging = {name: settings[name] for name in ("bits", "rounding")}
     for name, gradients in settings["tasks"].items():
         folder = Path(settings["folder"]) / name
         folder.mkdir(exist_ok=True)
-        recipe = lenet_recipe(
-            settings["seed"], settings["iterations"], gradients, settings["bits"], settings["rounding"]
-        )
+        recipe = lenet_recipe(settings["seed"], settings["iterations"], gradients, **averaging)
         arguments = {"recipe": asdict(recipe), "data": settings["data"], "folder": str(folder)}
         accuracies[name] = train(Worker(worker.rank, worker.size, arguments))["accuracy"][-1]
     return accuracies

@@ -163,24 +163,13 @@ class Recipe:
             group["lr"] = rate / self.gradient_scale
 
 
-def lenet_recipe(
-    seed: int, iterations: int, gradients: str = "none", bits: int = 16, rounding: Rounding = "half-up"
-) -> Recipe:
+def lenet_recipe(seed: int, iterations: int, gradients: str = "none", **averaging: Any) -> Recipe:
     """Return a recipe of LeNet at 64 images per rank; the rate is divided by five after 5/12 and 10/12 of the
-    iterations."""
-    return Recipe(
-        seed=seed,
-        network="lenet",
-        gradients=gradients,
-        bits=bits,
-        rounding=rounding,
-        iterations=iterations,
-        batch_per_rank=64,
-        learning_rate=0.05,
-        iterations_per_division=max(iterations * 5 // 12, 1),
-        record_every=max(iterations // 4, 1),
-        checkpoint_every=max(iterations, 1),
-    )
+    iterations. ``averaging`` are ``bits`` and ``rounding`` of the recipe."""
+    pace = {"iterations_per_division": iterations * 5 // 12, "record_every": iterations // 4}
+    pace = {name: max(every, 1) for name, every in (pace | {"checkpoint_every": iterations}).items()}
+    own: dict[str, Any] = {"network": "lenet", "batch_per_rank": 64, "learning_rate": 0.05, **pace, **averaging}
+    return Recipe(seed=seed, iterations=iterations, gradients=gradients, **own)
 
 
 @dataclass(slots=True)
@@ -349,11 +338,8 @@ class _DigitsRun(RecipeRun):
         if self.state is None:
             return self.record
         total = self.state.statistics.total
-        return replace(
-            self.record,
-            nbytes_raw=self.record.nbytes_raw + total.nbytes_raw,
-            nbytes_sent=self.record.nbytes_sent + total.nbytes_sent,
-        )
+        raw, sent = self.record.nbytes_raw + total.nbytes_raw, self.record.nbytes_sent + total.nbytes_sent
+        return replace(self.record, nbytes_raw=raw, nbytes_sent=sent)
 
     def _path(self, folder: Path, iteration: int) -> Path:
         """Return the path of this rank's checkpoint after an iteration."""
