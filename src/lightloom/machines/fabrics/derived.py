@@ -204,10 +204,10 @@ def cached(compute: Callable[[Geometry], T], last: int = 64) -> Callable[[Geomet
     return lambda fabric: by_key(Keyed(structure(fabric), fabric))
 
 
-def pairs(ranks: int) -> Iterator[tuple[Ints, Ints]]:
+def pairs(ranks: int, most: int = _PAIRS) -> Iterator[tuple[Ints, Ints]]:
     """Yield the sources and destinations of all ordered pairs of different ranks, [pair] each, in blocks of whole
-    sources."""
-    rows = max(_PAIRS // ranks, 1)
+    sources, of at most about ``most`` pairs."""
+    rows = max(most // ranks, 1)
     for begin in range(0, ranks, rows):
         source, destination = np.indices((min(rows, ranks - begin), ranks), dtype=np.int64).reshape(2, -1)
         source = source + begin
@@ -332,46 +332,64 @@ def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
     the same at once.
     """
     whole, members = fabric.siblings()
-    bandwidth = whole.link_bandwidth()
-    receive, send = ([bandwidth[links].sum() / len(members) for links in covers] for covers in _covers(fabric))
-    return np.array(receive), np.array(send)
+    bandwidth = np.append(whole.link_bandwidth(), 0.0)
+    receive, send = (bandwidth[covers].sum(axis=1) / len(members) for covers in _covers(fabric))
+    return receive, send
 
 
 @partial(cached, last=1024)
-def _covers(fabric: Geometry) -> tuple[list[Ints], list[Ints]]:
+def _covers(fabric: Geometry) -> tuple[Ints, Ints]:
     """Return for each rank the links of which every transfer to it passes one, and likewise of every transfer from it:
-    two lists, [rank] each, of arrays of links of the whole fabric."""
+    each [rank, place], links of the whole fabric, its number of links filling up."""
     whole, members = fabric.siblings()
     groups, ranks = members.shape
     covers: tuple[list[Ints], list[Ints]] = ([], [])
-    for rank in range(ranks):
-        others = np.delete(members, rank, axis=1).ravel()
-        own = np.repeat(members[:, rank], ranks - 1)
-        for cover, (source, destination) in zip(covers, ((others, own), (own, others)), strict=True):
-            routes = [whole.route(source, destination)]
+    if ranks == 1:
+        return np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64)
+    for inside, other in pairs(ranks, _PAIRS // groups):
+        own, others = members[:, inside].ravel(), members[:, other].ravel()
+        for cover, ends in zip(covers, ((others, own), (own, others)), strict=True):
+            routes = [whole.route(*ends)]
             if groups == 1:
                 routes = [np.full(len(own), route) for route in range(whole.routes)]
-            parts = [links_of(whole.footprint(source, destination, route)) for route in routes]
+            parts = [links_of(whole.footprint(*ends, route)) for route in routes]
             transfer = np.concatenate([part[0] + i * len(own) for i, part in enumerate(parts)])
             link = np.concatenate([part[1] for part in parts])
-            cover.append(_cover(transfer, link, whole.links))
-    return covers
+            covered = np.tile(inside - inside[0], groups * len(routes))
+            cover.append(_cover(covered, transfer, link, whole.links))
+    received, sent = (_stacked(cover, ranks, whole.links) for cover in covers)
+    return received, sent
 
 
-def _cover(transfer: Ints, link: Ints, links: int) -> Ints:
-    """Return a few links of which every transfer passes one, each chosen as the one that most transfers still left
-    pass.
+def _cover(rank: Ints, transfer: Ints, link: Ints, links: int) -> Ints:
+    """Return for each rank a few links of which every of its transfers passes one, each chosen as the one that most
+    transfers still left pass: [rank, place], ``links`` filling up.
 
-    ``transfer`` and ``link`` have one entry for each link of each transfer; ``links`` is the number of all links.
+    Args:
+        rank: of each transfer, [transfer].
+        transfer: one entry for each link of each transfer.
+        link: that link, [entry].
+        links: number of all links.
     """
-    chosen: list[int] = []
+    chosen: list[Ints] = []
     while len(transfer):
-        chosen.append(int(np.argmax(np.bincount(link, minlength=links))))
-        covered = np.zeros(int(transfer.max()) + 1, np.bool_)
-        covered[transfer[link == chosen[-1]]] = True
+        count = np.bincount(rank[transfer] * links + link, minlength=(int(rank[-1]) + 1) * links).reshape(-1, links)
+        chosen.append(np.where(count.any(axis=1), count.argmax(axis=1), links))
+        covered = np.zeros(len(rank), np.bool_)
+        covered[transfer[link == chosen[-1][rank[transfer]]]] = True
         left = ~covered[transfer]
         transfer, link = transfer[left], link[left]
-    return np.array(chosen, dtype=np.int64)
+    return np.stack(chosen, axis=1)
+
+
+def _stacked(parts: Sequence[Ints], rows: int, filling: int) -> Ints:
+    """Return the rows of several arrays as one array of so many rows, those of fewer columns filled up."""
+    whole = np.full((rows, max(part.shape[1] for part in parts)), filling)
+    begin = 0
+    for part in parts:
+        whole[begin : begin + len(part), : part.shape[1]] = part
+        begin += len(part)
+    return whole
 
 
 class _Users(NamedTuple):
