@@ -115,7 +115,6 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
             steps[lane] += flat.steps
     rows = joined(parts)
     rows = rows._replace(route=fabric.route(rows.source.astype(np.int64), rows.destination.astype(np.int64)))
-    schedule = assemble(name, collective, fabric, rows, chunks=layout.chunks, steps=max(steps))
     along = tuple(sizes[layout.folded :])
     folding = Folding.along(prod(sizes[: layout.folded]), along) if along else None
     interval = max(flat.steps for own in flats for flat in own)
@@ -126,7 +125,8 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
         for lane, phases in enumerate(lanes)
         for phase in phases
     )
-    return schedule.with_columns({}, pipeline=Pipeline(1, interval), folding=folding, notes=notes)
+    fields = {"pipeline": Pipeline(1, interval), "folding": folding, "notes": notes}
+    return assemble(name, collective, fabric, rows, chunks=layout.chunks, steps=max(steps), **fields)
 
 
 def _flat_schedule(

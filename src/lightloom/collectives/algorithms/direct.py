@@ -8,6 +8,8 @@ scatter and a permute only some pairs exchange a part, on wavelengths assigned t
 Source: OpTree, section III-C, and Lemma 1 (which prints ceil(N²/8); equal for even N).
 """
 
+from functools import partial
+
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm, links_to_neighbours, longest_links, rows_by_pair, rows_by_rank
@@ -189,20 +191,10 @@ SERPENTINE = Algorithm(
 # Source: optical DaDianNao, Eq. 3; both axes at once are ours.
 
 
-def mesh_broadcast(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return the schedule along the rows, then along the columns; backwards as a reduce-scatter, both as an all-reduce.
-
-    Every step is one hop; data that moves along the columns is the shares of whole rows.
-    """
-    logical = _phases(_ranks(fabric), 1, 0)
-    return all_gather_by_moves("mesh-broadcast", collective, fabric, fabric.ranks, logical)
-
-
-def both_axes(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return the schedule that sends half of every share along the rows first, the other half along the columns."""
+def _both_axes(fabric: Fabric) -> list[Moves]:
+    """Return steps that send half of every share along the rows first, the other half along the columns."""
     grid = _ranks(fabric)
-    logical = [_join_moves(a, b) for a, b in zip(_phases(grid, 2, 0), _phases(grid.T, 2, 1), strict=True)]
-    return all_gather_by_moves("mesh-broadcast-both-axes", collective, fabric, 2 * fabric.ranks, logical)
+    return [_join_moves(a, b) for a, b in zip(_phases(grid, 2, 0), _phases(grid.T, 2, 1), strict=True)]
 
 
 def _ranks(fabric: Fabric) -> Ints:
@@ -225,7 +217,7 @@ def declines_oblong(kind: str, fabric: Fabric) -> str | None:
 
 
 def _phases(grid: Ints, halves: int, half: int) -> list[Moves]:
-    """Return the steps: along the rows of the grid share by share, then along its columns row by row."""
+    """Return the steps, each of one hop: along the rows of the grid share by share, then along its columns by row."""
     alone, whole_rows = grid[:, :, None], np.broadcast_to(grid[:, None, :], (*grid.shape, grid.shape[1]))
     along_rows = _along(grid, alone, halves, half)
     along_columns = _along(grid.T, whole_rows.swapaxes(0, 1), halves, half)
@@ -260,7 +252,7 @@ def _join_moves(one: Moves, other: Moves) -> Moves:
 
 MESH_BROADCAST = Algorithm(
     name="mesh-broadcast",
-    build=mesh_broadcast,
+    build=partial(all_gather_by_moves, "mesh-broadcast", lambda fabric: _phases(_ranks(fabric), 1, 0)),
     by_structure=True,
     declines=declines_mesh_broadcast,
     summary="along the rows of a mesh, then along its columns",
@@ -268,7 +260,7 @@ MESH_BROADCAST = Algorithm(
 
 BOTH_AXES = Algorithm(
     name="mesh-broadcast-both-axes",
-    build=both_axes,
+    build=partial(all_gather_by_moves, "mesh-broadcast-both-axes", _both_axes, pieces=2),
     by_structure=True,
     declines=declines_oblong,
     summary="along rows and columns of a square mesh at once, half of every share each",

@@ -16,6 +16,7 @@ Rabenseifner, "Optimization of collective reduction operations", ICCS 2004.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -43,16 +44,7 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
         if len(folded):
             logical.append(moves(folded - 1, folded, 0))
         return assign_wavelengths(name, collective, fabric, 1, logical, striped=striped)
-    return all_gather_by_moves(name, collective, fabric, n, _gather_moves(n), striped=striped)
-
-
-def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return Rabenseifner's all-reduce, for any number of ranks (folded to a power of two).
-
-    Of other kinds its half: an all-gather, or a reduce-scatter.
-    """
-    n = collective.ranks
-    return all_gather_by_moves("halving-doubling", collective, fabric, n, _gather_moves(n), striped=striped)
+    return all_gather_by_moves(name, _gather_moves, collective, fabric, striped=striped)
 
 
 def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
@@ -77,11 +69,12 @@ def _members(n: int) -> tuple[Ints, Ints]:
     return np.setdiff1d(np.arange(n, dtype=np.int64), folded), folded
 
 
-def _gather_moves(n: int) -> list[Moves]:
+def _gather_moves(fabric: Fabric) -> list[Moves]:
     """Return the moves of an all-gather: each member i holds shares [low[i], high[i]) of its block of members.
 
     Folded ranks first hand their share to the one before, and in the end get from it what they lack.
     """
+    n = fabric.ranks
     members, folded = _members(n)
     bounds = np.append(members, n)
     logical = [moves(folded, folded - 1, folded)] if len(folded) else []
@@ -115,7 +108,7 @@ RECURSIVE_DOUBLING = Algorithm(
 
 HALVING_DOUBLING = Algorithm(
     name="halving-doubling",
-    build=halving_doubling,
+    build=partial(all_gather_by_moves, "halving-doubling", _gather_moves),
     by_structure=True,
     longest_lightpath=_links_to_partners,
     kinds=("all-reduce",),

@@ -37,7 +37,7 @@ from lightloom.collectives.schedule.build import (
     moves,
     staged,
 )
-from lightloom.collectives.schedule.columns import Folding, Schedule, grouped
+from lightloom.collectives.schedule.columns import Folding, Schedule, grouped, run_begins
 from lightloom.core.arrays import Column
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
@@ -179,9 +179,7 @@ def _neighbours(
     substep, steps = step, int(step.max()) + 1
     if fabric.exclusive and directions > fabric.usable_channels:
         substep, steps, channel = 2 * step + backward, 2 * steps, np.zeros_like(step)
-    starts = np.ones(len(step), np.bool_)
-    starts[1:] = (position[1:] != position[:-1]) | (step[1:] != step[:-1]) | (backward[1:] != backward[:-1])
-    path = np.cumsum(starts, dtype=np.int32) - 1
+    path = np.cumsum(run_begins(position, step, backward), dtype=np.int32) - 1
     route = np.where(backward & on_ring, COUNTERCLOCKWISE, CLOCKWISE)
     if not fabric.exclusive:
         width, channel = 0, np.zeros_like(step)
@@ -249,15 +247,6 @@ def neighbour_exchange_steps(ranks: int) -> int:
     return ranks // 2
 
 
-def neighbour_exchange(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return the schedule of the neighbour exchange in which two shares a step follow each other on one lightpath.
-
-    It bundles all wavelengths when striped. An all-gather, or a reduce-scatter or all-reduce made of it.
-    """
-    n = collective.ranks
-    return all_gather_by_moves("neighbour-exchange", collective, fabric, n, _exchange_moves(n), striped=striped)
-
-
 def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
     """Return the neighbour exchange in which two shares a step travel side by side on two wavelengths.
 
@@ -268,7 +257,7 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
     def all_gather(gather: Collective) -> Schedule:
         """Return the all-gather, whose steps but the first colour the two shares of a swap 0 and 1."""
         stages = []
-        for step, swaps in enumerate(_exchange_moves(n)):
+        for step, swaps in enumerate(_exchange_moves(fabric)):
             route = np.where((swaps.destination - swaps.source) % n == 1, CLOCKWISE, COUNTERCLOCKWISE)
             second = np.arange(len(route)) % 2 if step else np.zeros(n, np.int64)
             stages.append(Stage(swaps.source, swaps.destination, route, swaps.chunk, second, 2))
@@ -277,9 +266,12 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
     return from_all_gather(collective, fabric, all_gather)
 
 
-def _exchange_moves(n: int) -> list[Moves]:
-    """Return the moves of each of the N / 2 steps: every rank's own share in the first, later the two last obtained."""
-    rank = np.arange(n, dtype=np.int64)
+def _exchange_moves(fabric: Fabric) -> list[Moves]:
+    """Return the moves of each of the N / 2 steps: every rank's own share in the first, later the two last obtained.
+
+    Two shares follow each other on one lightpath.
+    """
+    n, rank = fabric.ranks, np.arange(fabric.ranks, dtype=np.int64)
     even = rank % 2 == 0
     fresh = rank[:, None]
     logical: list[Moves] = []
@@ -294,7 +286,7 @@ def _exchange_moves(n: int) -> list[Moves]:
 
 NEIGHBOUR_EXCHANGE = Algorithm(
     name="neighbour-exchange",
-    build=neighbour_exchange,
+    build=partial(all_gather_by_moves, "neighbour-exchange", _exchange_moves),
     by_structure=True,
     longest_lightpath=links_to_neighbours,
     even_ranks=True,

@@ -150,7 +150,7 @@ def _up_and_down(
         logical.append(_share_moves(child, parent, own))
         back.append(_share_moves(parent, child, ~own))
     logical += reversed(back)
-    return all_gather_by_moves(name, collective, fabric, n, logical, striped=striped)
+    return all_gather_by_moves(name, lambda _: logical, collective, fabric, striped=striped)
 
 
 def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:

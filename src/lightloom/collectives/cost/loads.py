@@ -20,7 +20,7 @@ import numpy as np
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule, distinct, repeated_steps
+from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule, distinct, repeated_steps, run_begins
 from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, packed
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.memory import require_memory
@@ -415,8 +415,7 @@ def _distinct_transfers(rows: Sequence[Column], ranks: int) -> _Transfers:
         pairs = np.flatnonzero(chunks)
         source, destination = np.divmod(pairs, ranks + 1)
         return _Transfers(source, destination, np.zeros_like(source), chunks[pairs])
-    differs = (np.diff(source) != 0) | (np.diff(destination) != 0) | (np.diff(route) != 0)
-    first = np.flatnonzero(np.concatenate([[True], differs]))
+    first = np.flatnonzero(run_begins(source, destination, route))
     return _Transfers(source[first], destination[first], route[first], np.diff(first, append=len(source)))
 
 

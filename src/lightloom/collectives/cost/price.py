@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from lightloom.collectives.collective import ONE_TO_ONE
-from lightloom.collectives.schedule.columns import Folding, Schedule, distinct, sorted_by
+from lightloom.collectives.schedule.columns import Folding, Schedule, distinct, run_begins, sorted_by
 from lightloom.core.arrays import Effort, Floats, Ints, Mask, read_only
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.results import Result
@@ -329,11 +329,7 @@ def _queue_order(schedule: Schedule) -> Ints:
 
 def follows(schedule: Schedule, order: Ints) -> Mask:
     """Return whether each row is of the same transmission as the one before it in the order: [place in the order]."""
-    same = np.zeros(len(order), np.bool_)
-    same[1:] = True
-    for column in (schedule.lightpath, schedule.step, schedule.chunk):
-        same[1:] &= column[order[1:]] == column[order[:-1]]
-    return same
+    return ~run_begins(schedule.lightpath[order], schedule.step[order], schedule.chunk[order])
 
 
 def cells_of(schedule: Schedule) -> tuple[Ints, Ints, Mask]:

@@ -15,7 +15,7 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Schedule, run_begins
 from lightloom.core.errors import UnsupportedError
 
 Groups = list[list[int]]
@@ -91,9 +91,8 @@ def _step_groups(schedule: Schedule) -> Groups:
     """
     position = _positions(schedule)[schedule.step]
     order = np.lexsort((schedule.chunk, position))
-    key = np.stack([position[order], schedule.chunk[order]])
-    cuts = np.flatnonzero((key[:, 1:] != key[:, :-1]).any(axis=0)) + 1
-    return [group.tolist() for group in np.split(order, cuts) if len(group)]
+    begins = np.flatnonzero(run_begins(position[order], schedule.chunk[order]))
+    return [group.tolist() for group in np.split(order, begins[1:]) if len(group)]
 
 
 def _positions(schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

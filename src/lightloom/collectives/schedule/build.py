@@ -263,8 +263,7 @@ def staged(
     if entries is not None:
         lists, chunk = ChunkLists.of_ranges(entries, rows.chunk, np.concatenate(counts))
         rows = rows._replace(chunk=chunk)
-    schedule = assemble(name, collective, fabric, rows, chunks=chunks, steps=step, notes=notes)
-    return schedule.with_columns({}, lists=lists)
+    return assemble(name, collective, fabric, rows, chunks=chunks, steps=step, lists=lists, notes=notes)
 
 
 def _in_steps(stage: Stage, slots: int) -> tuple[Column, ...]:
@@ -333,9 +332,9 @@ def assemble(
     *,
     chunks: int,
     steps: int,
-    notes: tuple[str, ...] = (),
+    **fields: Any,
 ) -> Schedule:
-    """Return a schedule of rows whose channels number the wavelengths of all fibres in a row."""
+    """Return a schedule of rows whose channels number the wavelengths of all fibres in a row, with further fields."""
     columns = rows._asdict()
     fibre, wavelength = np.divmod(columns.pop("channel"), fabric.fibre_channels)
     return Schedule(
@@ -347,7 +346,7 @@ def assemble(
         first_wavelength=wavelength,
         wavelength_count=columns.pop("width"),
         **columns,
-        notes=notes,
+        **fields,
     )
 
 
@@ -479,12 +478,25 @@ def from_all_gather(
 
 
 def all_gather_by_moves(
-    name: str, collective: Collective, fabric: Fabric, chunks: int, logical: list[Moves], *, striped: bool = False
+    name: str,
+    logical: Callable[[Fabric], list[Moves]],
+    collective: Collective,
+    fabric: Fabric,
+    *,
+    pieces: int = 1,
+    striped: bool = False,
 ) -> Schedule:
-    """Return a schedule of any of the three kinds from the moves of an all-gather, one logical step after the other."""
-    return from_all_gather(
-        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, chunks, logical, striped=striped)
-    )
+    """Return a schedule of any of the three kinds from the moves of an all-gather, one logical step after the other.
+
+    Args:
+        logical: moves of each step on a fabric, of chunks that are so many ``pieces`` of every rank's share.
+    """
+
+    def all_gather(gather: Collective) -> Schedule:
+        """Return the all-gather."""
+        return assign_wavelengths(name, gather, fabric, pieces * fabric.ranks, logical(fabric), striped=striped)
+
+    return from_all_gather(collective, fabric, all_gather)
 
 
 def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[Collective], Schedule]) -> Schedule:

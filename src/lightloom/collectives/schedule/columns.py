@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lightloom.collectives.collective import Collective
-from lightloom.core.arrays import Column, Floats, Int32s, Ints
+from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.memory import require_memory
 from lightloom.core.units import format_size
@@ -491,6 +492,13 @@ def grouped(count: Ints) -> tuple[Ints, Ints]:
     [entry] each."""
     group = np.repeat(np.arange(len(count)), count)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
+
+
+def run_begins(*columns: Column) -> Mask:
+    """Return True for the first entry of columns, and for those that differ from the one before in some column: [n]."""
+    begins = np.ones(len(columns[0]), np.bool_)
+    begins[1:] = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
+    return begins
 
 
 def distinct(values: Ints, most: int) -> tuple[Ints, Ints]:

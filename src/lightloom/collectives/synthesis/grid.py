@@ -29,7 +29,7 @@ from lightloom.collectives.cost.loads import digest, fabric_key
 from lightloom.collectives.cost.price import queued_line
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import Rows, assemble, from_all_gather, without_barriers
-from lightloom.collectives.schedule.columns import Schedule, distinct
+from lightloom.collectives.schedule.columns import Schedule, distinct, run_begins
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.collectives.synthesis.grid_links import GridLinks
 from lightloom.core.arrays import Ints
@@ -314,10 +314,8 @@ def _schedule_rounds(gather: Collective, fabric: Fabric, links: GridLinks, round
     rows = rounds.rows
     order = np.lexsort((rows.link, rows.round))
     at, link = rows.round[order], rows.link[order]
-    starts = np.ones(len(at), np.bool_)
-    starts[1:] = (at[1:] != at[:-1]) | (link[1:] != link[:-1])
     none, count = np.zeros(len(at), np.int16), len(rounds.budgets)
-    path = np.cumsum(starts, dtype=np.int32) - 1
+    path = np.cumsum(run_begins(at, link), dtype=np.int32) - 1
     ends = links.source[link], links.destination[link], links.route[link]
     return assemble(
         "synthesized",

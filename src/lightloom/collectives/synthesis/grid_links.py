@@ -12,8 +12,6 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.derived import Geometry, cached, pairs
 from lightloom.machines.fabrics.fabric import Fabric
 
-_BLOCK = 1 << 20
-
 
 class GridLinks(NamedTuple):
     """Transfers that take one link, by the rank that they enter."""
@@ -78,15 +76,8 @@ def neighbours_join(fabric: Fabric) -> bool:
 
 def _neighbour_transfers(fabric: Geometry) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield source, destination and route of every transfer that takes a single link, in blocks of senders."""
-    rows = max(_BLOCK // fabric.ranks, 1)
     for route in range(fabric.routes):
-        for begin in range(0, fabric.ranks, rows):
-            source, destination = (
-                axis.ravel() for axis in np.indices((min(rows, fabric.ranks - begin), fabric.ranks), dtype=np.int64)
-            )
-            source = source + begin
-            differ = source != destination
-            source, destination = source[differ], destination[differ]
+        for source, destination in pairs(fabric.ranks):
             routes = np.full(len(source), route, np.int64)
             near = fabric.hops(source, destination, routes) == 1
             yield source[near], destination[near], routes[near]

@@ -13,7 +13,8 @@ import numpy as np
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.price import busy_and_delay, cells_of, play
-from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.schedule import build
+from lightloom.collectives.schedule.columns import Folding, Schedule, run_begins
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, RingTrees, hub_ranks
 from lightloom.core.arrays import Column, Floats, Ints, Mask, read_only
 from lightloom.machines.fabrics.fabric import Fabric
@@ -91,28 +92,18 @@ def queued_schedule(
     order = np.lexsort((rows.when, phase, rows.queue))
     rows = Rows(*(column[order] for column in rows))  # type: ignore[arg-type]
     used, path = np.unique(rows.queue, return_inverse=True)
-    begins = np.ones(len(path), np.bool_)
-    begins[1:] = False
-    for column in (path, phase[order], rows.when, rows.chunk):
-        begins[1:] |= column[1:] != column[:-1]
-    place = np.cumsum(begins) - 1
+    place = np.cumsum(run_begins(path, phase[order], rows.when, rows.chunk)) - 1
     step = place - place[np.searchsorted(path, np.arange(len(used)))][path]
     channel = queues.channel[:, used]
-    return Schedule(
-        algorithm="synthesized",
-        collective=collective,
+    ends = rows.source, rows.destination, queues.route[rows.queue]
+    light = channel[0, path], queues.width[rows.queue]
+    return build.assemble(
+        "synthesized",
+        collective,
+        fabric,
+        build.Rows(step, path, *ends, *light, rows.chunk, rows.reduces),
         chunks=chunks,
         steps=int(step.max(initial=0)) + 1,
-        step=step,
-        lightpath=path,
-        source=rows.source,
-        destination=rows.destination,
-        route=queues.route[rows.queue],
-        fibre=channel[0, path] // fabric.fibre_channels,
-        first_wavelength=channel[0, path] % fabric.fibre_channels,
-        wavelength_count=queues.width[rows.queue],
-        chunk=rows.chunk,
-        reduces=rows.reduces,
         queued=True,
         folding=Folding(collective.ranks // len(channel), channel) if len(channel) > 1 else None,
         notes=(note,) if note else (),
