@@ -204,10 +204,10 @@ def cached(compute: Callable[[Geometry], T], last: int = 64) -> Callable[[Geomet
     return lambda fabric: by_key(Keyed(structure(fabric), fabric))
 
 
-def pairs(ranks: int, most: int = _PAIRS) -> Iterator[tuple[Ints, Ints]]:
+def pairs(ranks: int, groups: int = 1) -> Iterator[tuple[Ints, Ints]]:
     """Yield the sources and destinations of all ordered pairs of different ranks, [pair] each, in blocks of whole
-    sources, of at most about ``most`` pairs."""
-    rows = max(most // ranks, 1)
+    sources, as large as fits where each pair stands for those of so many ``groups``."""
+    rows = max(_PAIRS // (ranks * groups), 1)
     for begin in range(0, ranks, rows):
         source, destination = np.indices((min(rows, ranks - begin), ranks), dtype=np.int64).reshape(2, -1)
         source = source + begin
@@ -346,7 +346,7 @@ def _covers(fabric: Geometry) -> tuple[Ints, Ints]:
     covers: tuple[list[Ints], list[Ints]] = ([], [])
     if ranks == 1:
         return np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64)
-    for inside, other in pairs(ranks, _PAIRS // groups):
+    for inside, other in pairs(ranks, groups):
         own, others = members[:, inside].ravel(), members[:, other].ravel()
         for cover, ends in zip(covers, ((others, own), (own, others)), strict=True):
             routes = [whole.route(*ends)]

@@ -20,6 +20,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
@@ -27,6 +28,7 @@ import numpy as np
 from pydantic import Field, InstanceOf, SerializeAsAny, ValidationError, model_validator
 
 from lightloom.core.arrays import Column, Effort, Floats, Ints, Mask
+from lightloom.core.caches import cached_method
 from lightloom.core.fields import Count, FewRanks, JoulesPerBit, Seconds, Watts
 from lightloom.core.results import Described
 from lightloom.machines.fabrics import derived
@@ -702,7 +704,7 @@ class GroupFabric(Fabric):
         """Return the fields of the whole fabric that decide nothing but how fast links are."""
         return self.whole.rate_fields
 
-    @property
+    @cached_property
     def library(self) -> Library | None:
         """Library of the fabric, with the ranks of this group that share a domain; None where the fabric has none."""
         return self.whole.library and self.whole.library.group(self.ranks, self.stride)
@@ -745,6 +747,7 @@ class GroupFabric(Fabric):
         """True if what holds for every rank of the fabric is taken for the group's, since there are too many pairs."""
         return self.whole.ranks > _MOST_PAIRED and self.siblings()[1].size == self.whole.ranks
 
+    @cached_method()
     def cuts(self) -> list[Cut]:
         """Return those of derived geometry; of large fabrics what enters the worst rank of all groups, which is no
         less."""

@@ -10,6 +10,7 @@ and the bounds see.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import numpy as np
@@ -56,7 +57,7 @@ class PacketFabric(Fabric):
             raise ValueError("packet_header and packet_time need packet_payload, the bytes of data in a packet")
         return self
 
-    @property
+    @cached_property
     def library(self) -> Library | None:
         """Return the stated transport and the tiers that it sees; None where none is stated, it is ideal, or there are
         no such tiers."""
@@ -101,8 +102,7 @@ class PacketFabric(Fabric):
         ``packet_time`` beside each other; ``bandwidth`` itself without packets."""
         if self.packet_payload is None:
             return bandwidth
-        packet = self.wire_bytes(self.packet_payload) / bandwidth + self.packet_time / ports
-        return self.packet_payload / packet
+        return self.packet_payload / (self.wire_bytes(self.packet_payload) / bandwidth + self.packet_time / ports)
 
     def packets(self, nbytes: float) -> float:
         """Return the number of packets that ``nbytes`` of data fill, in part too; 0 where the fabric has no packets."""

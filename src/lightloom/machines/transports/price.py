@@ -11,12 +11,13 @@ a and with b, is concave in both, and scales with them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.caches import cached_method
 from lightloom.machines.transports.transport import Corrections, Scales, Transport
 from lightloom.machines.transports.ways import PROTOCOLS, REDUCTION, LibraryTask, Tasks, Tiers, ways
 
@@ -127,8 +128,7 @@ def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) 
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = fill * np.sqrt(transmission / latency)
         seconds = transmission + latency * (1 + reach / np.sqrt(1 + (reach / limit) ** 2))
-    full: Floats = np.where(latency > 0, seconds, transmission)
-    return full
+    return np.where(latency > 0, seconds, transmission)
 
 
 def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
@@ -154,8 +154,7 @@ def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
 
 def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
     """Return the seconds of each collective by its quickest way: [collectives]; infinite where it has none."""
-    quickest: Floats = seconds_of_ways(ways_of, constants).min(axis=0)
-    return quickest
+    return np.asarray(seconds_of_ways(ways_of, constants).min(axis=0))
 
 
 # A collective library on a system: its transport, and what that has to know of the system's two tiers.
@@ -167,15 +166,20 @@ def ranks_in_domain(domain: int, ranks: Ints, stride: Ints) -> Ints:
 
     Groups lie side by side from rank 0 on, so that domains cut some of them unless either size divides the other.
     """
-    together: Ints = np.clip(np.gcd(domain, ranks * stride) // stride, 1, ranks)
-    return together
+    return np.asarray(np.clip(np.gcd(domain, ranks * stride) // stride, 1, ranks))
 
 
-class Library(NamedTuple):
+@dataclass(frozen=True)
+class Library:
     """A collective library on the tiers of a fabric."""
 
     tiers: Tiers
     transport: Transport
+
+    @cached_property
+    def constants(self) -> Constants:
+        """The transport's numbers that a calibration can fit."""
+        return Constants.of(self.transport)
 
     @property
     def domain(self) -> int:
@@ -185,11 +189,12 @@ class Library(NamedTuple):
     def group(self, ranks: int, stride: int) -> Library:
         """Return the library of a group of ``ranks`` that lie ``stride`` apart; fewer of them share a domain."""
         together = ranks_in_domain(self.tiers.domain, np.array(ranks), np.array(stride))
-        return self._replace(tiers=self.tiers._replace(domain=int(together)))
+        return replace(self, tiers=self.tiers._replace(domain=int(together)))
 
+    @cached_method()
     def message_latency(self, stride: int) -> float:
         """Return the seconds that a message from a rank to the one ``stride`` further on takes besides its bytes."""
-        pair = self._replace(tiers=self.tiers._replace(domain=2 if stride < self.domain else 1))
+        pair = replace(self, tiers=self.tiers._replace(domain=2 if stride < self.domain else 1))
         return float(pair.seconds("broadcast", np.array([2]), np.array([1]), np.zeros(1))[0])
 
     def message_latencies(self, source: Ints, destination: Ints) -> Floats:
@@ -214,5 +219,5 @@ class Library(NamedTuple):
         domains = -(-ranks // ranks_in_domain(self.tiers.domain, ranks, stride))
         table = np.broadcast_arrays(ranks.reshape(shape), domains.reshape(shape), nbytes)
         tasks = Tasks(kind, *(column.ravel().astype(np.float64) for column in table))
-        quickest = seconds(columns_of(tasks, self.tiers, self.transport), Constants.of(self.transport))
+        quickest = seconds(columns_of(tasks, self.tiers, self.transport), self.constants)
         return np.where(tasks.ranks > 1, quickest, 0.0).reshape(nbytes.shape)
