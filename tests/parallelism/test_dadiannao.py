@@ -43,7 +43,13 @@ networks = st.builds(
     products=st.floats(1e6, 1e11),
     inputs=st.floats(1e4, 1e9),
 )
-links = st.builds(ChipLink, bandwidth=st.floats(1e8, 1e12), latency=st.floats(0, 1e-6), phy_power=st.floats(0.1, 10))
+links = st.builds(
+    ChipLink,
+    bandwidth=st.floats(1e8, 1e12),
+    latency=st.floats(0, 1e-6),
+    phy_power=st.floats(0.1, 10),
+    hops=st.just(mesh_hops),
+)
 RESNET152 = Network(
     name="ResNet152", layers=363, synapses=229 * MIB, neurons=7014 / 32 * MIB, products=1e10, inputs=1e8
 )

@@ -31,23 +31,15 @@ if TYPE_CHECKING:
     from lightloom.exchange.methods import find as find
     from lightloom.exchange.methods import names as names
 
-_HOMES = {
-    "ExchangeMethod": "method",
-    "ExchangeState": "distributed.ddp",
-    "Family": "method",
-    "FsdpState": "distributed.fsdp",
-    "Gradient": "method",
-    "Periodic": "distributed.periodic",
-    "Phase": "method",
-    "ReduceState": "distributed.factory",
-    "Work": "method",
-    "all_reduce": "distributed.factory",
-    "attach": "distributed.ddp",
-    "attach_fsdp": "distributed.fsdp",
-    "find": "methods",
-    "names": "methods",
-    "periodic": "distributed.periodic",
+_NAMES = {
+    "method": ("ExchangeMethod", "Family", "Gradient", "Phase", "Work"),
+    "methods": ("find", "names"),
+    "distributed.ddp": ("ExchangeState", "attach"),
+    "distributed.factory": ("ReduceState", "all_reduce"),
+    "distributed.fsdp": ("FsdpState", "attach_fsdp"),
+    "distributed.periodic": ("Periodic", "periodic"),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = list(_HOMES)
 

@@ -191,16 +191,9 @@ def movement_of(schedule: Schedule) -> Movement:
     order = np.lexsort((plain.chunk, plain.reduces, plain.destination, plain.source, level))
     keys = np.stack([level, plain.source, plain.destination, plain.reduces])[:, order].astype(np.int64)
     begins = np.flatnonzero(np.any(np.diff(keys, axis=1, prepend=-1) != 0, axis=0))
-    return Movement(
-        wanted,
-        plain.chunks,
-        keys[0, begins],
-        keys[1, begins],
-        keys[2, begins],
-        keys[3, begins].astype(np.bool_),
-        np.append(begins, len(order)).astype(np.int64),
-        plain.chunk[order].astype(np.int64),
-    )
+    level, source, destination, reduces = keys[:, begins]
+    first, chunk = np.append(begins, len(order)).astype(np.int64), plain.chunk[order].astype(np.int64)
+    return Movement(wanted, plain.chunks, level, source, destination, reduces.astype(np.bool_), first, chunk)
 
 
 def program_of(movement: Movement, rank: int) -> Program:

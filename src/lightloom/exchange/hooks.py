@@ -26,7 +26,8 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.inceptionn import Inceptionn
 from lightloom.exchange.distributed.adaptive import Counts, OpticalCounts, OpticalStatistics, Statistics
-from lightloom.exchange.distributed.ddp import DdpHookState, ExchangerState, attach_hook, average_hook
+from lightloom.exchange.distributed.ddp import DdpHookState, ExchangerState, attach_hook
+from lightloom.exchange.distributed.ddp import average_hook as average_hook
 from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, real_shape
 from lightloom.exchange.distributed.fsdp import FsdpState, all_shards, common_group, sharded_modules, tensor_sizes
 from lightloom.exchange.distributed.group import OwnGroup
@@ -41,18 +42,6 @@ from lightloom.photonics.registry import find_averager
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
-
-__all__ = [
-    "InceptionnFsdpState",
-    "InceptionnState",
-    "OpticalAverageState",
-    "ScheduleState",
-    "attach_inceptionn",
-    "attach_inceptionn_fsdp",
-    "attach_optical_average",
-    "attach_schedule",
-    "average_hook",
-]
 
 _ONLY_HERE = {"tag_histogram", "host", "parameters", "rounding", "seed"}
 """Options that ``lightloom.exchange`` does not have."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from lightloom.core.errors import UnsupportedError, needing_torch
 from lightloom.core.files import cache_directory, write_atomically
-from lightloom.exchange.compression.profile import Coding, time_coding
+from lightloom.exchange.compression.profile import Coding, coding_rates
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import BlockExchange, PowerSgdExchange, RingCodecExchange, TopKExchange
 
@@ -110,14 +110,8 @@ def _measured_rates(method: ExchangeMethod) -> KernelRates:
 def _rates_of(kernels: Callable[[int], Coding], name: str, decoded: int = _LARGE) -> KernelRates:
     """Return the rates of kernels, made for 2^22 values and, for the seconds of a message, for 256; ``decoded`` is the
     number of values in a large message."""
-    encode, decode, encode_message, decode_message = time_coding(kernels(_LARGE), kernels(_SMALL))
-    return KernelRates(
-        encode=4 * _LARGE / encode,
-        decode=4 * decoded / decode,
-        encode_message=encode_message,
-        decode_message=decode_message,
-        kernel=f"{name} on one thread",
-    )
+    rates = coding_rates(kernels(_LARGE), kernels(_SMALL), (4 * _LARGE, 4 * decoded))
+    return KernelRates(**rates, kernel=f"{name} on one thread")
 
 
 def _draw_values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

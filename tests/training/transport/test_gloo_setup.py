@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="gloo is torch's")
 from torch.distributed import HashStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from lightloom.exchange.transport.channel import LaunchError
-from lightloom.exchange.transport.gloo import TRIES, Attempt, log_fault
+from lightloom.exchange.transport.gloo import TRIES, attempt, log_fault
 from lightloom.exchange.transport.launch import launch
 from tests.launched import TIMEOUT
 from tests.training.transport.rings import PATIENCE
@@ -35,11 +35,11 @@ def connected(make: Callable[[Store], Any], store: Store, rank: int, size: int) 
     made: list[Any] = []
     for number in range(1, TRIES + 1):
         keep = partial(_keep, made, make)
-        attempt = Attempt(keep, store, rank, size, name="test", number=number, timeout=PATIENCE)
-        if not attempt.fault:
+        fault = attempt(keep, store, rank, size, name="test", number=number, timeout=PATIENCE)
+        if not fault:
             return made[-1]
-        log_fault(rank, number, attempt.fault)
-    raise AssertionError(attempt.fault)
+        log_fault(rank, number, fault)
+    raise AssertionError(fault)
 
 
 def on_ranks(make: Callable[[Store, int], Any]) -> list[Any]:
@@ -104,22 +104,22 @@ def test_all_ranks_name_the_cause() -> None:
             raise RuntimeError("no such device")
 
     def fault(rank: int) -> str:
-        return Attempt(lambda own: make(rank), store, rank, RANKS, name="test", number=1, timeout=PATIENCE).fault
+        return attempt(lambda own: make(rank), store, rank, RANKS, name="test", number=1, timeout=PATIENCE)
 
     with ThreadPoolExecutor(RANKS) as pool:
         assert list(pool.map(fault, range(RANKS))) == ["rank 1: no such device"] * RANKS
 
 
 def test_a_rank_that_does_not_come_is_waited_for_no_longer_than_the_timeout() -> None:
-    attempt = Attempt(lambda own: 1, HashStore(), 0, 2, name="test", number=1, timeout=0.05)
-    assert attempt.fault == "rank 0 waited in vain for the others"
+    fault = attempt(lambda own: 1, HashStore(), 0, 2, name="test", number=1, timeout=0.05)
+    assert fault == "rank 0 waited in vain for the others"
 
 
 def test_a_rank_that_is_known_to_be_lost_is_not_waited_for() -> None:
-    attempt = Attempt(
+    fault = attempt(
         lambda own: 1, HashStore(), 0, 2, name="test", number=1, timeout=PATIENCE, lost=lambda: "rank 1 has ended"
     )
-    assert attempt.fault == "rank 1 has ended"
+    assert fault == "rank 1 has ended"
 
 
 @pytest.mark.slow

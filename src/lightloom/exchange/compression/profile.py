@@ -292,20 +292,22 @@ def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
             lambda: codec.decode(stream, out=out, threads=threads),
         )
 
-    encode, decode, encode_message, decode_message = time_coding(coding(values), coding(values[:_MESSAGE_VALUES]))
-    return Rates(
-        threads=threads,
-        encode=values.nbytes / encode,
-        decode=values.nbytes / decode,
-        encode_message=encode_message,
-        decode_message=decode_message,
-    )
+    large, small = coding(values), coding(values[:_MESSAGE_VALUES])
+    return Rates(threads=threads, **coding_rates(large, small, (values.nbytes, values.nbytes)))
 
 
-def time_coding(large: Coding, small: Coding) -> list[float]:
-    """Return the seconds of encoding and decoding a large message, then a small one: of each the fastest of some
-    rounds after one that is not counted."""
-    return [_fastest(kernel, rounds) for coding, rounds in ((large, _ROUNDS), (small, _CALLS)) for kernel in coding]
+def coding_rates(large: Coding, small: Coding, nbytes: tuple[int, int]) -> dict[str, float]:
+    """Return the bytes a second of encoding and decoding a large message (``encode``, ``decode``), and the seconds of a
+    small one (``encode_message``, ``decode_message``): each time the fastest of some rounds after one that is not
+    counted.
+
+    Args:
+        large, small: encode and decode a message.
+        nbytes: float32 bytes that the large one's encoding takes, and that its decoding gives.
+    """
+    kinds = ("encode", "decode")
+    rates = {kind: size / _fastest(run, _ROUNDS) for kind, run, size in zip(kinds, large, nbytes, strict=True)}
+    return rates | {f"{kind}_message": _fastest(run, _CALLS) for kind, run in zip(kinds, small, strict=True)}
 
 
 def _fastest(kernel: Callable[[], object], rounds: int) -> float:

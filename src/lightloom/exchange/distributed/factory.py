@@ -11,9 +11,9 @@ from torch import Tensor
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.distributed.block_exchange import BlockExchanger
-from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, real_shape
+from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, Stepwise, real_shape
 from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.residuals import Geometry, SavedState, StateDict
+from lightloom.exchange.distributed.residuals import Geometry
 from lightloom.exchange.distributed.ring_exchange import OpticalExchanger, RingExchanger, rank_seed
 from lightloom.exchange.distributed.sparse_exchange import LowRankExchanger, SparseExchanger, TwoLevelExchanger
 from lightloom.exchange.method import ExchangeMethod
@@ -89,7 +89,7 @@ exchanger.register(TwoLevelExchange, partial(TwoLevelExchanger, make=exchanger))
 # ``state`` keeps residuals by tensor. Without it nothing is kept between calls: ``all_reduce(tensor, "int8")``.
 
 
-class ReduceState:
+class ReduceState(Stepwise):
     """Connections and history of one rank's calls of ``all_reduce``; a ``Stateful`` for checkpoints."""
 
     def __init__(
@@ -113,7 +113,8 @@ class ReduceState:
             UnsupportedError: the method does not average at every step, or there is no process group.
         """
         self.method = method_of(method)
-        self._exchanger = exchanger(self.method, OwnGroup(group_or_default(group), timeout, device=device))
+        ranks = group_or_default(group)
+        super().__init__(exchanger(self.method, OwnGroup(ranks, timeout, device=device)), ranks)
         self._geometries: dict[tuple[str, tuple[int, ...]], Geometry] = {}
 
     @property
@@ -135,22 +136,6 @@ class ReduceState:
         with torch.no_grad():
             self._exchanger.average_tensor(tensor, self._geometries[key])
         return tensor
-
-    def close(self) -> None:
-        """Leave the group. May be called any number of times."""
-        self._exchanger.close()
-
-    def state_dict(self) -> StateDict:
-        """Return what this rank needs to continue bit for bit."""
-        return self._exchanger.state_dict()
-
-    def load_state_dict(self, state_dict: SavedState) -> None:
-        """Continue from a checkpoint of this rank.
-
-        Raises:
-            ConfigError: it is of another rank, number of ranks or method.
-        """
-        self._exchanger.load_state_dict(state_dict)
 
 
 _CONNECTIONS: WeakKeyDictionary[dist.ProcessGroup, dict[str, OwnGroup]] = WeakKeyDictionary()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from lightloom.core.files import write_atomically
 from lightloom.exchange.transport.channel import LaunchError
@@ -165,11 +165,13 @@ def _started(jobs: Sequence[RankJob], prefixes: Sequence[Sequence[str]], folder:
     for job, prefix in zip(jobs, prefixes or [()] * len(jobs), strict=True):
         command = [*prefix, sys.executable, "-m", "lightloom.exchange.transport.worker", *job.arguments]
         with Path(job.log).open("wb") as log:
-            environment = dict(job.environment)
-            processes.append(
-                subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-            )
+            processes.append(_popen(command, job, log))
     return processes
+
+
+def _popen(command: Sequence[str], job: RankJob, log: BinaryIO) -> subprocess.Popen[bytes]:
+    """Return a started process with the environment of a rank, no input, and a file for its output."""
+    return subprocess.Popen(command, env=job.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
 
 def _environment(rank: int, ranks: int, store: Any) -> dict[str, str]:
@@ -251,9 +253,7 @@ def _start_copies(jobs: Sequence[RankJob], folder: Path) -> list[ForkedRank]:
     written.write_text(json.dumps([asdict(job) for job in jobs]))
     command = [sys.executable, "-m", "lightloom.exchange.transport.launch", str(written)]
     with Path(jobs[0].log).open("ab") as log:
-        parent = subprocess.Popen(
-            command, env=dict(jobs[0].environment), stdout=log, stderr=log, stdin=subprocess.DEVNULL
-        )
+        parent = _popen(command, jobs[0], log)
     return [ForkedRank(parent, folder, rank) for rank in range(len(jobs))]
 
 

@@ -280,12 +280,8 @@ class Meeting:
             peer = min(missing)
             return str(self._unreachable(peer, self._faults.get(peer, "no answer in time")))
         peer = min(who.caller for who in self._incoming if who not in self._connected)
-        strangers = (
-            f" ({self._refused} callers that did not know the secret of this job were hung up on)"
-            if self._refused
-            else ""
-        )
-        return f"rank {self._rank}: rank {peer} did not come in time{strangers}; {_REMEDY}"
+        strangers = f" ({self._refused} callers that did not know the secret of this job were hung up on)"
+        return f"rank {self._rank}: rank {peer} did not come in time{strangers if self._refused else ''}; {_REMEDY}"
 
     def _disagreement(self, who: Introduction) -> TransportError:
         """Return the error of a caller that is proved and not one of those expected, or knows another number of

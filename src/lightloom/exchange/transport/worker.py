@@ -50,7 +50,7 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
     import torch.distributed as dist
     from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
-    from lightloom.exchange.transport.gloo import TRIES, Attempt, log_fault
+    from lightloom.exchange.transport.gloo import TRIES, attempt, log_fault
 
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     path = Path(result)
@@ -71,11 +71,11 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
             return str(store.get(LOST).decode()) if store.check([LOST]) else ""
 
         number = int(os.environ.get(_TRY, "1"))
-        attempt = Attempt(join, store, rank, size, name="launch", number=number, timeout=float(timeout), lost=lost)
-        if attempt.fault:
-            log_fault(rank, number, attempt.fault)
+        fault = attempt(join, store, rank, size, name="launch", number=number, timeout=float(timeout), lost=lost)
+        if fault:
+            log_fault(rank, number, fault)
             if number == TRIES or lost() or os.name != "posix":
-                raise TransportError(f"rank {rank}: {size} ranks could not connect in {number} tries: {attempt.fault}")
+                raise TransportError(f"rank {rank}: {size} ranks could not connect in {number} tries: {fault}")
             _begin_again(number + 1, [target, result, arguments, timeout])
         value = function(Worker(rank, size, json.loads(arguments), os.environ["LIGHTLOOM_HOST"]))
         write_atomically(path, json.dumps({"value": value}))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, log2, sqrt
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import Collective
@@ -41,8 +41,31 @@ from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, LINKS
 # and 4.2, Eqs. 1 to 3.
 
 Strategy = Literal["data", "model"]
+Quantity = Literal["time", "edp"]
+Networks = Mapping[str, Network]
 Hops = Callable[[int], float]
 """Number of chips → latencies that one broadcast takes."""
+
+
+def mesh_hops(chips: int) -> float:
+    """Return 2 (√p − 1) latencies, Eq. 3: along a row, then along a column; the root is real, as p need not be a
+    square."""
+    return 2 * (sqrt(chips) - 1)
+
+
+def literal_hops(chips: int) -> float:
+    """Return 2 (p − 1) latencies, Eq. 3 as its text reads where the radical sign is lost."""
+    return 2 * (chips - 1)
+
+
+def ring_hops(chips: int) -> float:
+    """Return p − 1 latencies: the chips in one ring."""
+    return chips - 1
+
+
+def tree_hops(chips: int) -> float:
+    """Return ceil(log2 p): as few latencies as a broadcast can take if any two chips are neighbours; needs a switch."""
+    return ceil(log2(chips))
 
 
 class ChipLink(NamedTuple):
@@ -54,6 +77,8 @@ class ChipLink(NamedTuple):
     """Seconds from chip to chip."""
     phy_power: float | None = None
     """Watts of one PHY; None when no source gives them."""
+    hops: Hops = mesh_hops
+    """Latencies that one broadcast takes over such links, by the topology."""
 
 
 def link_of(chip: DaDianNao, name: str) -> ChipLink:
@@ -96,31 +121,10 @@ def check_rack(network: Network, batch: int, chip: DaDianNao, rack: Rack | None 
     return chips
 
 
-def mesh_hops(chips: int) -> float:
-    """Return 2 (√p − 1) latencies, Eq. 3: along a row, then along a column; the root is real, as p need not be a
-    square."""
-    return 2 * (sqrt(chips) - 1)
-
-
-def literal_hops(chips: int) -> float:
-    """Return 2 (p − 1) latencies, Eq. 3 as its text reads where the radical sign is lost."""
-    return 2 * (chips - 1)
-
-
-def ring_hops(chips: int) -> float:
-    """Return p − 1 latencies: the chips in one ring."""
-    return chips - 1
-
-
-def tree_hops(chips: int) -> float:
-    """Return ceil(log2 p): as few latencies as a broadcast can take if any two chips are neighbours; needs a switch."""
-    return ceil(log2(chips))
-
-
-def broadcast_time(share: float, chips: int, link: ChipLink, hops: Hops = mesh_hops) -> float:
+def broadcast_time(share: float, chips: int, link: ChipLink) -> float:
     """Return Eq. 3, seconds of an all-to-all broadcast of ``share`` bytes of each chip: hops · latency + share (p −
     1)/BW."""
-    return hops(chips) * link.latency + share * (chips - 1) / link.bandwidth
+    return link.hops(chips) * link.latency + share * (chips - 1) / link.bandwidth
 
 
 def broadcast_bytes(network: Network, batch: int, strategy: Strategy) -> float:
@@ -129,12 +133,10 @@ def broadcast_bytes(network: Network, batch: int, strategy: Strategy) -> float:
     return network.synapses if strategy == "data" else network.inputs * batch
 
 
-def communication_time(
-    network: Network, batch: int, chips: int, link: ChipLink, strategy: Strategy = "data", hops: Hops = mesh_hops
-) -> float:
+def communication_time(network: Network, batch: int, chips: int, link: ChipLink, strategy: Strategy = "data") -> float:
     """Return seconds of one pass: Eq. 3 summed over the layers, each with its own bytes, which the strategy decides."""
     moved = broadcast_bytes(network, batch, strategy)
-    latencies = network.layers * broadcast_time(0.0, chips, link, hops)
+    latencies = network.layers * broadcast_time(0.0, chips, link)
     return latencies + broadcast_time(moved / chips, chips, ChipLink(bandwidth=link.bandwidth, latency=0.0))
 
 
@@ -219,10 +221,10 @@ def chip() -> DaDianNao:
     return load_dadiannao()
 
 
-def links(bandwidths: Bandwidths) -> dict[str, ChipLink]:
+def links(bandwidths: Bandwidths, hops: Hops = mesh_hops) -> dict[str, ChipLink]:
     """Return the three kinds of links by name, with these bandwidths and the latencies and PHY powers of Table 1."""
     named = zip(LINKS, bandwidths, strict=True)
-    return {name: link_of(chip(), name)._replace(bandwidth=bandwidth) for name, bandwidth in named}
+    return {name: link_of(chip(), name)._replace(bandwidth=bandwidth, hops=hops) for name, bandwidth in named}
 
 
 def strategy(name: str, batch: int) -> Strategy:
@@ -230,15 +232,7 @@ def strategy(name: str, batch: int) -> Strategy:
     return "model" if name == "AlexNet" and batch < BATCHES[-1] else "data"
 
 
-def run(
-    network: Network,
-    batch: int,
-    link: ChipLink,
-    constants: Constants,
-    *,
-    parallel: Strategy | None = None,
-    hops: Hops = mesh_hops,
-) -> Step:
+def run(network: Network, batch: int, link: ChipLink, constants: Constants, parallel: Strategy | None = None) -> Step:
     """Return the result of one case on one kind of link.
 
     ``parallel`` replaces the strategy of section 5; eDRAM reads of synapses (β) count as computation.
@@ -250,22 +244,16 @@ def run(
     return Step(
         chips=p,
         computation=computation + constants.synapse * held / SYNAPSE_RATE,
-        communication=communication_time(network, batch, p, link, chosen, hops),
+        communication=communication_time(network, batch, p, link, chosen),
         chip=chip(),
         link=link,
     )
 
 
 def saved(
-    quantity: Literal["time", "edp"],
-    link: ChipLink,
-    base: ChipLink,
-    constants: Constants,
-    *,
-    hops: tuple[Hops, Hops] = (mesh_hops, mesh_hops),
-    networks: Mapping[str, Network] | None = None,
+    quantity: Quantity, link: ChipLink, base: ChipLink, constants: Constants, networks: Networks | None = None
 ) -> Figures:
-    """Return the percentage of time or EDP that ``link`` saves over ``base`` in each case; ``hops`` are those of both.
+    """Return the percentage of time or EDP that ``link`` saves over ``base`` in each case.
 
     Raises:
         ValueError: a link has no PHY power, which EDP needs.
@@ -273,8 +261,7 @@ def saved(
     figures = {}
     for name, network in (networks or printed()).items():
         for batch in BATCHES:
-            new = getattr(run(network, batch, link, constants, hops=hops[0]), quantity)
-            old = getattr(run(network, batch, base, constants, hops=hops[1]), quantity)
+            new, old = (getattr(run(network, batch, each, constants), quantity) for each in (link, base))
             if new is None or not old:
                 raise ValueError(f"{name}, batch {batch}: nothing to compare without PHY powers")
             figures[name, batch] = 100 * (1 - new / old)
@@ -297,18 +284,13 @@ def headlines(percentages: Savings) -> dict[str, float]:
 
 
 def savings(
-    constants: Constants,
-    bandwidths: Bandwidths = MIXED,
-    *,
-    hops: Hops = mesh_hops,
-    networks: Mapping[str, Network] | None = None,
+    constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops, networks: Networks | None = None
 ) -> Savings:
     """Return the savings of both optical systems over the electrical one in all 27 cases."""
-    electrical, *optical = links(bandwidths).values()
-    quantities: tuple[Literal["time", "edp"], ...] = ("time", "edp")
+    electrical, *optical = links(bandwidths, hops).values()
     return {
-        (quantity, speed): saved(quantity, link, electrical, constants, hops=(hops, hops), networks=networks)
-        for quantity in quantities
+        (quantity, speed): saved(quantity, link, electrical, constants, networks)
+        for quantity in get_args(Quantity)
         for speed, link in zip(("100", "400"), optical, strict=True)
     }
 
@@ -325,7 +307,7 @@ def mean(figures: Figures, batch: int | None = None) -> float:
 
 def misfit(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> float:
     """Return the root mean square of ours − paper over the ten headlines, in points."""
-    ours = headlines(savings(constants, bandwidths, hops=hops))
+    ours = headlines(savings(constants, bandwidths, hops))
     return sqrt(sum((ours[what] - paper) ** 2 for what, paper in HEADLINE.items()) / len(HEADLINE))
 
 

@@ -369,7 +369,7 @@ def link(name: str) -> ChipLink:
 
 def time_saved(name: str, topology: str = "mesh") -> Figures:
     """Return the percentage of time, by case, that links of that name in a topology save over the electrical mesh."""
-    return saved("time", link(name), links(MIXED)["25-E"], FITTED, hops=(TOPOLOGIES[topology], mesh_hops))
+    return saved("time", link(name)._replace(hops=TOPOLOGIES[topology]), links(MIXED)["25-E"], FITTED)
 
 
 def both_axes() -> Figures:
