@@ -39,15 +39,7 @@ from lightloom.planning.calibration.fit import (
     scores_of,
     sensitivity,
 )
-from lightloom.planning.calibration.rows import (
-    Jobs,
-    MeasuredStep,
-    MeasuredSteps,
-    Priors,
-    jobs_of,
-    priors_of,
-    transport_of,
-)
+from lightloom.planning.calibration.rows import Jobs, MeasuredSteps, Priors, jobs_of, priors_of, transport_of
 from lightloom.planning.pricing.job import PRIOR_SCATTER, half_widths
 from lightloom.reports.figures.comparisons import PredictedSeries, accuracy_figure
 
@@ -133,6 +125,10 @@ CrossValidation = Literal["rows", "models"]
 """Rows that are left out of one fit: a tenth of the rows, or all rows of one model size."""
 
 
+_OPEN = {"micro-batch": "micro_batch", "virtual stages": "virtual_stages"}
+"""What a row may leave open, in words: the prediction assumes the fastest."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Accuracy(Result):
     """Predictions of the rows of a table, with their intervals and errors."""
@@ -163,7 +159,9 @@ class Accuracy(Result):
                 "high_s": float(high[index]),
                 "error": float(seconds[index] / step.step_s - 1),
                 "inside": bool(low[index] <= step.step_s <= high[index]),
-                "assumed": _assumptions(step, used),
+                "assumed": ", ".join(
+                    f"{words} {getattr(used, name)}" for words, name in _OPEN.items() if getattr(step, name) is None
+                ),
             }
             for index, (step, used) in enumerate(zip(self.steps.steps, self.predicted.steps, strict=True))
         ]
@@ -188,13 +186,6 @@ class Accuracy(Result):
     def worst(self, count: int = 5) -> list[Document]:
         """Return the ``count`` rows with the largest sizes of relative errors, whatever the sign, the largest first."""
         return sorted(self.rows(), key=lambda row: -abs(row["error"]))[:count]
-
-
-def _assumptions(step: MeasuredStep, used: MeasuredStep) -> str:
-    """Return the micro-batch and virtual stages that a row leaves open and the prediction assumes, the fastest ones, as
-    text; empty where none."""
-    choices = {"micro-batch": "micro_batch", "virtual stages": "virtual_stages"}
-    return ", ".join(f"{words} {getattr(used, name)}" for words, name in choices.items() if getattr(step, name) is None)
 
 
 def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Accuracy:

@@ -7,7 +7,6 @@ it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -137,8 +136,10 @@ def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: 
         weighted = near * (_robust(errors_at(logarithms))[1] / noise)[:, None]
         return np.concatenate([weighted, np.diag(1 / priors.spread)])
 
-    limits: dict[str, Any] = {"bounds": (-np.inf, priors.most), "max_nfev": _MOST_EVALUATIONS}
-    solved = least_squares(residuals, start, slopes, x_scale=priors.spread, xtol=1e-3, ftol=1e-5, **limits)
+    bounds = -np.inf, priors.most
+    solved = least_squares(
+        residuals, start, slopes, bounds, x_scale=priors.spread, xtol=1e-3, ftol=1e-5, max_nfev=_MOST_EVALUATIONS
+    )
     logarithms: Floats = solved.x
     return logarithms
 

@@ -23,6 +23,7 @@ from pydantic import Field
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.fields import Config, Dollars
+from lightloom.core.results import attributes
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import cluster_from
 from lightloom.machines.parts.bill import Bill
@@ -63,14 +64,11 @@ class DesignSpace(Config):
         for family, count in product(self.families, ranks):
             for values in product(*family.set.values()):
                 yield Design(
-                    family=family.name,
-                    technology=family.technology,
-                    fabric=family.fabric,
+                    **attributes(family, "family=name technology fabric fabric_price"),
                     ranks=count,
                     accelerator=accelerator,
                     folder=str(folder),
                     settings=dict(zip(family.set, values, strict=True)),
-                    fabric_price=family.fabric_price,
                     shown=tuple(name for name, several in family.set.items() if len(several) > 1),
                 )
 
@@ -240,16 +238,17 @@ class Worth:
         dollars = {name: each for name, each in figures.items() if name.startswith(PRICE)}
         watts = {name: each for name, each in figures.items() if name.startswith(POWER)}
         assert len(dollars) + len(watts) == len(figures) and figures.keys() <= self.variables.keys()
-        capital, power = (sum(each * self.variables[name] for name, each in of.items()) for of in (dollars, watts))
-        fabric_dollars, fabric_watts = (
-            sum(each * self.unknown.get(name, 0.0) for name, each in of.items()) / self.ranks for of in (dollars, watts)
-        )
+
+        def total(figures: Mapping[str, float], counts: Mapping[str, float]) -> float:
+            """Return the figures of one each times how many there are of it, added up."""
+            return sum(each * counts.get(name, 0.0) for name, each in figures.items())
+
         return replace(
             self,
-            capital=self.capital + capital,
-            watts=self.watts + power * self.pue,
-            fabric_dollars=self.fabric_dollars + fabric_dollars,
-            fabric_watts=self.fabric_watts + fabric_watts,
+            capital=self.capital + total(dollars, self.variables),
+            watts=self.watts + total(watts, self.variables) * self.pue,
+            fabric_dollars=self.fabric_dollars + total(dollars, self.unknown) / self.ranks,
+            fabric_watts=self.fabric_watts + total(watts, self.unknown) / self.ranks,
             unknown={name: count for name, count in self.unknown.items() if name not in figures},
             alike={name: count for name, count in self.alike.items() if name not in figures},
         )

@@ -273,11 +273,8 @@ class Recovery:
             return ()
         remedies = ("node", "rewire" if self.circuits else "damaged", "software")
         used = dict.fromkeys(name for remedy in remedies for name in self.parts(remedy))
-        return tuple(
-            f"{name.replace('_', ' ')} {self.steps[name].seconds:g} s, {self.steps[name].source}"
-            for name in used
-            if self.steps[name].source != "given"
-        )
+        parts = ((name.replace("_", " "), self.steps[name]) for name in used)
+        return tuple(f"{name} {part.seconds:g} s, {part.source}" for name, part in parts if part.source != "given")
 
 
 # Slowdown of steps that go on without a failed link, as ``lightloom collective --without`` prices it.
@@ -381,21 +378,14 @@ def responses(
 def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:
     """Return the response of going on around the failure with slower steps; impossible where the damage is not or
     cannot be priced."""
-    if options.damage_slowdown is not None:
-        slowdown, why = options.damage_slowdown, f"collectives take {options.damage_slowdown:g} times as long, as given"
-    elif not price and fabric.may_fail:
-        return Response(remedy="damaged", possible=False, why="not priced here: lightloom goodput does")
-    else:
-        priced, why = damage_slowdown(fabric, cause.kind, options.message)
-        if priced is None:
-            return Response(remedy="damaged", possible=False, why=why)
-        slowdown = priced
+    slowdown, why = options.damage_slowdown, "not priced here: lightloom goodput does"
+    if slowdown is not None:
+        why = f"collectives take {slowdown:g} times as long, as given"
+    elif price or not fabric.may_fail:
+        slowdown, why = damage_slowdown(fabric, cause.kind, options.message)
+    if slowdown is None:
+        return Response(remedy="damaged", possible=False, why=why)
     share = 1.0 if options.communication is None else options.communication
     note = "assumption: all of a step is communication" if options.communication is None else f"{share:.0%} of a step"
-    return Response(
-        remedy="damaged",
-        restart=recovery.seconds("damaged"),
-        restarts=2,
-        slowdown=1 + share * (slowdown - 1),
-        why=f"{why}; {note}",
-    )
+    restart, slower = recovery.seconds("damaged"), 1 + share * (slowdown - 1)
+    return Response(remedy="damaged", restart=restart, restarts=2, slowdown=slower, why=f"{why}; {note}")

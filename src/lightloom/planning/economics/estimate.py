@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.results import attributes
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.parts.bill import Bill, Total, missing_text
@@ -122,9 +123,7 @@ class Estimate:
     def missing(self) -> tuple[str, ...]:
         """Causes whose rate nothing states, in words."""
         causes = [answer.cause for answer in self.answers if answer.cause.rate is None]
-        return tuple(
-            cause.name if cause.kind is None else f"mean time between failures of {cause.name}" for cause in causes
-        )
+        return tuple(("" if cause.kind is None else "mean time between failures of ") + cause.name for cause in causes)
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
@@ -145,10 +144,8 @@ class Estimate:
             lines.append(self.machine.node_source)
         if options.spares is None:
             lines.append(f"spares: as many as pay, at {self.spare_ratio:.3g} times the price of a node in use")
-        rates = [
-            f"{answer.cause.name}: {answer.cause.source}" for answer in self.answers if answer.cause.rate is not None
-        ]
-        return (*lines, *(line for line in rates if not line.endswith(": given")))
+        causes = [answer.cause for answer in self.answers if answer.cause.rate is not None]
+        return (*lines, *(f"{cause.name}: {cause.source}" for cause in causes if cause.source != "given"))
 
 
 def checkpoint_of(options: GoodputOptions) -> Checkpoint:
@@ -190,9 +187,8 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
     if options.node_price is not None:
         price = Total("dollars", options.node_price, options.node_price, options.node_price)
     ratio = _spare_ratio(options, price)
-    result_with = partial(
-        Estimate, machine=machine, options=options, recovery=recovery, spare_ratio=ratio, node_price=price
-    )
+    shared: dict[str, Any] = {"machine": machine, "options": options, "recovery": recovery}
+    result_with = partial(Estimate, **shared, spare_ratio=ratio, node_price=price)
     if options.interruption_time is not None:
         job = total_job(options.interruption_time, recovery.seconds("node"), checkpoint_of(options), options.interval)
         rate = 1 / options.interruption_time / machine.ranks
@@ -214,10 +210,29 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
         if not response.possible:
             raise ConfigError(f"remedy {response.remedy}: {response.why}")
 
+    repair = REPAIR if options.repair is None else options.repair
+
     def job_with(picked: Mapping[str, Response]) -> Estimate:
         """Return the estimate in which each cause has the response of ``picked``, without answers."""
-        job, speed = _job_and_speed(machine, options, recovery, causes, picked, ratio)
-        return result_with(job=job, speed=speed, answers=())
+        out, others, speed = 0.0, [], 1.0
+        for cause in causes:
+            rate, response = (cause.rate or 0.0) * machine.ranks, picked[cause.name]
+            if response.remedy == "restart":
+                out += cause.rate or 0.0
+            elif rate:
+                others.append(Interruption(name=cause.name, rate=rate * response.restarts, restart=response.restart))
+                speed *= response.speed(rate, repair)
+        job = Job(
+            nodes=machine.nodes,
+            node_rate=out * machine.ranks / machine.nodes,
+            node_restart=recovery.seconds("node"),
+            repair=repair,
+            others=tuple(others),
+            checkpoint=checkpoint_of(options),
+            fixed_interval=options.interval,
+        )
+        spares = best_spares(job, ratio) if options.spares is None else options.spares
+        return result_with(job=job.with_spares(spares), speed=speed, answers=())
 
     alternatives: dict[str, tuple[tuple[Response, float | None], ...]] = {}
     for name, given in choices.items():
@@ -226,16 +241,12 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
         if options.remedy is None:
             best = max(outcomes, key=lambda remedy: outcomes[remedy].most_goodput / outcomes[remedy].cost)
             chosen[name] = next(r for r in given if r.remedy == best)
-    answers = tuple(
-        Answer(
-            cause=cause,
-            chosen=chosen[cause.name] if cause.name in choices else None,
-            restart=chosen[cause.name].restart,
-            alternatives=alternatives.get(cause.name, ()),
-        )
-        for cause in causes
-    )
-    return replace(job_with(chosen), answers=answers)
+    answers = []
+    for cause in causes:
+        response, others = chosen[cause.name], alternatives.get(cause.name, ())
+        link = response if cause.name in choices else None
+        answers.append(Answer(cause=cause, chosen=link, restart=response.restart, alternatives=others))
+    return replace(job_with(chosen), answers=tuple(answers))
 
 
 def _only_response(cause: Cause, recovery: Recovery) -> Response:
@@ -244,38 +255,6 @@ def _only_response(cause: Cause, recovery: Recovery) -> Response:
     if cause.group in _OUT:
         return Response(remedy="restart", restart=recovery.seconds("node"))
     return Response(remedy="rewire", restart=recovery.seconds("software"))
-
-
-def _job_and_speed(
-    machine: Machine,
-    options: GoodputOptions,
-    recovery: Recovery,
-    causes: tuple[Cause, ...],
-    chosen: Mapping[str, Response],
-    ratio: float,
-) -> tuple[Job, float]:
-    """Return the job in which each cause has the ``chosen`` response, and the mean speed of its steps; ``ratio`` is the
-    price of a spare over that of a node in use."""
-    repair = REPAIR if options.repair is None else options.repair
-    out, others, speed = 0.0, [], 1.0
-    for cause in causes:
-        rate, response = (cause.rate or 0.0) * machine.ranks, chosen[cause.name]
-        if response.remedy == "restart":
-            out += cause.rate or 0.0
-        elif rate:
-            others.append(Interruption(name=cause.name, rate=rate * response.restarts, restart=response.restart))
-            speed *= response.speed(rate, repair)
-    job = Job(
-        nodes=machine.nodes,
-        node_rate=out * machine.ranks / machine.nodes,
-        node_restart=recovery.seconds("node"),
-        repair=repair,
-        others=tuple(others),
-        checkpoint=checkpoint_of(options),
-        fixed_interval=options.interval,
-    )
-    spares = best_spares(job, ratio) if options.spares is None else options.spares
-    return job.with_spares(spares), speed
 
 
 def best_spares(job: Job, ratio: float) -> int:
@@ -334,30 +313,19 @@ def machine_of(cluster: Cluster, options: GoodputOptions, ledger: ClusterLedger 
         ranks, source = 1, "assumption: every rank is a node of its own"
     if ranks > cluster.ranks:
         raise ConfigError(f"node_ranks={ranks}: expected at most the {cluster.ranks} ranks of {cluster.name}")
-    return Machine(
-        name=cluster.name,
-        ranks=cluster.ranks,
-        fabric=cluster.fabric,
-        bill=ledger.bill,
-        node_ranks=ranks,
-        node_source=source,
-    )
+    return Machine(bill=ledger.bill, node_ranks=ranks, node_source=source, **attributes(cluster, "name ranks fabric"))
 
 
 def estimate_cluster(
-    cluster: Cluster,
-    options: GoodputOptions | Mapping[str, object] | None = None,
-    *,
-    ranks: int | None = None,
-    price_damage: bool = True,
+    cluster: Cluster, options: GoodputOptions | Mapping[str, object] | None = None, *, ranks: int | None = None
 ) -> Estimate:
-    """Return the goodput of a job on all of a cluster.
+    """Return the goodput of a job on all of a cluster; damage is priced by synthesis, which takes seconds on rings of
+    wavelengths.
 
     Args:
         cluster: where the job runs.
         options: inputs; see :class:`GoodputOptions`.
         ranks: ranks of the job in the place of the cluster's, with as many parts for each.
-        price_damage: whether damage is priced by synthesis, which takes seconds on rings of wavelengths.
 
     Raises:
         InputError: an option that cannot be read, is out of range or contradicts another.
@@ -370,7 +338,7 @@ def estimate_cluster(
                 f"{ranks} ranks of the job: expected {machine.node_ranks}, one node, to {_MOST_RANKS:,} ranks"
             )
         machine = replace(machine, ranks=ranks)
-    return estimate(machine, chosen, price_damage=price_damage)
+    return estimate(machine, chosen)
 
 
 def play(estimated: Estimate, months: float, runs: int, seed: int, world: World) -> Played:
@@ -379,11 +347,9 @@ def play(estimated: Estimate, months: float, runs: int, seed: int, world: World)
     Raises:
         ConfigError: no run, or more nodes than can be played.
     """
-    played = simulate(estimated.job, months * MONTH, runs=runs, seed=seed, world=world)
-    speed = estimated.speed
-    return replace(
-        played, goodput=played.goodput * speed, error=played.error * speed, shares=played.shares.at_speed(speed)
-    )
+    played, speed = simulate(estimated.job, months * MONTH, runs=runs, seed=seed, world=world), estimated.speed
+    slowed: dict[str, Any] = {"goodput": played.goodput * speed, "error": played.error * speed}
+    return replace(played, **slowed, shares=played.shares.at_speed(speed))
 
 
 class ClusterGoodput(NamedTuple):
@@ -528,12 +494,6 @@ def slices_of(base: Estimate, ranks: int, block_ranks: int | None = None, host: 
             f"slices of {ranks} ranks in blocks of {block_ranks}: expected 1 to {machine.ranks} ranks, and blocks of a "
             f"node of {machine.node_ranks} ranks or more"
         )
-    blocks, needed = machine.ranks // block_ranks, -(-ranks // block_ranks)
-    block = host ** (block_ranks / machine.node_ranks)
-    return Slices(
-        ranks=ranks,
-        block_ranks=block_ranks,
-        host_availability=host,
-        reconfigurable=reconfigurable_share(blocks, needed, block),
-        static=static_share(blocks, needed, block),
-    )
+    blocks = machine.ranks // block_ranks, -(-ranks // block_ranks), host ** (block_ranks / machine.node_ranks)
+    shares = {"reconfigurable": reconfigurable_share(*blocks), "static": static_share(*blocks)}
+    return Slices(ranks=ranks, block_ranks=block_ranks, host_availability=host, **shares)

@@ -127,22 +127,15 @@ def time_shares(interval: float, checkpoint: Checkpoint, interruptions: Sequence
     if rate == 0:
         useful = 1.0 if checkpoint.stall == 0 or interval == math.inf else interval / period
         return Shares(useful=useful, stalled=1 - useful, recomputed=0.0, restarting=0.0)
-    mtbf = 1 / rate
-    running = mtbf / cycle_time(interruptions)
-    saved = math.exp(-checkpoint.save * rate)
-    if period == 0:
-        kept = saved
-    elif period * rate > 700:
+    running = 1 / rate / cycle_time(interruptions)
+    kept = math.exp(-checkpoint.save * rate)
+    if period * rate > 700:
         kept = 0.0  # e^{period/M} is beyond what a float holds.
-    else:
-        kept = saved * period * rate / math.expm1(period * rate)
+    elif period:
+        kept = kept * period * rate / math.expm1(period * rate)
     useful = kept * (interval / period if period else 1.0)
-    return Shares(
-        useful=running * useful,
-        stalled=running * (kept - useful),
-        recomputed=running * (1 - kept),
-        restarting=1 - running,
-    )
+    shares = {"useful": useful, "stalled": kept - useful, "recomputed": 1 - kept}
+    return Shares(**{name: running * share for name, share in shares.items()}, restarting=1 - running)
 
 
 def cycle_time(interruptions: Sequence[Interruption]) -> float:
@@ -366,9 +359,7 @@ def options_of(given: GoodputOptions | Mapping[str, object] | None) -> GoodputOp
     """
     if isinstance(given, GoodputOptions):
         return given
-    stated = {name: value for name, value in (given or {}).items() if value is not None}
-    options: GoodputOptions = validate(GoodputOptions, stated, "goodput")
-    return options
+    return validate(GoodputOptions, {name: each for name, each in (given or {}).items() if each is not None}, "goodput")
 
 
 # Months of training, played event by event: failures, repairs, spares and checkpoints as they come.
@@ -435,16 +426,8 @@ def simulate(job: Job, seconds: float, *, runs: int = 8, seed: int = 0, world: W
 
     world = world or World()
     mtbf = 1 / job.node_rate if job.node_rate else math.inf
-    nodes = kernels.Nodes(
-        job.nodes,
-        mtbf,
-        mtbf / math.gamma(1 + 1 / world.shape),
-        world.shape,
-        job.node_restart,
-        job.repair,
-        world.crews,
-        world.rack,
-    )
+    scale, shape = mtbf / math.gamma(1 + 1 / world.shape), world.shape
+    nodes = kernels.Nodes(job.nodes, mtbf, scale, shape, job.node_restart, job.repair, world.crews, world.rack)
     racks = [[world.rack_rate * math.ceil((job.nodes + job.spares) / world.rack), 0.0]]
     kinds = np.array([[kind.rate, kind.restart] for kind in job.others] + racks)
     interval = min(job.interval, 2 * seconds)
@@ -453,18 +436,13 @@ def simulate(job: Job, seconds: float, *, runs: int = 8, seed: int = 0, world: W
     clock = np.empty(job.nodes + job.spares)
     totals = np.stack([kernels.play(int(each), seconds, nodes, kinds, rhythm, clock) for each in seeds])
     kept = totals[:, kernels.USEFUL] / seconds
-    useful, restarting, waiting = totals[:, : kernels.FAILURES].mean(axis=0) / seconds
+    useful, restarting, waiting = (totals[:, : kernels.FAILURES].mean(axis=0) / seconds).tolist()
     stalled = useful * job.checkpoint.stall / interval if interval else 0.0
+    lost = {"stalled": stalled, "recomputed": 1 - useful - stalled - restarting - waiting}
     return Played(
-        goodput=float(useful),
+        goodput=useful,
         error=float(kept.std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.nan,
-        shares=Shares(
-            useful=float(useful),
-            stalled=float(stalled),
-            recomputed=float(1 - useful - stalled - restarting - waiting),
-            restarting=float(restarting),
-            waiting=float(waiting),
-        ),
+        shares=Shares(useful=useful, **lost, restarting=restarting, waiting=waiting),
         interruptions=float(totals[:, kernels.FAILURES].mean()),
         seconds=seconds,
         runs=runs,

@@ -126,9 +126,7 @@ def site_of(given: Site | Mapping[str, object] | None) -> Site:
     """
     if isinstance(given, Site):
         return given
-    stated = {name: value for name, value in (given or {}).items() if value is not None}
-    site: Site = validate(Site, stated, "site")
-    return site
+    return validate(Site, {name: value for name, value in (given or {}).items() if value is not None}, "site")
 
 
 _GIVEN = "given as an input"
@@ -213,14 +211,11 @@ def fabric_bill(fabric: Fabric, site: Site) -> Bill:
         bill = Bill(fabric.ranks, missing=(f"a {fabric.kind_name} that can be built: {error}",), kind=fabric.kind_name)
     if site.fabric_price is not None:
         return with_stated_price(bill, site.fabric_price, _GIVEN)
-    prices = {name: _given_price(dollars) for name, dollars in site.prices.items()}
-    lines = tuple(
-        replace(line, part=line.part.model_copy(update={"dollars": prices[line.part.name]}))
-        if line.part.name in prices
-        else line
-        for line in bill.lines
-    )
-    return replace(bill, lines=lines)
+    lines = []
+    for line in bill.lines:
+        given = {"dollars": _given_price(site.prices[line.part.name])} if line.part.name in site.prices else {}
+        lines.append(replace(line, part=line.part.model_copy(update=given)) if given else line)
+    return replace(bill, lines=tuple(lines))
 
 
 def unused_inputs(fabric: Fabric, site: Site) -> tuple[str, ...]:
@@ -248,7 +243,7 @@ def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
     Raises:
         ConfigError: one changes nothing, so that it is a mistake.
     """
-    names = set(site.prices) | (set() if site.choices is None else site.choices.model_fields_set)
+    names = {*site.prices, *(() if site.choices is None else site.choices.model_fields_set)}
     for fabric in fabrics:
         if not names:
             return

@@ -73,12 +73,8 @@ _NARROW = frozenset({"linear", "experts"})
 """Kinds whose products a job in FP8 computes in it; attention and the layer of the logits are left as they are."""
 _LAUNCHES: Mapping[str, tuple[int, int]] = {
     "input": (0, 0),
-    "linear": (1, 3),
-    "conv": (1, 3),
-    "experts": (1, 2),
-    "matmul": (1, 2),
-    "norm": (1, 2),
-    "batch_norm": (1, 2),
+    **dict.fromkeys(("linear", "conv"), (1, 3)),
+    **dict.fromkeys(("experts", "matmul", "norm", "batch_norm"), (1, 2)),
     "loss": (2, 2),
 }
 """Kernels of an operator forward and backward, where not one each: gradients of input, weights and bias."""
@@ -103,11 +99,8 @@ class _Shape(NamedTuple):
     repeats: int = 1
 
 
-KERNEL_COLUMNS = (
-    *(f"kernel_{name}" for name in (*_Shape._fields, "narrow", "losses")),
-    "launched_forward",
-    "launched_backward",
-)
+_LAUNCHED = ("launched_forward", "launched_backward")
+KERNEL_COLUMNS = (*(f"kernel_{name}" for name in (*_Shape._fields, "narrow", "losses")), *_LAUNCHED)
 """Columns of shape [operators] that :func:`kernel_columns` returns beside ``kernel_visible``; 0 in ``kernel_m`` or
 ``kernel_products`` means that it follows from the FLOPs."""
 
@@ -184,7 +177,7 @@ def dispatch_times(columns: Mapping[str, Ints], accelerator: Accelerator) -> tup
     They bound the duration of a pass from below, all its operators together; 0 without a kernel model.
     """
     seconds = 0.0 if accelerator.kernels is None else accelerator.kernels.dispatch
-    forward, backward = (columns[name].astype(np.float64) for name in ("launched_forward", "launched_backward"))
+    forward, backward = (columns[name].astype(np.float64) for name in _LAUNCHED)
     return seconds * forward, seconds * backward
 
 
@@ -228,9 +221,8 @@ def _shape(operator: Operator, attention: Attention) -> _Shape:
         return _attention_shape(operator, attention)
     if operator.kind == "matmul" and summed:
         *_, m, n = (1, 1, *(size for name, size in sizes.items() if name != "in_channel"))
-        return _Shape(
-            KernelKind.PRODUCT, m=0 if operator.parameters else m, n=n, k=summed, products=operator.parameters > 0
-        )
+        weights = operator.parameters > 0
+        return _Shape(KernelKind.PRODUCT, m=0 if weights else m, n=n, k=summed, products=weights)
     if operator.kind == "recurrent" or not channels or not summed:
         return _Shape(KernelKind.ARITHMETIC)
     if operator.kind == "conv":
@@ -539,22 +531,14 @@ def operator_columns(
     masks |= {"is_input": np.array([operator.kind == "input" for operator in operators], np.bool_)}
     masks["read_sampled"] = masks["output_sampled"][source]
     masks["weighted"] = np.array([operator.kind in ("linear", "experts") for operator in operators], np.bool_)
+    moved, read = columns["forward_bytes"] - columns["shared_bytes"], columns["activation_bytes"][source]
     columns |= _kept_columns(graph, masks["output_sampled"])
-    columns |= {
-        "moved_bytes": columns["forward_bytes"] - columns["shared_bytes"],
-        "read_bytes": columns["activation_bytes"][source],
-        "key_values": key_value_elements(graph),
-    }
+    columns |= {"moved_bytes": moved, "read_bytes": read, "key_values": key_value_elements(graph)}
     columns |= kernel_columns(operators, attention)
     if graph.measured is not None:
         columns |= measured_columns(graph.measured)
-    return OperatorColumns(
-        columns | {name: operator.astype(np.int64) for name, operator in masks.items()},
-        graph.batch,
-        graph.element_bytes,
-        element_bytes,
-        graph.measured,
-    )
+    columns |= {name: mask.astype(np.int64) for name, mask in masks.items()}
+    return OperatorColumns(columns, graph.batch, graph.element_bytes, element_bytes, graph.measured)
 
 
 def _kept_columns(graph: ComputeGraph, output_sampled: Mask) -> dict[str, Ints]:

@@ -52,13 +52,8 @@ class ParameterGroup:
     ) -> Exchange:
         """Return the collective of this group with so many bytes for each parameter, which may start after one position
         and must end before the other begins."""
-        return Exchange(
-            name=f"{kind} {self.name}{suffix}",
-            kind=kind,
-            nbytes=float(self.parameters * parameter_bytes),
-            starts_after=starts_after,
-            needed_by=needed_by,
-        )
+        name, nbytes = f"{kind} {self.name}{suffix}", float(self.parameters * parameter_bytes)
+        return Exchange(name=name, kind=kind, nbytes=nbytes, starts_after=starts_after, needed_by=needed_by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,10 +254,8 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
     shard = (local.parameters + local.unused_parameters) / ranks
     largest = sorted((group.parameters for group in groups), reverse=True)
     # The unit that computes and those gathered ahead, plus the gradient that is being reduced: at most the largest.
-    gathered = float(
-        sum(largest[: settings.prefetch + 1]) * settings.sharded_parameter_bytes
-        + sum(largest[:1]) * settings.sharded_gradient_bytes
-    )
+    gathered = float(sum(largest[: settings.prefetch + 1]) * settings.sharded_parameter_bytes)
+    gathered += sum(largest[:1]) * settings.sharded_gradient_bytes
     exchanges = tuple(_unit_exchanges(groups, len(local.operators), settings))
     stored = settings.stored_parameter_bytes
     return _plan("fsdp", local, ranks, settings, groups, exchanges, shard, stored, gathered)
@@ -531,14 +524,11 @@ def repeated_operators(graph: ComputeGraph, recomputation: str) -> Mask:
 
 def attention_scores(graph: ComputeGraph) -> Ints:
     """Return the scores of each attention operator, samples · heads · queries · keys; 0 of others: [operators]."""
-    sizes = ("sample", "head", "sequence", "key_sequence")
-    scores = [
-        prod(operator.dimensions[name] for name in sizes)
-        if operator.kind == "attention" and operator.dimensions.keys() >= set(sizes)
-        else 0
-        for operator in graph.operators
-    ]
-    return np.array(scores, np.int64)
+    sizes, scores = ("sample", "head", "sequence", "key_sequence"), np.zeros(len(graph.operators), np.int64)
+    for index, operator in enumerate(graph.operators):
+        if operator.kind == "attention" and operator.dimensions.keys() >= set(sizes):
+            scores[index] = prod(operator.dimensions[name] for name in sizes)
+    return scores
 
 
 def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, Ints]:

@@ -159,15 +159,10 @@ class Strategies:
         """Return columns with one row for each strategy, in their order; names become indices, of algorithms by first
         use."""
         algorithms = tuple(dict.fromkeys(strategy.algorithm for strategy in strategies))
-        indices: dict[str, Sequence[str]] = {
-            "sharding": SHARDINGS,
-            "recomputation": RECOMPUTATIONS,
-            "algorithm": algorithms,
-        }
-        columns: dict[str, Any] = {}
+        columns, named = dict[str, Any](), _names(algorithms)
         by_field = zip(*strategies, strict=True) if strategies else [()] * len(Strategy._fields)
         for name, values in zip(Strategy._fields, by_field, strict=True):
-            numbers = [indices[name].index(value) for value in values] if name in indices else values
+            numbers = [named[name].index(value) for value in values] if name in named else values
             columns[name] = np.array(numbers, None if numbers else np.int64)
         return cls(algorithms=algorithms, **columns)
 
@@ -178,12 +173,7 @@ class Strategies:
     def __getitem__(self, row: int) -> Strategy:
         """Return one row as a strategy, its indices as names."""
         values: dict[str, Any] = {name: getattr(self, name)[row].item() for name in Strategy._fields}
-        values |= {
-            "sharding": SHARDINGS[self.sharding[row]],
-            "recomputation": RECOMPUTATIONS[self.recomputation[row]],
-            "algorithm": self.algorithms[self.algorithm[row]],
-        }
-        return Strategy(**values)
+        return Strategy(**values | {name: known[values[name]] for name, known in _names(self.algorithms).items()})
 
     @property
     def replicas(self) -> Ints:
@@ -215,6 +205,11 @@ class Strategies:
     def rows(self, which: Any) -> Strategies:
         """Return the columns of the rows that a mask or indices choose."""
         return replace(self, **{name: getattr(self, name)[which] for name in Strategy._fields})
+
+
+def _names(algorithms: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return the names that columns of indices stand for, by column."""
+    return {"sharding": SHARDINGS, "recomputation": RECOMPUTATIONS, "algorithm": algorithms}
 
 
 def strategy_space(
@@ -275,28 +270,17 @@ def strategy_space(
             for slices, virtual, (number, size), ep in product(sliced, chunks, splits, experts)
             if virtual == 1 or (number % pp == 0 and not size)
         ]
-    space = _product(Strategies.of(*degrees), *choices, algorithms, [*exchanges])
+    # Every sharding, recomputation, algorithm and exchange for all degrees, the exchange varying fastest.
+    names = "sharding", "recomputation", "algorithm", "exchange"
+    numbers = range(len(degrees)), *choices, range(len(algorithms)), [*exchanges]
+    grid = np.meshgrid(*(np.array(each, np.int64) for each in numbers), indexing="ij")
+    row, *chosen = (column.ravel() for column in grid)
+    columns: dict[str, Any] = dict(zip(names, chosen, strict=True))
+    space = replace(Strategies.of(*degrees).rows(row), algorithms=tuple(algorithms), **columns)
     first = choices[0][0] if choices[0] else 0, space.exchange[:1]
     alone = (space.replicas == 1) & ((space.sharding != first[0]) | (space.exchange != first[1]))
     silent = (space.replicas == 1) & (space.tp == 1) & (space.algorithm > 0)
     return space.rows(~alone & ~silent & _shardable(space, node_ranks))
-
-
-def _product(
-    degrees: Strategies,
-    shardings: Sequence[int],
-    recomputations: Sequence[int],
-    algorithms: Sequence[str],
-    exchanges: Sequence[int],
-) -> Strategies:
-    """Return every row of degrees with every sharding, recomputation, algorithm and exchange, the exchange varying
-    fastest; shardings and recomputations are indices, algorithms names."""
-    values = range(len(degrees)), shardings, recomputations, range(len(algorithms)), exchanges
-    grid = np.meshgrid(*(np.array(numbers, np.int64) for numbers in values), indexing="ij")
-    row, *chosen = (column.ravel() for column in grid)
-    names = "sharding", "recomputation", "algorithm", "exchange"
-    columns: dict[str, Any] = dict(zip(names, chosen, strict=True))
-    return replace(degrees.rows(row), algorithms=tuple(algorithms), **columns)
 
 
 def _shardable(rows: Strategies, node_ranks: int) -> Mask:

@@ -131,14 +131,10 @@ def _has_heads(operator: Operator, counts: set[int]) -> bool:
 def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
     """Return which outputs lie in slices of the sequence: [operators], and the number that the degree must divide, 1
     where an operator mixes tokens."""
-    sequenced = np.array(
-        [
-            not cut and operator.kind != "input" and {"sample", "sequence"} <= operator.dimensions.keys()
-            for operator, cut in zip(graph.operators, sliced, strict=True)
-        ],
-        np.bool_,
-    )
-    within = dict(zip((operator.name for operator in graph.operators), sequenced.tolist(), strict=True))
+    within = {
+        operator.name: not cut and operator.kind != "input" and {"sample", "sequence"} <= operator.dimensions.keys()
+        for operator, cut in zip(graph.operators, sliced.tolist(), strict=True)
+    }
     common, works = 0, True
     for operator in graph.operators:
         read = [within[name] for name in operator.inputs]
@@ -148,7 +144,7 @@ def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
         elif any(read):
             # A column-parallel layer gathers the sequence; nothing else may need it whole.
             works = works and operator.kind in _MULTIPLIES
-    return sequenced, common if works and common else 1
+    return np.array([*within.values()], np.bool_), common if works and common else 1
 
 
 def _must_divide(operator: Operator, *, sliced: bool) -> int:

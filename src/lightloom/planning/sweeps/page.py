@@ -26,7 +26,7 @@ from lightloom.reports.figures.canvas import (
     styled,
     to_svg,
 )
-from lightloom.reports.report import Picture, Report, Table
+from lightloom.reports.report import Picture, Report, Table, table_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -164,7 +164,7 @@ def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
 
 
 def plan_table(plans: Sequence[Contest]) -> Table:
-    """Return the table of the fastest training steps, one row a contest, at most 200."""
+    """Return the table of the fastest training steps, of which there must be one; one row a contest, at most 200."""
     columns = "model: {winner[model]} | where: {place} | fastest: {names} | step: {winner[time_s]:time} | "
     columns += "computation: {winner[compute_s]:time} | exposed: {exposed:time} | memory: {memory} | "
     columns += "next: {second} | times as long: {times_as_long}"
@@ -173,20 +173,14 @@ def plan_table(plans: Sequence[Contest]) -> Table:
 
 def _contests_table(title: str, columns: str, contests: Sequence[Contest]) -> Table:
     """Return a table with a row for each contest, at most 200; ``columns`` has the form of each column."""
-    rows = [tuple(row.values()) for row in cells(columns, contests[:_TABLE_ROWS])]
-    names = tuple(column.partition(": ")[0] for column in columns.split(" | "))
-    return Table(title=title, columns=names, rows=tuple(rows), caption=_rows_left_out(contests))
+    return table_of(title, cells(columns, contests[:_TABLE_ROWS]), _rows_left_out(contests))
 
 
 def reasons(rows: Iterable[Row]) -> Table:
     """Return the table of reasons why rows could not be computed, with their counts."""
     counts = Counter((row["status"], row["why"]) for row in rows if row["status"] != DONE).most_common()
-    return Table(
-        title="Not computed",
-        columns=("points", "status", "why"),
-        rows=tuple((f"{count:,}", status, why) for (status, why), count in counts[:_TABLE_ROWS]),
-        caption=_rows_left_out(counts),
-    )
+    shown = tuple((f"{count:,}", *reason) for reason, count in counts[:_TABLE_ROWS])
+    return Table(title="Not computed", columns=("points", "status", "why"), rows=shown, caption=_rows_left_out(counts))
 
 
 def _rows_left_out(rows: Sequence[object]) -> str:
@@ -321,13 +315,9 @@ def sweep_report(result: Swept, description: str) -> Report:
     collectives, plans = contests(result.rows, "collective"), contests(result.rows, "plan")
     statuses = result.statuses
     pictures = (*_collective_pictures(collectives), *_plan_pictures(plans))
-    tables = (
-        wins(collectives, "Collectives won"),
-        wins(plans, "Training steps won"),
-        *collective_tables(collectives),
-        plan_table(plans),
-        reasons(result.rows),
-    )
+    won = wins(collectives, "Collectives won"), wins(plans, "Training steps won")
+    fastest_plans = [plan_table(plans)] if plans else []
+    tables = (*won, *collective_tables(collectives), *fastest_plans, reasons(result.rows))
     return Report(
         title=f"sweep {result.name}",
         headline=headline(result.rows) or "nothing could be computed",
@@ -347,12 +337,9 @@ def sweep_report(result: Swept, description: str) -> Report:
 
 def headline(rows: Collection[Row]) -> str:
     """Return who is fastest most often, of collectives and of training steps; empty where nothing is finished."""
-    winners = [
-        f"{name} is fastest in {count} of {len(group)} {what}"
-        for group, what in ((contests(rows, "collective"), "collectives"), (contests(rows, "plan"), "training steps"))
-        for name, count in fastest(group).most_common(1)
-    ]
-    return "; ".join(winners)
+    groups = {"collectives": contests(rows, "collective"), "training steps": contests(rows, "plan")}
+    best = ((*first, len(group), what) for what, group in groups.items() for first in fastest(group).most_common(1))
+    return "; ".join(f"{name} is fastest in {count} of {total} {what}" for name, count, total, what in best)
 
 
 # Scatters: each entrant by two objectives that trade off; filled where no other one at the same place beats it.
@@ -459,11 +446,6 @@ _OBJECTIVES = {
 }
 
 
-def _winners_picture(title: str, cells: Sequence[Cell], colours: Colours, caption: str) -> Picture:
-    """Return the figure of the winners, a cell for each contest."""
-    return Picture(title=title, svg=to_svg(winners_figure(cells, colours)), caption=caption)
-
-
 def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
     """Return, for each kind and cost model, the picture of the winners, and that of the curves where there are any."""
     colours = colours_of([entrant(contest.winner) for contest in collectives])
@@ -471,11 +453,8 @@ def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
     pictures: list[Picture] = []
     for (kind, model), group in grouped(collectives, "collective", "cost_model"):
         title = f"{kind[0].upper()}{kind[1:]}, {model} cost"
-        pictures += [
-            _winners_picture(title, _size_cells(group), colours, caption),
-            *_collective_scatter(group, colours, title),
-            *_curves(group, colours, title),
-        ]
+        pictures.append(Picture(title=title, svg=to_svg(winners_figure(_size_cells(group), colours)), caption=caption))
+        pictures += [*_collective_scatter(group, colours, title), *_curves(group, colours, title)]
     return pictures
 
 
@@ -516,9 +495,8 @@ def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
     caption = "Colour: the fastest strategy and algorithm, of equals the first by name; time of a step."
     pictures = []
     for (model,), group in grouped(plans, "cost_model"):
-        title = f"Training steps, {model} cost"
-        cells = [_plan_cell(contest) for contest in group]
-        pictures += [_winners_picture(title, cells, colours, caption), *_plan_scatters(group, colours, title)]
+        title, drawn = f"Training steps, {model} cost", winners_figure([_plan_cell(each) for each in group], colours)
+        pictures += [Picture(title=title, svg=to_svg(drawn), caption=caption), *_plan_scatters(group, colours, title)]
     return pictures
 
 

@@ -144,15 +144,9 @@ def sweep(
         left = sum(key not in journal.rows for key, _ in missing)
         results = tuple(journal.rows[key] for key in points if key in journal.rows)
         origin = provenance([name, list(points)]) | {"code": code_version()}
-        swept = Swept(
-            name=name,
-            rows=results,
-            computed=len(missing) - left,
-            unused=len(journal.rows) - len(results),
-            results=folder / RESULTS if left else write_table(results, folder / RESULTS, origin),
-            provenance=origin,
-            left=left,
-        )
+        counts = {"computed": len(missing) - left, "unused": len(journal.rows) - len(results), "left": left}
+        path = folder / RESULTS if left else write_table(results, folder / RESULTS, origin)
+        swept = Swept(name=name, rows=results, results=path, provenance=origin, **counts)
     if left:
         raise SearchStopped(swept)
     return swept

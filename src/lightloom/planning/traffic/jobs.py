@@ -163,11 +163,9 @@ def held_links(job: TrafficJob, fabric: Fabric) -> Ints:
         return np.unique(link)
     onward = np.roll(members, -1) if len(members) * ring_stride(job) == fabric.ranks else members[1:]
     before = members[: len(onward)]
-    ways = [
-        links_of(fabric.footprint(a, b, np.full(len(a), way)))[1]
-        for way, a, b in ((0, before, onward), (1, onward, before))
-    ]
-    return np.unique(np.concatenate(ways))
+    ways = (0, before, onward), (1, onward, before)
+    links = [links_of(fabric.footprint(a, b, np.full(len(a), way)))[1] for way, a, b in ways]
+    return np.unique(np.concatenate(links))
 
 
 def neighbours(jobs: Sequence[TrafficJob], fabric: Fabric) -> list[list[int]]:

@@ -94,13 +94,8 @@ def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
         )
         steps, paths = steps + joint.steps, paths + int(joint.lightpath.max(initial=-1)) + 1
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    together = Schedule(
-        algorithm="jobs",
-        collective=Collective("all-gather", fabric.ranks, 0.0),
-        chunks=fabric.ranks,
-        steps=steps,
-        **columns,  # type: ignore[arg-type]
-    )
+    collective, chunks = Collective("all-gather", fabric.ranks, 0.0), fabric.ranks
+    together = Schedule(algorithm="jobs", collective=collective, chunks=chunks, steps=steps, **columns)  # type: ignore[arg-type]
     verify_light(together, fabric)
     return together
 
@@ -162,10 +157,8 @@ def traffic(requests: Sequence[Request], cluster: Cluster, advance: Callable[[],
                 together[number] = work
             advance()
     verify_jobs(together, fabric)
-    return [
-        JobTraffic(alone=one, together=other, seconds=other.seconds, slowdowns={})
-        for one, other in zip(alone, together, strict=True)
-    ]
+    both = zip(alone, together, strict=True)
+    return [JobTraffic(alone=one, together=work, seconds=work.seconds, slowdowns={}) for one, work in both]
 
 
 def _work(request: Request, cluster: Cluster, channels: int | None, same: Work | None = None) -> Work:
@@ -303,18 +296,12 @@ def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
     for _ in range(_ROUNDS):
         shares = [_shares(work, own, total) for work, own, total in zip(works, slowdown, seconds, strict=True)]
         slowdown = _mean_slowdowns(works, shares)
-        longer = [
-            max(work.seconds, work.slowed(own) * factor)
-            for work, own, factor in zip(works, slowdown, scale, strict=True)
-        ]
-        done = np.allclose(longer, seconds, rtol=_CLOSE, atol=0)
-        seconds = longer
-        if done:
+        slowed = zip(works, slowdown, scale, strict=True)
+        before, seconds = seconds, [max(work.seconds, work.slowed(own) * factor) for work, own, factor in slowed]
+        if np.allclose(seconds, before, rtol=_CLOSE, atol=0):
             break
-    return [
-        JobTraffic(alone=work, together=work, seconds=total, slowdowns=own)
-        for work, own, total in zip(works, slowdown, seconds, strict=True)
-    ]
+    steps = zip(works, slowdown, seconds, strict=True)
+    return [JobTraffic(alone=work, together=work, seconds=total, slowdowns=own) for work, own, total in steps]
 
 
 def _shares(work: Work, slowdown: Mapping[str, float], seconds: float) -> Floats:
@@ -332,11 +319,8 @@ def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dic
         raise ConfigError(f"{len(works)} jobs have more than {_MOST_STATES} states together: expected fewer jobs")
     slowdowns: list[dict[str, float]] = []
     for number, work in enumerate(works):
-        states = [
-            list(zip(shares[other], (*works[other].exchanges, None), strict=True))
-            for other in range(len(works))
-            if other != number
-        ]
+        others = [other for other in range(len(works)) if other != number]
+        states = [list(zip(shares[other], (*works[other].exchanges, None), strict=True)) for other in others]
         mean = dict.fromkeys((each.sort for each in work.exchanges), 0.0)
         for state in product(*states):
             chance = float(np.prod([share for share, _ in state]))

@@ -89,9 +89,8 @@ def worst_group(
     pipe, source, destination = pipes_of(plan.k, traffic)
     serving = pipe[traffic.find(circuits.source, circuits.destination)]
     seconds = fabric.latency(circuits.source, circuits.destination, circuits.route) + fabric.step_overhead
-    latency = _largest(seconds, serving, len(source))
+    latency, own = _largest(seconds, serving, len(source)), np.arange(len(source))
     bandwidth = least_of_groups(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth
-    own = np.arange(len(source))
     return GroupCircuits(plan.k, source, destination, bandwidth, latency, own, own, timing, assignment)
 
 
@@ -131,9 +130,8 @@ def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
         return switch.assign(traffic, fabric)
     # Equal transfers go by distance, so that they do not all take the ports of the first ranks.
     order = np.lexsort((traffic.source, (traffic.destination - traffic.source) % traffic.ranks))
-    by_distance = replace(
-        traffic, source=traffic.source[order], destination=traffic.destination[order], nbytes=traffic.nbytes[order]
-    )
+    columns = {name: getattr(traffic, name)[order] for name in ("source", "destination", "nbytes")}
+    by_distance = replace(traffic, **columns)
     counts = np.zeros(len(traffic), np.int64)
     counts[order] = switch.fill_ports(by_distance, fabric.channels, counts)
     return Assignment(traffic, switch.realise(traffic, fabric, counts), switch.bound(traffic, fabric))
@@ -161,16 +159,15 @@ def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[
 
 def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCircuits]:
     """Return the candidates that have a path for all that is sent; UnsupportedError where none has."""
-    reaching: list[GroupCircuits] = []
-    refused: UnsupportedError | None = None
+    reaching, refused = list[GroupCircuits](), list[UnsupportedError]()
     for granted in candidates:
         try:
             granted.paths(*_sent(plan)[:2])
             reaching.append(granted)
         except UnsupportedError as error:
-            refused = error
-    if refused is not None and not reaching:
-        raise refused
+            refused.append(error)
+    if not reaching:
+        raise refused[-1]
     return reaching
 
 
@@ -187,16 +184,10 @@ def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
     seconds = float((load[load > 0] / mean[load > 0]).max(initial=0.0))
     if granted.timing is None:
         return seconds
-    balanced, times = plan.balanced, np.zeros((2, plan.balanced.size))
-    chain: float = pass_time(
-        start_order(balanced),
-        Neighbours(balanced.parent_start, balanced.parent, np.ones(len(balanced.parent))),
-        np.zeros(balanced.size),
-        plan.placement.device,
-        plan.k,
-        times[0],
-        times[1],
-    )
+    balanced = plan.balanced
+    before = Neighbours(balanced.parent_start, balanced.parent, np.ones(len(balanced.parent)))
+    none, *times = np.zeros((3, balanced.size))
+    chain: float = pass_time(start_order(balanced), before, none, plan.placement.device, plan.k, *times)
     cycle = len(granted.bandwidth) * granted.timing.period
     return seconds + 2 * chain * (cycle - granted.timing.hold) / 2
 
@@ -277,7 +268,6 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
 
     route = fabric.route(traffic.source, traffic.destination)
     seconds = fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead
-    latency = _largest(seconds, pipe, len(source))
+    latency, own = _largest(seconds, pipe, len(source)), np.arange(len(source))
     bandwidth = np.full((1, len(source)), fabric.channel_bandwidth, np.float64)
-    own = np.arange(len(source))
     return GroupCircuits(plan.k, source, destination, bandwidth, latency, own, own, timing), regrant

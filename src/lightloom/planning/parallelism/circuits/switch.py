@@ -268,13 +268,9 @@ def _most_service(
     upper = np.concatenate([np.full(rows, most), np.full(len(traffic), np.inf)])
     max_min = objective == "max-min"
     gain = np.append(np.zeros(cells) if max_min else granted.T @ traffic.relative, float(max_min))
-    solve = partial(
-        milp,
-        -gain,
-        integrality=np.append(np.ones(cells, np.int64), 0),
-        bounds=Bounds(0, np.append(np.full(cells, most), np.inf if max_min else 0.0)),
-        constraints=LinearConstraint(matrix, np.zeros(len(upper)), upper),
-    )
+    bounds = Bounds(0, np.append(np.full(cells, most), np.inf if max_min else 0.0))
+    allowed, whole = LinearConstraint(matrix, np.zeros(len(upper)), upper), np.append(np.ones(cells, np.int64), 0)
+    solve = partial(milp, -gain, integrality=whole, bounds=bounds, constraints=allowed)
     options = {"time_limit": time_limit, "mip_rel_gap": 0.0}
     result: Any = solve(options=options)
     if result.status == _SOLVER_ERROR:
@@ -289,7 +285,5 @@ def _most_service(
             f"the solver found no circuits within its time limit of {time_limit:g} s: expected a longer one, or the "
             "fast assignment"
         )
-    values = np.rint(result.x[:-1]).astype(np.int64)[:, None]
-    if result.status == _OPTIMAL:
-        return Counts(values, "optimal", 0.0)
-    return Counts(values, "time limit", float(result.mip_gap))
+    values, optimal = np.rint(result.x[:-1]).astype(np.int64)[:, None], result.status == _OPTIMAL
+    return Counts(values, "optimal", 0.0) if optimal else Counts(values, "time limit", float(result.mip_gap))

@@ -30,15 +30,10 @@ from lightloom.planning.parallelism.plan import in_blocks, numbered_block
 def kept_graph(graph: ComputeGraph) -> ComputeGraph:
     """Return the graph as fully recomputed: operators of blocks (outside of checkpointed regions) keep for the backward
     pass their output where it leaves their block, else nothing; the others keep what they did."""
-    leaving = _leaving(graph)
-    operators = [
-        replace(
-            operator, saved_bytes=operator.activation_bytes if leaves else 0, saved_shared_bytes=0, saved_index_bytes=0
-        )
-        if repeated
-        else operator
-        for operator, repeated, leaves in zip(graph.operators, in_blocks(graph).tolist(), leaving.tolist(), strict=True)
-    ]
+    leaving, operators = _leaving(graph), list(graph.operators)
+    for place in np.flatnonzero(in_blocks(graph)).tolist():
+        saved = operators[place].activation_bytes if leaving[place] else 0
+        operators[place] = replace(operators[place], saved_bytes=saved, saved_shared_bytes=0, saved_index_bytes=0)
     return replace(graph, operators=tuple(operators))
 
 
@@ -118,18 +113,14 @@ def _same(*dimensions: str, copied: bool = True) -> tuple[Split, ...]:
 
 _SPACE = ("height", "width", "depth", "length")
 _HALO = tuple(Split(dimension, ("halo",), True) for dimension in _SPACE)
-_WIDE = (Split("channel", ("whole",), False), Split("in_channel", ("own",), False, True))
+_SUMMED = Split("in_channel", ("own",), False, True)
+_WIDE = (Split("channel", ("whole",), False), _SUMMED)
 _ANY = ("sample", "channel", "head", "sequence", *_SPACE)
 
 SPLITS: Mapping[str, tuple[Split, ...]] = MappingProxyType(
     {
         "input": (),
-        "conv": (
-            *_same("sample"),
-            *_HALO,
-            Split("channel", ("group",), False),
-            Split("in_channel", ("own",), False, True),
-        ),
+        "conv": (*_same("sample"), *_HALO, Split("channel", ("group",), False), _SUMMED),
         "linear": (*_same("sample", "sequence"), *_WIDE),
         "experts": (*_same("sample"), *_WIDE),
         "matmul": _same("sample", "head"),
@@ -297,11 +288,8 @@ def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
         source, destination, elements = _overlaps(bounds(produced.size, produced.parts, produced.unit), low, high)
         return Transfers(source, destination, elements / size, content[destination])
     destination, source = np.divmod(np.arange(consumed.parts * produced.parts), produced.parts)
-    held = (
-        np.ones(produced.parts)
-        if produced.partial
-        else np.diff(bounds(produced.size, produced.parts, produced.unit)) / produced.size
-    )
+    held = np.diff(bounds(produced.size, produced.parts, produced.unit)) / produced.size
+    held = np.ones(produced.parts) if produced.partial else held
     return Transfers(source, destination, held[source] * ((high - low) / size)[destination], content[destination])
 
 
@@ -399,10 +387,8 @@ class Cuts:
         self.loss_bytes = [loss_bytes(graph) if operator is logits else 0.0 for operator in self.operators]
         """By operator: bytes that the loss of its outputs holds."""
         known: dict[object, int] = {}
-        self.sort = [
-            known.setdefault((_sort_key(operator), loss), len(known))
-            for operator, loss in zip(self.operators, self.loss_bytes, strict=True)
-        ]
+        keys = zip(map(_sort_key, self.operators), self.loss_bytes, strict=True)
+        self.sort = [known.setdefault(key, len(known)) for key in keys]
         """By operator: the number of its sort."""
         self._of_sorts: dict[tuple[int, Cut, int, Cut, int], tuple[Transfers, float]] = {}
 
@@ -503,23 +489,16 @@ class Cuts:
         content = _joined([sent.content for sent, _, _ in blocks], np.int64)
         order = np.lexsort((source, destination))
         source, destination, nbytes, content = source[order], destination[order], nbytes[order], content[order]
-        repeated = np.zeros(len(source), np.bool_)
-        repeated[1:] = (np.diff(source) == 0) & (np.diff(destination) == 0) & (np.diff(content) == 0)
-        fresh = ~repeated
+        fresh = np.ones(len(source), np.bool_)
+        fresh[1:] = (np.diff(source) != 0) | (np.diff(destination) != 0) | (np.diff(content) != 0)
         start = np.searchsorted(destination[fresh], np.arange(int(first[-1]) + 1))
         return start.astype(np.int64), source[fresh].astype(np.int32), nbytes[fresh], content[fresh]
 
 
 def _sort_key(operator: Operator) -> object:
     """Return everything of an operator that decides what its cuts give: equal keys, one sort."""
-    return (
-        operator.kind,
-        tuple(sorted(operator.dimensions.items())),
-        operator.activation_bytes,
-        operator.parameters,
-        operator.kept_bytes,
-        operator.recomputed_bytes,
-    )
+    nbytes = operator.activation_bytes, operator.kept_bytes, operator.recomputed_bytes
+    return operator.kind, tuple(sorted(operator.dimensions.items())), operator.parameters, nbytes
 
 
 def _cut_operator(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _CutOperator:
