@@ -94,6 +94,11 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
         raise cannot_read(path, error) from error
 
 
+def numbered_rows(text: str) -> list[tuple[int, list[str]]]:
+    """Return (number, words) of each line that is not blank, counted from 1."""
+    return [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
 def load_json(path: Path, most: int = MOST_BYTES) -> Any:
     """Return the value of a JSON file, packed or not.
 
@@ -211,8 +216,7 @@ class _PlainLoader(_Loader):  # type: ignore[misc, valid-type]
                         None, None, f"key {key.value!r} occurs twice", key.start_mark
                     )
                 seen.add(key.value)
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        return mapping
+        return dict(super().construct_mapping(node, deep))
 
 
 _PlainLoader.yaml_implicit_resolvers = {

@@ -210,11 +210,10 @@ class _OnnxGraph:
     def _inputs(self) -> Iterator[Operator]:
         """Yield an operator of kind ``input``, named ``input.<name>``, for each input of the model."""
         for name in self._model.inputs:
-            shape = self._model.values[name].shape
             yield Operator(
                 name=f"input.{name}",
                 kind="input",
-                dimensions=named_sizes("input", shape, self._model.batch, (), None),
+                dimensions=named_sizes("input", self._model.values[name].shape, self._model.batch, (), None),
                 activation_bytes=self._model.values[name].elements * _ELEMENT_BYTES,
             )
 

@@ -532,9 +532,8 @@ class _Merger:
         function."""
         waiting, seen = [place], set[str]()
         while waiting and len(seen) < _DEEPEST:
-            node = self._nodes[waiting.pop()]
-            for name in node.input:
-                if not name or name in self._constant or name in seen:
+            for name in self.varying(self._nodes[waiting.pop()]):
+                if name in seen:
                     continue
                 seen.add(name)
                 yield name

@@ -289,8 +289,7 @@ class KernelModel(Config):
         seconds = self.memory_time(nbytes, rates)
         memory, arithmetic = kernels.kind == KernelKind.MEMORY, kernels.kind == KernelKind.ARITHMETIC
         seconds = np.where(memory, seconds * self.fusion, seconds)
-        computing = flops / (self.gemm_fraction * rates.peak)
-        seconds = np.where(arithmetic, np.maximum(seconds, computing), seconds)
+        seconds = np.where(arithmetic, np.maximum(seconds, flops / (self.gemm_fraction * rates.peak)), seconds)
         narrow = (kernels.narrow == 1) & (rates.narrow_peak is not None)
         products = kernels.kind == KernelKind.PRODUCT
         for chosen, price in (
@@ -312,8 +311,7 @@ class KernelModel(Config):
         seconds = np.zeros_like(m)
         for times, rows, columns, depth in _products_of_passes(kernels):
             if times.any():
-                computing = slower * self.product_time(rows, columns, depth, products, rates)
-                seconds += times * np.maximum(computing, moving)
+                seconds += times * np.maximum(slower * self.product_time(rows, columns, depth, products, rates), moving)
         return seconds + self._loss(kernels, rates)
 
     def _narrow_products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
@@ -354,8 +352,7 @@ class KernelModel(Config):
         flops = 4.0 * kernels.products * kernels.m * kernels.n * kernels.k * kernels.visible
         # Half of the backward kernel stands for each of the two gradients.
         backward = FLASH_BACKWARD * (kernels.input_gradient + kernels.weight_gradient) / 2 / self.flash_backward
-        computing = flops / rates.peak * (kernels.forward / self.flash_forward + backward)
-        return np.maximum(computing, moving)
+        return np.maximum(flops / rates.peak * (kernels.forward / self.flash_forward + backward), moving)
 
     def _unfused(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
         queries, keys, size, heads = kernels.m, kernels.n, kernels.k, kernels.products

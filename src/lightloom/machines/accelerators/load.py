@@ -67,8 +67,7 @@ def calibrated_accelerator(calibration: Calibration) -> Accelerator:
         ConfigError: the accelerator has no kernel model, or a parameter is out of range.
     """
     name = f"{Path(calibration.accelerator).stem}-calibrated"
-    base = description(calibration.accelerator)
-    fields = calibrated_fields(calibration.model_dump(), base, name)
+    fields = calibrated_fields(calibration.model_dump(), description(calibration.accelerator), name)
     fields.pop("description")
     return validate(Accelerator, {"name": name} | fields, name)
 
@@ -211,8 +210,7 @@ def _algorithms_text(data: Mapping[str, Any]) -> str:
     words: dict[str, None] = {}
     for name, value in data.items():
         if name.endswith("-implementation"):
-            parts = value if isinstance(value, list) else str(value).split("_")
-            words |= dict.fromkeys(map(str, parts))
+            words |= dict.fromkeys(map(str, value if isinstance(value, list) else str(value).split("_")))
     options = [f"--algorithm {_ALGORITHMS[word]}" for word in words if word in _ALGORITHMS]
     if not words:
         return ""

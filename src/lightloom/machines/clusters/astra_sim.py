@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lightloom.core.documents import load_json, read_number, read_text
+from lightloom.core.documents import load_json, numbered_rows, read_number, read_text
 from lightloom.core.errors import ConfigError, UnitError
 from lightloom.core.units import parse
 
@@ -122,8 +122,7 @@ def read_topology(path: Path) -> Fields:
     Raises:
         ConfigError: unreadable, or a malformed line (names it).
     """
-    lines = read_text(path).splitlines()
-    rows = [(number, line.split()) for number, line in enumerate(lines, 1) if line.strip()]
+    rows = numbered_rows(read_text(path))
     nodes, count, links = (_whole_number(path, rows[0], place) for place in range(3))
     switches = [_whole_number(path, rows[1], place) for place in range(len(rows[1][1]))] if count else []
     rows = rows[2:] if count else rows[1:]
@@ -144,7 +143,7 @@ def read_topology(path: Path) -> Fields:
         "description": f"links of ns-3's topology{left_out}",
         "ranks": len(hosts),
         "fabric": {"kind": "graph", "edges": edges, "sources": {"edges": f"ns-3's {path.name}"}},
-        "sources": {"ranks": path.name, "fabric": f"ASTRA-sim's network {path.name}"},
+        "sources": {"ranks": path.name, "fabric": f"{ORIGIN} {path.name}"},
     }
 
 

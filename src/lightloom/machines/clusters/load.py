@@ -124,9 +124,9 @@ def with_accelerator(cluster: Cluster, name: str) -> Cluster:
     """Return the cluster with another accelerator of the catalog, and with its collective software where the cluster
     states none."""
     accelerator = accelerators.load_accelerator(name)
-    parts = [None if fabric is None else _stated_software(fabric) for fabric in (cluster.fabric, cluster.reference)]
-    fabric, reference = (None if part is None else with_software(part, "", accelerator) for part in parts)
-    assert fabric is not None
+    fabric, reference = with_software(_stated_software(cluster.fabric), "", accelerator), cluster.reference
+    if reference is not None:
+        reference = with_software(_stated_software(reference), "", accelerator)
     return replace(cluster, accelerator=accelerator, fabric=fabric, reference=reference)
 
 

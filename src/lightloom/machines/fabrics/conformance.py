@@ -78,9 +78,7 @@ def _check_footprints(fabric: Fabric) -> Iterator[str]:
         if footprint.base.shape[0] != len(source):
             yield f"footprint has {footprint.base.shape[0]} rows for {len(source)} transfers"
         transfer, link = links_of(footprint)
-        outside = (link < 0) | (link >= fabric.links)
-        if outside.any():
-            where = int(transfer[np.argmax(outside)])
+        for where in transfer[(link < 0) | (link >= fabric.links)][:1]:
             yield f"the footprint of {source[where]}→{destination[where]} holds a link outside 0..{fabric.links - 1}"
         count = np.bincount(transfer, minlength=len(source))
         used = np.bincount(np.unique(transfer * fabric.links + link) // fabric.links, minlength=len(source))
@@ -89,8 +87,7 @@ def _check_footprints(fabric: Fabric) -> Iterator[str]:
             ((used < count) & single, "occupies a link twice"),
             ((fabric.hops(source, destination, route) != count) & single, "has other hops than links in its footprint"),
         ):
-            if wrong.any():
-                row = int(np.argmax(wrong))
+            for row in np.flatnonzero(wrong)[:1]:
                 yield f"the transfer {source[row]}→{destination[row]} on route {route[row]} {what}"
         if fabric.exclusive or fabric.in_network_reduction or not single:
             continue
@@ -116,8 +113,7 @@ def _check_routes(fabric: Fabric) -> Iterator[str]:
             yield f"route chooses a route outside 0..{fabric.routes - 1}"
         backward = fabric.reverse_route(route)
         forth, back = fabric.hops(source, destination, route), fabric.hops(destination, source, backward)
-        if (forth != back).any():
-            row = int(np.argmax(forth != back))
+        for row in np.flatnonzero(forth != back)[:1]:
             yield f"reverse_route of {source[row]}→{destination[row]} crosses {back[row]} links, not {forth[row]}"
 
 
@@ -223,8 +219,7 @@ def _check_groups(fabric: Fabric) -> Iterator[str]:
         pair, derivation = fabric.pair(stride), derived.simultaneous(fabric, stride)
         if not np.allclose(pair, derivation, rtol=_CLOSE, atol=0):
             yield f"pair({stride}) is {pair}: footprints and latency give {derivation}"
-    sizes = [size for size in range(2, fabric.ranks) if fabric.ranks % size == 0]
-    for ranks in sizes:
+    for ranks in _group_sizes(fabric):
         alike: Floats | None = None
         for stride in (s for s in range(1, fabric.ranks // ranks + 1) if fabric.ranks % (ranks * s) == 0):
             part, members = fabric.group(ranks, stride), derived.group_members(fabric.ranks, ranks, stride)
@@ -240,6 +235,11 @@ def _check_groups(fabric: Fabric) -> Iterator[str]:
                         f"{expected[1]} s of latency, but {name} {seconds[0]} and {seconds[1]}"
                     )
             alike = None if fabric.distance_matters else expected
+
+
+def _group_sizes(fabric: Fabric) -> list[int]:
+    """Return the numbers of ranks, from 2 on, of which groups tile the fabric without being the whole of it."""
+    return [size for size in range(2, fabric.ranks) if fabric.ranks % size == 0]
 
 
 def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
@@ -272,8 +272,7 @@ def _check_ports(fabric: Fabric) -> Iterator[str]:
                 f"ports give {source[row]}→{destination[row]} {own.rate[row]} bytes per second: its links give "
                 f"{expected.rate[row]}"
             )
-        sides = (source, own.port, expected.port), (destination, own.entry, expected.entry)
-        for rank, ours, theirs in sides:
+        for rank, ours, theirs in (source, own.port, expected.port), (destination, own.entry, expected.entry):
             columns = [np.unique([rank, port], axis=1, return_inverse=True)[1].ravel() for port in (ours, theirs)]
             if len(np.unique(np.stack(columns), axis=1)[0]) != min(len(np.unique(column)) for column in columns):
                 yield "ports differ from the links that ranks have to themselves"
@@ -292,15 +291,13 @@ def _bills(fabric: Fabric) -> Iterator[str]:
     yield from bill_complaints(fabric.bill(), fabric.ranks)
     if fabric.group_assumption or fabric.in_network_reduction or fabric.exclusive:
         return
-    for ranks in (size for size in range(2, fabric.ranks) if fabric.ranks % size == 0):
-        part = fabric.group(ranks, fabric.ranks // ranks)
+    for ranks in _group_sizes(fabric):
+        part, where = fabric.group(ranks, fabric.ranks // ranks), f"group({ranks}, {fabric.ranks // ranks})"
         if part is not None:
-            yield from (
-                f"group({ranks}, {fabric.ranks // ranks}): {text}" for text in bill_complaints(part.bill(), ranks)
-            )
+            yield from (f"{where}: {text}" for text in bill_complaints(part.bill(), ranks))
             # A group that shares the fabric's links has the fabric's parts for every rank.
             if part.siblings()[0] is fabric and part.bill().lines != fabric.bill().lines:
-                yield f"group({ranks}, {fabric.ranks // ranks}) has another bill for a rank than the fabric"
+                yield f"{where} has another bill for a rank than the fabric"
 
 
 _CHECKS: tuple[Callable[[Fabric], Iterator[str]], ...] = (

@@ -100,8 +100,7 @@ def _parsed_fields(text: str) -> dict[str, Any]:
     second, way = {"transceiver": "channel", "link": "to"}.get(what), None
     if rest and rest[-1] in WAYS and what in ("transceiver", "segment"):
         way = WAYS.index(rest.pop())
-    numbers = 1 if second is None else 2
-    if what not in FORMS or len(rest) != numbers or (what == "segment") > (way is not None):
+    if what not in FORMS or len(rest) != (1 if second is None else 2) or (what == "segment") > (way is not None):
         raise ValueError(f"{text!r}: expected one of {', '.join(FORMS.values())}")
     return {"what": what, "at": int(rest[0]), "way": way} | ({} if second is None else {second: int(rest[1])})
 
@@ -251,8 +250,8 @@ class DamagedWdmRing(WavelengthRing):
         """Refuse failures of things that the ring does not have, ones that cut it apart, and ones that leave a node
         nothing to send or receive on."""
         for failure in self.failures:
-            of_comb = failure.what == "wavelength"
-            parts, limit = ("wavelengths", self.wavelengths) if of_comb else ("nodes", self.nodes)
+            parts = "wavelengths" if failure.what == "wavelength" else "nodes"
+            limit: int = getattr(self, parts)
             if failure.what in ("link", "plane"):
                 raise ValueError(f"{failure.text()}: expected a failure of a ring of wavelengths")
             if not 0 <= failure.at < limit:
@@ -406,8 +405,7 @@ class DamagedWdmRing(WavelengthRing):
         one = max(self._rank_channels(receive=way).min() for way in (True, False)) * self.wavelength_bandwidth
         free = (~self.blocked()).sum(axis=1).reshape(2, self.ranks)
         last = np.roll(np.arange(self.ranks), -(self.ranks // 2 - 1))
-        entering = np.roll(free[0], 1) + free[1][last]
-        leaving = free[0][last] + np.roll(free[1], 1)
+        entering, leaving = np.roll(free[0], 1) + free[1][last], free[0][last] + np.roll(free[1], 1)
         half = max(entering.min(), leaving.min()) * self.wavelength_bandwidth
         return [
             Cut("what the worst rank can receive", 1, float(one)),

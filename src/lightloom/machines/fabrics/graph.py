@@ -55,7 +55,6 @@ class Routes(NamedTuple):
         first = np.searchsorted(tail[order], np.arange(vertices + 1))
         outgoing = [order[first[vertex] : first[vertex + 1]] for vertex in range(vertices)]
         latency = _latencies(distance, outgoing, head, seconds)
-        ranks_to = np.arange(ranks)
         for vertex, out in enumerate(outgoing):
             if len(out) == 0:
                 continue
@@ -63,7 +62,7 @@ class Routes(NamedTuple):
             if latency is not None:
                 left = np.where(nearer, seconds[out, None] + latency[head[out]], np.inf)
                 nearer &= left <= latency[vertex] * (1 + _ROUNDING)
-            turn = ranks_to % np.maximum(nearer.sum(axis=0), 1)
+            turn = np.arange(ranks) % np.maximum(nearer.sum(axis=0), 1)
             chosen = np.argmax(np.cumsum(nearer, axis=0) == turn + 1, axis=0)
             link[vertex] = np.where(nearer.any(axis=0), out[chosen], -1)
         return cls(distance, link)
@@ -240,8 +239,9 @@ class LinkNetwork:
 
     def entering(self) -> tuple[Floats, Floats]:
         """Return the summed bytes per second of the links into each rank, and out of it: each [ranks]."""
-        sums = (np.bincount(end, self.bandwidth)[: self.ranks] for end in (self.head, self.tail))
-        receive, send = (np.asarray(each, np.float64) for each in sums)
+        receive, send = (
+            np.asarray(np.bincount(end, self.bandwidth)[: self.ranks], np.float64) for end in (self.head, self.tail)
+        )
         return receive, send
 
     def leaves(self) -> list[tuple[Vertex, int, float]]:
@@ -274,8 +274,7 @@ class LinkNetwork:
         link = order[first]
         ends = (self.head[link], self.tail[link]) if backward else (self.tail[link], self.head[link])
         weights = csr_array((self.latency[link], ends), shape=(len(self.names),) * 2)
-        seconds: Floats = csgraph.dijkstra(weights, indices=start)[: self.ranks]
-        return seconds
+        return np.asarray(csgraph.dijkstra(weights, indices=start)[: self.ranks])
 
 
 _EXACT: Effort = 512
@@ -368,20 +367,18 @@ class Graph(PacketFabric):
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         """Return the summed seconds of the links on each transfer's way: [transfer]."""
         path = self._network.paths(source, destination)
-        seconds = self._network.latency
-        total: Floats = np.where(path >= 0, seconds[path], 0.0).sum(axis=1)
-        return total
+        return np.asarray(np.where(path >= 0, self._network.latency[path], 0.0).sum(axis=1))
 
     def cuts(self) -> list[Cut]:
         """Return the cut of the rank that can exchange least, and those around switches with several ranks of their
         own."""
         receive, send = self.rank_bandwidths()
-        one = Cut("what the links of one rank can receive", 1, float(np.maximum(receive, send).min()))
-        return [one] + [
+        around = [
             Cut(f"the links into {leaf} and its {inside} ranks", inside, capacity)
             for leaf, inside, capacity in self._network.leaves()
             if 1 < inside < self.ranks
         ]
+        return [Cut("what the links of one rank can receive", 1, float(np.maximum(receive, send).min())), *around]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
         """Return the bytes per second that no rank exceeds, from the routes for few ranks, otherwise the sums of its
@@ -391,9 +388,7 @@ class Graph(PacketFabric):
     def diameter(self) -> int:
         """Return the links of the longest way between two ranks: of the routes where some are given, otherwise the
         shortest."""
-        if self.given_routes:
-            return derived.diameter(self)
-        return int(self._network.routes.distance[: self.ranks].max())
+        return derived.diameter(self) if self.given_routes else int(self._network.routes.distance[: self.ranks].max())
 
     def diameter_latency(self) -> float:
         """Return the longest latency between two ranks, exact for few ranks; for many, that from the rank which is
@@ -401,8 +396,7 @@ class Graph(PacketFabric):
         if self.ranks <= _EXACT:
             return derived.diameter_latency(self)
         # The farthest rank from the one that is farthest from rank 0.
-        start = int(np.argmax(self._network.seconds_between(0)))
-        return float(self._network.seconds_between(start).max())
+        return float(self._network.seconds_between(int(np.argmax(self._network.seconds_between(0)))).max())
 
     def root_latency(self, *, to_root: bool) -> float:
         """Return the seconds of the farthest rank from rank 0, or to it; on the quickest way whatever the routes, where

@@ -266,8 +266,7 @@ class Lattice(NamedTuple):
         """Return an order of the cells in which neighbours are one link apart: lines alternate their direction."""
         order = np.zeros(1, np.int64)
         for size in reversed(self.dims):
-            cells = len(order)
-            order = np.concatenate([i * cells + (order if i % 2 == 0 else order[::-1]) for i in range(size)])
+            order = np.concatenate([i * len(order) + (order if i % 2 == 0 else order[::-1]) for i in range(size)])
         return order
 
 

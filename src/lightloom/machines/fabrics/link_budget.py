@@ -222,8 +222,7 @@ class LinkBudget(Config):
 
         Power of the laser beyond the need is distributed evenly.
         """
-        least = dbm(self.sensitivity) + self.margin + self.receiving_loss
-        take = least + self.laser_dbm - self.needed_dbm(links, taps)
+        take = dbm(self.sensitivity) + self.margin + self.receiving_loss + self.laser_dbm - self.needed_dbm(links, taps)
         level = np.empty(links)
         level[-1] = take
         for node in range(links - 2, -1, -1):
@@ -234,8 +233,7 @@ class LinkBudget(Config):
 
     def errors_over(self, links: int, taps: int = 1) -> float:
         """Return the bit error rate of every tap, with spare laser power distributed evenly and the margin used up."""
-        spare = self.laser_dbm - self.needed_dbm(links, taps)
-        return self.errors(self.sensitivity * 10 ** (spare / 10))
+        return self.errors(self.sensitivity * 10 ** ((self.laser_dbm - self.needed_dbm(links, taps)) / 10))
 
 
 def dbm(watts: float) -> float:

@@ -80,12 +80,9 @@ class CircuitSwitch(StarGeometry):
         """Return the fields, by name, without the times that equal those of the product."""
         from lightloom.machines.fabrics.bills.switches import circuit_switch_product
 
-        fields = self.model_dump()
-        if self.product is None:
-            return fields
-        product = circuit_switch_product(self.product)
-        follow = [name for name in _TIMES if getattr(product, name) == getattr(self, name)]
-        return without_derived(fields, follow)
+        product = None if self.product is None else circuit_switch_product(self.product)
+        follow = [name for name in _TIMES if product and getattr(product, name) == getattr(self, name)]
+        return without_derived(self.model_dump(), follow)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -263,5 +260,4 @@ class PartFabric(GroupFabric):
             return ()
         last = self.whole.axes[len(axes) - 1]
         begin, offset = divmod(first, last.stride)
-        aligned = not offset and begin % last.size + axes[-1].size <= last.size
-        return tuple(axes) if aligned else ()
+        return tuple(axes) if not offset and begin % last.size + axes[-1].size <= last.size else ()

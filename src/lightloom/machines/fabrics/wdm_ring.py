@@ -69,8 +69,7 @@ class RingGeometry(EvenFabric):
         n = self.ranks
         ahead = (np.asarray(destination) - source) % n
         tie = (np.minimum(source, destination) % 2 == 1) ^ (np.asarray(destination) < source)
-        backward = (2 * ahead > n) | ((2 * ahead == n) & tie)
-        return np.where(backward, COUNTERCLOCKWISE, CLOCKWISE).astype(np.int64)
+        return np.where((2 * ahead > n) | ((2 * ahead == n) & tie), COUNTERCLOCKWISE, CLOCKWISE)
 
     def reverse_route(self, route: Ints) -> Ints:
         """Return the other way around, of each route."""
@@ -229,8 +228,7 @@ class SharedRing(WavelengthRing):
         go the other way, on the upper half of the group's wavelengths, so that no two that pass at once share a
         wavelength."""
         members = derived.group_members(self.ranks, axis.ranks, axis.stride)
-        held = axis.channels // axis.stride
-        channel = axis.first + group % axis.stride * held + local.channel
+        channel = axis.first + group % axis.stride * (axis.channels // axis.stride) + local.channel
         ends, route = (members[group, local.source], members[group, local.destination]), local.route
         if not self._closes(axis.ranks, axis.stride):
             passes = (local.destination > local.source) != (np.asarray(route) == CLOCKWISE)
@@ -320,8 +318,7 @@ class RingGroup(SharedRing):
         ranks, whichever way: [transfer]."""
         if self.closes:
             return super().latency(source, destination, route)
-        apart: Floats = np.abs(np.asarray(destination) - source).astype(np.float64)
-        return self.hop_latency * apart
+        return np.asarray(self.hop_latency * np.abs(np.asarray(destination) - source), np.float64)
 
     def diameter_latency(self) -> float:
         """Return the seconds of half the ring; where the group does not close, from its first rank to its last."""

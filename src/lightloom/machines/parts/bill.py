@@ -81,8 +81,7 @@ class Total:
     def dividing(self, number: float, unit: Unit) -> Total:
         """Return a positive number divided by the total, in ``unit``, low and high ends exchanged; None where the total
         is unknown or 0."""
-        ends = (self.value, self.high, self.low)
-        value, low, high = (number / end if number and end else None for end in ends)
+        value, low, high = (number / end if number and end else None for end in (self.value, self.high, self.low))
         return replace(self, unit=unit, value=value, low=low, high=high, inverse=not self.inverse)
 
     def text(self) -> str:

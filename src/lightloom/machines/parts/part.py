@@ -32,9 +32,7 @@ def format_amount(value: float, unit: Unit) -> str:
         return f"{value / 3600:,.0f} h"
     if unit == "samples":
         return format_rate(value)
-    if unit == "rate":
-        return f"{value * YEAR:.3g} a year"
-    return format_quantity(value, unit)
+    return f"{value * YEAR:.3g} a year" if unit == "rate" else format_quantity(value, unit)
 
 
 # A figure of a component: its value, its range, where it comes from and how far the source can be trusted.

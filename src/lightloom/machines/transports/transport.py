@@ -195,8 +195,7 @@ class Transport(Described):
         scales = self.scales.model_copy(update={name: values[name] for name in Scales.model_fields if name in values})
         changes: dict[str, object] = {"scales": scales}
         if self.generation is not None and "arithmetic_share" in values:
-            share = {"arithmetic_share": values["arithmetic_share"]}
-            changes["generation"] = self.generation.model_copy(update=share)
+            changes["generation"] = self.generation.model_copy(update={"arithmetic_share": values["arithmetic_share"]})
         return self.model_copy(update=changes)
 
     def heading(self) -> str:

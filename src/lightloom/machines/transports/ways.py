@@ -17,6 +17,7 @@ for all pairs. Rails are a way only where the transport says so (:attr:`Transpor
 """
 
 from collections.abc import Iterator
+from functools import partial
 from math import ceil
 from typing import NamedTuple
 
@@ -131,8 +132,7 @@ def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
 def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
     """Return the seconds in which a rank reads and writes its own block at all of the memory's bandwidth; 0 where
     memory is not stated, and for collectives without such a block."""
-    accesses = _OWN_BLOCK.get(tasks.kind, 0)
-    return 0.0 if tiers.memory is None else accesses * tasks.nbytes / tasks.ranks / tiers.memory
+    return 0.0 if tiers.memory is None else _OWN_BLOCK.get(tasks.kind, 0) * tasks.nbytes / tasks.ranks / tiers.memory
 
 
 def _across(tasks: Tasks, nbytes: Floats, tiers: Tiers) -> Floats:
@@ -154,8 +154,7 @@ def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -
     if transport.generation is None or number > 0:
         return share
     ceilings = np.array(transport.generation.low_latency_ceilings)
-    ceiling = ceilings[np.minimum(tasks.domains, 3).astype(np.int64) - 1]
-    return np.minimum(share, ceiling / tiers.bandwidth)
+    return np.minimum(share, ceilings[np.minimum(tasks.domains, 3).astype(np.int64) - 1] / tiers.bandwidth)
 
 
 def _tree_bytes(tasks: Tasks) -> Floats:
@@ -170,44 +169,38 @@ def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: 
     name = PROTOCOLS[number]
     protocol, passes = transport.protocols[name], PASSES.get(tasks.kind, 0)
     n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes
-    ring, own = protocol.ring, _own(tasks, tiers)
+    ring, way = protocol.ring, partial(Way, protocol=number, copy_seconds=_own(tasks, tiers))
     if passes:
         across, rooted = passes * (m - 1), tasks.kind in _ROOTED
         moved = nbytes if rooted else passes * (n - 1) / n * nbytes
         least = 0.0 if rooted else np.where(m > 1, protocol.least_domain_step, 0.0)
-        yield Way(
+        yield way(
             f"{'chain' if rooted else 'ring'} {name}",
-            number,
-            ring.base,
+            base=ring.base,
             domain_steps=(passes * (n - 1) - across) * np.maximum(ring.domain_step, least),
             network_steps=across * ring.network_step,
             domain_seconds=moved / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
             network_seconds=_leaving(tasks, moved / protocol.share, tiers, transport),
-            copy_seconds=own,
         )
     if tasks.kind == "all-to-all" and name != "LL128":
-        yield Way(
+        yield way(
             f"all pairs {name}",
-            number,
-            ring.base,
+            base=ring.base,
             domain_steps=ring.domain_step,
             network_steps=np.where(m > 1, ring.network_step, 0.0),
             posts=n - 1,
             domain_seconds=nbytes * (n - 1) / n / (protocol.share * tiers.bandwidth),
             network_seconds=_across(tasks, nbytes * (n - g) / n / protocol.share, tiers),
-            copy_seconds=own,
         )
     if tasks.kind == "all-reduce":
         share = np.where(m == 1, protocol.tree_share, protocol.network_tree_share)
-        yield Way(
+        yield way(
             f"tree {name}",
-            number,
-            protocol.tree.base,
+            base=protocol.tree.base,
             domain_steps=2 * (g - 1) * protocol.tree.domain_step,
             network_steps=2 * np.log2(m) * protocol.tree.network_step,
             domain_seconds=2 * nbytes / (share * tiers.bandwidth),
             network_seconds=_leaving(tasks, _tree_bytes(tasks) / share, tiers, transport),
-            copy_seconds=own,
         )
     if name == "Simple" and passes == 1 and tasks.kind not in _ROOTED:
         yield from _single_pass_ways(tasks, tiers, transport, number)
@@ -215,27 +208,24 @@ def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: 
 
 def _single_pass_ways(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Iterator[Way]:
     """Yield the rails and the parallel trees of an all-gather or a reduce-scatter, where the transport has them."""
-    n, m, g, nbytes, own = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes, _own(tasks, tiers)
+    n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes
+    way = partial(Way, protocol=number, copy_seconds=_own(tasks, tiers))
     if transport.rails:
         ring = transport.protocols[PROTOCOLS[number]].ring
-        yield Way(
+        yield way(
             f"rails {PROTOCOLS[number]}",
-            number,
-            ring.base,
+            base=ring.base,
             domain_steps=(g - 1) * ring.domain_step,
             network_steps=(m - 1) * ring.network_step,
             domain_seconds=nbytes * (g - 1) / g / tiers.bandwidth,
             network_seconds=_leaving(tasks, nbytes * (m - 1) / m, tiers, transport),
-            copy_seconds=own,
             served=(m > 1) & (m < n),
         )
     if (trees := transport.parallel_trees) is not None:
-        yield Way(
+        yield way(
             "parallel trees",
-            number,
-            trees.base,
+            base=trees.base,
             network_steps=np.ceil(np.log2(n)) * trees.network_step,
             network_seconds=_across(tasks, nbytes * (n - 1) / n / trees.share, tiers),
-            copy_seconds=own,
             served=(m == n) & (n > 1),
         )

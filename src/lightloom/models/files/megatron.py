@@ -260,18 +260,10 @@ def _dense_layers(options: Options, layers: int) -> tuple[int, ...]:
 
 _TOKENIZERS = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
 """Vocabularies of published tokenizers that have one size."""
-_OTHER_MODELS = (
-    "encoder-num-layers",
-    "hybrid-layer-pattern",
-    "hybrid-override-pattern",
-    "hybrid-attention-ratio",
-    "is-hybrid-model",
-    "mtp-num-layers",
-    "vision-model-type",
-    "use-checkpoint-args",
-    "linear-attention-freq",
-    "experimental-attention-variant",
-)
+_OTHER_MODELS = """
+    encoder-num-layers hybrid-layer-pattern hybrid-override-pattern hybrid-attention-ratio is-hybrid-model
+    mtp-num-layers vision-model-type use-checkpoint-args linear-attention-freq experimental-attention-variant
+"""
 _OTHER_PROGRAMS = re.compile(r"bert|t5|mamba|hybrid|vision|ict|retro|vlm|avlm|mimo|multimodal|vit", re.IGNORECASE)
 _DROPOUT = 0.1
 """Dropout that ``TransformerConfig`` of Megatron-LM has by default."""
@@ -334,7 +326,7 @@ def _check_kind(options: Options) -> None:
             f"{options.program} trains no decoder of text: expected pretrain_gpt.py, for GPT, Llama or "
             "mixtures of experts"
         )
-    for name in _OTHER_MODELS:
+    for name in _OTHER_MODELS.split():
         if options.flag(name):
             raise options.error(
                 f"--{name}: expected a decoder whose layers are attention and feed-forward or mixture, "
@@ -421,14 +413,12 @@ def strategy_pins(options: Options) -> StatedStrategy:
     """
     degrees = {pin: options.count(name) for pin, name in _DEGREES.items()}
     degrees["ep"] = degrees["ep"] or options.count("moe-expert-parallel-size")
-    whole = _is_whole(options)
-    if whole:
+    if _is_whole(options):
         degrees = {pin: number or 1 for pin, number in degrees.items()}
-    flat = degrees["tp"] in (None, 1)
     pins = StatedStrategy(
         **degrees,
         micro_batch=options.count("micro-batch-size"),
-        sequence_parallel=None if flat else options.flag("sequence-parallel"),
+        sequence_parallel=None if degrees["tp"] in (None, 1) else options.flag("sequence-parallel"),
         sharding=_sharding(options),
         recomputation=_recomputation(options),
     )
@@ -638,10 +628,9 @@ def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> 
         raise WorkloadError(f"{path}: {error}") from error
     pins, blocks = strategy_pins(options), stage_blocks(options, sizes.layers)
     ranks = options.count("world-size") if "world-size" in options.given else None
-    notes = [*options.notes, *assumed, *strategy_notes(options, ranks)]
     return ModelReading(
         graph=trace_decoder(sizes, name=path.stem if text is None else "megatron", batch=request.batch),
-        unrecorded=tuple(notes),
+        unrecorded=(*options.notes, *assumed, *strategy_notes(options, ranks)),
         global_batch=options.count("global-batch-size"),
         unused=options.unused(),  # of all that is read before
         pins=pins,

@@ -268,9 +268,8 @@ def arithmetic(text: str, variables: Variables) -> str:
     Its assignments are made; where it is not known, what it would assign is unknown, too. ScriptError where the script
     would stop.
     """
-    expanded = value(text, variables)
     try:
-        return str(evaluate(expanded, variables))
+        return str(evaluate(value(text, variables), variables))
     except UnknownValue:
         forget_assigned(text, variables)
         return unknown(text.strip(), "arithmetic that is not followed")

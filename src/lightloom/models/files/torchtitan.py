@@ -161,15 +161,15 @@ class JobConfiguration:
                 return value
         return None
 
-    def degree(self, key: str, *, automatic: bool = False) -> int | None:
-        """Return a degree of parallelism, None where it is not stated; -1 where ``automatic`` allows what is left of
-        the ranks.
+    def degree(self, key: str, *, left: bool = False) -> int | None:
+        """Return a degree of parallelism, None where it is not stated; -1 where ``left`` allows what is left of the
+        ranks.
 
         ConfigError for another value below 1.
         """
         value = self.get(key, int, *_PLACES)
-        if value is not None and value < 1 and not (automatic and value == -1):
-            raise self.error(f"{key} = {value}: expected at least 1{' or -1' if automatic else ''}")
+        if value is not None and value < 1 and not (left and value == -1):
+            raise self.error(f"{key} = {value}: expected at least 1{' or -1' if left else ''}")
         return value if value is None else int(value)
 
     def unused(self) -> tuple[str, ...]:
@@ -213,15 +213,14 @@ def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
     except WorkloadError as error:
         raise WorkloadError(f"{path}: {error}") from error
     pins, more = strategy_pins(job, sizes.layers)
-    blocks = stage_blocks(job, sizes.layers, pins)
     return ModelReading(
         graph=trace_decoder(sizes, name=f"{name} {flavor}", batch=request.batch),
         unrecorded=(*notes, *more),
-        unused=job.unused(),
         pins=pins,
         global_batch=global_batch(job),
         replica_batch=local_batch(job),
-        stage_blocks=blocks,
+        stage_blocks=stage_blocks(job, sizes.layers, pins),
+        unused=job.unused(),  # of all that is read before
     )
 
 
@@ -261,9 +260,7 @@ def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStra
     tp, pp = job.degree("tensor_parallel_degree") or 1, job.degree("pipeline_parallel_degree") or 1
     cp, ep = job.degree("context_parallel_degree") or 1, job.degree("expert_parallel_degree") or 1
     replicas = job.degree("data_parallel_replicate_degree") or 1
-    shards = job.degree("data_parallel_shard_degree", automatic=True) or job.degree(
-        "data_parallel_degree", automatic=True
-    )
+    shards = job.degree("data_parallel_shard_degree", left=True) or job.degree("data_parallel_degree", left=True)
     experts = job.degree("expert_tensor_parallel_degree")
     if experts is not None and ep > 1 and experts != tp:
         notes.append(f"experts over {experts} tensor ranks: the plan splits them over {tp}, as everything else")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from lightloom.core.documents import MOST_TRACE_BYTES, read_number, read_text
+from lightloom.core.documents import MOST_TRACE_BYTES, numbered_rows, read_number, read_text
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.units import format_time
 from lightloom.models.graph import ComputeGraph, MeasuredTimes, Operator
@@ -25,19 +25,11 @@ from lightloom.models.traces.operators import (
     unpriced_exchanges,
 )
 
-POLICIES = (
-    "DATA",
-    "MODEL",
-    "MICRO",
-    "HYBRID_TRANSFORMER",
-    "HYBRID_TRANSFORMER_FWD_IN_BCKWD",
-    "HYBRID_DATA_MODEL",
-    "HYBRID_MODEL_DATA",
-    "HYBRID_DLRM",
-    "HYBRID_DLRM_ENHANCED",
-    "HYBRID_CUSTOMIZED",
-    "DISTRIBUTED_INFERENCE",
-)
+_POLICIES = """
+    DATA MODEL MICRO HYBRID_TRANSFORMER HYBRID_TRANSFORMER_FWD_IN_BCKWD HYBRID_DATA_MODEL HYBRID_MODEL_DATA HYBRID_DLRM
+    HYBRID_DLRM_ENHANCED HYBRID_CUSTOMIZED DISTRIBUTED_INFERENCE
+"""
+POLICIES = tuple(_POLICIES.split())
 """First words of such files."""
 _COLUMNS = 12
 _NANOSECOND = 1e-9
@@ -71,8 +63,7 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
         ConfigError: unreadable, or a malformed line (names it).
         WorkloadError: exchanges alone, without a layer that computes (policy MICRO).
     """
-    lines = read_text(path, MOST_TRACE_BYTES).splitlines()
-    rows = [(number, line.split()) for number, line in enumerate(lines, 1) if line.strip()]
+    rows = numbered_rows(read_text(path, MOST_TRACE_BYTES))
     policy, settings = _policy_and_settings(path, rows[0][1] if rows else [])
     layers = list(_layers(path, rows[1:], policy, settings))
     exchanges = tuple(exchange for layer in layers for exchange in layer.exchanges if exchange is not None)
@@ -112,11 +103,10 @@ def _layers(
     for number, words in rows[1:]:
         if len(words) < _COLUMNS:
             raise ConfigError(f"{path}, line {number}: {len(words)} columns: expected {_COLUMNS}")
-        passes = [words[first : first + 3] for first in (2, 5, 8)]
         *seconds, update = (_count(path, number, words[place]) * _NANOSECOND for place in (2, 5, 8, 11))
         exchanges = [
             _exchange_of_pass(path, number, entry, _exchange_group(policy, place, settings))
-            for place, entry in enumerate(passes)
+            for place, entry in enumerate(words[first : first + 3] for first in (2, 5, 8))
         ]
         yield _Layer(numbered(names, words[0]), seconds, exchanges, update)
 

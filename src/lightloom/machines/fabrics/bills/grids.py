@@ -118,8 +118,7 @@ def _through_switches(
     if blocks == 0 or not faces:
         return []
     ends = 2 * sum(faces) / cells * grid.copies
-    planes = round(sum(faces) * ports.number * grids)
-    found = planes_of(planes, 2 * blocks, grid.ranks, choices)
+    found = planes_of(round(sum(faces) * ports.number * grids), 2 * blocks, grid.ranks, choices)
     notes.append("assumption: a fibre to a circuit switch carries both ways, through circulators in the transceivers")
     if found.note:
         notes.append(found.note)

@@ -127,8 +127,7 @@ def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: Bil
         return []
     if medium == "copper":
         return [Line(load_part("copper-cable"), per_rank, why, rate=ports.rate)]
-    ends = port_line("transceiver", ports, 2 * per_rank, f"2 ends of {why}", choices)
-    return [ends, fibres(per_rank, why, choices)]
+    return [port_line("transceiver", ports, 2 * per_rank, f"2 ends of {why}", choices), fibres(per_rank, why, choices)]
 
 
 def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
@@ -137,8 +136,7 @@ def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
     dollars = metre.dollars
     if dollars is not None:
         dollars = dollars.model_copy(update={"value": dollars.value * length})
-    name = f"fibre of {length:g} m"
-    return Line(metre.model_copy(update={"name": name, "dollars": dollars}), per_rank, why)
+    return Line(metre.model_copy(update={"name": f"fibre of {length:g} m", "dollars": dollars}), per_rank, why)
 
 
 # Bills of graphs, link by link: cards at ranks, ports at switches, and a cable for every link both ways.
@@ -242,14 +240,14 @@ def _with_stated(
         description=note,
         counted_elsewhere={other: "stated figures have one quantity" for other in FIGURES if other != name},
     ).model_copy(update={name: figure})
+    lines = [
+        replace(line, counted_elsewhere=(*line.counted_elsewhere, name) if held else line.counted_elsewhere)
+        for line, held in ((line, kinds is None or line.part.kind in kinds) for line in bill.lines)
+    ]
     rate = bill.bandwidth if name == "dynamic_energy" else None
-    line = Line(part, 1.0, f"stated: {figure.source}", rate=rate)
-    lines = list(bill.lines)
-    for place, old in enumerate(bill.lines):
-        if kinds is None or old.part.kind in kinds:
-            lines[place] = replace(old, counted_elsewhere=(*old.counted_elsewhere, name))
+    lines.append(Line(part, 1.0, f"stated: {figure.source}", rate=rate))
     stated = (*bill.stated, name) if kinds is None else bill.stated
-    return replace(bill, lines=(*lines, line), notes=(*bill.notes, note), stated=stated)
+    return replace(bill, lines=tuple(lines), notes=(*bill.notes, note), stated=stated)
 
 
 # What every bill of a fabric promises, for :func:`lightloom.machines.fabrics.conformance.check_fabric`.

@@ -229,9 +229,7 @@ class Level:
     def seats(self) -> int:
         """Number of links up into the tier in the whole fabric: the ports of one rank, of ranks that share one, or of
         one switch beneath count once."""
-        if self.beneath is None:
-            return self.ranks // self.sharing
-        return self.ranks // self.child * self.planes
+        return self.ranks // self.sharing if self.beneath is None else self.ranks // self.child * self.planes
 
     @property
     def tree(self) -> bool:
@@ -246,15 +244,12 @@ class Level:
 
     def seat(self, rank: Ints) -> Ints:
         """Return the number of each rank's link up into the tier, among all of the fabric: [rank]."""
-        if self.beneath is None:
-            return rank // self.sharing
-        return rank // self.child * self.planes + self.plane(rank)
+        return rank // self.sharing if self.beneath is None else rank // self.child * self.planes + self.plane(rank)
 
     def leads_out(self, source: Ints, target: Ints) -> Mask:
         """Return a mask, true where source and target belong to different children, of one group or of two:
         [transfer]."""
-        apart: Mask = source // self.child != target // self.child
-        return apart
+        return np.asarray(source // self.child != target // self.child)
 
     def gateway(self, source: Ints, target: Ints) -> Ints:
         """Return the rank of the source's child from which a transfer takes this tier: the one on the target's rail, or
@@ -262,8 +257,7 @@ class Level:
         if self.joined or self.planes == 1:
             return source
         unit = self.root.child
-        gateway: Ints = source // unit * unit + target % unit
-        return gateway
+        return np.asarray(source // unit * unit + target % unit)
 
     @property
     def classes(self) -> list[LinkClass]:
@@ -337,8 +331,7 @@ class Level:
         copy = source // self.group * self.planes + self.plane(target)
         start, end = source // self.child % self.size, target // self.child % self.size
         if self._lattice is not None:
-            runs = self._lattice.runs(start, end, copies, copy)
-            return [run._replace(base=self.base + run.base) for run in runs]
+            return [run._replace(base=self.base + run.base) for run in self._lattice.runs(start, end, copies, copy)]
         link = (copy * self.size + start) * (self.size - 1) + end - (end > start)
         return [_single(self.base, link, self.links)]
 

@@ -193,8 +193,7 @@ class Tiers(PacketFabric):
         first = 0
         for level, crosses, gateway, target in self.crossings(source, destination):
             if crosses.any():
-                runs = [run for run, _ in level.runs(gateway, target)]
-                for number, run in enumerate(runs, first):
+                for number, (run, _) in enumerate(level.runs(gateway, target), first):
                     if number == len(columns):
                         columns.append([*np.zeros((3, len(crosses)), np.int64), np.ones(len(crosses), np.int64)])
                     for column, part in zip(columns[number], run[:4], strict=True):
@@ -260,8 +259,7 @@ class Tiers(PacketFabric):
         levels, own = self.levels, [level for level in self._used_levels if level.beneath is None]
         name = "what one rank's ports can receive"
         if len(own) == 1 and not own[0].switched:
-            corner = levels[0].tier.shape == "mesh"
-            name = "what a corner rank can receive" if corner else "what one rank can receive"
+            name = f"what {'a corner' if levels[0].tier.shape == 'mesh' else 'one'} rank can receive"
         result = [Cut(name, 1, self._from_outside(0, 1))]
         for level in levels[:-1]:
             if 1 < level.group < level.ranks:
