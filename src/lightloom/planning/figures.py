@@ -15,6 +15,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.units import format_bandwidth, format_size
+from lightloom.planning.parallelism.plan import numbered_block
 from lightloom.reports.figures.canvas import (
     FAINT,
     PARALLELISM,
@@ -107,7 +108,7 @@ def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
     begin, as many as fit."""
     if len(operators) <= _MOST_NAMES:
         return list(range(len(operators))), [plain(_short(name)) for name in operators]
-    blocks = [_block(name) for name in operators]
+    blocks = [numbered_block(name) or name.partition(".")[0] for name in operators]
     stride = len(operators) / _MOST_NAMES
     kept: list[int] = []
     for place, block in enumerate(blocks):
@@ -115,13 +116,6 @@ def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
         if first and (not kept or place - kept[-1] >= stride):
             kept.append(place)
     return kept, [plain(_short(blocks[place])) for place in kept]
-
-
-def _block(name: str) -> str:
-    """Return the path up to its first number, that included: ``layer2.1`` of ``layer2.1.conv1``."""
-    parts = name.split(".")
-    numbers = [place for place, part in enumerate(parts) if part.isdigit()]
-    return ".".join(parts[: numbers[0] + 1]) if numbers else parts[0]
 
 
 def _short(name: str) -> str:
@@ -171,9 +165,8 @@ def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figur
     share = np.full(len(granted), circuit_bandwidth / granted.holds)
     sent = _summed(ranks, block, traffic.source, traffic.destination, traffic.nbytes)
     served = _summed(ranks, block, granted.source, granted.destination, share)
-    without = _summed(
-        ranks, block, traffic.source, traffic.destination, (granted.counts(traffic).sum(axis=0) == 0).astype(np.float64)
-    )
+    bare = (granted.counts(traffic).sum(axis=0) == 0).astype(np.float64)
+    without = _summed(ranks, block, traffic.source, traffic.destination, bare)
     each = "rank" if block == 1 else f"{block} ranks"
     ground = _Ground((f"sends, {each} a row", f"receives, {each} a column"), np.zeros_like(sent, np.bool_), ("",))
     return _draw(ground, sent, served, without > 0)
@@ -199,12 +192,8 @@ def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
         kept = to < columns
         np.add.at(served, (group * k + circuits.source[kept], to[kept]), rates[kept])
     rows, across = np.indices(model.shape)
-    ground = _Ground(
-        ("sends, rank a row", "receives, rank a column"),
-        rows // k != across // k,
-        ("model parallel", "data parallel"),
-        tuple(range(k, columns, k)),
-    )
+    second, kinds, edges = rows // k != across // k, ("model parallel", "data parallel"), tuple(range(k, columns, k))
+    ground = _Ground(("sends, rank a row", "receives, rank a column"), second, kinds, edges)
     return _draw(ground, model + data, served, (model + data > 0) & (served == 0))
 
 

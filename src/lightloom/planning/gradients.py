@@ -21,7 +21,7 @@ from lightloom.collectives.collective import Kind
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Bandwidth, ComputeRate, Config, Seconds
-from lightloom.core.results import content_hash
+from lightloom.core.results import attributes, content_hash
 from lightloom.exchange.compression.inceptionn import BURST_BITS, CLOCK_HZ
 from lightloom.exchange.compression.profile import CodecProfile, CompressionProfile, Rates, cache_path, read_profile
 from lightloom.exchange.measuring import KernelRates, measured_rates
@@ -70,6 +70,9 @@ _PRODUCTS = 0.3
 """Share of the accelerator's lowest peak rate that products with narrow matrices reach: an assumption."""
 
 
+_RATES = "encode decode encode_message decode_message"
+
+
 class CodecEngine(Config):
     """Where gradients are coded, and how fast; bytes of float32 values per second."""
 
@@ -102,15 +105,12 @@ def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
             "be assumed to run: give --exchange-engine local or a .yaml file"
         )
     touched = _TOUCHED if fused else _TOUCHED_UNFUSED
-    rate = _SHARE * accelerator.memory_bandwidth / touched
-    launch = accelerator.kernel_launch or _LAUNCH
+    rate, launch = _SHARE * accelerator.memory_bandwidth / touched, accelerator.kernel_launch or _LAUNCH
+    rates = {"encode": rate, "decode": rate, "encode_message": launch, "decode_message": launch}
     return CodecEngine(
         name=ACCELERATOR,
         placement="host",
-        encode=rate,
-        decode=rate,
-        encode_message=launch,
-        decode_message=launch,
+        **rates,
         flops=_PRODUCTS * min(accelerator.peak.values()),
         source=f"assumption: {'kernels' if fused else 'operations of torch'} on the {accelerator.name} at half of its "
         f"memory bandwidth, every value read or written {touched} times, {launch * 1e6:.3g} us a launch",
@@ -143,16 +143,8 @@ def local_engine(method: str) -> CodecEngine:
 
 def _host_engine(rates: Rates | KernelRates, source: str, flops: float | None = None) -> CodecEngine:
     """Return the engine of this host's kernels at measured rates; a message that was not timed takes no time."""
-    return CodecEngine(
-        name=LOCAL,
-        placement="host",
-        encode=rates.encode,
-        decode=rates.decode,
-        encode_message=rates.encode_message or 0.0,
-        decode_message=rates.decode_message or 0.0,
-        flops=flops,
-        source=source,
-    )
+    speeds = {name: seconds or 0.0 for name, seconds in attributes(rates, _RATES).items()}
+    return CodecEngine(name=LOCAL, placement="host", **speeds, flops=flops, source=source)
 
 
 def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | None) -> CodecEngine:
@@ -318,13 +310,8 @@ class PricedExchange:
         """Return what a rank codes in an exchange of so many values, as their share of the whole gradient; messages are
         not scaled."""
         work, share = self.method.work(self.gradient, ranks), values / max(self.gradient.values, 1)
-        work = replace(
-            work,
-            encoded_values=work.encoded_values * share,
-            decoded_values=work.decoded_values * share,
-            calls=work.calls * share,
-            flops=work.flops * share,
-        )
+        scaled_work = attributes(work, "encoded_values decoded_values calls flops")
+        work = replace(work, **{name: count * share for name, count in scaled_work.items()})
         if kind != "reduce-scatter":
             return work
         # The owner of a share adds up what the others sent, and keeps the sum as it is.

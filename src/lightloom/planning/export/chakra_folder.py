@@ -16,7 +16,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,9 +66,8 @@ def replayed_seconds(traces: StepTraces, *, one_at_a_time: bool = True) -> float
             resource = f"receive {stage} {place}"
         if operation.verb == "collective" or (operation.verb == "send" and one_at_a_time):
             resource = f"communication {stage}"
-        task: dict[str, Any] = {"category": "forward" if operation.verb == "compute" else "transmission"}
-        task |= {"name": operation.name, "resource": resource, "duration": seconds, "priority": place}
-        tasks.append(Task(**task, after=tuple(before)))
+        category = "forward" if operation.verb == "compute" else "transmission"
+        tasks.append(Task(operation.name, resource, category, seconds, tuple(before), place))
     return run(tasks).step_time
 
 

@@ -6,7 +6,7 @@ collective   of the rank's group on one axis of parallelism
 send         to the rank in the same place of another stage, and its receive there
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -156,6 +156,8 @@ def plain_operations(job: Job, step: StrategyStep, computing: Sequence[Task]) ->
 # Every field of ``StageExchanges`` is a sum of seconds of collectives. Priced at one second for one collective and at
 # none for all others, the field says how many of them there are, of every chunk or stage.
 
+_Group = tuple[Axis, Kind, int]
+"""Axis, kind and ranks of collectives."""
 _Priced = tuple[Axis, Kind, int, float]
 """Axis, kind, ranks and bytes of a collective, as exchanges are priced."""
 
@@ -181,19 +183,35 @@ def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
     rows, sharing = Strategies.of(strategy), job.shares is None
     priced: dict[_Priced, None] = {}
 
-    def counts(exchange_time: AxisTimes) -> StageExchanges:
-        """Return the exchanges of the step with each collective at the price that ``exchange_time`` gives it."""
-        return stage_exchanges(job, rows, exchange_time, sharing=sharing, by_unit=by_unit)
+    def record(group: _Group, nbytes: Floats) -> Floats:
+        """Note the different sizes above 0 of a collective of several ranks, and return no seconds for each."""
+        if group[2] > 1:
+            priced.update(dict.fromkeys((*group, size) for size in np.unique(nbytes).tolist() if size > 0))
+        return np.zeros_like(nbytes)
 
-    counts(AxisTimes(partial(_recorder, priced)))
+    def exchanges(price: Callable[[_Group, Floats], Floats]) -> StageExchanges:
+        """Return the exchanges of the step with each collective at the seconds that ``price`` gives its bytes."""
+        return stage_exchanges(job, rows, AxisTimes(partial(_priced_by, price)), sharing=sharing, by_unit=by_unit)
+
+    exchanges(record)
     found = []
     for each in priced:
         axis, kind, ranks, nbytes = each
         stride = _stride(job, strategy, axis, kind)
         shared = float(job.fabric.channel_sharing(np.array([stride]))[0]) if sharing and axis != "tensor" else 1.0
         use = CollectiveUse(axis, kind, nbytes / shared, ranks, stride)
-        found.append(Payload(use, shared, _counts(counts(AxisTimes(partial(_indicator, each))))))
+        found.append(Payload(use, shared, _counts(exchanges(partial(_count, each)))))
     return found
+
+
+def _priced_by(price: Callable[[_Group, Floats], Floats], axis: Axis) -> ExchangeTime:
+    """Return the prices of the collectives of groups on one axis."""
+    return lambda kind, _, ranks, __, ___, nbytes: price((axis, kind, int(ranks[0])), nbytes)
+
+
+def _count(priced: _Priced, group: _Group, nbytes: Floats) -> Floats:
+    """Return 1 for each collective that equals ``priced`` in axis, kind, ranks and bytes, 0 for all others."""
+    return np.where(nbytes == priced[3], float(group == priced[:3]), 0.0)
 
 
 def _counts(exchanges: StageExchanges) -> dict[str, list[int]]:
@@ -216,31 +234,6 @@ def _counts(exchanges: StageExchanges) -> dict[str, list[int]]:
         if replicas.unit_exchange is not None:
             columns[f"gradients of {unit}"] = getattr(replicas.unit_exchange, unit)
     return {name: np.rint(column[0]).astype(int).tolist() for name, column in columns.items()}
-
-
-def _recorder(priced: dict[_Priced, None], axis: Axis) -> ExchangeTime:
-    """Return a price that takes no time and notes in ``priced`` every collective of several ranks that it is asked for
-    on the axis."""
-
-    def record(kind: Kind, _: Ints, ranks: Ints, __: Ints, ___: Ints, nbytes: Floats) -> Floats:
-        """Note the different sizes above 0 of a collective, and return no seconds for each."""
-        if ranks[0] > 1:
-            sizes = (size for size in np.unique(nbytes).tolist() if size > 0)
-            priced.update(dict.fromkeys((axis, kind, int(ranks[0]), size) for size in sizes))
-        return np.zeros_like(nbytes)
-
-    return record
-
-
-def _indicator(priced: _Priced, axis: Axis) -> ExchangeTime:
-    """Return a price of one second for the collective ``priced`` alone, and of none for all others."""
-
-    def count(kind: Kind, _: Ints, ranks: Ints, __: Ints, ___: Ints, nbytes: Floats) -> Floats:
-        """Return 1 for each collective that equals ``priced`` in axis, kind, ranks and bytes, 0 for all others."""
-        alike = (axis, kind, int(ranks[0])) == priced[:3]
-        return np.where(nbytes == priced[3], float(alike), 0.0)
-
-    return count
 
 
 def _stride(job: Job, strategy: Strategy, axis: Axis, kind: Kind) -> int:

@@ -47,6 +47,7 @@ from lightloom.planning.reconfiguration.phases import (
     plane_numbers,
     segmentations,
     step_bytes,
+    turning,
 )
 from lightloom.planning.simulation.engine import run
 from lightloom.planning.simulation.link_turns import SwitchTurns
@@ -79,9 +80,7 @@ class SwitchedStep:
     @cached_property
     def turning(self) -> tuple[Phase, ...]:
         """Phases before which some planes are set anew, the cycle of the steps included."""
-        phases = list(self.settings)
-        pairs = zip([phases[-1], *phases], phases, strict=False)
-        return tuple(b for a, b in pairs if gains(self.settings[a], self.settings[b]))
+        return turning(self.settings)
 
     @property
     def exposed(self) -> float:
@@ -250,37 +249,28 @@ class _Search:
             tied=self._times_at(settings, "tied")[0].tied,
         )
         last = replace(smaller, **{name: getattr(smaller_closing, name) for name in _OF_THE_LAST_PASS})
-        return PipelinedStep(
-            times=times,
-            micro_batches=self._times.strategy.micro_batches,
-            last=last,
-            arithmetic_share=self._times.job.fabric.arithmetic_share,
-            turns=self._turns(settings, times, last),
-        )
+        turns, count = self._turns(settings, times, last), self._times.strategy.micro_batches
+        share = self._times.job.fabric.arithmetic_share
+        return PipelinedStep(times=times, micro_batches=count, last=last, arithmetic_share=share, turns=turns)
 
     def _turns(self, settings: Settings, times: StageTimes, last: StageTimes) -> SwitchTurns:
         """Return the seconds of the turns between phases whose divisions give some axis more planes; 0 elsewhere.
 
         The turn before the first phase begins beside the update; only what this does not cover stands before it."""
         seconds, update, (lead, tail) = self._times.prices.reconfiguration_time, times.update, self._times.margins
-        turns = SwitchTurns.none(len(update))
-        phases, values = list(settings), {}
         pipeline: Planes = {axis: count for axis, count in settings["passes"].items() if axis == "pipeline"}
         taken = any(gains(division, pipeline) for division in settings.values())
-        values["waits_for_send"] = np.full(len(update), float(taken))
-        for before, phase in zip([phases[-1], *phases], phases, strict=False):
-            if not gains(settings[before], settings[phase]):
-                continue
+        values = {"waits_for_send": np.full(len(update), float(taken))}
+        for phase in turning(settings):
             length = np.full(len(update), seconds)
-            if phase == phases[0]:
+            if phase == next(iter(settings)):
                 values["update"] = np.minimum(length, update)
                 length = np.maximum(length - update, 0.0)
-            name = {"gather": "start", "closing": "exchange"}.get(phase, phase)
-            values[name] = length
+            values[{"gather": "start", "closing": "exchange"}.get(phase, phase)] = length
         least = np.where(times.early_exchange > 0, times.lead, 1.0)[: len(update)] * last.backward[: len(update)]
         values["lead"] = np.minimum(lead, np.minimum(times.forward, last.forward)[: len(update)])
         values["tail"] = np.minimum(tail, least)
-        return replace(turns, **values)
+        return replace(SwitchTurns.none(len(update)), **values)
 
 
 def _passes_go_on(settings: Settings, axes: Sequence[Axis]) -> bool:
@@ -404,15 +394,12 @@ def switched_timeline(step: SwitchedStep) -> Timeline:
         VerificationError: a transmission has no circuits, or the switch turns beneath one.
     """
     notes = _Notes(step)
-    timeline = run(lower_pipelined(step.stages))
-    parts: dict[str, float] = {}
-    for interval in timeline.intervals:
-        parts[interval.name] = parts.get(interval.name, 0.0) + interval.duration
-    noted = [
-        replace(interval, details=notes.details(interval, interval.duration / (parts[interval.name] or 1.0)))
-        for interval in timeline.intervals
-    ]
-    timeline = Timeline.of(noted)
+    intervals = run(lower_pipelined(step.stages)).intervals
+    whole: defaultdict[str, float] = defaultdict(float)
+    for each in intervals:
+        whole[each.name] += each.duration
+    shares = ((each, each.duration / (whole[each.name] or 1.0)) for each in intervals)
+    timeline = Timeline.of(replace(each, details=notes.details(each, share)) for each, share in shares)
     verify_switching(timeline, notes.owners, notes.seconds, notes.bandwidth, notes.demands)
     return timeline
 
@@ -468,13 +455,8 @@ class _Notes:
             return {}
         phase, stages, nbytes, axes = self._used(interval)
         nbytes = {axis: float(share * count) for axis, count in nbytes.items() if count and self._counted(axis)}
-        planes = {axis: self._planes(phase, axis, interval) for axis in axes}
-        return {
-            "phase": phase,
-            "stages": stages,
-            "planes": {axis: numbers for axis, numbers in planes.items() if numbers},
-            "nbytes": nbytes,
-        }
+        planes = {axis: numbers for axis in axes if (numbers := self._planes(phase, axis, interval))}
+        return {"phase": phase, "stages": stages, "planes": planes, "nbytes": nbytes}
 
     def _counted(self, axis: Axis) -> bool:
         """Return whether the bytes of an axis are known: those of gradients only where they are exchanged as they
@@ -497,12 +479,12 @@ class _Notes:
         name = interval.name
         phase = self._phases[0] if name == "turn for the next step" else _TURNS[name]
         before = self._numbers[self._phases[self._phases.index(phase) - 1]]
-        planes: dict[str, list[int]] = {}
+        planes: defaultdict[str, list[int]] = defaultdict(list)
         for plane, axis in self._numbers[phase].items():
             if before[plane] != axis:
-                planes.setdefault(axis, []).append(plane)
+                planes[axis].append(plane)
         stage = int(interval.resource.split(",")[0].split()[-1])
-        return {"phase": phase, "stages": [stage], "planes": planes}
+        return {"phase": phase, "stages": [stage], "planes": dict(planes)}
 
     def _used(self, interval: Interval) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
         """Return a transmission's phase, its stages (the sender first), bytes by axis, and the axes that may exchange

@@ -153,7 +153,7 @@ class PhasedTimes:
         closing: tuple[Axis, ...] = ("tensor",) if self.strategy.sequence_parallel and after else ()
         if after and not self.job.settings.overlap_gradients:
             closing += replicas
-        active: dict[Phase, tuple[Axis, ...]] = {
+        return {
             "gather": replicas if times.gather.any() else (),
             "passes": passes,
             "last": tuple(dict.fromkeys((*passes, *(replicas if beside and exchanged else ())))),
@@ -161,7 +161,6 @@ class PhasedTimes:
             "closing": closing,
             "tied": ("pipeline",) if ties_stages(self.job, Strategies.of(self.strategy)) else (),
         }
-        return active
 
     @cached_property
     def margins(self) -> tuple[Floats, Floats]:
@@ -254,6 +253,13 @@ def gains(before: Planes, after: Planes) -> bool:
     return any(count > before.get(axis, 0) for axis, count in after.items())
 
 
+def turning(settings: Settings) -> tuple[Phase, ...]:
+    """Return the phases before which some planes are set anew, the cycle of the steps included."""
+    phases = list(settings)
+    pairs = zip([phases[-1], *phases], phases, strict=False)
+    return tuple(phase for before, phase in pairs if gains(settings[before], settings[phase]))
+
+
 def segmentations(phases: Sequence[Phase]) -> Iterator[list[list[Phase]]]:
     """Yield every way to part a cycle of phases into segments, one segment alone first; a segment may go on from the
     last phase to the first."""
@@ -310,9 +316,7 @@ def plane_numbers(settings: Settings, planes: int) -> Numbers:
     """Return the axis that holds each plane, by phase and plane number; at a phase before which nothing turns, as in
     the phase before it."""
     phases = list(settings)
-    pairs = list(zip([phases[-1], *phases], phases, strict=False))
-    turning = [place for place, (before, after) in enumerate(pairs) if gains(settings[before], settings[after])]
-    first = turning[0] if turning else 0
+    first = phases.index(next(iter(turning(settings)), phases[0]))
     numbers: dict[Phase, Mapping[int, Axis]] = {}
     holders: dict[int, Axis] = {}
     for phase in [*phases[first:], *phases[:first]]:

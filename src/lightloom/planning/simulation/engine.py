@@ -277,24 +277,13 @@ def compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
         (op, "backward", op.backward_flops + repeated * op.forward_flops, time)
         for op, repeated, time in zip(operators, again, backward, strict=True)
     ][::-1]
-    tasks = [
-        Task(
-            name=f"{operator.name} {direction}",
-            resource="compute",
-            category=direction,
-            duration=seconds,
-            details={"operator": operator.name, "kind": operator.kind, "flops": flops},
-        )
-        for operator, direction, flops, seconds in work
-    ]
-    update = Task(
-        name="optimizer update",
-        resource="compute",
-        category="update",
-        duration=accelerator.update_time(plan.updated_parameters * plan.settings.optimizer_traffic_bytes),
-        details={"parameters": plan.updated_parameters},
-    )
-    return [*tasks, update]
+    tasks = []
+    for operator, direction, flops, seconds in work:
+        details = {"operator": operator.name, "kind": operator.kind, "flops": flops}
+        tasks.append(Task(f"{operator.name} {direction}", "compute", direction, seconds, details=details))
+    update = accelerator.update_time(plan.updated_parameters * settings.optimizer_traffic_bytes)
+    details = {"parameters": plan.updated_parameters}
+    return [*tasks, Task("optimizer update", "compute", "update", update, details=details)]
 
 
 class _PlanTasks:
@@ -353,13 +342,8 @@ def circuits_in_place(priced: list[Priced], index: int) -> bool:
 
 def _network(exchange: Exchange, verb: str, category: str, duration: float, cost: Cost) -> Task:
     """Return a task of an exchange on the network, named by the verb and the exchange."""
-    return Task(
-        name=verb + exchange.name,
-        resource="network",
-        category=category,
-        duration=duration,
-        details={"collective": exchange.kind, "bytes": exchange.nbytes, "steps": cost.steps},
-    )
+    details = {"collective": exchange.kind, "bytes": exchange.nbytes, "steps": cost.steps}
+    return Task(verb + exchange.name, "network", category, duration, details=details)
 
 
 def _slowed(tasks: list[Task], share: float) -> list[Task]:
@@ -500,11 +484,8 @@ def simulate_step(
     timeline = run(tasks)
     sent = [collective.cost.energy for collective in priced]
     sourced = [joules for joules in sent if joules is not None]
+    total = sum(sourced) if len(sourced) == len(sent) else None
+    seconds, parts, busy = timeline.step_time, timeline.breakdown(), timeline.busy_time()
     return StepResult(
-        plan=plan,
-        timeline=timeline,
-        step_time=timeline.step_time,
-        breakdown=timeline.breakdown(),
-        busy_time=timeline.busy_time(),
-        sent_joules=sum(sourced) if len(sourced) == len(sent) else None,
+        plan=plan, timeline=timeline, step_time=seconds, breakdown=parts, busy_time=busy, sent_joules=total
     )

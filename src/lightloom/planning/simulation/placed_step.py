@@ -119,9 +119,7 @@ def updated_parameters(plan: HybridPlan) -> Floats:
         owned = np.bincount(plan.placement.device, balanced.parameters, plan.k).astype(np.float64)
         return owned / plan.groups
     of_operator = np.add.reduceat(balanced.parameters, balanced.first[:-1]) if balanced.size else balanced.parameters
-    copied = np.zeros(balanced.size, np.bool_)
-    for x in (_shared(plan), _shared(plan) - 1):
-        copied[x] = True
+    copied = np.isin(np.arange(balanced.size), [_shared(plan), _shared(plan) - 1])
     held = np.where(copied, of_operator[balanced.operator], balanced.parameters).astype(np.float64)
     return np.bincount(plan.placement.device, held, plan.k).astype(np.float64)
 
@@ -304,15 +302,8 @@ def ports_of(circuits: GroupCircuits) -> Ports:
     member = np.argsort(port, kind="stable")
     ports = len(sending) + len(receiving)
     pipe = np.lexsort((circuits.source, (circuits.destination - circuits.source) % circuits.k))
-    return Ports(
-        leaves=leaves,
-        enters=enters,
-        first=np.searchsorted(port[member], np.arange(ports + 1)),
-        member=member % max(pipes, 1),
-        turn=np.argsort(pipe),
-        pipe=pipe,
-        shared=ports < 2 * pipes,
-    )
+    first, member = np.searchsorted(port[member], np.arange(ports + 1)), member % max(pipes, 1)
+    return Ports(leaves, enters, first, member, turn=np.argsort(pipe), pipe=pipe, shared=ports < 2 * pipes)
 
 
 def _followers(before: Ints, after: Ints, size: int) -> tuple[Ints, Int32s]:
@@ -704,9 +695,7 @@ def _busy_time(work: PlacedWork, stretches: Stretches, dark: Floats) -> dict[str
     those of the dark, once for the group; the other categories are 0."""
     amount = work.nodes.amount
     busy = dict.fromkeys(SHARES, 0.0)
-    busy["forward"] = float(amount[work.forward].sum())
-    busy["backward"] = float(amount[work.backward].sum())
-    busy["update"] = float(amount[work.update].sum())
+    busy |= {name: float(amount[getattr(work, name)].sum()) for name in ("forward", "backward", "update")}
     busy["transmission"] = float((stretches.end - stretches.start).sum())
     busy["reconfiguration"] = float((dark[:, 1] - dark[:, 0]).sum())
     return busy
