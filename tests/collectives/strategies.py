@@ -174,7 +174,9 @@ def sizes_of_parts(draw: st.DrawFn, ranks: int, *, pairs: bool) -> Sizes:
     if draw(st.booleans()):
         return sizes
     rng = np.random.default_rng(seed)
-    share = rng.exponential(size=sizes.shape) * (rng.random(sizes.shape) < draw(st.sampled_from([0.1, 0.9])))
+    share = rng.exponential(size=sizes.share.shape) * (
+        rng.random(sizes.share.shape) < draw(st.sampled_from([0.1, 0.9]))
+    )
     share.flat[1] += 1.0
     return Sizes(share)
 

@@ -101,11 +101,6 @@ class Sizes:
         object.__setattr__(self, "share", share)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the shares: the number of ranks, once for sizes of ranks and twice for those of pairs."""
-        return self.share.shape
-
-    @property
     def digest(self) -> str:
         """Hash of the shares, 32 hexadecimal digits."""
         return blake2b(self.share.tobytes(), digest_size=16).hexdigest()
@@ -207,7 +202,7 @@ Kind = Literal[
     "all-to-all-v",
     "reduce-scatter-v",
 ]
-KINDS: tuple[str, ...] = get_args(Kind)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 CLASSIC = KINDS[:6]
 """Kinds that the planner asks for, and that the papers' algorithms serve."""
 OF_SIZE = KINDS[:9]
@@ -333,8 +328,8 @@ class Collective:
         shape = (self.ranks,) * (2 if RULES[self.kind].parts == "pairs" else 1)
         if self.sizes is None:
             raise ConfigError(f"{self.kind}: expected the sizes of its parts (--sizes, sizes), e.g. zipf:1.2")
-        if self.sizes.shape != shape:
-            raise ConfigError(f"sizes of shape {self.sizes.shape} for {self.kind}: expected {shape}")
+        if self.sizes.share.shape != shape:
+            raise ConfigError(f"sizes of shape {self.sizes.share.shape} for {self.kind}: expected {shape}")
 
     @property
     def nbytes_per_rank(self) -> float:

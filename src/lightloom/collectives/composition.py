@@ -243,8 +243,7 @@ def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[
 
     def rows(columns: Ints) -> Ints:
         """Return values broadcast to one for each [flat row, group, share, part], flattened."""
-        spread: Ints = np.broadcast_to(columns, shape).ravel()
-        return spread
+        return np.broadcast_to(columns, shape).ravel()
 
     share, number = np.divmod(flat.chunk.astype(np.int64), part)
     if phase.kind == "all-to-all":

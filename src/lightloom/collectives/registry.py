@@ -236,8 +236,7 @@ def costed(
     Raises:
         BoundError: the cost lies below the bound.
     """
-    price = cost(schedule, fabric, model, codec)
-    return price, _bound(schedule.algorithm, price, schedule.collective, fabric, model)
+    return _with_bound(schedule.algorithm, cost(schedule, fabric, model, codec), schedule.collective, fabric, model)
 
 
 def loads_costed(
@@ -248,12 +247,11 @@ def loads_costed(
     Raises:
         BoundError: the cost lies below the bound.
     """
-    price = loads_cost(loads, fabric, codec)
-    return price, _bound(algorithm.name, price, loads.collective, fabric, loads.model)
+    return _with_bound(algorithm.name, loads_cost(loads, fabric, codec), loads.collective, fabric, loads.model)
 
 
-def _bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel) -> Bound:
-    """Return the lower bound of a collective, which its cost may not undercut.
+def _with_bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel) -> tuple[Cost, Bound]:
+    """Return a cost and the lower bound of its collective, which it may not undercut.
 
     Raises:
         BoundError: it does.
@@ -264,7 +262,7 @@ def _bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model
             f"{name} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of {bound.time} s set by "
             f"{bound.bound_by}"
         )
-    return bound
+    return price, bound
 
 
 def keeps_to(price: Cost, bound: Bound) -> bool:

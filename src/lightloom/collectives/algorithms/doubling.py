@@ -23,7 +23,7 @@ import numpy as np
 from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_pair, rows_by_rank
 from lightloom.collectives.algorithms.direct import ONE_STAGE
 from lightloom.collectives.algorithms.ring import RING_TWO_WAY
-from lightloom.collectives.algorithms.trees import BINOMIAL_TREE
+from lightloom.collectives.algorithms.trees import BINOMIAL_TREE, powers_below
 from lightloom.collectives.collective import CLASSIC, ROOTED, Collective, Kind
 from lightloom.collectives.composition import Phase, lower
 from lightloom.collectives.schedule.build import Moves, all_gather_by_moves, assign_wavelengths, from_all_gather, moves
@@ -55,8 +55,7 @@ def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
     members, folded = _members(ranks)
     position = np.arange(len(members))
     exchanges = [(folded, folded - 1)] if len(folded) else []
-    distances = [1 << k for k in range(len(members).bit_length() - 1)]
-    return exchanges + [(members, members[position ^ distance]) for distance in distances]
+    return exchanges + [(members, members[position ^ distance]) for distance in powers_below(len(members))]
 
 
 def _members(n: int) -> tuple[Ints, Ints]:
@@ -79,7 +78,7 @@ def _gather_moves(fabric: Fabric) -> list[Moves]:
     bounds = np.append(members, n)
     logical = [moves(folded, folded - 1, folded)] if len(folded) else []
     position = np.arange(len(members))
-    for distance in (1 << k for k in range(len(members).bit_length() - 1)):
+    for distance in powers_below(len(members)):
         partner = position ^ distance
         low = position & ~(distance - 1)
         size = bounds[low + distance] - bounds[low]
@@ -136,7 +135,7 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
     def all_gather(gather: Collective) -> Schedule:
         """Return the all-gather, folded to the rows of rank 0 where all ranks send the same way."""
         logical = []
-        for distance in _distances(n):
+        for distance in powers_below(n):
             # These ranks send the shares of those up to so many ranks before them that are missing.
             source, before = np.indices((senders, min(distance, n - distance))).reshape(2, -1)
             logical.append(moves(source, (source + distance) % n, (source - before) % n))
@@ -147,11 +146,6 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
     return from_all_gather(collective, fabric, all_gather, mirrored=fabric.exclusive)
 
 
-def _distances(ranks: int) -> list[int]:
-    """Return the powers of two below the number of ranks: 1, 2, 4, ..."""
-    return [1 << k for k in range((ranks - 1).bit_length())]
-
-
 def _senders(fabric: Fabric) -> int:
     """Return the number of ranks whose sends are written out: one where those of all others go the same way, else all.
 
@@ -160,14 +154,14 @@ def _senders(fabric: Fabric) -> int:
     if fabric.wavelength_routed:
         return fabric.ranks
     rank = np.arange(fabric.ranks)
-    ways = (fabric.route(rank, (rank + distance) % fabric.ranks) for distance in _distances(fabric.ranks))
+    ways = (fabric.route(rank, (rank + distance) % fabric.ranks) for distance in powers_below(fabric.ranks))
     return 1 if all((way == way[0]).all() for way in ways) else fabric.ranks
 
 
 def _links_to_receivers(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
     """Return the links of the longest lightpath from a rank to the one 1, 2, 4, ... further on."""
     rank = np.arange(fabric.ranks)
-    return max(longest_links(fabric, rank, (rank + distance) % fabric.ranks) for distance in _distances(fabric.ranks))
+    return max(longest_links(fabric, rank, (rank + distance) % fabric.ranks) for distance in powers_below(fabric.ranks))
 
 
 BRUCK = Algorithm(

@@ -49,11 +49,6 @@ def ring_steps(ranks: int) -> int:
     return ranks - 1
 
 
-def two_way_ring_steps(ranks: int) -> int:
-    """Return the all-gather steps of the two-way ring: ceil((N − 1) / 2)."""
-    return ranks // 2
-
-
 def _around(name: str, directions: int, collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return the schedule of a ring on which ranks pass on one way, or both, on one wavelength each way unless striped.
 
@@ -69,7 +64,7 @@ def _around(name: str, directions: int, collective: Collective, fabric: Fabric, 
     def from_all(request: Collective) -> Schedule:
         """Return an all-gather, whose shares pass all ranks, or an all-to-all, whose blocks begin the shorter way round
         and leave the ring at the rank they are for."""
-        steps = ring_steps(n) if directions == 1 else two_way_ring_steps(n)
+        steps = ring_steps(n) if directions == 1 else n // 2  # ceil((N − 1) / 2)
         blocks = request.kind == "all-to-all"
         axes = np.indices((steps, directions, _senders(fabric), steps if blocks else 1, pieces), dtype=np.int32)
         step, backward, position, more, piece = (axis.ravel() for axis in axes)

@@ -28,8 +28,7 @@ def parents(ranks: int) -> Ints:
     rank = np.arange(ranks)
     bit = rank & -rank
     up = (rank ^ bit) | (bit << 1)
-    result: Ints = np.where(up < ranks, up, rank ^ bit)
-    return result
+    return np.asarray(np.where(up < ranks, up, rank ^ bit))
 
 
 def double_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
@@ -105,9 +104,9 @@ Levels = list[tuple[Ints, Ints, int]]
 """Children, their parents and the ranks of a child's subtree, leaves first."""
 
 
-def binomial_rounds(ranks: int) -> int:
-    """Return the rounds up, and as many down: ceil(log2 N)."""
-    return (ranks - 1).bit_length()
+def powers_below(ranks: int) -> list[int]:
+    """Return the powers of two below the number of ranks: 1, 2, 4, ..., ceil(log2 N) of them."""
+    return [1 << k for k in range((ranks - 1).bit_length())]
 
 
 def binomial_levels(ranks: int) -> Levels:
@@ -115,8 +114,7 @@ def binomial_levels(ranks: int) -> Levels:
 
     Level k joins ranks d, 3 d, 5 d, ..., where d is 2 to the k-th power, to the ranks d below them.
     """
-    distances = [1 << k for k in range(binomial_rounds(ranks))]
-    return [(np.arange(d, ranks, 2 * d), np.arange(d, ranks, 2 * d) - d, d) for d in distances]
+    return [(np.arange(d, ranks, 2 * d), np.arange(d, ranks, 2 * d) - d, d) for d in powers_below(ranks)]
 
 
 def star_levels(ranks: int) -> Levels:

@@ -35,14 +35,12 @@ class Demand:
     @property
     def received(self) -> Floats:
         """Bytes that each rank receives: [rank]."""
-        received: Floats = np.bincount(self.destination, self.nbytes, self.ranks).astype(np.float64)
-        return received
+        return np.bincount(self.destination, self.nbytes, self.ranks).astype(np.float64)
 
     @property
     def sent(self) -> Floats:
         """Bytes that each rank sends: [rank]."""
-        sent: Floats = np.bincount(self.source, self.nbytes, self.ranks).astype(np.float64)
-        return sent
+        return np.bincount(self.source, self.nbytes, self.ranks).astype(np.float64)
 
     @property
     def peers(self) -> int:

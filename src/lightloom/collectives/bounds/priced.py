@@ -88,6 +88,22 @@ def _slots(seconds: float, hop: float, share: float) -> Floats:
     return capacity if capacity[-1] > _ROUNDING else capacity[:-1]
 
 
+def length_classes(ranks: int, growth: float) -> tuple[list[int], Floats]:
+    """Return the longest length of each class, so many times that of the class before, and the links of each length
+    that lie within each class: [class, length]."""
+    ends = [0, 1]
+    while ends[-1] < ranks - 1:
+        ends.append(min(max(ends[-1] + 1, round(growth * ends[-1])), ranks - 1))
+    within = np.clip(np.arange(ranks) - np.array(ends[:-1])[:, None], 0, np.diff(ends)[:, None])
+    return ends[1:], within.astype(np.float64)
+
+
+def stretched(levels: Floats, number: int) -> Floats:
+    """Return prices [level, class] for another number of levels: those in between are alike, and new ones copies."""
+    place = np.round(np.arange(number) * (len(levels) - 1) / max(number - 1, 1))
+    return np.asarray(levels[place.astype(np.int64)])
+
+
 class Prices:
     """Prices of lengths, moved towards where trees use circuits most."""
 
@@ -99,20 +115,14 @@ class Prices:
             before: prices for another time, to begin with.
         """
         self._capacity = capacity
-        ends = [0, 1]
-        while ends[-1] < ranks - 1:
-            ends.append(min(max(ends[-1] + 1, round(_GROWTH * ends[-1])), ranks - 1))
-        length, begin = np.arange(ranks), np.array(ends[:-1])[:, None]
-        self._part: Floats = np.clip(length - begin, 0, np.diff(ends)[:, None]).astype(np.float64)
-        """Links of each length that lie within each class of lengths: [class, length]."""
-        self._split: Floats = np.full((len(capacity), len(begin)), 1 / len(capacity))
+        _, self._part = length_classes(ranks, _GROWTH)
+        self._split: Floats = np.full((len(capacity), len(self._part)), 1 / len(capacity))
         """Part of the price of each class that each level has, one together: [level, class]."""
         if before is not None:
-            # Levels in between are alike, so that those that are new are copies; the longest lengths keep their prices.
-            levels, classes = before._split.shape
-            level = np.round(np.arange(len(capacity)) * (levels - 1) / max(len(capacity) - 1, 1)).astype(np.int64)
-            of_length = np.clip(np.arange(len(begin)) + classes - len(begin), 0, classes - 1)
-            self._split = before._split[level][:, of_length]
+            # The longest lengths keep their prices.
+            classes, number = before._split.shape[1], len(self._part)
+            of_length = np.clip(np.arange(number) + classes - number, 0, classes - 1)
+            self._split = stretched(before._split, len(capacity))[:, of_length]
             self._split = self._split / self._split.sum(axis=0)
 
     @property

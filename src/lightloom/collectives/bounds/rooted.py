@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lightloom.collectives.bounds.link_use import broadcast_uses
+from lightloom.collectives.bounds.priced import length_classes, stretched
 from lightloom.core.arrays import Effort, Floats
 
 _HALVINGS: Effort = 60
@@ -242,14 +243,10 @@ class Search:
         Args:
             direction_hops: time of all bytes over one direction, in hops.
         """
-        ends = [0, 1]
-        while ends[-1] < ranks - 1:
-            ends.append(min(2 * ends[-1], ranks - 1))
         self._length: Floats = np.arange(ranks, dtype=np.float64)
-        within = np.clip(self._length - np.array(ends[:-1])[:, None], 0, np.diff(ends)[:, None])
+        self._ends, within = length_classes(ranks, 2)
         self._part: Floats = np.vstack([within, np.ones(ranks)])
         """Links of each length that lie within each class of lengths, and last 1: [class + 1, length]."""
-        self._ends = ends[1:]
         self._direction_hops = direction_hops
         self._trees: list[tuple[Floats, Floats]] = []
         """Priced edges of each tree found: usual lightpaths and the root's first ones, as in the prices."""
@@ -310,10 +307,7 @@ class Search:
             ends = np.full((slots, 1), len(self._length) / capacity.sum())
             return RootedPrices(usual, np.hstack([usual, ends]))
         before = len(self.best.usual)
-        # Slots in between are alike, so that those that are new are copies.
-        slot = np.round(np.arange(slots) * (before - 1) / max(slots - 1, 1)).astype(np.int64)
-        usual, of_root = self.best.usual[slot], self.best.of_root[slot]
-        return RootedPrices(usual * before / slots, of_root * before / slots)
+        return RootedPrices(*(stretched(prices, slots) * before / slots for prices in self.best))
 
     def _programme(self, capacity: Floats) -> RootedPrices | None:
         """Return the best prices as far as the trees found tell, or None if they leave nothing to gain.

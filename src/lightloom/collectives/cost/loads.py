@@ -115,15 +115,11 @@ def uneven_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> StepSec
             f"{schedule.algorithm}: steps with dependencies share packet links, which is costed for chunks of one "
             f"size: expected a {schedule.collective.kind} of steps in order, or a queued one"
         )
-    links, steps = fabric.links, schedule.steps
-    load, latency = np.zeros(steps * links), np.zeros(steps)
-    for rows in blocks(np.arange(len(schedule))):
-        ends = schedule.ends(rows)
-        row, link = links_of(fabric.footprint(*ends))
-        cell = schedule.step[rows][row] * np.int64(links) + link
-        load += np.bincount(cell, weights=weights[rows][row], minlength=len(load))
-        np.maximum.at(latency, schedule.step[rows], fabric.latency(*ends))
-    return StepSeconds((load.reshape(steps, links) / fabric.link_bandwidth()).max(axis=1), latency)
+    step, link, load = _link_loads(schedule, fabric, weights)
+    busiest, latency = np.zeros((2, schedule.steps))
+    np.maximum.at(busiest, step, load / fabric.link_bandwidth()[link])
+    np.maximum.at(latency, schedule.step, fabric.latency(*schedule.ends(slice(None))))
+    return StepSeconds(busiest, latency)
 
 
 def lightpath_chunks(schedule: Schedule) -> tuple[Ints, Ints, Floats]:
@@ -485,8 +481,7 @@ class StepSeconds(NamedTuple):
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
         """Return the seconds of the busiest link of each step and of the longest way, added up: [step]."""
-        total: Floats = self.per_byte * loads.chunk_nbytes + self.latency
-        return total
+        return np.asarray(self.per_byte * loads.chunk_nbytes + self.latency)
 
 
 class PipelinedLoads(NamedTuple):
@@ -582,7 +577,7 @@ class PacketLoads:
     """Most chunks that a link of a class carries in a step: [class, step]."""
     latency: Floats
     """Seconds of the longest way in each step: [step]."""
-    by_link: tuple[Ints, Ints, Ints] | None = None
+    by_link: tuple[Ints, Ints, Floats] | None = None
     """Steps, links and chunks of all that steps load, [use] each, where steps run at once and share links; or None."""
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
@@ -700,7 +695,7 @@ def _transfer_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Tra
     if schedule.pipeline is not None:
         return pipelined_loads(schedule, schedule.pipeline, fabric)
     _, first_link, link_class = np.unique(fabric.link_bandwidth(), return_index=True, return_inverse=True)
-    by_link = None if schedule.dependencies is None else _link_loads(schedule, fabric)
+    by_link = None if schedule.dependencies is None else _link_loads(schedule, fabric, np.ones(len(schedule)))
     return PacketLoads(link_class, first_link, *busiest_links(schedule, fabric, link_class), by_link)
 
 
@@ -737,16 +732,16 @@ def _circuit_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Circ
     return circuit_sends(schedule, latency[number])
 
 
-def _link_loads(schedule: Schedule, fabric: Fabric) -> tuple[Ints, Ints, Ints]:
-    """Return steps, links that they use, and the chunks there: [use] each.
+def _link_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> tuple[Ints, Ints, Floats]:
+    """Return steps, links that they use, and the ``weights`` [row] of the rows there, added up: [use] each.
 
-    Only links with a chunk have an entry, by step and then by link.
+    Only links with a row have an entry, by step and then by link.
     """
-    cells = []
+    cells, loads = list[Ints](), list[Floats]()
     for rows in blocks(np.arange(len(schedule)), max(BLOCK // len(fabric.siblings()[1]), 1)):
         row, link = links_of(fabric.footprint(*schedule.ends(rows)))
-        cells.append(np.stack(np.unique(schedule.step[rows][row] * np.int64(fabric.links) + link, return_counts=True)))
-    cell, chunks = np.concatenate(cells, axis=1)
-    used, place = np.unique(cell, return_inverse=True)
-    step, link = np.divmod(used, fabric.links)
-    return step, link, np.bincount(place, weights=chunks).astype(np.int64)
+        cell, place = np.unique(schedule.step[rows][row] * np.int64(fabric.links) + link, return_inverse=True)
+        cells.append(cell)
+        loads.append(np.bincount(place, weights[rows][row]).astype(np.float64))
+    used, place = np.unique(np.concatenate(cells), return_inverse=True)
+    return *np.divmod(used, fabric.links), np.bincount(place, np.concatenate(loads)).astype(np.float64)

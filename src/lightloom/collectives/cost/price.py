@@ -19,7 +19,6 @@ import numpy as np
 from lightloom.collectives.collective import ONE_TO_ONE
 from lightloom.collectives.schedule.columns import Folding, Schedule, distinct, run_begins, sorted_by
 from lightloom.core.arrays import Effort, Floats, Ints, Mask, read_only
-from lightloom.core.errors import UnsupportedError
 from lightloom.core.results import Result
 from lightloom.core.units import format_energy, format_time
 from lightloom.machines.fabrics.fabric import Fabric
@@ -200,21 +199,9 @@ def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, 
     return link
 
 
-def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> Cost:
-    """Return time and energy of one run from dark circuits, the schedule being verified.
-
-    Raises:
-        UnsupportedError: the paper model, which charges steps.
-    """
-    if model == "paper":
-        raise UnsupportedError(
-            f"{schedule.algorithm} has no steps that the paper cost model could charge: use physical"
-        )
-    return queued_line(schedule, fabric)[0]
-
-
 def queued_line(schedule: Schedule, fabric: Fabric) -> tuple[Cost, float]:
-    """Return the cost of a queued schedule, and the seconds that a byte of the collective adds to it at least.
+    """Return the cost of a queued, verified schedule from dark circuits, and the seconds that a byte of the collective
+    adds to it at least.
 
     The second holds at any size if rows cross one packet link each: links then serve them in the same order.
 

@@ -31,7 +31,7 @@ from lightloom.collectives.cost.loads import (
     step_loads,
     steps_before,
 )
-from lightloom.collectives.cost.price import Cost, CostModel, play, queued_cost, rows_over_circuits
+from lightloom.collectives.cost.price import Cost, CostModel, play, queued_line, rows_over_circuits
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
@@ -175,8 +175,7 @@ class StepTimes:
     @property
     def duration(self) -> Floats:
         """Seconds of each step, the sum of its parts: [step]."""
-        duration: Floats = sum(self.parts[1:], self.parts[0])
-        return duration
+        return np.asarray(sum(self.parts[1:], self.parts[0]))
 
 
 def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None) -> Cost:
@@ -186,10 +185,15 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", code
 
     Raises:
         UnknownNameError: no such cost model.
+        UnsupportedError: the paper model, which charges steps, of a queued schedule.
     """
     model = known_cost_model(model)
     if schedule.queued:
-        return queued_cost(schedule, fabric, model)
+        if model == "paper":
+            raise UnsupportedError(
+                f"{schedule.algorithm} has no steps that the paper cost model could charge: use physical"
+            )
+        return queued_line(schedule, fabric)[0]
     return loads_cost(step_loads(schedule, fabric, model), fabric, codec)
 
 

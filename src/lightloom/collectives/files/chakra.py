@@ -34,10 +34,10 @@ from lightloom.collectives.files.chakra_nodes import (
     encode,
     read_trace,
 )
-from lightloom.collectives.files.document import columns_from, header_of, parse_header, schedule_from, verified
+from lightloom.collectives.files.document import columns_from, header_of, schedule_from, verified
 from lightloom.collectives.files.row_order import row_order
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
-from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
+from lightloom.core.documents import MOST_TRACE_BYTES, parse_json, read_text
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.machines.fabrics.fabric import Fabric
@@ -134,7 +134,7 @@ def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
         raise ConfigError(
             f"{path}: header: no attribute {HEADER!r}: the trace is of another tool and does not name chunks"
         )
-    document = parse_header(text, place)
+    document = parse_json(text, place)
     ranks = document.get("collective", {}).get("ranks") if isinstance(document, dict) else None
     if type(ranks) is not int or ranks < 2:
         raise ConfigError(f"{place}: no whole number of ranks")
@@ -247,10 +247,7 @@ def _json_objects(path: Path) -> Iterator[dict[str, object]]:
     Raises:
         ConfigError: unreadable, not UTF-8 or not JSON, or a value that is no object.
     """
-    try:
-        text = read_bytes(path, MOST_TRACE_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text") from error
+    text = read_text(path, MOST_TRACE_BYTES)
     decoder, place = json.JSONDecoder(), len(text) - len(text.lstrip())
     while place < len(text):
         try:

@@ -22,10 +22,11 @@ from lightloom.collectives.schedule.columns import COLUMNS, ChunkLists, Folding,
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Column
 from lightloom.core.configfile import validate
-from lightloom.core.documents import load_json
+from lightloom.core.documents import load_json, parse_json
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.core.fields import Config, Ranks
 from lightloom.core.files import cannot_read, write_atomically
+from lightloom.core.results import attributes
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import kinds, recorded_fabric
 
@@ -184,7 +185,7 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "algorithm": schedule.algorithm,
-        "collective": collective_entry(collective),
+        "collective": attributes(collective, "kind ranks nbytes") | collective.stated_parts(),
         "chunks": int(schedule.chunks),
         "steps": int(schedule.steps),
         "queued": bool(schedule.queued),
@@ -196,23 +197,6 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
         "notes": list(schedule.notes),
         "fabric": None if fabric is None else fabric.model_dump(mode="json"),
     }
-
-
-def collective_entry(collective: Collective) -> dict[str, Any]:
-    """Return a collective as JSON values, which :class:`CollectiveEntry` reads."""
-    return {"kind": collective.kind, "ranks": collective.ranks, "nbytes": collective.nbytes} | collective.stated_parts()
-
-
-def parse_header(text: str | bytes, where: str) -> object:
-    """Return the JSON value in a text.
-
-    Raises:
-        ConfigError: it is not JSON.
-    """
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where} is not JSON: {error}") from error
 
 
 def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> tuple[Schedule, Fabric | None]:
@@ -388,7 +372,8 @@ def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
     text, where = (table.schema.metadata or {}).get(KEY), f"{path}: metadata {KEY.decode()!r}"
     if text is None:
         raise ConfigError(f"{where} is missing: not a schedule")
-    return schedule_from(parse_header(text, where), _table_columns(table, path), str(path))
+    header = parse_json(text.decode(errors="replace"), where)
+    return schedule_from(header, _table_columns(table, path), str(path))
 
 
 def _table_of(schedule: Schedule, fabric: Fabric | None) -> Any:

@@ -294,8 +294,7 @@ def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int)
     # The last ranks are few: a round for each of them is kept free.
     rounds = np.arange(1, len(within) + 1)
     within = np.minimum(within, least - len(within) + rounds)
-    budgets: Ints = np.maximum(np.diff(within, prepend=0), 1)
-    return budgets
+    return np.asarray(np.maximum(np.diff(within, prepend=0), 1))
 
 
 def _stretched(budgets: Ints, more: int) -> Ints:
@@ -305,8 +304,7 @@ def _stretched(budgets: Ints, more: int) -> Ints:
     """
     total, rounds = np.concatenate([[0], np.cumsum(budgets)]), len(budgets)
     at = np.interp(np.linspace(0, rounds, rounds + more + 1), np.arange(rounds + 1), total)
-    stretched: Ints = np.maximum(np.diff(np.ceil(at - 1e-9)), 1).astype(np.int64)
-    return stretched
+    return np.asarray(np.maximum(np.diff(np.ceil(at - 1e-9)), 1), np.int64)
 
 
 def _schedule_rounds(gather: Collective, fabric: Fabric, links: GridLinks, rounds: _Rounds) -> Schedule:

@@ -30,7 +30,7 @@ from lightloom.collectives.synthesis.engine.trees import (
     hub_ranks,
     repetition,
 )
-from lightloom.collectives.synthesis.ring.search import hub_counts
+from lightloom.collectives.synthesis.ring.search import hub_counts, least_fitting
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -279,12 +279,7 @@ def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Mask]:
 
     high = np.maximum(loads.max(axis=1), 1e-15)
     inside = fits(high)
-    low = high / channels
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        enough = fits(middle)
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return high, inside
+    return least_fitting(fits, high / channels, high, _BISECTIONS), inside
 
 
 def _design(

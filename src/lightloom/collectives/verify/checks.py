@@ -179,10 +179,7 @@ def copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> Ints:
 
 def moved(schedule: Schedule, rank: Ints, copy: Ints | int, *, back: bool = False) -> Ints:
     """Return the ranks of copies in the places that these have in the first; ``back``: the other way around."""
-    if schedule.folding is None:
-        return rank
-    ranks: Ints = schedule.folding.moved(rank, copy, back=back)
-    return ranks
+    return rank if schedule.folding is None else np.asarray(schedule.folding.moved(rank, copy, back=back))
 
 
 def moved_back(schedule: Schedule, chunk: Ints, copy: Ints) -> Ints:

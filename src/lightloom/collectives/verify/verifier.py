@@ -362,8 +362,7 @@ def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, c
         raise VerificationError(
             f"copy {copy[np.argmin(alike)]} of the rows takes other ways: {_EXPECTED} {folding.period} ranks on"
         )
-    links: Ints = path[:, own >= 0]
-    return links
+    return np.asarray(path[:, own >= 0])
 
 
 def _replay_queued(schedule: Schedule, fabric: Fabric) -> None:

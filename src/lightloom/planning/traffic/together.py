@@ -178,7 +178,7 @@ def _collective(request: Request, part: Fabric, held: int | None) -> Work:
     None on packets."""
     kind = request.job.what
     assert kind in CLASSIC
-    collective = Collective(kind, part.ranks, request.nbytes)  # type: ignore[arg-type]
+    collective = Collective(kind, part.ranks, request.nbytes)
     candidates = None if request.algorithm is None else [find(request.algorithm)]
     evaluations, refused = evaluate_all(collective, part, candidates=candidates)
     if not evaluations:

@@ -30,7 +30,7 @@ from lightloom.collectives.files.msccl.program import (
 )
 from lightloom.collectives.files.msccl.rules import CUSTOM, Condition, Place, check_rules, condition_of, refuse
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document
+from lightloom.core.results import Document, attributes
 from lightloom.core.units import format_size
 
 Clock = NDArray[np.int32]
@@ -467,19 +467,15 @@ def document(program: Program, runs: list[Run]) -> Document:
     run = runs[0]
     return {
         "schema": "lightloom.msccl-check/2",
-        "name": program.name,
-        "collective": program.collective,
+        **attributes(program, "name collective"),
         "gpus": len(program.gpus),
         "chunks": program.chunks,
         "in_place": any(run.condition.in_place for run in runs),
         "out_of_place": any(not run.condition.in_place for run in runs),
-        "values_checked": run.defined,
-        "root": run.root,
+        **attributes(run, "values_checked=defined root"),
         "waits_at_large_sizes": not all(run.in_parts for run in runs),
         "messages": run.messages,
         "chunks_sent": len(run.arrivals),
-        "local_copies": run.copies,
-        "local_sums": run.sums,
-        "min_bytes": program.min_bytes,
-        "max_bytes": program.max_bytes,
+        **attributes(run, "local_copies=copies local_sums=sums"),
+        **attributes(program, "min_bytes max_bytes"),
     }

@@ -15,8 +15,8 @@ from typing import NamedTuple, NoReturn
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
+from lightloom.core.documents import read_bytes
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cannot_read
 
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVES = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})
@@ -217,11 +217,7 @@ def read_xml(path: Path) -> Program:
         ConfigError: unreadable, not XML, an unknown or misplaced element, a missing attribute, or one that is no
             number; names the line.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise cannot_read(path, error) from error
-    reader = _Reader(path)
+    reader, content = _Reader(path), read_bytes(path)
     try:
         reader.parser.Parse(content, True)
     except expat.ExpatError as error:

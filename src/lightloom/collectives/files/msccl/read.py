@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.collective import CLASSIC, Collective, Kind
 from lightloom.collectives.files.document import verified
 from lightloom.collectives.files.msccl.check import Run, check
 from lightloom.collectives.files.msccl.program import OWN, Program, Value, read_xml
@@ -26,14 +26,8 @@ from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
-KINDS: dict[str, Kind] = {
-    "allgather": "all-gather",
-    "reduce_scatter": "reduce-scatter",
-    "allreduce": "all-reduce",
-    "alltoall": "all-to-all",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-}
+_NAMES = ("allgather", "reduce_scatter", "allreduce", "alltoall", "broadcast", "reduce")
+KINDS: dict[str, Kind] = dict(zip(_NAMES, CLASSIC, strict=True))
 """Kinds of collectives by the name that programs have for them."""
 
 

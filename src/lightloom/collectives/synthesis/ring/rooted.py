@@ -28,6 +28,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import from_broadcast
 from lightloom.collectives.schedule.columns import Schedule, grouped
 from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
+from lightloom.collectives.synthesis.ring.search import least_fitting
 from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
@@ -234,15 +235,12 @@ def cut_into_pieces(
 
     def carried(seconds: Floats) -> Ints:
         """Return the pieces that each tree delivers within these seconds: [cut, tree]."""
-        sent: Ints = np.maximum(0, np.floor((seconds[:, None] - fill) / busy + 1 + 1e-9)).astype(np.int64)
-        return sent
+        return np.asarray(np.maximum(0, np.floor((seconds[:, None] - fill) / busy + 1 + 1e-9)), np.int64)
 
-    short, enough = np.zeros(len(pieces)), (fill + pieces[:, None] * busy).max(axis=1)
-    for _ in range(_HALVINGS):
-        middle = (short + enough) / 2
-        fits = carried(middle).sum(axis=1) >= pieces
-        short, enough = np.where(fits, short, middle), np.where(fits, middle, enough)
-    counts = carried(enough)
+    enough = (fill + pieces[:, None] * busy).max(axis=1)
+    counts = carried(
+        least_fitting(lambda s: np.asarray(carried(s).sum(axis=1) >= pieces), 0 * enough, enough, _HALVINGS)
+    )
     # Those that finish at the same moment may have taken one too many.
     over = counts.cumsum(axis=1) - pieces[:, None]
     counts = np.maximum(0, counts - np.maximum(0, np.minimum(over, counts)))

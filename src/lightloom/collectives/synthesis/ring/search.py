@@ -6,8 +6,9 @@ Deterministic: the effort is counted in transfers scheduled, not in seconds, and
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -158,6 +159,15 @@ def _estimated(levels: list[Level], count: int, task: RingTask) -> _Rows:
     return _Rows(which, line.astype(np.int64), depth * task.timing.hop, loads, unit)
 
 
+def least_fitting(fits: Callable[[Floats], Mask], low: Floats, high: Floats, halvings: int) -> Floats:
+    """Return the least values from ``low`` to ``high`` that fit, as all larger ones do, by so many halvings: [row]."""
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        enough = fits(middle)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high
+
+
 def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tuple[Floats, _Rows]:
     """Return the least seconds at which every level has the wavelengths it needs, [row], and rows in the limit.
 
@@ -168,18 +178,15 @@ def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tu
 
     def fits(rows: _Rows, seconds: Floats) -> Mask:
         """Return whether each row's levels and unit links fit the channels if they are busy so long: [row]."""
+        seconds = np.maximum(seconds, 1e-15)
         needed = np.maximum(1, np.ceil(rows.loads / seconds[:, None])) * colours[rows.which]
         total = np.maximum(1, np.ceil(rows.unit / seconds)) + needed.sum(axis=1)
         return np.asarray(total <= channels)
 
     rows = rows.only(fits(rows, np.full(len(rows.depth), limit)))
     low, high = rows.depth.copy(), np.full(len(rows.depth), limit)
-    high = np.where(fits(rows, np.maximum(low, 1e-15)), low, high)
-    for _ in range(_BISECTIONS):
-        middle = np.maximum((low + high) / 2, 1e-15)
-        enough = fits(rows, middle)
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return high, rows
+    high = np.where(fits(rows, low), low, high)
+    return least_fitting(partial(fits, rows), low, high, _BISECTIONS), rows
 
 
 def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, task: RingTask) -> Design:
