@@ -48,7 +48,7 @@ class StudyFigure(Legend):
     """Draws the figure; imports matplotlib when it is called."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Study:
     """The claims of one paper, and our results.
 
@@ -151,19 +151,17 @@ class Paper:
             printed["why"] = printed["why"].format(**values | printed)
         return Claim(id=f"{self.name}.{name}", ours=ours, **printed)
 
-    def figure(self, draw: Callable[[], Figure], **values: str) -> StudyFigure:
-        """Return a figure with its title and caption, found by the name of the function that draws; ``values`` fill the
-        fields of the caption."""
-        function = draw.func if isinstance(draw, partial) else draw
-        legend = self.figures[function.__name__]
-        return StudyFigure(title=legend.title, caption=legend.caption.format(**values), draw=draw)
-
-    def study(self, claims: tuple[Claim, ...], figures: tuple[StudyFigure, ...], **values: Any) -> Study:
-        """Return the study; ``values`` and, as ``commands``, the commands that made the measurements fill the fields of
-        the assumptions."""
-        commands = "; ".join(f"{name}: {command}" for name, command in self.commands.items())
-        assumptions = tuple(text.format(commands=commands, **values) for text in self.assumptions)
-        return Study(name=self.name, paper=self.title, claims=claims, figures=figures, assumptions=assumptions)
+    def study(self, claims: tuple[Claim, ...], *draws: Callable[[], Figure], **values: Any) -> Study:
+        """Return the study with the figures that ``draws`` draw, whose titles and captions are found by the names of
+        these functions; ``values`` and, as ``commands``, the commands that made the measurements fill the fields of
+        captions and assumptions."""
+        values["commands"] = "; ".join(f"{name}: {command}" for name, command in self.commands.items())
+        figures = []
+        for draw in draws:
+            legend = self.figures[(draw.func if isinstance(draw, partial) else draw).__name__]
+            figures.append(StudyFigure(title=legend.title, caption=legend.caption.format(**values), draw=draw))
+        assumptions = tuple(text.format(**values) for text in self.assumptions)
+        return Study(self.name, self.title, claims, tuple(figures), assumptions)
 
 
 # Studies by name.

@@ -85,8 +85,7 @@ _NOTE: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8}
 def study() -> Study:
     """Return the study with all rows and figures."""
     draw = (breakdown, times, energy_delay, saved_by_network, proof, faster_links, floorplan)
-    figures = tuple(PAPER.figure(function) for function in draw)
-    return PAPER.study(claims=rows.claims(), figures=figures, fitted=FITTED, one_fitted=ONE_FITTED)
+    return PAPER.study(rows.claims(), *draw, fitted=FITTED, one_fitted=ONE_FITTED)
 
 
 def chips(name: str, batch: int) -> int:

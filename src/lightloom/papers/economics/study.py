@@ -168,4 +168,4 @@ def study() -> Study:
     figures."""
     bills = (*_parts_of_tpu_v4(), *_fabrics())
     goodputs = (*_slices_of_tpu_v4(), *_months())
-    return PAPER.study(claims=(*bills, *goodputs), figures=())
+    return PAPER.study((*bills, *goodputs))

@@ -49,22 +49,12 @@ def study(work: Path | None = None) -> Study:
     """
     training, networks = PAPER.measured("training", work), PAPER.measured("networks", work, optional=True)
     loop, codec, exchange, links = (PAPER.measured(name) for name in ("software", "codec", "exchange", "links"))
-    return PAPER.study(
-        claims=claims(training, networks, loop, codec, exchange),
-        figures=(
-            PAPER.figure(communication_share),
-            PAPER.figure(partial(truncation, training)),
-            PAPER.figure(partial(distribution, training["gradients"])),
-            PAPER.figure(partial(software_loop, loop), what=loop["what"]),
-            PAPER.figure(training_time),
-            PAPER.figure(partial(measured_exchange, exchange), what=exchange["what"]),
-            PAPER.figure(partial(hooks, links)),
-            PAPER.figure(partial(learning, training)),
-            PAPER.figure(partial(bit_widths, training)),
-            *(() if networks is None else (PAPER.figure(partial(other_networks, networks)),)),
-            PAPER.figure(scalability),
-        ),
-    )
+    gradients = (partial(truncation, training), partial(distribution, training["gradients"]))
+    times = (partial(software_loop, loop), training_time, partial(measured_exchange, exchange), partial(hooks, links))
+    runs = (partial(learning, training), partial(bit_widths, training))
+    short = () if networks is None else (partial(other_networks, networks),)
+    draws = (communication_share, *gradients, *times, *runs, *short, scalability)
+    return PAPER.study(claims(training, networks, loop, codec, exchange), *draws, loop=loop, exchange=exchange)
 
 
 def communication_share() -> Figure:

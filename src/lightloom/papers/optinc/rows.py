@@ -419,20 +419,15 @@ def _accuracies() -> Iterator[Claim]:
             yield PAPER.claim(template, 100 * verification.accuracy, verification=verification, **values)
         elif number == _TRAINED_ONCE:
             record = kept(f"scenario-{number}")
-            why = _trained_once(record, f"{command} --batch {record['recipe']['batch']}")
+            why = (
+                f"trained for {record['epochs']} of {record['recipe']['epochs']} epochs, {record['cpu_seconds']:.0f} "
+                f"CPU seconds of one core, and stopped there: {record['wrong_outputs']:,} wrong of all "
+                f"{record['checked_inputs']:,} inputs, not converged; a kept record. {command} --batch "
+                f"{record['recipe']['batch']} repeats the training"
+            )
             yield PAPER.claim(template, round(100 * record["accuracy"], 2), why=why, **values)
         else:
             yield PAPER.claim(template, None, area=network.area(units=False), **values)
-
-
-def _trained_once(record: Any, command: str) -> str:
-    """Return the words on how far a kept training came before it was stopped, and the command that repeats it."""
-    epochs = f"{record['epochs']} of {record['recipe']['epochs']} epochs"
-    return (
-        f"trained for {epochs}, {record['cpu_seconds']:.0f} CPU seconds of one core, and stopped there: "
-        f"{record['wrong_outputs']:,} wrong of all {record['checked_inputs']:,} inputs, not converged; "
-        f"a kept record. {command} repeats the training"
-    )
 
 
 def best(noise: Record, kind: str, units: str = "any") -> Any:

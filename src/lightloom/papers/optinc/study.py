@@ -53,14 +53,12 @@ def study(work: Path | None = None) -> Study:
         PAPER.measured(name, work, optional=True) for name in ("language", "language-small", "training", "images")
     )
     noisy, aware, cascade = (rows.kept(name) for name in ("noise", "aware", "cascade"))
-    figures = [PAPER.figure(traffic)]
-    if language is not None:
-        figures.append(PAPER.figure(partial(training, language, digits)))
-        figures.append(PAPER.figure(partial(in_pairs, language, small, digits)))
+    trained = (
+        () if language is None else (partial(training, language, digits), partial(in_pairs, language, small, digits))
+    )
     others = (savings, breakdown, errors, partial(noise, noisy), partial(aware_training, aware))
-    figures += [PAPER.figure(draw) for draw in others]
     claims = rows.claims(noisy, aware, cascade, language=language, small=small, digits=digits, images=images)
-    return PAPER.study(claims=claims, figures=tuple(figures))
+    return PAPER.study(claims, traffic, *trained, *others)
 
 
 def traffic() -> Figure:

@@ -37,8 +37,7 @@ _MIB = 2**20
 
 def study() -> Study:
     """Return the study with all rows and figures."""
-    figures = tuple(map(PAPER.figure, (depth_figure, nodes_figure, wavelengths_figure)))
-    return PAPER.study(claims=rows.claims(), figures=figures)
+    return PAPER.study(rows.claims(), depth_figure, nodes_figure, wavelengths_figure)
 
 
 def depth_figure() -> Figure:

@@ -24,7 +24,6 @@ from lightloom.core.arrays import Float32s, Ints
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.exchange import datasets
-from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.inceptionn import Inceptionn
 from lightloom.exchange.compression.registry import find
 from lightloom.exchange.compression.stream import tag_histogram
@@ -103,16 +102,6 @@ def batch_of(part: Digits, recipe: Recipe, rank: int, iteration: int) -> tuple[T
     epoch, batch = divmod(iteration - 1, len(part.labels) // size)
     order = _order(recipe.seed, epoch, rank, len(part.labels))
     return tensors(part, order[batch * size : (batch + 1) * size])
-
-
-def count_right(net: nn.Module, images: Digits) -> int:
-    """Return how many images a network classifies correctly."""
-    right = 0
-    with torch.no_grad():
-        for part in np.array_split(np.arange(len(images.labels)), 5):
-            values, labels = tensors(images, part)
-            right += int((net(values).argmax(1) == labels).sum())
-    return right
 
 
 _TIMEOUT = 120.0
@@ -239,7 +228,12 @@ class RecipeRun:
 
     def right(self) -> tuple[int, int]:
         """Return how many of the test images the network classifies correctly, and how many there are."""
-        return count_right(self.net, self.test), len(self.test.labels)
+        right = 0
+        with torch.no_grad():
+            for part in np.array_split(np.arange(len(self.test.labels)), 5):
+                values, labels = tensors(self.test, part)
+                right += int((self.net(values).argmax(1) == labels).sum())
+        return right, len(self.test.labels)
 
     def finish(self, iteration: int, *, recorded: bool) -> None:
         """Do what is to be done after an iteration, which is in the record or not; nothing unless a subclass says."""
@@ -252,8 +246,10 @@ class RecipeRun:
             recipe.set_rate(self.optimizer, iteration)
             losses.append(self.compute_gradients(iteration))
             self.optimizer.step()
-            if self.weights is not None:
-                round_weights(self.parameters, self.weights)
+            if self.weights is not None:  # each becomes what a receiver gets
+                for parameter in self.parameters:
+                    rounded = torch.from_numpy(self.weights.round_trip(parameter.detach().numpy()))
+                    parameter.data.copy_(rounded.view_as(parameter))
             self.record.seconds += self.clock() - began
             recorded = iteration % recipe.record_every == 0 or iteration == recipe.iterations
             if recorded:
@@ -373,13 +369,6 @@ def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState |
         return attach_optical_average(model, averager or "ideal", timeout=_TIMEOUT, **options)
     method = CodecExchange(coder=find(recipe.gradients).name, feedback=recipe.error_feedback)
     return attach(model, method, adaptive=False, timeout=_TIMEOUT)
-
-
-def round_weights(parameters: Iterable[nn.Parameter], codec: Codec) -> None:
-    """Replace each weight in place by what the receiver gets after encoding and decoding."""
-    with torch.no_grad():
-        for parameter in parameters:
-            parameter.copy_(torch.from_numpy(codec.round_trip(parameter.numpy())).view_as(parameter))
 
 
 def tag_shares(values: Float32s, k: int) -> list[float]:

@@ -149,9 +149,8 @@ class Chase(NamedTuple):
     """Period in sweeps of the recurring states; 0 if the sweeps converge."""
 
 
-def chase(most: int = 100) -> Chase:
-    """Sweep backward and forward in turn until all are within reach or a state returns; AssertionError if neither
-    happens in ``most`` sweeps.
+def chase() -> Chase:
+    """Sweep backward and forward in turn until all are within reach or a state returns, as one of finitely many must.
 
     A sweep moves whoever is out of reach of those after it (backward) or before it (forward) to the device that reaches
     most of them, the nearest of those. It depends on nothing but the devices and the direction: a state that returns
@@ -160,7 +159,8 @@ def chase(most: int = 100) -> Chase:
     device = list(BEFORE)
     device[ORDER[-1]] = _nearest(ORDER[-1], device, back=False)
     states, seen = [tuple(device)], {(tuple(device), 0): 0}
-    for sweep in range(most):
+    sweep = 0
+    while True:
         back = sweep % 2 == 0
         for x in reversed(ORDER) if back else ORDER:
             if not all(_reaches(x, other, device, back) for other in _neighbours(x, back)):
@@ -168,13 +168,11 @@ def chase(most: int = 100) -> Chase:
         states.append(tuple(device))
         if all((device[b] - device[a]) % CHASE_DEVICES <= CHASE_REACH for a, b in EDGES):
             return Chase(tuple(states), 0)
-        key = (tuple(device), (sweep + 1) % 2)
+        sweep += 1
+        key = (tuple(device), sweep % 2)
         if key in seen:
-            return Chase(tuple(states), sweep + 1 - seen[key])
-        seen[key] = sweep + 1
-    raise AssertionError(
-        f"{most} sweeps neither settle nor repeat: there are only {CHASE_DEVICES ** len(ORDER)} states"
-    )
+            return Chase(tuple(states), sweep - seen[key])
+        seen[key] = sweep
 
 
 def _repair_ends() -> Claim:

@@ -41,15 +41,8 @@ def study(work: Path | None = None) -> Study:
         ConfigError: it cannot be read.
     """
     measured = Comparison.load(work)
-    charts = (times_figure, speedup_figure, scaling_figure)
-    study = PAPER.study(
-        claims=rows.claims(measured),
-        figures=(
-            *(PAPER.figure(partial(draw, measured)) for draw in charts),
-            PAPER.figure(placement_figure),
-            PAPER.figure(ring_figure),
-        ),
-    )
+    charts = [partial(draw, measured) for draw in (times_figure, speedup_figure, scaling_figure)]
+    study = PAPER.study(rows.claims(measured), *charts, placement_figure, ring_figure)
     note = stale(measured.inputs)
     return replace(study, assumptions=(*study.assumptions, note)) if note else study
 
