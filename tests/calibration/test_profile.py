@@ -13,7 +13,8 @@ import pytest
 import lightloom as ll
 from lightloom.app.api.calibrating import ProfileCalibration
 from lightloom.machines.accelerators.load import load_accelerator
-from lightloom.models.traces.kineto import TimedCall, read_profile
+from lightloom.models.traces.calls import Call
+from lightloom.models.traces.kineto import read_profile
 from lightloom.planning.calibration.profile import _CAUSAL, kernel_of, operators_of, predicted_seconds
 from tests.calibration.gpu_profile import gpu_profile
 from tests.cli.commands import run
@@ -150,7 +151,7 @@ def test_places_of_is_causal_are_pytorch_s() -> None:
 
 
 def test_operators_of_unknown_traffic_have_no_price() -> None:
-    call = TimedCall(0, "aten::index", "aten::index", -1, [], [], [])
+    call = Call(0, "aten::index", "aten::index", -1, [], [], [])
     assert kernel_of(call) is None
 
 

@@ -92,6 +92,19 @@ class Calibration(Described):
             raise ValueError("covariance: expected a symmetric matrix without negative eigenvalues")
         return self
 
+    @property
+    def source(self) -> str:
+        """Where fitted numbers come from: the rows, in words."""
+        return f"fitted to {self.rows.line()}"
+
+    def fitted(self, known: Iterable[str]) -> tuple[dict[str, float], dict[str, float], dict[str, str]]:
+        """Return the values, spreads and sources of those of its parameters that are ``known``, by name; where the rows
+        do not determine one, its source is that of its prior."""
+        entries = {name: entry for name, entry in self.parameters.items() if name in set(known)}
+        sources = {name: self.source if entry.determined else entry.source for name, entry in entries.items()}
+        values, spreads = ({name: getattr(e, field) for name, e in entries.items()} for field in ("value", "spread"))
+        return values, spreads, sources
+
     def __repr__(self) -> str:
         """Return rows and cross-validated error in one line."""
         error = self.cross_validated

@@ -245,18 +245,12 @@ def calibrated_fields(fields: Mapping[str, Any], base: Mapping[str, Any], where:
             f"{where}: field 'accelerator': {name!r} has no kernel model, whose parameters are calibrated"
         )
     kernels: KernelModel = validate(KernelModel, base["kernels"], where)
-    source = f"fitted to {calibration.rows.line()}"
-    fitted = {parameter: entry for parameter, entry in calibration.parameters.items() if parameter in PRIORS}
+    source, (values, spreads, sources) = calibration.source, calibration.fitted(PRIORS)
+    stated = {"spreads": kernels.spreads | spreads, "sources": kernels.sources | sources}
     return {
         **base,
         "description": calibration.description,
-        "kernels": {
-            **kernels.model_dump(),
-            **{parameter: entry.value for parameter, entry in fitted.items()},
-            "spreads": kernels.spreads | {parameter: entry.spread for parameter, entry in fitted.items()},
-            "sources": kernels.sources
-            | {parameter: source if entry.determined else entry.source for parameter, entry in fitted.items()},
-        },
+        "kernels": kernels.model_dump() | values | stated,
         "calibration": dict(fields),
         "sources": {**base.get("sources", {}), "kernels": source, "calibration": f"lightloom calibrate, {source}"},
     }

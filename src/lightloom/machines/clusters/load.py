@@ -158,17 +158,12 @@ def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accele
     transport = library.transport
     if transport.name != accelerator.transport:
         return fabric
-    fitted = {name: entry for name, entry in calibration.parameters.items() if name in transport.priors()}
-    source = f"{_FITTED}{calibration.rows.line()}"
-    calibrated = transport.with_parameters({name: entry.value for name, entry in fitted.items()})
-    changes = {
-        "spreads": {name: entry.spread for name, entry in fitted.items()},
-        "sources": transport.sources
-        | {name: source if entry.determined else entry.source for name, entry in fitted.items()},
-    }
+    source, (values, spreads, sources) = calibration.source, calibration.fitted(transport.priors())
+    changes = {"spreads": spreads, "sources": transport.sources | sources}
+    calibrated = transport.with_parameters(values).model_copy(update=changes)
     stated = fabric.sources.get("transport")
-    sources = fabric.sources | {"transport": source if stated is None else f"{stated}; numbers {source}"}
-    return fabric.model_copy(update={"transport": calibrated.model_copy(update=changes), "sources": sources})
+    told = fabric.sources | {"transport": source if stated is None else f"{stated}; numbers {source}"}
+    return fabric.model_copy(update={"transport": calibrated, "sources": told})
 
 
 def _part_fields(

@@ -62,13 +62,9 @@ class Total:
         """Relation of the value to the true one: that this is at least, at most or about so much, or nothing beside its
         range."""
         above, below = bool(self.missing or self.at_least), bool(self.at_most)
-        if self.value is None:
+        if self.value is None or not (above or below):
             return ""
-        if above and below:
-            return "about"
-        if above or below:
-            return "at least" if above != self.inverse else "at most"
-        return ""
+        return "about" if above and below else "at least" if above != self.inverse else "at most"
 
     def times(self, factor: float, low: float | None = None, high: float | None = None) -> Total:
         """Return the total multiplied by a positive number; its low and high ends by ``low`` and ``high`` where these

@@ -38,7 +38,7 @@ from lightloom.models.operator_words import (
     is_move,
     plain_word,
 )
-from lightloom.models.traces.operators import TracedExchange, kind_of_kernel
+from lightloom.models.traces.operators import TracedExchange, kind_of_kernel, kind_of_words
 
 Entry: TypeAlias = dict[str, Any]
 """An entry of a trace's JSON."""
@@ -103,6 +103,19 @@ class Call:
     """Seconds on the host, those of inner calls left out; 0 where the trace does not say."""
     device_seconds: float = 0.0
     """Seconds of the accelerator's work that it launched itself."""
+    precision: str = ""
+    """Number format of its first floating-point tensor in a profile; empty without one."""
+    begin: float = 0.0
+    """Seconds on a profile's clock."""
+    seconds: float = 0.0
+    """Duration on the host in a profile, inner calls included."""
+    kernels: list[str] = field(default_factory=list)
+    """Names of the accelerator's work that it launched in a profile."""
+
+    @property
+    def end(self) -> float:
+        """Seconds on a profile's clock at which it ends on the host."""
+        return self.begin + self.seconds
 
     @property
     def word(self) -> str:
@@ -190,6 +203,18 @@ def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True)
     on_device = any(call.device_seconds for call in calls.values())
     timed = on_device or any(call.own_seconds for call in calls.values())
     return Recording(roots, exchanges, timed=timed, on_device=on_device)
+
+
+def exchange_of_call(call: Call, seconds: float) -> TracedExchange:
+    """Return the exchange that a communication call asks for, which takes ``seconds``: its kind by its name
+    (``unknown`` if that does not say), its bytes by what it reads.
+
+    Bytes are the most that it or a call inside it reads, None for 0.
+    """
+    calls = list(walk([call]))
+    kind = next((kind for inner in calls if (kind := kind_of_words(inner.name))), "unknown")
+    nbytes = max(sum(tensor.nbytes for tensor in inner.reads) for inner in calls)
+    return TracedExchange(kind, nbytes or None, seconds=seconds)
 
 
 def duration_of(entry: Entry, where: str) -> float:

@@ -37,14 +37,16 @@ from lightloom.collectives.files.chakra_nodes import (
 )
 from lightloom.core.errors import WorkloadError
 from lightloom.core.units import format_time
-from lightloom.models.graph import ComputeGraph, MeasuredTimes, Operator
+from lightloom.models.graph import ComputeGraph, MeasuredTimes
 from lightloom.models.traces.calls import Recording, callers_of, kind_of_name, passes_of, recording_of
 from lightloom.models.traces.execution_trace import reading_of
 from lightloom.models.traces.operators import (
+    ELEMENT_BYTES,
     TracedExchange,
     TraceReading,
     exchange_lines,
     exchange_notes,
+    graph_of_layers,
     kind_of_words,
     unpriced_exchanges,
 )
@@ -204,7 +206,6 @@ MOST = 1 << 52
 """Counts stay below, so that their products with samples fit 64 bits."""
 _SUMS = (0, 7)
 """``comm_type`` of all-reduce and reduce-scatter, as the schema numbers them."""
-_ELEMENT_BYTES = 4
 
 
 def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> TraceReading:
@@ -360,7 +361,7 @@ class _ChakraGraph:
                 if not any(_is_backward(by_id[number]) for number in operators):
                     return False
                 place = min(self._place[number] for number in operators)
-                self._parameters[place] += _count_attribute(node, "comm_size", self._path) // _ELEMENT_BYTES
+                self._parameters[place] += _count_attribute(node, "comm_size", self._path) // ELEMENT_BYTES
                 return True
             frontier = [before for number in frontier for before in by_id[number].dependencies if before not in seen]
             seen.update(frontier)
@@ -369,35 +370,24 @@ class _ChakraGraph:
     def graph(self, uncounted: Sequence[str]) -> ComputeGraph:
         """Return the graph of one operator for each forward node, each reading the previous one, with its measured
         times if any are stated."""
-        operators: list[Operator] = []
-        for place, node in enumerate(self._forward):
-            operators.append(
-                Operator(
-                    name=f"{node.name or 'compute'} {node.id}",
-                    kind=kind_of_name(node.name),
-                    inputs=tuple(operator.name for operator in operators[-1:]),
-                    dimensions={"sample": self._batch},
-                    forward_flops=_count_attribute(node, "num_ops", self._path),
-                    backward_flops=self._backward_flops[place],
-                    parameters=self._parameters[place],
-                    parameter_bytes=self._parameters[place] * _ELEMENT_BYTES,
-                    forward_bytes=_count_attribute(node, "tensor_size", self._path),
-                )
-            )
+        layers = [
+            {
+                "name": f"{node.name or 'compute'} {node.id}",
+                "kind": kind_of_name(node.name),
+                "forward_flops": _count_attribute(node, "num_ops", self._path),
+                "backward_flops": self._backward_flops[place],
+                "parameters": self._parameters[place],
+                "forward_bytes": _count_attribute(node, "tensor_size", self._path),
+            }
+            for place, node in enumerate(self._forward)
+        ]
         measured = MeasuredTimes(
             batch=self._batch,
             forward=tuple(1e-6 * node.duration for node in self._forward),
             backward=tuple(1e-6 * duration for duration in self._backward_microseconds),
             clock=STATED,
         )
-        return ComputeGraph(
-            name=self._path.stem,
-            batch=self._batch,
-            operators=tuple(operators),
-            element_bytes=_ELEMENT_BYTES,
-            uncounted=tuple(uncounted),
-            measured=measured if self._is_timed() else None,
-        )
+        return graph_of_layers(self._path, self._batch, layers, measured if self._is_timed() else None, uncounted)
 
     def _is_timed(self) -> bool:
         """Return whether any node of the forward or the backward pass states its duration."""

@@ -28,6 +28,7 @@ from lightloom.models.traces.calls import (
     TraceStep,
     TraceTensor,
     cut_steps,
+    exchange_of_call,
     guessed,
     is_causal,
     kind_of,
@@ -41,15 +42,12 @@ from lightloom.models.traces.calls import (
     seconds_of,
     sequences,
     statistics,
-    walk,
 )
 from lightloom.models.traces.operators import (
     HOST,
     KERNELS,
-    TracedExchange,
     TraceReading,
     exchange_notes,
-    kind_of_words,
     numbered,
 )
 
@@ -219,7 +217,9 @@ class _TraceGraph:
             measured=measured,
             uncounted=tuple(self._guessed),
         )
-        exchanges = self._recording.exchanges or tuple(_exchange_of_call(call) for call in self._parts.communication)
+        exchanges = self._recording.exchanges or tuple(
+            exchange_of_call(call, seconds_of([call], on_device=False)) for call in self._parts.communication
+        )
         loss = (LOSS_LEFT_OUT,) if len(kept) < len(operators) else ()
         notes = (*self._unrecorded(other_steps), *loss, *exchange_notes(exchanges))
         with_gradients = sum(tensor.elements for tensor in self._parts.gradients)
@@ -403,15 +403,3 @@ class _TraceGraph:
 def _begins_model(call: Call) -> bool:
     """Return whether a call is one of those with which networks begin: a product, or rows of a table."""
     return bool(product_flops(call)) or call.word == "embedding"
-
-
-def _exchange_of_call(call: Call) -> TracedExchange:
-    """Return the exchange that a communication call asks for: its kind by its name (``unknown`` if that does not say),
-    its bytes by what it reads.
-
-    Bytes are the most that it or a call inside it reads, None for 0; seconds are those on the host.
-    """
-    calls = list(walk([call]))
-    kind = next((kind for inner in calls if (kind := kind_of_words(inner.name))), "unknown")
-    nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in calls), default=0)
-    return TracedExchange(kind, nbytes or None, seconds=seconds_of([call], on_device=False))

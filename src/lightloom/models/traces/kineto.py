@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
 from lightloom.core.errors import ConfigError, WorkloadError
@@ -336,25 +336,6 @@ _SILENT = frozenset({"Trace", "gpu_user_annotation", "ac2g", "python_function", 
 """Categories that hold no work of their own."""
 
 
-@dataclass(slots=True)
-class TimedCall(Call):
-    """A call with its time on the host, and that of the GPU work which it launched itself."""
-
-    precision: str = ""
-    """Number format of its first floating-point tensor; empty without one."""
-    begin: float = 0.0
-    """Seconds on the trace's clock."""
-    seconds: float = 0.0
-    """Duration on the host, inner calls included."""
-    kernels: list[str] = field(default_factory=list)
-    """Names of the GPU's work that it launched."""
-
-    @property
-    def end(self) -> float:
-        """Seconds on the trace's clock at which it ends on the host."""
-        return self.begin + self.seconds
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """The operators of the steps of a profile."""
@@ -362,7 +343,7 @@ class Profile:
     name: str
     """Name of the file."""
     sha256: str
-    calls: tuple[TimedCall, ...]
+    calls: tuple[Call, ...]
     """Operators, backward nodes and optimizer steps that no other one made, of all steps, in the order in which they
     began."""
     roots: tuple[Call, ...]
@@ -417,7 +398,7 @@ def read_profile(path: Path) -> Profile:
     return Profile(
         name=path.name,
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        calls=tuple(call for call in calls if isinstance(call, TimedCall)),
+        calls=tuple(calls),
         roots=tuple(host.roots),
         steps=max(len(marked), 1),
         step_seconds=sum(end - begin for begin, end in marks) / len(marks) if marks else None,
@@ -443,7 +424,7 @@ class _Host(NamedTuple):
 
     roots: list[Call]
     """A call for each thread, which holds what ran there."""
-    calls: list[TimedCall]
+    calls: list[Call]
     threads: dict[tuple[str, str], OpenCalls]
     """When calls are open, by number, on each process and thread."""
     by_external_id: dict[int, int]
@@ -463,7 +444,7 @@ def _host_calls(events: Sequence[Event], path: Path) -> _Host:
     Calls get their rank by begin as ids, and as own seconds their duration without that of calls directly inside.
     """
     threads: dict[tuple[str, str], list[int]] = defaultdict(list)
-    every: list[TimedCall] = []
+    every: list[Call] = []
     external: dict[int, int] = {}
     for event in (event for event in events if event.category in _HOST):
         threads[event.thread].append(len(every))
@@ -477,7 +458,7 @@ def _host_calls(events: Sequence[Event], path: Path) -> _Host:
     roots: list[Call] = []
     open_calls: dict[tuple[str, str], OpenCalls] = {}
     for number, (place, members) in enumerate(threads.items()):
-        thread = TimedCall(-1 - number, f"thread {place[1]}", "", -1, [], [], [])
+        thread = Call(-1 - number, f"thread {place[1]}", "", -1, [], [], [])
         roots.append(thread)
         members.sort(key=lambda member: (every[member].begin, -every[member].seconds))
         opened = OpenCalls([(every[member].begin, every[member].end, member) for member in members])
@@ -485,8 +466,7 @@ def _host_calls(events: Sequence[Event], path: Path) -> _Host:
         for member, outer in zip(members, opened.outer, strict=True):
             (every[members[outer]] if outer >= 0 else thread).calls.append(every[member])
     for call in every:
-        inner = sum(entry.seconds for entry in cast("list[TimedCall]", call.calls))
-        call.own_seconds = max(call.seconds - inner, 0.0)
+        call.own_seconds = max(call.seconds - sum(entry.seconds for entry in call.calls), 0.0)
     return _Host(roots, every, open_calls, external)
 
 
@@ -518,7 +498,7 @@ def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], 
     return work, unattributed
 
 
-def _completed(exchange: TracedExchange, launch: TimedCall) -> TracedExchange:
+def _completed(exchange: TracedExchange, launch: Call) -> TracedExchange:
     """Return an exchange with the kind and bytes of the call that launched it where its kernel does not tell them.
 
     NCCL sends and receives for an all-to-all with one kernel, which tells neither; the bytes are those of the tensors
@@ -530,14 +510,14 @@ def _completed(exchange: TracedExchange, launch: TimedCall) -> TracedExchange:
     return replace(exchange, kind=kind or exchange.kind, nbytes=known)
 
 
-def _call(event: Event) -> TimedCall:
+def _call(event: Event) -> Call:
     """Return the call of an event of the host, without its place among others; WorkloadError if it has no name."""
     name = event.fields.get("name")
     if not isinstance(name, str) or not name:
         raise WorkloadError(f"{event.where}: field 'name': expected a text")
     reads, values, precision = arguments_of(event.arguments, event.where)
     sequence = event.arguments.get("Sequence number")
-    return TimedCall(
+    return Call(
         id=0,
         name=name,
         # Operators of libraries have a schema, which profiles leave out; annotations and backward nodes have none.

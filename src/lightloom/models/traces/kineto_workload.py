@@ -16,7 +16,7 @@ from lightloom.machines.accelerators.load import accelerator_of_device
 from lightloom.models.operator_words import KIND_OF_WORD, VIEWS, plain_word, product
 from lightloom.models.traces.calls import BACKWARD, Call, Recording, TraceTensor, leaves, walk
 from lightloom.models.traces.execution_trace import reading_of
-from lightloom.models.traces.kineto import Profile, TimedCall, read_profile
+from lightloom.models.traces.kineto import Profile, read_profile
 from lightloom.models.traces.operators import TraceReading
 
 # Shapes of what calls return, and which call made what another reads: a profile states the shapes of inputs alone.
@@ -185,8 +185,8 @@ def _precision(calls: Iterator[Call]) -> str:
     """
     seconds: dict[str, float] = defaultdict(float)
     for call in calls:
-        if isinstance(call, TimedCall) and call.precision:
-            names = [name for inner in walk([call]) if isinstance(inner, TimedCall) for name in inner.kernels]
+        if call.precision:
+            names = [name for inner in walk([call]) for name in inner.kernels]
             tf32 = call.precision == "fp32" and any("tf32" in name or "s1688" in name for name in names)
             seconds["tf32" if tf32 else call.precision] += call.seconds
     return max(seconds, key=lambda name: seconds[name], default="")

@@ -15,11 +15,13 @@ from pathlib import Path
 from lightloom.core.documents import MOST_TRACE_BYTES, numbered_rows, read_number, read_text
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.units import format_time
-from lightloom.models.graph import ComputeGraph, MeasuredTimes, Operator
+from lightloom.models.graph import ComputeGraph, MeasuredTimes
 from lightloom.models.traces.operators import (
+    ELEMENT_BYTES,
     TracedExchange,
     TraceReading,
     exchange_notes,
+    graph_of_layers,
     kind_of_words,
     numbered,
     unpriced_exchanges,
@@ -33,7 +35,6 @@ POLICIES = tuple(_POLICIES.split())
 """First words of such files."""
 _COLUMNS = 12
 _NANOSECOND = 1e-9
-_ELEMENT_BYTES = 4
 _PASSES = ("forward", "input gradient", "weight gradient")
 _SUMS = ("all-reduce", "reduce-scatter")
 _GROUPS = {"DP_EP": "data, of experts", "EP": "expert", "DP": "data", "TP": "tensor", "PP": "pipeline"}
@@ -150,34 +151,18 @@ def _layer_graph(path: Path, layers: Sequence[_Layer], batch: int, policy: str) 
     Backward times are those of both gradients together. A layer has as many parameters as its exchange of weight
     gradients sums elements, of 4 bytes; none with the policy MODEL.
     """
-    operators: list[Operator] = []
+    operators = []
     for layer in layers:
         summed = layer.exchanges[2]
         gradients = 0 if summed is None or summed.kind not in _SUMS or policy == "MODEL" else summed.nbytes or 0
-        operators.append(
-            Operator(
-                name=layer.name,
-                kind="elementwise",
-                inputs=tuple(operator.name for operator in operators[-1:]),
-                dimensions={"sample": batch},
-                parameters=gradients // _ELEMENT_BYTES,
-                parameter_bytes=gradients // _ELEMENT_BYTES * _ELEMENT_BYTES,
-            )
-        )
+        operators.append({"name": layer.name, "kind": "elementwise", "parameters": gradients // ELEMENT_BYTES})
     measured = MeasuredTimes(
         batch=batch,
         forward=tuple(layer.seconds[0] for layer in layers),
         backward=tuple(layer.seconds[1] + layer.seconds[2] for layer in layers),
         clock="compute times that the layer file states",
     )
-    return ComputeGraph(
-        name=path.stem,
-        batch=batch,
-        operators=tuple(operators),
-        element_bytes=_ELEMENT_BYTES,
-        uncounted=tuple(unpriced_exchanges(_within_passes(layers, policy))),
-        measured=measured,
-    )
+    return graph_of_layers(path, batch, operators, measured, unpriced_exchanges(_within_passes(layers, policy)))
 
 
 def _within_passes(layers: Sequence[_Layer], policy: str) -> Iterator[TracedExchange]:

@@ -2,13 +2,14 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lightloom.core.errors import WorkloadError
 from lightloom.core.units import format_size, format_time
-from lightloom.models.graph import ComputeGraph
+from lightloom.models.graph import ComputeGraph, MeasuredTimes, Operator
 
 _KINDS = "all-reduce reduce-scatter all-gather all-to-all broadcast barrier gather scatter reduce send"
 _WORDS = (
@@ -95,6 +96,32 @@ def numbered(names: Counter[str], name: str) -> str:
     """Count the name of an operator in ``names``, and return it, from the second time on with its number: ``add#2``."""
     names[name] += 1
     return name if names[name] == 1 else f"{name}#{names[name]}"
+
+
+ELEMENT_BYTES = 4
+"""Bytes of an element of parameters where a file counts bytes alone."""
+
+
+def graph_of_layers(
+    path: Path,
+    batch: int,
+    layers: Iterable[Mapping[str, Any]],
+    measured: MeasuredTimes | None,
+    uncounted: Iterable[str],
+) -> ComputeGraph:
+    """Return the graph of layers, each of which reads the one before, given as the fields of their operators."""
+    operators: list[Operator] = []
+    for layer in layers:
+        before, nbytes = tuple(operator.name for operator in operators[-1:]), layer["parameters"] * ELEMENT_BYTES
+        operators.append(Operator(inputs=before, dimensions={"sample": batch}, parameter_bytes=nbytes, **layer))
+    return ComputeGraph(
+        name=path.stem,
+        batch=batch,
+        operators=tuple(operators),
+        element_bytes=ELEMENT_BYTES,
+        uncounted=tuple(uncounted),
+        measured=measured,
+    )
 
 
 LEAST_FLOPS = 100_000

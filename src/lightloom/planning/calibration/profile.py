@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from lightloom.machines.accelerators.calibrated import Calibration, CalibrationR
 from lightloom.machines.accelerators.kernels import KernelKind, KernelModel, KernelShapes, Rates
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.operator_words import convolved_shape
-from lightloom.models.traces.calls import BACKWARD, leaves, walk
-from lightloom.models.traces.kineto import Busy, DeviceWork, Profile, TimedCall, busy
-from lightloom.models.traces.operators import TracedExchange, kind_of_words
+from lightloom.models.traces.calls import BACKWARD, Call, exchange_of_call, leaves, walk
+from lightloom.models.traces.kineto import Busy, DeviceWork, Profile, busy
+from lightloom.models.traces.operators import TracedExchange
 from lightloom.planning.calibration.accuracy import calibration_of
 from lightloom.planning.calibration.fit import LEAST_NOISE, error_statistics, prior_fit, random_folds, scatter_of
 from lightloom.planning.calibration.rows import kernel_model, kernels_with, priors_of
@@ -76,7 +76,7 @@ class ProfiledKernel(NamedTuple):
     """Traffic of a call that waits for memory, in bytes."""
 
 
-def kernel_of(call: TimedCall) -> ProfiledKernel | None:
+def kernel_of(call: Call) -> ProfiledKernel | None:
     """Return the kernel of a call as a product, attention or memory traffic; None where its name is none of these, or
     its shapes and values were not recorded well enough."""
     try:
@@ -85,7 +85,7 @@ def kernel_of(call: TimedCall) -> ProfiledKernel | None:
         return None
 
 
-def _product_kernel(call: TimedCall) -> ProfiledKernel | None:
+def _product_kernel(call: Call) -> ProfiledKernel | None:
     """Return the kernel of a matrix product or convolution, forward or backward; None for other calls, and for a
     convolution's gradients of which it was not recorded which are wanted."""
     shapes = [tensor.shape for tensor in call.reads]
@@ -109,7 +109,7 @@ def _product_kernel(call: TimedCall) -> ProfiledKernel | None:
     return None
 
 
-def _convolution(call: TimedCall, data: tuple[int, ...], weight: tuple[int, ...], first: int) -> ProfiledKernel:
+def _convolution(call: Call, data: tuple[int, ...], weight: tuple[int, ...], first: int) -> ProfiledKernel:
     """Return the implicit product of a convolution whose stride, padding, dilation, ... begin at argument ``first``;
     ValueError for a transposed one, or where they were not recorded."""
     *spans, transposed, _, groups = call.values[first : first + 6]
@@ -120,7 +120,7 @@ def _convolution(call: TimedCall, data: tuple[int, ...], weight: tuple[int, ...]
     return ProfiledKernel(KernelKind.PRODUCT, m, n, k, products=groups, repeats=positions, forward=1)
 
 
-def _attention_kernel(call: TimedCall) -> ProfiledKernel | None:
+def _attention_kernel(call: Call) -> ProfiledKernel | None:
     """Return the kernel of a fused attention call, forward or backward; None for other calls."""
     if call.word not in _CAUSAL:
         return None
@@ -131,7 +131,7 @@ def _attention_kernel(call: TimedCall) -> ProfiledKernel | None:
     return ProfiledKernel(KernelKind.FLASH, m, n, k, products=prod(queries[:-2]), causal=causal, **passes)
 
 
-def _memory_kernel(call: TimedCall) -> ProfiledKernel | None:
+def _memory_kernel(call: Call) -> ProfiledKernel | None:
     """Return the kernel of a call that only moves bytes, with its traffic; None where it reads no tensor or its name
     does not tell the traffic."""
     word = call.word.removesuffix("_")
@@ -203,17 +203,14 @@ def operators_of(profile: Profile) -> list[ProfiledOperator]:
         operator = operators.setdefault(key, ProfiledOperator(key, kernel_of(call)))
         operator.calls += 1
         operator.seconds += seconds
-        operator.kernels |= dict.fromkeys(name for inner in walk([call]) for name in cast(TimedCall, inner).kernels)
+        operator.kernels |= dict.fromkeys(name for inner in walk([call]) for name in inner.kernels)
     return sorted(operators.values(), key=lambda operator: -operator.seconds)
 
 
-def _timed_calls(
-    calls: Sequence[TimedCall], step_pass: Pass, on_device: bool
-) -> Iterator[tuple[TimedCall, Pass, float]]:
+def _timed_calls(calls: Sequence[Call], step_pass: Pass, on_device: bool) -> Iterator[tuple[Call, Pass, float]]:
     """Yield the calls with a schema that took time themselves, with the pass that they are in and their seconds, calls
     inside them after them unless these are part of one's kernel."""
     for call in calls:
-        inner = cast("list[TimedCall]", call.calls)
         inside: Pass = (
             "backward" if call.name.startswith(BACKWARD) else "update" if "Optimizer." in call.name else step_pass
         )
@@ -223,17 +220,16 @@ def _timed_calls(
         if on_device:
             seconds = _device_seconds(call, whole)
         else:
-            seconds = call.seconds if whole else max(call.seconds - sum(entry.seconds for entry in inner), 0.0)
+            seconds = call.seconds if whole else call.own_seconds
         if call.schema and seconds > 0:
             yield call, inside, seconds
         if not whole:
-            yield from _timed_calls(inner, inside, on_device)
+            yield from _timed_calls(call.calls, inside, on_device)
 
 
-def _device_seconds(call: TimedCall, whole: bool | str) -> float:
+def _device_seconds(call: Call, whole: bool | str) -> float:
     """Return the seconds of the GPU's work that a call launched itself; of its inner calls too where ``whole``."""
-    inner = cast("list[TimedCall]", call.calls)
-    return call.device_seconds + (sum(_device_seconds(entry, True) for entry in inner) if whole else 0.0)
+    return call.device_seconds + (sum(_device_seconds(entry, True) for entry in call.calls) if whole else 0.0)
 
 
 def predicted_seconds(
@@ -539,15 +535,9 @@ def _pieces(profile: Profile) -> Iterator[DeviceWork]:
         yield from profile.work
         return
     for call in leaves(profile.roots):
-        exchange, exchanges = None, call.name.startswith(COMMUNICATION)
-        if not isinstance(call, TimedCall) or not (call.schema or call.calls or exchanges):
-            continue
-        if exchanges:
-            inner = list(walk([call]))
-            nbytes = max(sum(tensor.nbytes for tensor in each.reads) for each in inner)
-            kind = next((kind for each in inner if (kind := kind_of_words(each.name))), "unknown")
-            exchange = TracedExchange(kind, nbytes or None, seconds=call.seconds)
-        yield DeviceWork(call.name, call.begin, call.seconds, exchange)
+        exchange = exchange_of_call(call, call.seconds) if call.name.startswith(COMMUNICATION) else None
+        if call.schema or call.calls or exchange is not None:
+            yield DeviceWork(call.name, call.begin, call.seconds, exchange)
 
 
 def _exchange_rows(
