@@ -177,8 +177,7 @@ def engine_from_file(path: Path) -> CodecEngine:
     Raises:
         ConfigError: the file is unreadable or malformed.
     """
-    engine: CodecEngine = validate(CodecEngine, {"name": path.stem} | read_yaml(path), str(path))
-    return engine
+    return validate(CodecEngine, {"name": path.stem} | read_yaml(path), str(path))
 
 
 def check_engine_name(name: str) -> None:

@@ -117,8 +117,7 @@ def read_calibration(path: Path) -> Calibration:
     fields = read_yaml(file)
     if not is_calibration(fields):
         raise ConfigError(f"{path}: no calibration: expected a file that `lightloom calibrate` wrote")
-    calibration: Calibration = validate(Calibration, fields, str(path))
-    return calibration
+    return validate(Calibration, fields, str(path))
 
 
 CrossValidation = Literal["rows", "models"]

@@ -81,8 +81,7 @@ def load_log(name: str) -> InterruptionLog:
     if path is None:
         raise UnknownNameError("log of interruptions", name, names(), "or a .yaml file")
     where = name if path.is_relative_to(CATALOG) else str(path)
-    log: InterruptionLog = validate(InterruptionLog, {"name": path.stem, **read_yaml(path)}, where)
-    return log
+    return validate(InterruptionLog, {"name": path.stem, **read_yaml(path)}, where)
 
 
 SOFTWARE = "llama-3"

@@ -180,11 +180,6 @@ class ClusterLedger:
         """Watts per rank that flow busy or idle; boards draw their rated power, an upper bound."""
         return self.bill.static_power
 
-    @cached_property
-    def cost_rate(self) -> Total:
-        """Dollars a second of a rank, for its price and its maintenance, electricity left out."""
-        return self.dollars.times(self.site.cost_rate)
-
     def to_json(self) -> Document:
         """Return the ledger as a document, in SI units, with the bill part by part."""
         return {
@@ -461,7 +456,7 @@ class StepLedger:
     @cached_property
     def dollars(self) -> Total:
         """Dollars of the step over all ranks: the share of the price and of maintenance, and electricity."""
-        share = self._lasting(self.cluster.cost_rate)
+        share = self._lasting(self.cluster.dollars.times(self.cluster.site.cost_rate))
         power = self.metered.times(self.cluster.site.electricity)
         return summed("dollars", (share, replace(power, unit="dollars")))
 
