@@ -1,9 +1,13 @@
 """The gate for text, JSON and YAML of others: sizes, depths and aliases are limited before anything is built."""
 
+import gzip
 import json
 import re
 import zlib
 from collections import Counter
+from functools import partial
+from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -63,23 +67,15 @@ def _unpacked(content: bytes, path: Path, most: int) -> bytes:
     """Return the content of gzip, of all its members; raises ConfigError where it is damaged or larger than ``most`` or
     than 50 times its size (at least 64 MiB)."""
     limit = min(most, max(MOST_BYTES, _LARGEST_RATIO * len(content)))
-    pieces: list[bytes] = []
-    total = 0
     try:
-        while content:
-            unpack = zlib.decompressobj(wbits=31)
-            while not unpack.eof:
-                piece = unpack.decompress(content, _PIECE)
-                if not piece and not unpack.unconsumed_tail and not unpack.eof:
-                    raise ConfigError(f"{path}: not a whole gzip file: it ends early")
-                content, total = unpack.unconsumed_tail, total + len(piece)
-                if total > limit:
-                    raise ConfigError(f"{path}: unpacks to more than {limit:,} bytes: expected at most as many")
-                pieces.append(piece)
-            content = unpack.unused_data.lstrip(b"\0")
-    except zlib.error as error:
-        raise ConfigError(f"{path}: not a whole gzip file: {error}") from error
-    return b"".join(pieces)
+        with gzip.GzipFile(fileobj=BytesIO(content)) as file:
+            unpacked = b"".join(islice(iter(partial(file.read, _PIECE), b""), limit // _PIECE + 1))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        told = "it ends early" if isinstance(error, EOFError) else error
+        raise ConfigError(f"{path}: not a whole gzip file: {told}") from error
+    if len(unpacked) > limit:
+        raise ConfigError(f"{path}: unpacks to more than {limit:,} bytes: expected at most as many")
+    return unpacked
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:

@@ -18,6 +18,7 @@ dispersion and jitter are covered by ``margin``. There are no optical amplifiers
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from functools import partial
 from statistics import NormalDist
@@ -203,15 +204,11 @@ class LinkBudget(Config):
 
         0 means that neighbours cannot communicate, None that there is no limit.
         """
-        low, high = 0, 1
-        while self.closes(high, taps):
-            low, high = high, 2 * high
-            if high > _FARTHEST:
-                return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.closes(middle, taps) else (low, middle)
-        return low
+        powers = (1 << power for power in range(_FARTHEST.bit_length()))
+        beyond = next((links for links in powers if not self.closes(links, taps)), None)
+        if beyond is None:
+            return None
+        return bisect_left(range(1, beyond), True, key=lambda links: not self.closes(links, taps))
 
     def most_taps(self) -> int | None:
         """Return the largest number of destinations of a lightpath tapped at every node; None without a limit."""

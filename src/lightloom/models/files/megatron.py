@@ -68,11 +68,6 @@ class Options:
             )
         return values[0]
 
-    def texts(self, name: str) -> Sequence[str]:
-        """Return all values of an option, in order; empty where it is not given or has none. It counts as used."""
-        self.used.add(name)
-        return self.given.get(name, ())
-
     def count(self, name: str, default: int | None = None) -> int | None:
         """Return the value of an option that is a whole number of at least 1; ``default`` where it is not given.
 
@@ -221,7 +216,7 @@ def mixture(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
 def _deepspeed(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
     """Return what ``mixture`` does, by the options and defaults of Megatron-DeepSpeed: (0, 1, ()) for a single
     expert."""
-    numbers = dict.fromkeys(options.texts("num-experts"))
+    numbers = dict.fromkeys(options.given.get("num-experts", ()))
     visited, interval = options.count("topk") or 1, options.count("expert-interval") or 2
     if len(numbers) > 1:
         raise options.error(
