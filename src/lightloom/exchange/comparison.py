@@ -296,17 +296,16 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
             result.loss.append(float(total[0] / total[1]))
     result.step_seconds = float(np.mean(seconds))
     values = sum(parameter.numel() for parameter in model.parameters())
-    result.raw_bytes = PlainExchange().sent_bytes(Gradient.flat(values), case.ranks)
-    result.sent_bytes = result.raw_bytes
+    result.raw_bytes = result.sent_bytes = PlainExchange().sent_bytes(Gradient.flat(values), case.ranks)
     if state is not None:
         sent = torch.tensor(state.statistics.total.nbytes_sent / case.steps / case.ranks, dtype=torch.float64)
         dist.all_reduce(sent)
         result.sent_bytes = float(sent)
         state.close()
-    digest = hashlib.sha256(torch.cat([p.detach().flatten() for p in model.parameters()]).numpy().tobytes()).hexdigest()
+    parameters = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    result.digest = hashlib.sha256(parameters.numpy().tobytes()).hexdigest()
     digests: list[Any] = [torch.zeros(32, dtype=torch.uint8) for _ in range(case.ranks)]
-    dist.all_gather(digests, torch.frombuffer(bytearray.fromhex(digest), dtype=torch.uint8))
-    result.digest = digest
+    dist.all_gather(digests, torch.frombuffer(bytearray.fromhex(result.digest), dtype=torch.uint8))
     result.replicas_equal = all(torch.equal(digests[0], other) for other in digests)
     return result
 
@@ -416,14 +415,13 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
                 replicas_equal=all(run.replicas_equal for run in runs),
             )
         )
-    beaten = [
-        any(
-            other.ratio >= row.ratio and other.loss <= row.loss and (other.ratio, other.loss) != (row.ratio, row.loss)
-            for other in rows
-        )
-        for row in rows
-    ]
-    return [replace(row, on_front=not worse) for row, worse in zip(rows, beaten, strict=True)]
+    points = {(row.ratio, row.loss) for row in rows}
+
+    def on_front(own: tuple[float, float]) -> bool:
+        """Return whether no other point has as many bytes saved and as low a loss."""
+        return not any(other[0] >= own[0] and other[1] <= own[1] for other in points - {own})
+
+    return [replace(row, on_front=on_front((row.ratio, row.loss))) for row in rows]
 
 
 def _step_seconds(runs: Sequence[Result], link: float) -> float:

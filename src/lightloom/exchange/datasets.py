@@ -171,17 +171,12 @@ def _empty(*_: object) -> NDArray[np.uint8]:
     return np.ndarray((0,), np.uint8)
 
 
-def _latin1(text: str, *_: object) -> bytes:
-    """Return text as the bytes that Python 3 writes so into old pickles."""
-    return text.encode("latin1")
-
-
 _HARMLESS: dict[tuple[str, str], object] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
     ("numpy.core.multiarray", "_reconstruct"): _empty,
     ("numpy._core.multiarray", "_reconstruct"): _empty,
-    ("_codecs", "encode"): _latin1,
+    ("_codecs", "encode"): lambda text, *_: text.encode("latin1"),  # bytes, as Python 3 writes them into old pickles
 }
 """Functions and types that a pickle of NumPy arrays may call, by module and name; all others are refused."""
 

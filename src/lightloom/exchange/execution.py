@@ -74,16 +74,6 @@ class Movement:
     """Chunks of all messages, ascending in each."""
 
     @property
-    def kind(self) -> str:
-        """Kind of the collective that is executed, such as ``all-reduce``."""
-        return self.collective.kind
-
-    @property
-    def ranks(self) -> int:
-        """Number of ranks that take part in the collective."""
-        return self.collective.ranks
-
-    @property
     def pieces(self) -> int:
         """Number of chunks into which each part of the collective is cut."""
         return self.chunks // self.collective.parts
@@ -97,7 +87,7 @@ class Movement:
     def digest(self) -> bytes:
         """SHA-256 of who sends which chunks to whom in which order: equal for schedules that move data alike."""
         wanted = self.collective
-        digest = hashlib.sha256(f"{self.kind} {self.ranks} {self.chunks}".encode())
+        digest = hashlib.sha256(f"{wanted.kind} {wanted.ranks} {self.chunks}".encode())
         if wanted.destinations is not None:
             digest.update(np.array(wanted.destinations).tobytes())
         if wanted.sizes is not None:
@@ -149,11 +139,6 @@ class Program:
     """Cells that make up the output."""
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]
-
-    @property
-    def cells(self) -> int:
-        """Number of chunks that the rank ever holds, a cell of its working memory each."""
-        return len(self.chunks)
 
     def in_values(self, sizes: Ints) -> Program:
         """Return the program with cells of ``sizes`` values [cell], each cell named by the positions of its values."""
@@ -245,7 +230,8 @@ def replicas_agree(movement: Movement) -> bool:
     They do if every rank's result comes from the same additions, each in either order of its two terms. Additions are
     told apart by hashes of 64 bits.
     """
-    state = _scattered(np.arange(movement.ranks, dtype=np.uint64))[:, None] + np.zeros(movement.chunks, np.uint64)
+    kind, ranks = movement.collective.kind, movement.collective.ranks
+    state = _scattered(np.arange(ranks, dtype=np.uint64))[:, None] + np.zeros(movement.chunks, np.uint64)
     for _, messages in groupby(range(len(movement.level)), key=lambda m: movement.level[m]):
         before = state.copy()
         for m in messages:
@@ -254,8 +240,8 @@ def replicas_agree(movement: Movement) -> bool:
             if movement.reduces[m]:
                 come = _scattered((come + state[target]) ^ _scattered(come * state[target]))
             state[target] = come
-    finals = [state[rank, movement.wanted(rank)] for rank in range(movement.ranks)]
-    return movement.kind != "all-reduce" or all(np.array_equal(finals[0], final) for final in finals[1:])
+    finals = [state[rank, movement.wanted(rank)] for rank in range(ranks)]
+    return kind != "all-reduce" or all(np.array_equal(finals[0], final) for final in finals[1:])
 
 
 def _scattered(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -344,10 +330,9 @@ class UnevenMemory:
         Raises:
             ConfigError: not as many as its parts have.
         """
-        if values != len(self.brought):
-            raise ConfigError(
-                f"{values} values of rank {self.program.rank}: expected {len(self.brought)}, by the sizes"
-            )
+        rank, expected = self.program.rank, len(self.brought)
+        if values != expected:
+            raise ConfigError(f"{values} values of rank {rank}: expected {expected}, by the sizes")
 
 
 def values_of_parts(movement: Movement, itemsize: int) -> Ints:
@@ -426,7 +411,7 @@ class ScheduleExecutor:
             raise UnsupportedError(f"a process group of {dist.get_backend_config(group)}: expected gloo")
         self.movement: Movement = movement_of(schedule)
         self.program = program_of(self.movement, group.rank())
-        self.rank, self.ranks, self.kind = group.rank(), group.size(), self.movement.kind
+        self.rank, self.ranks, self.kind = group.rank(), group.size(), schedule.collective.kind
         self.group = group
         self._peers = [dist.get_global_rank(group, rank) for rank in range(self.ranks)]
         self._timeout = timeout
@@ -484,7 +469,7 @@ class ScheduleExecutor:
         if not tensor.numel():
             return tensor.new_empty(0)
         with torch.no_grad():
-            work = tensor.new_empty(self.program.cells, chunk)
+            work = tensor.new_empty(len(self.program.chunks), chunk)
             if self._held:
                 brought = work[self.program.held].view(blocks, -1)
                 brought[:, :values] = tensor.detach().reshape(blocks, values)
@@ -495,7 +480,7 @@ class ScheduleExecutor:
             parts = self._wanted // self.movement.pieces
             result = work[self.program.wanted].reshape(parts, -1)[:, :values].reshape(-1)
             # A share must not keep the memory of all of them.
-            return result.clone() if self._wanted < self.program.cells else result
+            return result.clone() if self._wanted < len(self.program.chunks) else result
 
     def _unevenly(self, tensor: Tensor) -> Tensor:
         """Execute a collective whose parts differ in size, and return this rank's result, flat; raises as a call

@@ -10,7 +10,7 @@ ones do the same; only here are counts of tags, addresses of ranks, averagers as
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.inceptionn import Inceptionn
 from lightloom.exchange.distributed.adaptive import Counts, OpticalCounts, OpticalStatistics, Statistics
-from lightloom.exchange.distributed.ddp import DdpHookState, ExchangerState, attach_hook
-from lightloom.exchange.distributed.ddp import average_hook as average_hook
+from lightloom.exchange.distributed.ddp import DdpHookState, ExchangerState, attach_hook, average_hook
 from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, real_shape
 from lightloom.exchange.distributed.fsdp import FsdpState, all_shards, common_group, sharded_modules, tensor_sizes
 from lightloom.exchange.distributed.group import OwnGroup
@@ -42,6 +41,18 @@ from lightloom.photonics.registry import find_averager
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
+
+__all__ = [
+    "InceptionnFsdpState",
+    "InceptionnState",
+    "OpticalAverageState",
+    "ScheduleState",
+    "attach_inceptionn",
+    "attach_inceptionn_fsdp",
+    "attach_optical_average",
+    "attach_schedule",
+    "average_hook",
+]
 
 _ONLY_HERE = {"tag_histogram", "host", "parameters", "rounding", "seed"}
 """Options that ``lightloom.exchange`` does not have."""
@@ -67,6 +78,37 @@ def _method_name(codec: Codec | None, options: dict[str, Any]) -> str:
 # FSDP2. Gathering parameters stays torch's: weights are not gradients, they do not compress.
 
 
+def ring_exchanger(
+    codec: Codec | None,
+    group: dist.ProcessGroup,
+    sizes: Mapping[str, int] | None,
+    *,
+    error_feedback: bool = True,
+    tag_histogram: bool = False,
+    host: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> tuple[Exchanger, Statistics]:
+    """Return the exchanger of a codec around a ring, or of float32 for None, and the statistics of the run.
+
+    Args:
+        codec: codec of the gradients.
+        group: process group of the ranks.
+        sizes: number of values by tensor, where known.
+        error_feedback: add the error of each encoding to the next gradient.
+        tag_histogram: count the values by size in ``statistics.tags`` (INCEPTIONN's codecs only).
+        host: address of this rank, IPv4 or IPv6; None takes the one from which it reaches the store.
+        timeout: time without progress after which an exchange fails, in seconds.
+
+    Raises:
+        TransportError: a rank did not connect in time, or cannot be reached.
+        ConfigError: ``tag_histogram`` with a codec that has no tags.
+    """
+    own, counts = OwnGroup(group, timeout, host=host), Statistics.of(codec, tag_histogram=tag_histogram)
+    if codec is None:
+        return PlainExchanger("float32", own), counts
+    return RingExchanger(codec, own, sizes, feedback=error_feedback, observe=counts.observe), counts
+
+
 class InceptionnState(ExchangerState):
     """State of the hook of one rank; a ``Stateful`` whose checkpoint is the rank's residuals and the last decision.
 
@@ -78,29 +120,23 @@ class InceptionnState(ExchangerState):
         codec: Codec | None,
         process_group: dist.ProcessGroup | None = None,
         *,
-        error_feedback: bool = True,
         adaptive: bool = True,
-        tag_histogram: bool = False,
         parameters: Iterable[tuple[str, Tensor]] | None = None,
         loss_scale: Callable[[], float] | None = None,
-        host: str | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
+        **options: Any,
     ) -> None:
         """Connect to the neighbours.
 
         Args:
             codec: codec of the gradients, which must fit float32; None exchanges them as they are.
             process_group: the process group of the model; the default group unless given.
-            error_feedback: add the error of each encoding to the next gradient.
             adaptive: use plain all-reduce while it is faster. Timing then decides which steps lose bits: turn it off
                 for runs that must repeat bit for bit.
-            tag_histogram: count the values by size in ``statistics.tags`` (INCEPTIONN's codecs only).
             parameters: ``net.named_parameters()``, the names in checkpoints. Otherwise parameters are numbered in the
                 order in which DDP first passes them, which depends on the model and on bucket sizes.
             loss_scale: ``scaler.get_scale`` of a ``GradScaler``: gradients are divided by it for the exchange, as
                 scaled ones would be too large to compress.
-            host: address of this rank, IPv4 or IPv6; None takes the one from which it reaches the store.
-            timeout: time without progress after which an exchange fails, in seconds.
+            options: ``error_feedback``, ``tag_histogram``, ``host`` and ``timeout``, as ``ring_exchanger`` takes them.
 
         Raises:
             TransportError: a rank did not connect in time, or cannot be reached.
@@ -109,13 +145,8 @@ class InceptionnState(ExchangerState):
         group = group_or_default(process_group)
         named = None if parameters is None else [(name, value) for name, value in parameters if value.requires_grad]
         sizes = None if named is None else {name: prod(real_shape(value)) for name, value in named}
-        self.codec, own = codec, OwnGroup(group, timeout, host=host)
-        counts = Statistics.of(codec, tag_histogram=tag_histogram)
-        exchanger: Exchanger
-        if codec is None:
-            exchanger = PlainExchanger("float32", own)
-        else:
-            exchanger = RingExchanger(codec, own, sizes, feedback=error_feedback, observe=counts.observe)
+        self.codec = codec
+        exchanger, counts = ring_exchanger(codec, group, sizes, **options)
         super().__init__(exchanger, group, named or (), adaptive=adaptive, loss_scale=loss_scale, statistics=counts)
 
 
@@ -149,20 +180,15 @@ class InceptionnFsdpState(FsdpState):
         group: dist.ProcessGroup,
         geometries: Sequence[Geometry],
         *,
-        error_feedback: bool = True,
         adaptive: bool = True,
-        tag_histogram: bool = False,
         loss_scale: Callable[[], float] | None = None,
-        host: str | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
+        **options: Any,
     ) -> None:
         """Connect to the neighbours, as ``attach_inceptionn_fsdp`` does; options are those of ``InceptionnState``."""
-        self.codec, own = codec, OwnGroup(group, timeout, host=host)
-        counts = Statistics.of(codec, tag_histogram=tag_histogram)
-        sizes = tensor_sizes(geometries)
-        exchanger = RingExchanger(codec, own, sizes, feedback=error_feedback, observe=counts.observe)
-        options = {"loss_scale": loss_scale, "plain_name": "plain reduce-scatter", "statistics": counts}
-        super().__init__(exchanger, group, geometries, adaptive=adaptive, **options)
+        self.codec = codec
+        exchanger, counts = ring_exchanger(codec, group, tensor_sizes(geometries), **options)
+        own = {"loss_scale": loss_scale, "plain_name": "plain reduce-scatter", "statistics": counts}
+        super().__init__(exchanger, group, geometries, adaptive=adaptive, **own)
 
 
 def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **options: Any) -> InceptionnFsdpState:

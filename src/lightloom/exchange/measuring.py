@@ -88,22 +88,16 @@ def measure_kernels(method: ExchangeMethod) -> KernelRates:
         UnsupportedError: it codes nothing, or nothing here codes it; or PyTorch, whose tensors its kernels take, is
             missing.
     """
-    with needing_torch(f"exchange {method.name!r}: measuring its kernels"):
-        return _measured_rates(method)
-
-
-def _measured_rates(method: ExchangeMethod) -> KernelRates:
-    """Return the rates of the kernels of the method that codes values; raises UnsupportedError where none is timed
-    here."""
     part = method.coding
-    if isinstance(part, BlockExchange):
-        return _rates_of(lambda count: _block_kernels(part, count), f"{part.width.name} kernels")
-    if isinstance(part, RingCodecExchange):
-        return _rates_of(lambda count: _codec_kernels(part, count), f"codec {part.codec}")
-    if isinstance(part, TopKExchange):
-        return _rates_of(lambda count: _top_k(part, count), "choice of the largest values", part.kept(_LARGE))
-    if isinstance(part, PowerSgdExchange):
-        return _rates_of(lambda count: _products(part, count), "torch's matrix products")
+    with needing_torch(f"exchange {method.name!r}: measuring its kernels"):
+        if isinstance(part, BlockExchange):
+            return _rates_of(lambda count: _block_kernels(part, count), f"{part.width.name} kernels")
+        if isinstance(part, RingCodecExchange):
+            return _rates_of(lambda count: _codec_kernels(part, count), f"codec {part.codec}")
+        if isinstance(part, TopKExchange):
+            return _rates_of(lambda count: _top_k(part, count), "choice of the largest values", part.kept(_LARGE))
+        if isinstance(part, PowerSgdExchange):
+            return _rates_of(lambda count: _products(part, count), "torch's matrix products")
     raise UnsupportedError(f"exchange {method.name!r} codes nothing that could be measured")
 
 

@@ -53,6 +53,13 @@ def _spelled(method: BuiltInExchange) -> str:
     return ":".join(filter(None, [method.family, ",".join(filter(None, words))]))
 
 
+def _work_of_shares(encoded: float, decoded: float, ranks: int) -> Work:
+    """Return the work on so many values where a message is a rank's share: ``ranks`` are encoded, all but one of them
+    decoded twice."""
+    messages = {"encoded_messages": ranks, "decoded_messages": 2 * ranks - 1}
+    return Work(encoded_values=encoded, decoded_values=decoded, **messages)
+
+
 def written(value: object) -> str:
     """Return a value as names spell it: its text, in parentheses where that holds a comma or a colon."""
     text = str(value)
@@ -174,13 +181,7 @@ class BlockExchange(BuiltInExchange):
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return a rank's work: every value encoded once, its share of sums decoded from the other ranks, then all
         means decoded."""
-        values, others = gradient.values, (ranks - 1) / ranks
-        return Work(
-            encoded_values=values,
-            decoded_values=values * (1 + others),
-            encoded_messages=ranks,
-            decoded_messages=2 * ranks - 1,
-        )
+        return _work_of_shares(gradient.values, gradient.values * (1 + (ranks - 1) / ranks), ranks)
 
 
 def _power_of_two(text: str) -> int:
@@ -265,12 +266,9 @@ class PowerSgdExchange(BuiltInExchange):
         are left out."""
         matrices = self._matrices(gradient)
         plain = sum(prod(shape) for shape in gradient.shapes if self.factors(shape) is None)
-        sizes = (
-            plain,
-            sum(rows * rank for rows, _, rank in matrices),
-            sum(columns * rank for _, columns, rank in matrices),
-        )
-        return tuple(Phase(kind="all-reduce", nbytes=4.0 * size) for size in sizes if size)
+        left = sum(rows * rank for rows, _, rank in matrices)
+        right = sum(columns * rank for _, columns, rank in matrices)
+        return tuple(Phase(kind="all-reduce", nbytes=4.0 * size) for size in (plain, left, right) if size)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return a rank's work on M Q, Mᵀ P and P Qᵀ, each of which passes over M once, and on Gram-Schmidt of P; none
@@ -337,12 +335,7 @@ class RingCodecExchange(BuiltInExchange):
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return a rank's work: each of its shares is encoded once, and decoded at every hop but for the sum that it
         made itself."""
-        return Work(
-            encoded_values=gradient.values,
-            decoded_values=gradient.values * (2 * ranks - 1) / ranks,
-            encoded_messages=ranks,
-            decoded_messages=2 * ranks - 1,
-        )
+        return _work_of_shares(gradient.values, gradient.values * (2 * ranks - 1) / ranks, ranks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -558,7 +551,7 @@ class TwoLevelExchange(OuterExchange):
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
         """Return the ranks of a node for phases inside a node, else the number of nodes."""
-        return self.node if phase.where == "in a node" else self._nodes(ranks)
+        return self.node if phase.where == "in a node" else self.nodes(ranks)
 
     def slot(self, gradient: Gradient) -> Gradient:
         """Return the gradient that a rank exchanges between nodes: its share of all tensors, one after the other.
@@ -574,7 +567,7 @@ class TwoLevelExchange(OuterExchange):
         Raises:
             ConfigError: the ranks do not fill nodes.
         """
-        nodes, nbytes = self._nodes(ranks), 4.0 * self.slot(gradient).values * self.node
+        nodes, nbytes = self.nodes(ranks), 4.0 * self.slot(gradient).values * self.node
         between = self.between.phases(self.slot(gradient), nodes) if nodes > 1 else ()
         return (
             Phase(kind="reduce-scatter", nbytes=nbytes, where="in a node"),
@@ -584,10 +577,10 @@ class TwoLevelExchange(OuterExchange):
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return the work of the method between nodes on this rank's slot; none where there is one node."""
-        nodes = self._nodes(ranks)
+        nodes = self.nodes(ranks)
         return self.between.work(self.slot(gradient), nodes) if nodes > 1 else Work()
 
-    def _nodes(self, ranks: int) -> int:
+    def nodes(self, ranks: int) -> int:
         """Return the number of nodes, ranks / ``node``; raises ConfigError where the ranks do not fill nodes."""
         if ranks % self.node:
             raise ConfigError(f"exchange {self.name!r}: {ranks} ranks: expected a multiple of node={self.node}")

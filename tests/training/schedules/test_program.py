@@ -39,16 +39,16 @@ def played(movement: Movement, inputs: list[NDArray[np.generic]], seed: int) -> 
     What is sent in place stays where it is until it is taken, and what is received in place is garbage until then.
     """
     random = np.random.default_rng(seed)
-    programs = [program_of(movement, rank) for rank in range(movement.ranks)]
+    programs = [program_of(movement, rank) for rank in range(movement.collective.ranks)]
     wires: dict[tuple[int, int], deque[NDArray[np.generic]]] = defaultdict(deque)
-    work = [np.zeros(each.cells, inputs[0].dtype) for each in programs]
+    work = [np.zeros(len(each.chunks), inputs[0].dtype) for each in programs]
     for rank, program in enumerate(programs):
         work[rank][program.held] = inputs[rank]
         for each in program.receives:
             if each.in_place:
                 work[rank][each.cells] = 99
-    sent, received = [0] * movement.ranks, [0] * movement.ranks
-    running = set(range(movement.ranks))
+    sent, received = [0] * movement.collective.ranks, [0] * movement.collective.ranks
+    running = set(range(movement.collective.ranks))
     while running:
         able = []
         for rank in sorted(running):
@@ -88,18 +88,18 @@ def test_sums_and_copies_between_two_ranks_are_a_message_each() -> None:
 
 def promised(movement: Movement, inputs: list[NDArray[np.generic]]) -> list[NDArray[np.generic]]:
     """What ranks shall end with."""
-    ranks, everyone = movement.ranks, np.stack(inputs)
-    if movement.kind == "all-gather":
+    ranks, everyone = movement.collective.ranks, np.stack(inputs)
+    if movement.collective.kind == "all-gather":
         return [everyone.ravel()] * ranks
-    if movement.kind == "all-to-all":
+    if movement.collective.kind == "all-to-all":
         return [everyone.reshape(ranks, ranks, -1)[:, rank].ravel() for rank in range(ranks)]
     total = everyone.sum(0)
-    return [total] * ranks if movement.kind == "all-reduce" else list(total.reshape(ranks, -1))
+    return [total] * ranks if movement.collective.kind == "all-reduce" else list(total.reshape(ranks, -1))
 
 
 def inputs_of(movement: Movement, seed: int) -> list[NDArray[np.generic]]:
     random = np.random.default_rng(seed)
-    return [random.integers(-(10**9), 10**9, len(movement.held(rank))) for rank in range(movement.ranks)]
+    return [random.integers(-(10**9), 10**9, len(movement.held(rank))) for rank in range(movement.collective.ranks)]
 
 
 @given(random_schedules(), st.integers(0, 2**32 - 1))
@@ -144,7 +144,9 @@ def test_rows_of_a_step_between_two_ranks_are_one_message() -> None:
 def floats(movement: Movement, seed: int) -> list[NDArray[np.generic]]:
     """What ranks end with of floats that round."""
     random = np.random.default_rng(seed)
-    inputs = [random.standard_normal(len(movement.held(rank))).astype(np.float32) for rank in range(movement.ranks)]
+    inputs = [
+        random.standard_normal(len(movement.held(rank))).astype(np.float32) for rank in range(movement.collective.ranks)
+    ]
     return played(movement, list(inputs), seed)
 
 

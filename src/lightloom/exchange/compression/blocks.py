@@ -274,8 +274,8 @@ def _pieces(fmt: BlockFormat, runs: Ints, wire: Bytes) -> Iterator[tuple[int, in
 #
 # The environment variable LIGHTLOOM_KERNEL forces one, as it does for INCEPTIONN.
 
-_KINDS = {"linear": 0, "lloyd": 1, "sign": 2, "fp8": 3}
-"""Kinds of blocks, with the numbers that the C kernel takes for them."""
+KINDS = {"linear": 0, "lloyd": 1, "sign": 2, "fp8": 3}
+"""Kinds of blocks, with the numbers that kernels take for them."""
 _TABLE = 16
 _NOTHING = ctypes.c_char * 0
 
@@ -305,7 +305,7 @@ def _format(fmt: BlockFormat) -> _Format:
     """Return a format as the C kernel reads it, with a table of decoded values for codes of at most 4 bits."""
     values = decoded_codes(fmt) if fmt.bits <= 4 else [0.0]
     table = [values[code % len(values)] for code in range(_TABLE)]
-    return _Format(_KINDS[fmt.kind], fmt.bits, fmt.block, LLOYD_THRESHOLD, (ctypes.c_float * _TABLE)(*table))
+    return _Format(KINDS[fmt.kind], fmt.bits, fmt.block, LLOYD_THRESHOLD, (ctypes.c_float * _TABLE)(*table))
 
 
 class Native:
@@ -349,7 +349,7 @@ def load(name: str) -> Kernel | None:
     if name == "fallback":
         return Portable()
     library = shared_object(Path(__file__).with_name("_blocks"), _SIGNATURES)
-    if library is None or library.lightloom_blocks_kinds() != len(_KINDS):  # built from older sources
+    if library is None or library.lightloom_blocks_kinds() != len(KINDS):  # built from older sources
         return None
     if library.lightloom_blocks_best_path() < PATHS[name]:
         return None

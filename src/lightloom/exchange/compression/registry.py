@@ -13,7 +13,7 @@ from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrin
 from lightloom.exchange.compression.truncation import BlockFixedPoint, Truncation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Family:
     """Codecs that differ in one parameter and are written ``name:parameter``."""
 
@@ -123,7 +123,4 @@ _TABLE: dict[str, tuple[Callable[[Any], Codec], Callable[[str], Any], str, str]]
     "sign": (Sign, int, "256", "1 bit per value: its sign, at its block's mean size"),
 }
 """Built-in families by name: what builds a codec, what reads its parameter, the default's text, and the summary."""
-_BUILT_IN = tuple(
-    Family(name=name, build=build, read=read, default=default, summary=summary)
-    for name, (build, read, default, summary) in _TABLE.items()
-)
+_BUILT_IN = [Family(name, *row) for name, row in _TABLE.items()]

@@ -74,6 +74,8 @@ class Exchanger(ABC):
     """True if ``average`` works in the type of the values, False if it works in float32."""
     shards = False
     """True if ``reduce_scatter`` is implemented."""
+    host_only = False
+    """True if tensors must be in CPU memory."""
     remark = ""
     """End of the description by which ranks check that all exchange the same, for messages."""
 
@@ -89,10 +91,12 @@ class Exchanger(ABC):
             feedback: whether the error of each encoding is added to the next gradient.
 
         Raises:
+            UnsupportedError: tensors are not in CPU memory, where they must be.
             TransportError: a rank did not connect in time.
         """
-        self.name = name
-        self.group = group
+        if self.host_only and group.device != "cpu":
+            raise UnsupportedError(f"exchange {name} runs in CPU memory, the tensors are on {group.device}")
+        self.name, self.group = name, group
         self._connect()
         if feedback:
             self.residuals = Residuals(group.rank, group.ranks, sizes)

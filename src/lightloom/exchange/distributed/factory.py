@@ -52,12 +52,6 @@ def exchanger(
 
 
 @exchanger.register
-def _(method: PlainExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
-    """Return the exchanger of float32's all-reduce, which averages values of any type as they are."""
-    return PlainExchanger(method.name, group, sizes)
-
-
-@exchanger.register
 def _(method: RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
     """Return the exchanger that runs the method's codec around a ring."""
     return RingExchanger(find_codec(method.codec), group, sizes, name=method.name, feedback=method.feedback)
@@ -74,6 +68,7 @@ def _(
     return OpticalExchanger(averager, group, block=method.block, name=method.name)
 
 
+exchanger.register(PlainExchange, lambda method, group, sizes=None: PlainExchanger(method.name, group, sizes))
 exchanger.register(BlockExchange, BlockExchanger)
 exchanger.register(TopKExchange, SparseExchanger)
 exchanger.register(PowerSgdExchange, LowRankExchanger)

@@ -71,7 +71,10 @@ class OwnGroup:
         elif self.ranks > 1 and (self._mesh is None or self._mesh.closed):
             if self._closed:
                 raise TransportError(f"rank {self.rank}: the exchange is closed")
-            self._mesh = mesh_from_store(self._store(), self.rank, self.ranks, host=self._host, timeout=self.timeout)
+            store = self._base.get_group_store()
+            number = store.add(f"lightloom/exchange/{self.rank}", 1)
+            own = PrefixStore(f"lightloom/exchange/group/{number}", store)  # which no other group of these ranks uses
+            self._mesh = mesh_from_store(own, self.rank, self.ranks, host=self._host, timeout=self.timeout)
             self._compared.clear()
         if self.device != "cpu" and self.ranks > 1 and self._group is None:
             everyone = dist.get_process_group_ranks(self._base)
@@ -208,12 +211,6 @@ class OwnGroup:
         self._closed = True
         if self._mesh is not None:
             self._mesh.close()
-
-    def _store(self) -> PrefixStore:
-        """Return a part of the store that no other group of these ranks uses."""
-        store = self._base.get_group_store()
-        number = store.add(f"lightloom/exchange/{self.rank}", 1)
-        return PrefixStore(f"lightloom/exchange/group/{number}", store)
 
     def _open_mesh(self) -> Mesh:
         """Return the connections of all ranks, in CPU memory; raises TransportError where they are not made."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lightloom.core.arrays import Bytes, Codes, Float32s
-from lightloom.core.errors import CodecError, ConfigError, UnsupportedError
+from lightloom.core.errors import CodecError, ConfigError
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
@@ -155,7 +155,7 @@ def _streams(buffer: Any) -> Iterator[memoryview]:
 class RingExchanger(Exchanger):
     """Exchanges gradients around a ring, coded anew at every hop."""
 
-    shards = True
+    shards = host_only = True
 
     def __init__(
         self,
@@ -181,10 +181,6 @@ class RingExchanger(Exchanger):
             UnsupportedError: tensors are not in CPU memory.
             TransportError: a rank did not connect in time.
         """
-        if group.device != "cpu":
-            raise UnsupportedError(
-                f"exchange {name or codec.name} runs in CPU memory, the tensors are on {group.device}"
-            )
         super().__init__(name or codec.name, group, sizes, feedback=feedback)
         self.codec, self._observe = codec, observe
         self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry, Codec]] = {}
@@ -247,6 +243,8 @@ _RANKS = "ranks"
 class OpticalExchanger(Exchanger):
     """Quantises gradients and lets an averager average the codes, as servers around it do."""
 
+    host_only = True
+
     def __init__(self, averager: Averager, group: OwnGroup, *, block: int = 256, name: str = "") -> None:
         """Connect the ranks and check averager and block.
 
@@ -263,11 +261,9 @@ class OpticalExchanger(Exchanger):
         """
         kind = type(averager).__name__
         name = name or f"optical:{kind},bits={averager.bits},rounding={averager.rounding},block={block}"
-        if group.device != "cpu":
-            raise UnsupportedError(f"exchange {name} runs in CPU memory, the tensors are on {group.device}")
         CodeBuffers.of([], averager.bits, block)  # checks both
         super().__init__(name, group)
-        self.averager, self.block = averager, block
+        self.averager, self.block, self._rng = averager, block, getattr(averager, "rng", None)
         self._buffers: dict[Geometry, tuple[CodeBuffers, Codes, Codes]] = {}
         """Blocks of a bucket, codes to send and codes received, both of shape (ranks, share)."""
 
@@ -302,8 +298,7 @@ class OpticalExchanger(Exchanger):
     def state_dict(self) -> StateDict:
         """Return the number of ranks (``ranks``) and the state of this rank's generator of noise and errors
         (``rank<i>``), if the averager has one."""
-        rng = getattr(self.averager, "rng", None)
-        state = {} if rng is None else {f"rank{self.group.rank}": rng.bit_generator.state}
+        state = {} if self._rng is None else {f"rank{self.group.rank}": self._rng.bit_generator.state}
         return {_RANKS: self.group.ranks} | state
 
     def load_state_dict(self, state_dict: SavedState) -> None:
@@ -315,9 +310,8 @@ class OpticalExchanger(Exchanger):
         expected, keys = sorted(self.state_dict()), sorted(saved)
         if keys != expected:
             raise ConfigError(f"the checkpoint holds {', '.join(map(str, keys))}: expected {', '.join(expected)}")
-        rng = getattr(self.averager, "rng", None)
-        if rng is not None:
-            rng.bit_generator.state = saved[f"rank{self.group.rank}"]
+        if self._rng is not None:
+            self._rng.bit_generator.state = saved[f"rank{self.group.rank}"]
 
     def _largest(self, scales: Bytes) -> Bytes:
         """Return each block's largest exponent over ranks, uint8 [block], in a single step, where a ring takes as many

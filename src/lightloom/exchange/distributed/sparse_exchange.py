@@ -307,10 +307,7 @@ class TwoLevelExchanger(Exchanger):
             TransportError: a rank did not connect in time.
         """
         size = method.node
-        if group.ranks % size:
-            raise ConfigError(
-                f"exchange {method}: {group.ranks} ranks do not fill nodes of {size}: expected node= to divide them"
-            )
+        method.nodes(group.ranks)  # which must be filled
         node, self._slot = divmod(group.rank, size)
         self._inside = group.subgroup(range(node * size, (node + 1) * size))
         self._between_group = group.subgroup(range(self._slot, group.ranks, size))

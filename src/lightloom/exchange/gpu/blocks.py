@@ -21,7 +21,6 @@ from lightloom.exchange.compression import blocks as cpu
 from lightloom.exchange.compression.blocks import BlockFormat
 from lightloom.exchange.gpu.codec import load_kernels
 
-_KINDS = {"linear": 0, "lloyd": 1, "sign": 2}
 _PROGRAM_VALUES = 1024
 """Values that a program takes, about."""
 OPTIONS = {"enable_fp_fusion": False}
@@ -76,10 +75,7 @@ def encode_runs(fmt: BlockFormat, values: Tensor, residual: Tensor | None, where
     """
     rest = values if residual is None else residual
     _check_tensors(where, wire, values, rest)
-    layout = layout_of(fmt)
-    launch = load_kernels("block_kernels").encode_blocks[_grid(layout, where)]
-    with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
-        launch(values, rest, where, wire, len(where), residual is not None, layout, **OPTIONS)
+    _launch("encode_blocks", fmt, where, values, rest, where, wire, len(where), residual is not None)
 
 
 def decode_runs(
@@ -88,19 +84,16 @@ def decode_runs(
     """Write ``factor`` times the values of all runs to ``out``, or add them with ``add``; raises as
     :func:`encode_runs`."""
     _check_tensors(where, wire, out)
-    layout = layout_of(fmt)
-    launch = load_kernels("block_kernels").decode_blocks[_grid(layout, where)]
-    with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
-        launch(wire, where, out, len(where), factor, add, layout, **OPTIONS)
+    _launch("decode_blocks", fmt, where, wire, where, out, len(where), factor, add)
 
 
 def layout_of(fmt: BlockFormat) -> Layout:
     """Return the compile-time constants of the kernels for a format; raises UnsupportedError for fp8."""
-    if fmt.kind not in _KINDS:
+    if fmt.kind == "fp8":
         raise UnsupportedError(f"{fmt.kind} blocks have no Triton kernel; the torch reference writes and reads them")
     width = 1 << (fmt.block - 1).bit_length()
     return Layout(
-        kind=_KINDS[fmt.kind],
+        kind=cpu.KINDS[fmt.kind],
         bits=fmt.bits,
         block=fmt.block,
         rows=max(1, _PROGRAM_VALUES // width),
@@ -113,9 +106,12 @@ def layout_of(fmt: BlockFormat) -> Layout:
     )
 
 
-def _grid(layout: Layout, where: Tensor) -> tuple[int]:
-    """Return the number of programs that take all blocks, at least 1, as Triton's grid."""
-    return (max(1, -(-len(where) // layout.rows)),)
+def _launch(kernel: str, fmt: BlockFormat, where: Tensor, *arguments: object) -> None:
+    """Run a kernel in as many programs as take all blocks, at least 1."""
+    layout = layout_of(fmt)
+    programs = (max(1, -(-len(where) // layout.rows)),)
+    with torch.cuda.device_of(where):  # type: ignore[no-untyped-call]
+        getattr(load_kernels("block_kernels"), kernel)[programs](*arguments, layout, **OPTIONS)
 
 
 def _check_tensors(where: Tensor, wire: Tensor, *values: Tensor) -> None:

@@ -119,17 +119,10 @@ def _decode(kernels: Any, codec: Inceptionn | InceptionnPrinted, body: Tensor, b
         kernels.walk_frames[(header.frames,)](body, count, chunk, starts, places, status, num_warps=1)
         programs = (-(-groups // _PROGRAM_GROUPS),)
         kernels.read_groups[programs](body, body.numel(), places, bits, count, codec.width)
-    _check_frames(header, status.cpu(), body.numel() - int(starts[-1]))
-
-
-def _check_frames(header: Header, status: Tensor, left: int) -> None:
-    """Raise CodecError that names the first frame whose status is not 0, or the bytes that are left behind the last
-    one."""
-    bad = status.nonzero().reshape(-1)
-    if bad.numel():
-        frame = int(bad[0])
-        raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[int(status[frame])]}")
-    if left:
+    for frame, reason in enumerate(status.tolist()):
+        if reason:
+            raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
+    if left := body.numel() - int(starts[-1]):
         raise CodecError(f"{left} bytes follow the last frame")
 
 

@@ -15,7 +15,7 @@ import struct
 import time
 from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -488,19 +488,14 @@ class _Board:
 def _listener(rank: int, host: str, peers: int) -> socket.socket:
     """Return a socket that listens at an address of this host, at a port that the system picks; raises
     TransportError."""
-    with ExitStack() as opened:
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-            listener = opened.enter_context(socket.socket(family, kind, protocol))
-            listener.bind(address)
-            listener.listen(MOST_CALLERS + 2 * peers)
-        except OSError as error:
-            raise TransportError(
-                f"rank {rank} cannot listen at {host}: {error.strerror or error}; host= must be an address of this "
-                "rank's own host"
-            ) from error
-        opened.pop_all()
-        return listener
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family, backlog=MOST_CALLERS + 2 * peers)
+    except OSError as error:
+        raise TransportError(
+            f"rank {rank} cannot listen at {host}: {error.strerror or error}; host= must be an address of this rank's "
+            "own host"
+        ) from error
 
 
 # All ranks connected with each other, and rings over these connections.

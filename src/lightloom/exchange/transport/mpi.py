@@ -81,12 +81,10 @@ def gather(
 ) -> Float32s | None:
     """Return, at the root, all ranks' ``values``, decoded, along a new first axis, in the order of ranks; None
     elsewhere."""
-    communicator = _communicator(communicator)
-    flat = _agreed(communicator, values, codec)
-    payloads = _gathered(communicator, encode_block(codec, flat), root)
+    payloads = _gathered(values, codec, communicator, root)
     if payloads is None:
         return None
-    rows = [decode_block(codec, one, flat.size, rank=root, peer=peer) for peer, one in enumerate(payloads)]
+    rows = [decode_block(codec, one, np.size(values), rank=root, peer=peer) for peer, one in enumerate(payloads)]
     return np.stack(rows).reshape(len(rows), *np.shape(values))
 
 
@@ -98,12 +96,10 @@ def reduce(
 
     Every rank sends to the root, as workers do to an aggregator: each value is encoded once.
     """
-    communicator = _communicator(communicator)
-    flat = _agreed(communicator, values, codec)
-    payloads = _gathered(communicator, encode_block(codec, flat), root)
+    payloads = _gathered(values, codec, communicator, root)
     if payloads is None:
         return None
-    total = np.zeros_like(flat)
+    total = np.zeros(np.size(values), np.float32)
     for peer, payload in enumerate(payloads):
         add_decoded(codec, payload, total, rank=root, peer=peer)
     return total.reshape(np.shape(values))
@@ -163,9 +159,12 @@ def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) 
     return float32_values(values)
 
 
-def _gathered(communicator: Communicator, payload: Payload, root: int) -> list[Payload] | None:
-    """Return, at the root, the payloads of all ranks in their order; None elsewhere."""
-    outgoing = np.frombuffer(payload, np.uint8)
+def _gathered(
+    values: ArrayLike, codec: Codec | None, communicator: Communicator | None, root: int
+) -> list[Payload] | None:
+    """Return, at the root, the payloads of all ranks' values in their order; None elsewhere."""
+    communicator = _communicator(communicator)
+    outgoing = np.frombuffer(encode_block(codec, _agreed(communicator, values, codec)), np.uint8)
     sizes = np.empty(communicator.size, np.int64) if communicator.rank == root else None
     communicator.Gather(np.array([outgoing.size], np.int64), sizes, root)
     if sizes is None:

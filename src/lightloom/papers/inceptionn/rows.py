@@ -506,9 +506,8 @@ def _reductions() -> Iterator[Claim]:
     """
     for model in MODELS:
         wa, inc = steps(model)["WA"], steps(model)["INC"]
-        reached = (
-            1.5 * size_bytes(model) * 8 / ((1 - INC_COMMUNICATION[model] / 100) * _measured_communication(model)) / 1e9
-        )
+        left = (1 - INC_COMMUNICATION[model] / 100) * _measured_communication(model)
+        reached = 1.5 * size_bytes(model) * 8 / left / 1e9
         for what, ours, paper in (
             ("communication", percent_less(inc.communicate, wa.communicate), INC_COMMUNICATION[model]),
             ("total", percent_less(inc.total, wa.total), INC_TOTAL[model]),

@@ -89,21 +89,22 @@ TUPLES = 1_000_000
 """Number of tuples that are drawn; the slow tests draw ten times as many."""
 
 
-def _cascading() -> tuple[Claim, ...]:
-    """Return the rows on the constructed cascade: errors without decimals, wrong outputs by level and end to end, and
-    hardware overhead."""
+def _cascading() -> Iterator[Claim]:
+    """Yield the rows on the constructed cascade: errors without decimals, wrong outputs by level and end to end, and
+    the MZIs of two 64 x 64 matrices in percent of the first scenario's network without its units."""
     cascade = built()
     first, second = cascade.first.verify(), cascade.second.verify()
     tuples = end_to_end(cascade, TUPLES)
     basic, percent = tuples["wrong_without_decimals"], 100 * tuples["share_wrong_without_decimals"]
     ours = "errors" if basic else "no errors"
-    return (
-        PAPER.claim("example.cascade_basic", ours, tuples_percent=percent, tuples=TUPLES),
-        PAPER.claim("example.cascade_level1_wrong_outputs", first.wrong_outputs, first=first),
-        PAPER.claim("example.cascade_level2_wrong_outputs", second.wrong_outputs, second=second),
-        PAPER.claim("example.cascade_end_to_end_wrong_outputs", tuples["wrong_with_decimals"], tuples=TUPLES),
-        _hardware_of_cascade(),
-    )
+    yield PAPER.claim("example.cascade_basic", ours, tuples_percent=percent, tuples=TUPLES)
+    yield PAPER.claim("example.cascade_level1_wrong_outputs", first.wrong_outputs, first=first)
+    yield PAPER.claim("example.cascade_level2_wrong_outputs", second.wrong_outputs, second=second)
+    yield PAPER.claim("example.cascade_end_to_end_wrong_outputs", tuples["wrong_with_decimals"], tuples=TUPLES)
+    network, more = TABLE_I[0], 2 * approximated_count(64, 64)
+    alone, units = (100 * more / network.area(units=units) for units in (False, True))
+    values = {"paper": CASCADE_OVERHEAD, "added": more, "area": network.area(units=False), "with_units": units}
+    yield PAPER.claim("example.cascade_hardware_overhead", round(alone, 2), **values)
 
 
 @cache
@@ -121,16 +122,6 @@ def _trained_cascade(record: Record) -> Iterator[Claim]:
     ends = record["end_to_end"]
     end_claim = "example.cascade_trained_end_to_end_wrong_outputs"
     yield PAPER.claim(end_claim, ends["wrong_with_decimals"], tuples=ends["tuples"])
-
-
-def _hardware_of_cascade() -> Claim:
-    """Return the row of the MZIs of two 64 x 64 matrices in percent of the first scenario's network without its
-    units."""
-    network = TABLE_I[0]
-    more = 2 * approximated_count(64, 64)
-    alone, units = (100 * more / network.area(units=units) for units in (False, True))
-    values = {"added": more, "area": network.area(units=False), "with_units": units}
-    return PAPER.claim("example.cascade_hardware_overhead", round(alone, 2), paper=CASCADE_OVERHEAD, **values)
 
 
 # Fig. 7(a): effect of quantised and erroneous averages on training, on the available data.
@@ -573,17 +564,10 @@ def _savings_at_usual_batches() -> Iterator[Claim]:
         batch = USUAL[model]
         size = TOKENS_OF_A_SAMPLE.get(model, 1)
         short = "llama-short" if model == "llama" else model
-        yield PAPER.claim(
-            "figure7b.{model}_saving",
-            round(step(model, batch).saving, 1),
-            paper=paper,
-            model=model,
-            samples=batch * size,
-            kind="tokens" if size > 1 else "images",
-            with_float32=step(model, batch, FLOAT_BYTES).saving,
-            met=batch_of(short, paper) * TOKENS_OF_A_SAMPLE.get(short, 1),
-            ring_percent=100 * paper / bound(4),
-        )
+        values: dict[str, Any] = {"samples": batch * size, "kind": "tokens" if size > 1 else "images"}
+        values |= {"with_float32": step(model, batch, FLOAT_BYTES).saving, "ring_percent": 100 * paper / bound(4)}
+        values |= {"model": model, "met": batch_of(short, paper) * TOKENS_OF_A_SAMPLE.get(short, 1)}
+        yield PAPER.claim("figure7b.{model}_saving", round(step(model, batch).saving, 1), paper=paper, **values)
 
 
 def _samples_for_savings() -> Iterator[Claim]:

@@ -114,8 +114,7 @@ def _draw_times(axes: Axes, ranks: int, wavelengths: int) -> None:
     low, high = sorted(("NE", "WRHT"), key=lambda name: steps[name])
     ends = [(steps["Ring"], f"Ring {steps['Ring']}"), (steps["OpTree"], f"OpTree {steps['OpTree']} ({built})")]
     ends += [(literal, f"WRHT {literal}"), (steps[low], f"{low} {steps[low]}")]
-    if steps[high] < 1.5 * steps[low]:
-        # Two labels would cover each other.
+    if steps[high] < 1.5 * steps[low]:  # two labels would cover each other
         ends[-1] = (steps[low], f"{low} {steps[low]}, {high} {steps[high]}")
     else:
         ends.append((steps[high], f"{high} {steps[high]}"))

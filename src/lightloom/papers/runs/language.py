@@ -125,14 +125,8 @@ class _LanguageRun:
         chosen = np.linspace(0, len(validation) - 1, min(recipe.validation_windows, len(validation))).astype(int)
         self.validation = validation[chosen]
         torch.manual_seed(recipe.seed)
-        self.net = llama(
-            layers=recipe.layers,
-            hidden=recipe.hidden,
-            heads=recipe.heads,
-            intermediate=recipe.intermediate,
-            vocabulary=VOCABULARY,
-            sequence=recipe.sequence,
-        )
+        sizes = {name: getattr(recipe, name) for name in ("layers", "hidden", "heads", "intermediate", "sequence")}
+        self.net = llama(vocabulary=VOCABULARY, **sizes)
         self.optimizer = torch.optim.AdamW(
             self.net.parameters(), recipe.learning_rate, (0.9, 0.95), weight_decay=recipe.weight_decay
         )

@@ -235,6 +235,12 @@ PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
 """Number format of training, by accelerator."""
 
 
+def partitions_of(graph: ComputeGraph, accelerator: str, clique: int) -> Partitions:
+    """Return the partitions of a graph on an accelerator, at most ``clique`` parts of which read one another."""
+    times = np.stack(graph_times(graph, load_accelerator(accelerator).flat(), PRECISIONS[accelerator]), axis=1)
+    return Partitions(graph, times, PartitionRules(most_exchanging=clique))
+
+
 def simulate_split(on: Network, k: int, quantum: float, partitions: Callable[[int], Partitions]) -> PlacedStep:
     """Simulate one step of a model in groups of k devices over the circuits that make it fastest, one hold or a cycle
     of holds, and return it.
@@ -289,9 +295,7 @@ def placed_outcomes() -> list[list[float]]:
 def _small_partitions(samples: int, clique: int) -> Partitions:
     """Return the partitions of the small graph of so many samples, at most ``clique`` parts of which read one
     another."""
-    graph = _small_graph(samples)
-    times = np.stack(graph_times(graph, load_accelerator("a100").flat(), PRECISIONS["a100"]), axis=1)
-    return Partitions(graph, times, PartitionRules(most_exchanging=clique))
+    return partitions_of(_small_graph(samples), "a100", clique)
 
 
 def _small_graph(samples: int) -> ComputeGraph:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from math import inf, log
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -233,16 +233,10 @@ def split(parts_of_a: int = 2) -> BalancedGraph:
     Depthwise convolutions, whose parts along the channels read their own slices and share no parameter.
     """
     wanted = {"A": parts_of_a, "B": 1, "C": 4, "D": 4}
+    sizes: dict[str, Any] = {"parameters": 9 * _CHANNELS, "parameter_bytes": 36 * _CHANNELS, "activation_bytes": 1024}
+    sizes["dimensions"] = {"sample": 1, "channel": _CHANNELS, "groups": _CHANNELS}
     operators = [
-        Operator(
-            name=name,
-            kind="conv",
-            inputs=(before,),
-            dimensions={"sample": 1, "channel": _CHANNELS, "groups": _CHANNELS},
-            parameter_bytes=36 * _CHANNELS,
-            parameters=9 * _CHANNELS,
-            activation_bytes=1024,
-        )
+        Operator(name=name, kind="conv", inputs=(before,), **sizes)
         for before, name in zip(["input", *wanted], wanted, strict=False)
     ]
     start = Operator(name="input", kind="input", dimensions={"sample": 1, "channel": _CHANNELS})

@@ -7,18 +7,14 @@ Too long for every run of the study (minutes), so that its results come with the
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.core.results import provenance
 from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES
-from lightloom.machines.accelerators.load import load_accelerator
-from lightloom.models.graph import ComputeGraph
 from lightloom.models.zoo import load_workload
 from lightloom.papers.sipml.comparison import (
     MOST_DEVICES,
@@ -30,6 +26,7 @@ from lightloom.papers.sipml.comparison import (
     Network,
     Part,
     inputs_hash,
+    partitions_of,
     ports,
     rival_key,
     rivals,
@@ -37,8 +34,6 @@ from lightloom.papers.sipml.comparison import (
 )
 from lightloom.papers.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, SYSTEMS, TODAY, System, fabric
 from lightloom.papers.study import rounded
-from lightloom.planning.parallelism.operators import graph_times
-from lightloom.planning.parallelism.placement.cuts import PartitionRules
 from lightloom.planning.parallelism.placement.place import Partitions
 from lightloom.planning.simulation.placed_step import PlacedStep
 
@@ -144,17 +139,8 @@ def simulated(setting: Network, k: int, quantum: float) -> PlacedStep:
 def _partitions(model: str, accelerator: str, samples: int, clique: int) -> Partitions:
     """Return the partitions of a model's graph of so many samples, at most ``clique`` parts of which read one
     another."""
-    graph, times = timed(model, accelerator, samples)
-    return Partitions(graph, times, PartitionRules(most_exchanging=clique))
-
-
-@cache
-def timed(model: str, accelerator: str, samples: int) -> tuple[ComputeGraph, np.ndarray[Any, Any]]:
-    """Return the graph of so many samples, and its operators' seconds by the roofline: [operators, 2], forward and
-    backward."""
-    chip, precision = load_accelerator(accelerator).flat(), PRECISIONS[accelerator]
-    graph = load_workload(JOBS[model].model, batch=samples).with_element_bytes(ELEMENT_BYTES[precision])
-    return graph, np.stack(graph_times(graph, chip, precision), axis=1)
+    graph = load_workload(JOBS[model].model, batch=samples)
+    return partitions_of(graph.with_element_bytes(ELEMENT_BYTES[PRECISIONS[accelerator]]), accelerator, clique)
 
 
 def _split_outcome(quantum: float, step: PlacedStep) -> dict[str, Any]:
