@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -134,6 +134,12 @@ class Algorithm:
 def longest_links(fabric: Fabric, source: Ints, destination: Ints) -> int:
     """Return the number of links of the longest of these lightpaths."""
     return int(fabric.hops(source, destination, fabric.route(source, destination)).max())
+
+
+def longest_between(ends: Callable[[int], Iterable[tuple[Ints, Ints]]]) -> Callable[[str, Fabric], int]:
+    """Return the function that counts the links of the longest lightpath of an algorithm, whatever the kind, by the
+    sources and destinations of its lightpaths among so many ranks."""
+    return lambda kind, fabric: max(longest_links(fabric, *pair) for pair in ends(fabric.ranks))  # noqa: ARG005
 
 
 def links_to_neighbours(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike

@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_pair, rows_by_rank
+from lightloom.collectives.algorithm import Algorithm, longest_between, rows_by_pair, rows_by_rank
 from lightloom.collectives.algorithms.direct import ONE_STAGE
 from lightloom.collectives.algorithms.ring import RING_TWO_WAY
 from lightloom.collectives.algorithms.trees import BINOMIAL_TREE, powers_below
@@ -91,16 +91,11 @@ def _gather_moves(fabric: Fabric) -> list[Moves]:
     return logical
 
 
-def _links_to_partners(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
-    """Return the links of the longest lightpath between partners of any exchange."""
-    return max(longest_links(fabric, source, partner) for source, partner in _partners(fabric.ranks))
-
-
 RECURSIVE_DOUBLING = Algorithm(
     name="recursive-doubling",
     build=recursive_doubling,
     by_structure=True,
-    longest_lightpath=_links_to_partners,
+    longest_lightpath=longest_between(_partners),
     rows=rows_by_rank,
     summary="exchange everything with partners at distance 1, 2, 4, ...",
 )
@@ -109,7 +104,7 @@ HALVING_DOUBLING = Algorithm(
     name="halving-doubling",
     build=partial(all_gather_by_moves, "halving-doubling", _gather_moves),
     by_structure=True,
-    longest_lightpath=_links_to_partners,
+    longest_lightpath=longest_between(_partners),
     kinds=("all-reduce",),
     summary="recursive halving, then recursive doubling (Rabenseifner)",
 )
@@ -158,16 +153,10 @@ def _senders(fabric: Fabric) -> int:
     return 1 if all((way == way[0]).all() for way in ways) else fabric.ranks
 
 
-def _links_to_receivers(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
-    """Return the links of the longest lightpath from a rank to the one 1, 2, 4, ... further on."""
-    rank = np.arange(fabric.ranks)
-    return max(longest_links(fabric, rank, (rank + distance) % fabric.ranks) for distance in powers_below(fabric.ranks))
-
-
 BRUCK = Algorithm(
     name="bruck",
     build=bruck,
-    longest_lightpath=_links_to_receivers,
+    longest_lightpath=longest_between(lambda n: [(np.arange(n), (np.arange(n) + d) % n) for d in powers_below(n)]),
     rows=lambda kind, fabric: rows_by_pair(kind, fabric) * _senders(fabric) // fabric.ranks,
     by_structure=True,
     summary="pass everything on to the rank 1, 2, 4, ... further on (Bruck's doubling)",

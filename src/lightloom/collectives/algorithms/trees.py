@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_rank
+from lightloom.collectives.algorithm import Algorithm, longest_between, rows_by_rank
 from lightloom.collectives.collective import FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.schedule.build import Moves, all_gather_by_moves, assign_wavelengths, from_broadcast, moves
 from lightloom.collectives.schedule.columns import Pipeline, Schedule
@@ -169,16 +169,11 @@ def _share_moves(source: Ints, destination: Ints, sent: Mask) -> Moves:
     return moves(source[which], destination[which], chunk)
 
 
-def _longest_edge(fabric: Fabric, levels: Levels) -> int:
-    """Return the links of the longest lightpath between a child and its parent."""
-    return max(longest_links(fabric, child, parent) for child, parent, _ in levels)
-
-
 BINOMIAL_TREE = Algorithm(
     name="binomial-tree",
     build=partial(_up_and_down, "binomial-tree", binomial_levels),
     by_structure=True,
-    longest_lightpath=lambda kind, fabric: _longest_edge(fabric, binomial_levels(fabric.ranks)),  # noqa: ARG005
+    longest_lightpath=longest_between(lambda ranks: [level[:2] for level in binomial_levels(ranks)]),
     kinds=(*FROM_ALL_GATHER, *ROOTED, *TO_OR_FROM_ROOT),
     rows=rows_by_rank,
     summary="up a binomial tree to rank 0, and back",
@@ -188,7 +183,7 @@ WORKER_AGGREGATOR = Algorithm(
     name="worker-aggregator",
     build=partial(_up_and_down, "worker-aggregator", star_levels),
     by_structure=True,
-    longest_lightpath=lambda kind, fabric: _longest_edge(fabric, star_levels(fabric.ranks)),  # noqa: ARG005
+    longest_lightpath=longest_between(lambda ranks: [level[:2] for level in star_levels(ranks)]),
     kinds=(*FROM_ALL_GATHER, *ROOTED),
     rows=rows_by_rank,
     summary="all to rank 0, and back (parameter server)",

@@ -74,15 +74,20 @@ def rows_by_step(schedule: Schedule) -> Ints:
     They are sorted by step, or with dependencies by the place of their step in a topological order; rows of a step stay
     in the order in which they are listed.
     """
-    step = schedule.step
-    if schedule.dependencies is not None:
-        position = np.empty(schedule.steps, np.int32)
-        order = TopologicalSorter(dict(enumerate(steps_before(schedule.steps, schedule.dependencies)))).static_order()
-        position[list(order)] = np.arange(schedule.steps)
-        step = position[step]
+    step = schedule.step if schedule.dependencies is None else step_positions(schedule)[schedule.step]
     if np.any(step[1:] < step[:-1]):
         return np.argsort(step, kind="stable")
     return np.arange(len(schedule))
+
+
+def step_positions(schedule: Schedule) -> Ints:
+    """Return the position of every step in an order that keeps all dependencies: [step]; without any its number."""
+    if schedule.dependencies is None:
+        return np.arange(schedule.steps)
+    sorter = TopologicalSorter[int](dict.fromkeys(range(schedule.steps), ()))
+    for after, before in np.asarray(schedule.dependencies).reshape(-1, 2).tolist():
+        sorter.add(after, before)
+    return np.argsort(list(sorter.static_order()))
 
 
 def steps_before(steps: int, dependencies: Column | None) -> list[list[int]]:

@@ -71,10 +71,7 @@ def write_traces(
     for nodes in nodes_of(schedule, advance):
         contents.append(encode(nodes, header))
         advance(sum(node.type == SEND for node in nodes))
-    paths = [trace_path(prefix, rank) for rank in range(len(contents))]
-    for path, content in zip(paths, contents, strict=True):
-        write_atomically(path, content)
-    return paths
+    return [write_atomically(trace_path(prefix, rank), content) for rank, content in enumerate(contents)]
 
 
 def nodes_of(schedule: Schedule, advance: Callable[[int], None] = lambda _: None) -> list[list[Node]]:
@@ -199,9 +196,7 @@ def _comparable(value: object) -> object:
 
     A tuple comes sorted, so that the order of its entries does not count.
     """
-    if isinstance(value, tuple):
-        return sorted(value)
-    return dict(value) if isinstance(value, Mapping) else value
+    return sorted(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 
 # Chakra traces as JSON: what the feeder of MLCommons reads, and what its ``chakra_jsonizer`` writes.

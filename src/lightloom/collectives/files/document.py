@@ -115,16 +115,10 @@ class ListsEntry(Config):
         """Return the lists of the entry as int32 columns.
 
         Raises:
-            ConfigError: lists that begin or end outside ``chunks``.
+            ConfigError: not as many places as counts.
         """
         if len(self.first) != len(self.count):
             raise ConfigError(f"lists.first has {len(self.first)} entries: lists.count has {len(self.count)}")
-        for number, (first, count) in enumerate(zip(self.first, self.count, strict=True)):
-            if first + count > len(self.chunks):
-                raise ConfigError(
-                    f"lists: list {number} has {count} chunks from place {first} on: lists.chunks has "
-                    f"{len(self.chunks)}"
-                )
         return ChunkLists(*(np.array(column, np.int32) for column in (self.chunks, self.first, self.count)))
 
 
@@ -207,9 +201,7 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
     """
     fields = _validated(Header, header, where)
     rows, entry = len(columns["step"]), fields.folding
-    folding = None
-    if entry is not None:
-        folding = Folding(entry.period, np.array(entry.channel, dtype=np.int32), entry.axes)
+    folding = None if entry is None else Folding(entry.period, np.array(entry.channel, np.int32), entry.axes)
     pipeline = None if fields.pipeline is None else Pipeline(fields.pipeline.pieces, fields.pipeline.interval)
     pieces = 1 if pipeline is None else pipeline.pieces
     repeated = pieces * (1 if folding is None else folding.copies)
@@ -320,8 +312,7 @@ def from_json(path: Path) -> tuple[Schedule, Fabric | None]:
     document = load_json(path)
     if not isinstance(document, dict) or "columns" not in document:
         raise ConfigError(f"{path}: expected an object with the header of a schedule and columns")
-    columns = columns_from(document.pop("columns"), str(path))
-    return schedule_from(document, columns, str(path))
+    return schedule_from(document, columns_from(document.pop("columns"), str(path)), str(path))
 
 
 # A schedule as an Arrow table, in a Parquet or an Arrow IPC file; the header is JSON in the schema's metadata.
@@ -372,8 +363,7 @@ def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
     text, where = (table.schema.metadata or {}).get(KEY), f"{path}: metadata {KEY.decode()!r}"
     if text is None:
         raise ConfigError(f"{where} is missing: not a schedule")
-    header = parse_json(text.decode(errors="replace"), where)
-    return schedule_from(header, _table_columns(table, path), str(path))
+    return schedule_from(parse_json(text.decode(errors="replace"), where), _table_columns(table, path), str(path))
 
 
 def _table_of(schedule: Schedule, fabric: Fabric | None) -> Any:

@@ -11,10 +11,10 @@ Rows are grouped: those of one step and one chunk are sent before any of them ar
 
 from collections import defaultdict, deque
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 
 import numpy as np
 
+from lightloom.collectives.cost.loads import step_positions
 from lightloom.collectives.schedule.columns import Schedule, run_begins
 from lightloom.core.errors import UnsupportedError
 
@@ -89,21 +89,10 @@ def _step_groups(schedule: Schedule) -> Groups:
 
     One list of row numbers for each step and chunk, by step and then chunk.
     """
-    position = _positions(schedule)[schedule.step]
+    position = step_positions(schedule)[schedule.step]
     order = np.lexsort((schedule.chunk, position))
     begins = np.flatnonzero(run_begins(position[order], schedule.chunk[order]))
     return [group.tolist() for group in np.split(order, begins[1:]) if len(group)]
-
-
-def _positions(schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the position of every step in an order that keeps all dependencies: [step]; without any its number."""
-    steps = schedule.steps
-    if schedule.dependencies is None:
-        return np.arange(steps)
-    sorter = TopologicalSorter[int](dict.fromkeys(range(steps), ()))
-    for after, before in np.asarray(schedule.dependencies).reshape(-1, 2).tolist():
-        sorter.add(after, before)
-    return np.argsort(list(sorter.static_order()))
 
 
 def _queued_groups(schedule: Schedule) -> Groups:

@@ -325,14 +325,7 @@ def assign_wavelengths(
 
 
 def assemble(
-    name: str,
-    collective: Collective,
-    fabric: Fabric,
-    rows: Rows,
-    *,
-    chunks: int,
-    steps: int,
-    **fields: Any,
+    name: str, collective: Collective, fabric: Fabric, rows: Rows, *, chunks: int, steps: int, **fields: Any
 ) -> Schedule:
     """Return a schedule of rows whose channels number the wavelengths of all fibres in a row, with further fields."""
     columns = rows._asdict()

@@ -322,8 +322,10 @@ def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """
     rooted, before = collective.kind in ROOTED, float("inf")
     roots, most = (1, _MOST_PACKED_ROOTED) if rooted else (fabric.ranks, _MOST_PACKED)
+    # Transfers that one tree chooses among, eight a rank where links join ranks.
+    choices = fabric.ranks * (8 if neighbours_join(fabric) else fabric.ranks)
     for trees in _ROOTED_TREES if rooted else _TREES:
-        if roots * trees * _choices(fabric) > most or len(fabric.siblings()[1]) > 1:
+        if roots * trees * choices > most or len(fabric.siblings()[1]) > 1:
             return
         least = float("inf")
         for hurry in _HURRIES:
@@ -333,11 +335,3 @@ def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         if least > _GAIN * before:
             return
         before = least
-
-
-def _choices(fabric: Fabric) -> int:
-    """Return the number of transfers that one tree chooses among.
-
-    Among neighbours eight a rank are assumed.
-    """
-    return fabric.ranks * (8 if neighbours_join(fabric) else fabric.ranks)

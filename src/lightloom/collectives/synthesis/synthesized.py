@@ -21,7 +21,6 @@ from lightloom.collectives.synthesis.ring.damaged import around_damage
 from lightloom.collectives.synthesis.ring.gather import MOST_RANKS, gather, in_few_steps, stages
 from lightloom.collectives.synthesis.ring.rooted import rooted
 from lightloom.collectives.synthesis.switch import SERVES, on_switch
-from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
 _MOST_RANKS = 8192
@@ -43,14 +42,8 @@ def refusal(kind: str, fabric: Fabric) -> str | None:
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
     """Return the fastest schedule found, not yet verified; one that was found before is read from the cache.
 
-    It is stored under kind, bytes, parts, fabric (sources aside) and effort.
-
-    Raises:
-        UnsupportedError: nothing to synthesize there (:func:`refusal`).
+    It is stored under kind, bytes, parts, fabric (sources aside) and effort; :func:`refusal` says where there is none.
     """
-    why = refusal(collective.kind, fabric)
-    if why:
-        raise UnsupportedError(why)
     # A collective of no bytes has the circuits of a byte.
     nbytes = max(collective.nbytes, float(collective.ranks))
     request: list[object] = [

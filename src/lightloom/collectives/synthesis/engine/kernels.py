@@ -252,30 +252,22 @@ _EQUAL = 1e-12
 """Relative difference below which two times are one."""
 
 
-class Urgency(NamedTuple):
-    """Rows by the first link of their way, the most urgent first."""
-
-    first: Ints
-    """First place of each link: [link + 1]."""
-    row: Ints
-    """Row at each place: [place]."""
-    place: Ints
-    """Place of each row: [row]."""
-
-
 @njit_cached
-def list_order(rows: OrderedRows, urgency: Urgency, held: Mask, together: float, turn: Ints) -> float:
+def list_order(rows: OrderedRows, first: Ints, ranked: Ints, held: Mask, together: float, turn: Ints) -> float:
     """Let every link, when it is free, send the most urgent row of those that wait nowhere on their way; seconds until
     the last arrival.
 
     Args:
+        first: first place of each link: [link + 1].
+        ranked: rows by the first link of their way, the most urgent first: [place].
         held: in and out, whether data lies in a cell: [cell].
         together: seconds within which what comes later may still be chosen.
         turn: out, place of each row in the order in which they are sent: [row].
     """
-    number, cells, links = len(rows.origin), len(held), len(urgency.first) - 1
-    awaited = np.zeros(cells, np.int64)
+    number, cells, links = len(rows.origin), len(held), len(first) - 1
+    awaited, place = np.zeros(cells, np.int64), np.empty(number, np.int64)
     for row in range(number):
+        place[ranked[row]] = row
         if rows.reduces[row]:
             awaited[rows.target[row]] += 1
     # Rows that wait for a cell, as lists, and those that wait for their first link, as bits.
@@ -299,7 +291,7 @@ def list_order(rows: OrderedRows, urgency: Urgency, held: Mask, together: float,
         now, is_link, which = heapq.heappop(events)
         if not is_link:
             link = rows.link[rows.begins[which]]
-            let_wait(low, high, urgency.place[which])
+            let_wait(low, high, place[which])
             ready[link] += 1
             if due[link] < 0:
                 due[link] = max(now, free[link])
@@ -308,7 +300,7 @@ def list_order(rows: OrderedRows, urgency: Urgency, held: Mask, together: float,
         now, due[which] = due[which], -1.0
         chosen = np.int64(-1)
         while ready[which] > 0 and chosen < 0:
-            chosen = urgency.row[take_most_urgent(low, high, urgency.first[which])]
+            chosen = ranked[take_most_urgent(low, high, first[which])]
             ready[which] -= 1
             later = _earliest(rows, chosen, now, free)
             if later > now * (1 + _EQUAL):

@@ -226,7 +226,5 @@ def turns(rows: OrderedRows, held: Mask, links: int, *keys: Floats | Ints, toget
 
     link, turn = rows.link[rows.begins[:-1]], np.empty(len(rows.origin), np.int64)
     ranked = np.lexsort((*keys, link))
-    place = np.empty(len(ranked), np.int64)
-    place[ranked] = np.arange(len(ranked))
     first = np.searchsorted(link[ranked], np.arange(links + 1))
-    return turn, float(kernels.list_order(rows, kernels.Urgency(first, ranked, place), held, together, turn))
+    return turn, float(kernels.list_order(rows, first, ranked, held, together, turn))

@@ -290,10 +290,8 @@ class Designs:
         """
         chords = list(wiring.chords)
         if kind == 2:
-            chord = chords[i]
-            if isinstance(chord, MixedTours):
-                return wiring
-            chords[i] = chord._replace(skip=max(1, chord.skip + int(self._rng.choice((-2, -1, 1, 2)))))
+            skip = max(1, chords[i].skip + int(self._rng.choice((-2, -1, 1, 2))))
+            chords[i] = chords[i]._replace(skip=skip)  # type: ignore[call-arg]  # mixed tours come later
         elif kind == 5:
             del chords[i]
         else:
@@ -317,14 +315,13 @@ class Designs:
         return wiring._replace(feeder=feeder._replace(depth=depth, share=share))
 
     def _other_hubs(self, wiring: Wiring) -> Wiring:
-        """Return chords of about the same lengths between other numbers of hubs; mixed tours stay unchanged."""
+        """Return chords of about the same lengths between other numbers of hubs."""
         hubs, feeder = int(self._rng.choice(self.hubs)), None
-        chords: list[Level | Tours] = []
+        chords: list[Level | Tours | MixedTours] = []
         for chord in wiring.chords:
-            if isinstance(chord, MixedTours):
-                return wiring
             count = chord.hubs * hubs // wiring.hubs
-            chords.append(chord._replace(hubs=count, skip=max(1, round(chord.skip * count / chord.hubs))))
+            skip = max(1, round(chord.skip * count / chord.hubs))
+            chords.append(chord._replace(hubs=count, skip=skip))  # type: ignore[call-arg]  # mixed tours come later
         if hubs < self._ranks:
             feeder = self._feeder(hubs, wiring.feeder.wavelengths if wiring.feeder else 1)
         return Wiring(hubs, tuple(chords), feeder)
