@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.core.caches import cached_method
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.models.norms import NormFinder
 
@@ -44,22 +45,19 @@ class Constants:
         self._imports, self._version = list(model.opset_import), model.ir_version
         self._makers = {node.output[0]: node for node in model.graph.node if node.output}
         self._given = {each.name: each for each in model.graph.initializer}
-        self._values: dict[tuple[str, int], Array | None] = {}
 
+    @cached_method()
     def value(self, name: str, largest: int = LARGEST) -> Array | None:
         """Return a constant of at most ``largest`` elements; None for what is none, or cannot be computed.
 
         What it is made of is computed first, under the same limit.
         """
-        if (name, largest) not in self._values:
-            try:
-                with np.errstate(all="ignore"):
-                    value = self._computed(name, largest)
-            except Exception:  # of any class: what needs the constant is then without a shape, and named
-                value = None
-            small = value is not None and value.dtype != object and value.size <= largest
-            self._values[name, largest] = value if small else None
-        return self._values[name, largest]
+        try:
+            with np.errstate(all="ignore"):
+                value = self._computed(name, largest)
+        except Exception:  # of any class: what needs the constant is then without a shape, and named
+            return None
+        return value if value is not None and value.dtype != object and value.size <= largest else None
 
     def _computed(self, name: str, largest: int) -> Array | None:
         """Return the value of an initializer in the file, or the result of a node as ONNX's reference computes it; None
@@ -442,7 +440,6 @@ class _Merger:
             for name in node.input:
                 self._readers.setdefault(name, set()).add(place)
         self._outputs = set(model.outputs)
-        self._known: dict[tuple[str, ...], bool] = {}
 
     def model(self) -> ShapedModel:
         """Merge one kind of kernel after the other, and return the model with the nodes that are left."""
@@ -657,17 +654,13 @@ class _Merger:
             self._aliases.setdefault(place, []).append(view)
         return name
 
+    @cached_method()
     def _is_causal(self, mask: tuple[str, ...]) -> bool:
         """Return whether a mask, as what a node does with the scores, leaves to each token exactly those up to it."""
-        if mask not in self._known:
-            kept = self._kept(*mask)
-            self._known[mask] = (
-                kept is not None
-                and kept.ndim >= 2
-                and kept.shape[-1] == kept.shape[-2]
-                and bool((kept == np.tri(kept.shape[-1], dtype=bool)).all())
-            )
-        return self._known[mask]
+        kept = self._kept(*mask)
+        if kept is None or kept.ndim < 2 or kept.shape[-1] != kept.shape[-2]:
+            return False
+        return bool((kept == np.tri(kept.shape[-1], dtype=bool)).all())
 
     def _kept(self, word: str, *operands: str) -> NDArray[np.bool_] | None:
         """Return an array of which scores a mask leaves (True), where node ``word`` adds it to them or chooses between

@@ -305,8 +305,7 @@ class KernelModel(Config):
 
     def _products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
         m, n, k, products = kernels.m, kernels.n, kernels.k, kernels.products
-        matrices = m * k / kernels.repeats + k * n + m * n
-        moving = self.memory_time(kernels.element_bytes * products * matrices, rates)
+        moving = self.memory_time(kernels.element_bytes * products * (m * k / kernels.repeats + k * n + m * n), rates)
         slower = self._alignment(kernels, kernels.element_bytes)
         seconds = np.zeros_like(m)
         for times, rows, columns, depth in _products_of_passes(kernels):

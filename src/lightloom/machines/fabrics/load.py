@@ -82,8 +82,7 @@ def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
     Raises:
         ConfigError: a field is unknown or out of range.
     """
-    fields = renewed(with_settings(fabric.stated_fields(), settings, "fabric", _NAMED))
-    return validate(type(fabric), fields, "fabric")
+    return validate(type(fabric), renewed(with_settings(fabric.stated_fields(), settings, "fabric", _NAMED)), "fabric")
 
 
 def fabric_from(
@@ -150,9 +149,7 @@ def renewed(fields: Mapping[str, Any]) -> dict[str, Any]:
 def with_edge_file(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return a copy of the fields of a fabric, the edges read where they are the name of a CSV file in ``folder``."""
     edges = fields.get("edges")
-    if not isinstance(edges, str):
-        return dict(fields)
-    return dict(fields) | {"edges": read_edges(folder / edges)}
+    return dict(fields) | ({"edges": read_edges(folder / edges)} if isinstance(edges, str) else {})
 
 
 def _plugin(name: str) -> type[Fabric] | None:

@@ -70,7 +70,6 @@ def _of_devices(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
     )
     levels, latency, power = len(made.levels), made.latency(averaging), made.power(averaging)
     lacking = f"; a lower bound without {', '.join(latency.lacking)}" if latency.lacking else ""
-    columns = sum(level.columns for level in made.levels)
     rate = averaging.symbol_rate or SYMBOL_RATE
     count = instances_for(bandwidth, averaging.bits, rate)
     each = instance_bandwidth(averaging.bits, rate)
@@ -87,7 +86,7 @@ def _of_devices(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
     fields: dict[str, Any] = {"levels": levels, "averaging_latency": latency.value / levels, "built": built}
     sources = {
         "levels": f"derived: averagers of {averaging.servers or ranks} ports for {ranks} ranks",
-        "averaging_latency": f"derived: {columns} columns of MZIs in all{lacking}",
+        "averaging_latency": f"derived: {made.depth} columns of MZIs in all{lacking}",
         "built": f"derived: {instances_text(count, each)}",
     }
     if power.complete:

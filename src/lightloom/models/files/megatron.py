@@ -335,9 +335,7 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
 
     A size that is stated as padded is taken as it is. ConfigError where neither a size nor a known tokenizer is stated.
     """
-    multiple = (options.count("make-vocab-size-divisible-by") or 128) * (
-        options.count("tensor-model-parallel-size") or 1
-    )
+    multiple = (options.count("make-vocab-size-divisible-by") or 128) * (options.count(_DEGREES["tp"]) or 1)
     kind = options.text("tokenizer-type") or ("GPT2BPETokenizer" if options.flag("merge-file") else None)
     padded, stated = options.count("padded-vocab-size"), options.count("vocab-size")
     if padded is not None:

@@ -150,11 +150,10 @@ def _call_entry(pieces: Sequence[Node], path: Path, *, nested: bool, first_of: M
     node = pieces[0]
     where = f"{path}: node {node.id} ({node.name!r})"
     piece = _PIECE.fullmatch(node.name)
-    made_by = node.control[0] if nested and node.control else -1
     return {
         "id": node.id,
         "name": piece[1] if piece else node.name,
-        "ctrl_deps": first_of.get(made_by, -1),
+        "ctrl_deps": first_of.get(node.control[0], -1) if nested and node.control else -1,
         "inputs": _side(node.inputs, "inputs", where),
         "outputs": _side(node.outputs, "outputs", where),
         "attrs": [
