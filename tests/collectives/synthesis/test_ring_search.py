@@ -18,8 +18,6 @@ from lightloom.collectives.synthesis.engine.trees import Design, Level, RingTask
 from lightloom.collectives.synthesis.ring.search import RingSearch, estimated_designs
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.verifier import verify
-from lightloom.core.errors import UnsupportedError
-from lightloom.machines.fabrics.optical_averager import OpticalAverager
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.forests import parents, queues
 
@@ -119,8 +117,6 @@ def test_what_was_kept_is_found_again_and_broken_files_are_replaced(
         whole.unlink()
         verify(synthesized(wanted, fabric), fabric)
         assert design.read_bytes() != broken
-    with pytest.raises(UnsupportedError, match="only adds in the network"):
-        synthesized(wanted, OpticalAverager(ranks=12))
 
 
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])

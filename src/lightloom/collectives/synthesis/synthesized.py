@@ -31,8 +31,6 @@ def refusal(kind: str, fabric: Fabric) -> str | None:
     """Return why nothing can be synthesized for a kind of collective on a fabric; None where something can."""
     if fabric.ranks > _MOST_RANKS:
         return f"synthesis searches among at most {_MOST_RANKS:,} ranks, not {fabric.ranks:,}"
-    if fabric.in_network_reduction:
-        return f"synthesis sends from rank to rank, and a {fabric.kind_name} only adds in the network: use in-network"
     kinds: tuple[str, ...] = (*(SERVES if fabric.switch_planes else CLASSIC), *OF_PARTS)
     if fabric.damaged:
         kinds = (*FROM_ALL_GATHER, *ROOTED, *ONE_TO_ONE)
