@@ -58,6 +58,7 @@ _HOMES = {
         "app.api.designing": ("design",),
         "app.api.arguments": ("load_cluster", "load_fabric"),
         "app.api.averaging": ("averager",),
+        "app.api.composing": ("compose",),
         "app.api.comparison": ("compare",),
         "machines.reducers.compare": ("compare_reducers",),
         "collectives.collective": ("Collective",),

@@ -38,6 +38,8 @@ class Entry(NamedTuple):
 
 _HELP = {
     "plan": "Say which way of training a model on a cluster wins, by how much, and what would change that.",
+    "compose": "Compare the five papers' ideas on one model and equal bandwidth: alone, in every combination, and "
+    "together.",
     "collective": "Rank the algorithms that carry a collective on a fabric, each verified and held against its bound.",
     "circuits": "Assign circuits to a traffic matrix, verify them, and play the traffic through them.",
     "traffic": "Place several jobs on one cluster: each one's step alone, and while the others use the same links.",

@@ -155,12 +155,16 @@ class _Slopes:
         90 % interval; infinite where nothing is uncertain. Parameters that move both times alike cancel; on different
         clusters uncertainties count as independent."""
         difference = abs(log(self.plan.sample_time / other.plan.sample_time))
-        if self.plan.cluster == other.plan.cluster:
-            slopes, scatter = (self.slopes - other.slopes)[None], sqrt(2) * self.belief.scatter
-            width = half_widths(slopes, self.belief.covariance, scatter).item()
-        else:
-            width = hypot(self.half_width, other.half_width)
+        width = self.half_width_against(other, shared=self.plan.cluster == other.plan.cluster)
         return difference / width if width else inf * difference if difference else 0.0
+
+    def half_width_against(self, other: _Slopes, *, shared: bool) -> float:
+        """Return the half-width of the 90 % interval of the difference of the logarithms of two times; ``shared`` where
+        the same parameters move both."""
+        if not shared:
+            return hypot(self.half_width, other.half_width)
+        slopes, scatter = (self.slopes - other.slopes)[None], sqrt(2) * self.belief.scatter
+        return half_widths(slopes, self.belief.covariance, scatter).item()
 
     def influences(self) -> dict[str, float]:
         """Return by parameter how far its own 90 % interval moves the time, as a share, the largest first."""
@@ -182,6 +186,18 @@ def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
             holds = 0.5 * (1 + erf(NORMAL * distance / sqrt(2)))
             intervals[id(plan)] = Interval(plan.step_time / factor, plan.step_time * factor, distance > 1, holds)
     return intervals
+
+
+def half_width_of_ratio(plan: Plan, other: Plan) -> float | None:
+    """Return the half-width of the 90 % interval of the ratio of two plans' times on the same accelerator, as a share,
+    errors that both share drawn together; 0 for one plan, None where no spread is known."""
+    if plan is other:
+        return 0.0
+    first, second = _with_slopes(plan), _with_slopes(other)
+    if first is None or second is None:
+        return None
+    shared = plan.cluster.accelerator == other.cluster.accelerator and first.belief.names == second.belief.names
+    return float(np.expm1(first.half_width_against(second, shared=shared)))
 
 
 def influences(plan: Plan) -> dict[str, float]:

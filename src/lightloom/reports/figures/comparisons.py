@@ -160,6 +160,31 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
     return figure
 
 
+@styled
+def waterfall_figure(
+    first: tuple[str, float], steps: Sequence[tuple[str, float]], last: tuple[str, float], title: str
+) -> Figure:
+    """Draw seconds of a sample from the ``first`` bar to the ``last``, from the top, with a floating bar for what each
+    step adds (below 0: takes off) between them; the axis is in milliseconds."""
+    figure, axes = single_panel(_WIDTH, 1.15 + 0.36 * (len(steps) + 2))
+    level, names = first[1], [first[0], *(name for name, _ in steps), last[0]]
+    bars = [(0.0, first[1], INK), *[(0.0, 0.0, INK)] * len(steps), (0.0, last[1], INK)]
+    for place, (_, change) in enumerate(steps, 1):
+        colour = SHARES["exposed_communication_s" if change > 0 else "compute_s"][1]
+        bars[place] = (level, change, colour)
+        level += change
+    for row, (left, width, colour) in enumerate(bars):
+        axes.barh(row, width * 1e3, left=left * 1e3, height=0.66, color=colour, linewidth=0)
+        words = format_time(width) if row in (0, len(bars) - 1) else f"{100 * width / first[1]:+.1f} %"
+        axes.text(max(left, left + width) * 1e3 + first[1] * 8, row, words, va="center", ha="left")
+    axes.set_yticks(range(len(names)), [plain(name) for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlim=(0, first[1] * 1120), ylim=(len(names) - 0.5, -0.5), xlabel="milliseconds a sample")
+    axes.set_title(title, loc="left", fontsize=9)
+    hide_spines(axes, "left")
+    return figure
+
+
 # Power of a wavelength along a lightpath: what is left after every node, and what receivers need.
 #
 # dBm ┤▔▔╲___

@@ -1,0 +1,319 @@
+"""The five papers' ideas together: the best plan with every set of them on one accelerator and one model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, get_args
+
+from lightloom.app.api.arguments import Quantity, Settings, load_cluster
+from lightloom.app.api.planning import TRIED, ExchangeChoice, ModelLike, read_model
+from lightloom.core.answer import Answer
+from lightloom.core.errors import UnknownNameError
+from lightloom.core.results import Document, plain, provenance
+from lightloom.core.units import format_bandwidth, format_energy, format_time, parse
+from lightloom.exchange.method import accuracy_note
+from lightloom.machines.clusters.load import with_accelerator
+from lightloom.machines.parts.bill import Total
+from lightloom.planning.economics.ledger import Site, site_of
+from lightloom.planning.gradients import NIC
+from lightloom.planning.ideas import ALL, IDEAS, Best, Composed, Equal, check_bandwidth, equal_networks
+from lightloom.planning.ideas import compose as best_plans
+from lightloom.planning.search.answer import waits
+from lightloom.planning.search.plans import Plan, half_width_of_ratio, plan_words
+from lightloom.planning.search.request import SearchRequest
+from lightloom.reports.figures.comparisons import waterfall_figure
+from lightloom.reports.html import DrawnResult
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PRINTED_RATIO = 5.59
+"""Bytes of float32 for each byte of INCEPTIONN at 2^-10: the least of the paper's four models (AlexNet, Table III)."""
+_BASE = "terarack-64"
+"""Cluster whose settings of training are taken; its accelerator and fabric are replaced."""
+
+
+class Row(NamedTuple):
+    """A row of the answer: a network or an idea, and its best plan."""
+
+    name: str
+    best: Best
+    gain: float
+    """Share of a sample's time that it takes off the best electrical plan; negative where it is slower."""
+    spread: float | None
+    """Half-width of the 90 % interval of the ratio of both times; None where no spread is known."""
+
+    @property
+    def apart(self) -> bool:
+        """True where the gain is more than its error."""
+        return self.spread is not None and abs(self.gain) > self.spread
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Composition(DrawnResult):
+    """The best plan with every set of the five ideas, and what each idea is worth alone and beside the others."""
+
+    composed: Composed
+    ranks: int
+    accelerator: str
+    bandwidth: float
+    """Bytes per second of a rank on the electrical switch."""
+    equal: Equal
+    origin: Document
+    """Version, hash of the configuration, and seed."""
+
+    @cached_property
+    def plans(self) -> tuple[Row, ...]:
+        """Each network with each method of exchange that its best plan uses, the electrical ones first, then the best
+        of all."""
+        rows = [self._row(each.network + self._method(each.plan), each) for each in self.composed.found]
+        kept = {(row.name, row.best.plan.label): row for row in rows}
+        return (*kept.values(), self._row("best of all", self.composed.best))
+
+    def _row(self, name: str, best: Best) -> Row:
+        """Return the row of a plan."""
+        base = self.composed.baseline
+        return Row(name, best, 1 - best.time / base.time, half_width_of_ratio(best.plan, base.plan))
+
+    @staticmethod
+    def _method(plan: Plan) -> str:
+        """Return the family of a plan's method of exchanging gradients, after a comma; empty without one."""
+        return "" if plan.gradient_exchange is None else f", {plan.gradient_exchange.name.partition(':')[0]}"
+
+    def worth(self) -> list[Document]:
+        """Return for each idea its gain alone, its gain inside the best of all, the half-widths of both, and its
+        Shapley value in seconds of a sample, which add up to what all five take off."""
+        composed, shares = self.composed, self.composed.shapley()
+        values, rows = composed.values, []
+        for idea in IDEAS:
+            without = values[ALL - {idea}]
+            rows.append(
+                {
+                    "idea": idea,
+                    "paper": IDEAS[idea],
+                    "gain_alone": composed.alone(idea),
+                    "gain_alone_half_width": half_width_of_ratio(
+                        values[frozenset({idea})].plan, composed.baseline.plan
+                    ),
+                    "gain_inside": composed.inside(idea),
+                    "gain_inside_half_width": half_width_of_ratio(composed.best.plan, without.plan),
+                    "shapley_s": shares[idea],
+                }
+            )
+        return rows
+
+    def summary(self) -> str:
+        """Return a sentence: the best plan, the ideas that it uses, and what it gains over the best electrical one."""
+        best, base = self.composed.best, self.composed.baseline
+        used = " and ".join(IDEAS[idea] for idea in sorted(best.ideas)) or "none of the five ideas"
+        return (
+            f"{self.composed.graph.name} on {self.ranks} {self.accelerator}: {plan_words(best.plan.choice)} with {used} "
+            f"takes {format_time(best.plan.step_time)}, {100 * (1 - best.time / base.time):.3g} % less than the best "
+            "electrical plan"
+        )
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom compose --json`` prints."""
+        composed = self.composed
+        document = {
+            "schema": "lightloom.compose/1",
+            "model": composed.graph.name,
+            "ranks": self.ranks,
+            "accelerator": self.accelerator,
+            "bandwidth_Bps": self.bandwidth,
+            "equal": self.equal,
+            "global_batch": composed.baseline.plan.global_batch,
+            "rows": self.rows(),
+            "ideas": self.worth(),
+            "values": [
+                {"ideas": sorted(ideas), "sample_s": best.time, "network": best.network, "plan": best.plan.label}
+                for ideas, best in composed.values.items()
+            ],
+            "impossible": [{"ideas": sorted(ideas), "why": why} for ideas, why in composed.impossible().items()],
+            "refused": dict(composed.refused),
+            "provenance": dict(self.origin),
+        }
+        return {name: plain(value) for name, value in document.items()}
+
+    def rows(self) -> list[Document]:
+        """Return a row for each plan: seconds, what waits, joules at the meter and dollars as far as they are known,
+        what was measured of its accuracy, its ratio to its bound, and the question to ``plan`` whose answer it is."""
+        rows = []
+        for row in self.plans:
+            plan, request = row.best.plan, row.best.request
+            ledger, method = plan.ledger, plan.gradient_exchange
+            rows.append(
+                {
+                    "name": row.name,
+                    "ideas": sorted(row.best.ideas),
+                    "plan": plan.label,
+                    "iteration_time_s": plan.step_time,
+                    "exposed_communication_s": waits(plan) * plan.step_time,
+                    "joules_per_sample": ledger.metered.value and ledger.metered.value / plan.global_batch,
+                    "joules_missing": list(ledger.metered.missing),
+                    "dollars_per_million_samples": ledger.dollars.value
+                    and 1e6 * ledger.dollars.value / plan.global_batch,
+                    "dollars_missing": list(ledger.dollars.missing),
+                    "accuracy": self.accuracy(row.best),
+                    "ratio_to_bound": plan.step_time / plan.bound if plan.bound else None,
+                    "gain": row.gain,
+                    "gain_half_width": row.spread,
+                    "cluster": plan.cluster.to_json(),
+                    "strategies": list(request.strategies),
+                    "algorithms": list(request.algorithms),
+                    "exchanges": [each.name for each in request.exchanges],
+                    "gradient_exchange": None if method is None else method.label,
+                }
+            )
+        return rows
+
+    @staticmethod
+    def accuracy(best: Best) -> str:
+        """Return what was measured of a plan's effect on accuracy, in words."""
+        method = best.plan.gradient_exchange
+        if method is not None:
+            return accuracy_note(method.name)
+        return "not measured" if "averaging" in best.ideas else "as without it: sums of all gradients"
+
+    def display_rows(self) -> list[dict[str, str]]:
+        """Return a row of text for each plan; = marks a gain within its error."""
+        rows = []
+        for row in self.plans:
+            plan, metered, dollars = row.best.plan, row.best.plan.ledger.metered, row.best.plan.ledger.dollars
+            samples = plan.global_batch
+            rows.append(
+                {
+                    "": " " if row.apart or row.gain == 0 else "=",
+                    "network and exchange": row.name,
+                    "step": format_time(float(f"{plan.step_time:.3g}")),
+                    "waits": f"{100 * waits(plan):.0f} %",
+                    "J a sample": _amount(metered, 1 / samples, format_energy),
+                    "$ a million": _amount(dollars, 1e6 / samples, "{:.3g}".format),
+                    "gain": f"{100 * row.gain:+.1f} %",
+                }
+            )
+        return rows
+
+    def answer(self) -> Answer:
+        """Return the answer as the terminal and notebooks show it."""
+        composed, graph = self.composed, self.composed.graph
+        best, base = composed.best, composed.baseline
+        used = ", ".join(IDEAS[idea] for idea in sorted(best.ideas)) or "none of the five ideas is faster"
+        gain = 100 * (1 - best.time / base.time)
+        equal = f"{format_bandwidth(self.bandwidth)} a rank"
+        if self.equal != "bandwidth":
+            equal = f"the {self.equal} of a switch of {equal}"
+        held = f"{base.plan.global_batch:,} samples a step"
+        return Answer(
+            question=f"{graph.name} on {self.ranks:,} {self.accelerator.upper()}, {equal}, {held}",
+            best=[
+                f"{best.network}{self._method(best.plan)}: {plan_words(best.plan.choice)}",
+                f"{format_time(best.plan.step_time)}, {gain:.1f} % less than the best electrical plan; {used}",
+            ],
+            rows=self.display_rows(),
+            legend="gain: of a sample's time, over the best electrical plan; = within the error; ≥: parts without figure",
+            what_if=[*self._worth_lines()],
+            limit=f"{len(composed.impossible())} pairs of ideas cannot be together: {_why(composed)}",
+            rests="every network's software costs nothing; INCEPTIONN's ratio is the paper's least at 2^-10",
+            more=("--json has all 32 sets", "--figure FILE.png", "--equal power"),
+        )
+
+    def _worth_lines(self) -> Iterator[str]:
+        """Yield for each idea its gains alone and inside the best of all, in words."""
+        for row in self.worth():
+            alone, inside = (_percent(row[f"gain_{where}"], row[f"gain_{where}_half_width"]) for where in _WHERE)
+            yield f"{row['paper']}: alone {alone}, inside the best {inside}"
+
+    def lines(self) -> list[str]:
+        """Return the answer's lines but for its table."""
+        answer = self.answer()
+        return [answer.question, *answer.lines(110)]
+
+    def figure(self) -> Figure:
+        """Return a matplotlib figure: from the best electrical plan to the best of all, what each idea takes off."""
+        base, best = self.composed.baseline, self.composed.best
+        steps = [(IDEAS[idea], -seconds) for idea, seconds in self.composed.shapley().items()]
+        title = f"{self.composed.graph.name} on {self.ranks} {self.accelerator}, {format_bandwidth(self.bandwidth)} a rank"
+        return waterfall_figure(("best electrical plan", base.time), steps, ("best of all", best.time), title)
+
+
+_WHERE = ("alone", "inside")
+
+
+def _percent(gain: float, spread: float | None) -> str:
+    """Return a gain in per cent with its half-width; 0 % where there is none."""
+    if not gain:
+        return "0 %"
+    error = "" if spread is None else f" ±{100 * spread:.1f}"
+    return f"{100 * gain:.1f}{error} %"
+
+
+def _amount(total: Total, factor: float, form: Callable[[float], str]) -> str:
+    """Return a total times a factor in words, behind ≥ where parts have no figure; – where nothing is known."""
+    if total.value is None:
+        return "–"
+    return f"{'' if total.complete else '≥ '}{form(float(f'{total.value * factor:.3g}'))}"
+
+
+def _why(composed: Composed) -> str:
+    """Return the reasons why ideas cannot be together, each once."""
+    return "; ".join(dict.fromkeys(composed.impossible().values()))
+
+
+def compose(
+    model: ModelLike,
+    *,
+    ranks: int = 64,
+    accelerator: str = "a100",
+    bandwidth: Quantity = "400Gbps",
+    equal: str = "bandwidth",
+    global_batch: int | None = None,
+    sequence_length: int | None = None,
+    exchange_profile: str | None = None,
+    site: Site | Settings | None = None,
+) -> Composition:
+    """Compare the five papers' ideas on one model, one accelerator and equal bandwidth a rank: the best plan with each,
+    with every set of them, and what each is worth alone and beside the others.
+
+    >>> compose("gpt2-355m", ranks=64, bandwidth="100Gbps")
+
+    Args:
+        model: what :func:`lightloom.trace` takes.
+        ranks: number of accelerators.
+        accelerator: one of the catalog.
+        bandwidth: of a rank, over all its links, for sending, and as much for receiving.
+        equal: what all networks have in common: ``bandwidth``, or the ``power`` or the ``dollars`` of the electrical
+            switch with that bandwidth.
+        global_batch: samples of a step; without it what is published of the model.
+        sequence_length: tokens in a sample, for models that take tokens.
+        exchange_profile: a file that ``lightloom compress profile`` wrote, for INCEPTIONN's ratio; without it the least
+            that its paper prints.
+        site: what turns parts and watts into dollars, as of :func:`plan`.
+
+    Raises:
+        InputError: an argument that cannot be read, or no electrical plan that fits.
+    """
+    if equal not in get_args(Equal):
+        raise UnknownNameError("common quantity of networks", equal, get_args(Equal))
+    speed, place = parse(bandwidth, "bandwidth"), site_of(site)
+    check_bandwidth(speed)
+    base = with_accelerator(load_cluster(_BASE, ranks), accelerator)
+    graph = read_model(model, batch=1, sequence_length=sequence_length).graph
+    ratio = None if exchange_profile else PRINTED_RATIO
+    printed = ExchangeChoice(("inceptionn",), exchange_profile, ratio, NIC).priced(str(model), graph)
+    today = ExchangeChoice((TRIED,), None, None, None).priced(str(model), graph)
+    (averaged,) = ExchangeChoice(("optical",), None, None, None).priced(str(model), graph)
+    request = SearchRequest(global_batches=None if global_batch is None else (global_batch,), site=place)
+    found, left_out = equal_networks(ranks, speed, equal, place)
+    with progress("Networks", None) as advance:
+        composed = best_plans(
+            graph, base, found, [*printed, *today], request, averaged=averaged, advance=lambda: advance(1)
+        )
+    composed = replace(composed, refused={**left_out, **composed.refused})
+    asked = [graph.to_json(), ranks, accelerator, speed, equal, global_batch, ratio, place.to_json()]
+    return Composition(
+        composed=composed, ranks=ranks, accelerator=accelerator, bandwidth=speed, equal=equal, origin=provenance(asked)
+    )

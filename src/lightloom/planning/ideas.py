@@ -1,0 +1,290 @@
+"""The five papers' ideas together: the best plan with every set of them, and what each idea is worth.
+
+    v(S)      least seconds of a sample of any plan that may use the ideas in S, on networks of equal bandwidth a rank
+    alone     v({}) over v({i})
+    inside    v(all but i) over v(all)
+    Shapley   mean, over all orders in which ideas arrive, of what an idea takes off v when it arrives; exact, and the
+              five add up to v({}) - v(all)
+
+A plan uses the ideas of its network and its exchange. Every rank has one network, so that sets of ideas which need two
+have no plan of their own; their v is that of their best part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from math import comb, inf
+from typing import Literal, NamedTuple
+
+from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.core.units import format_bandwidth
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.economics.ledger import ClusterLedger, Site
+from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.search.plans import Plan
+from lightloom.planning.search.request import KINDS, STRATEGIES, SearchRequest
+from lightloom.planning.search.search import search
+
+IDEAS: Mapping[str, str] = {
+    "placement": "split and placement by degree (SiP-ML)",
+    "wavelengths": "trees on wavelengths (OpTree)",
+    "mesh": "optical mesh (DaDianNao)",
+    "compression": "compression (INCEPTIONN)",
+    "averaging": "averaging in light (OptINC)",
+}
+"""What each paper proposes, in a few words."""
+Ideas = frozenset[str]
+NONE: Ideas = frozenset()
+ALL: Ideas = frozenset(IDEAS)
+Equal = Literal["bandwidth", "power", "dollars"]
+WAVELENGTH_RATE = 25e9 / 8
+"""Bytes per second of a wavelength, as in SiP-ML: a rank of a ring of light has as many as its bandwidth holds."""
+_PASSED_ON = ("ring-two-way-striped", "ring-two-way", "ring-striped", "ring")
+"""Algorithms that need no trees of light: shares are passed on around the ring."""
+_TREES = (*_PASSED_ON, "optree-striped", "optree")
+_ONE_NETWORK = "a rank has one network, and these need two"
+
+
+class Network(NamedTuple):
+    """A network of equal bandwidth a rank, and the ideas that a plan on it may use."""
+
+    name: str
+    ideas: Ideas
+    fabric: Fabric
+    kinds: tuple[str, ...] = STRATEGIES
+    algorithms: tuple[str, ...] = ()
+    """Those that exchanges choose among; all of them where empty."""
+
+    @property
+    def averages(self) -> bool:
+        """True where the network adds up light on its way, which takes no compressed streams."""
+        return self.fabric.in_network_reduction
+
+
+def networks(ranks: int, bandwidth: float) -> list[Network]:
+    """Return the networks of ``ranks``, each of which has ``bandwidth`` bytes per second in all for sending, and as
+    much for receiving: half of it each way around a ring, a quarter a link of a mesh."""
+    wavelengths = max(1, round(bandwidth / 2 / WAVELENGTH_RATE))
+    light = {"wavelengths": wavelengths, "wavelength_bandwidth": bandwidth / 2 / wavelengths}
+    ring = _fabric("wdm-ring", ranks, light)
+    planes = _fabric("circuit-switch", ranks, {"degree": 4, "bandwidth": bandwidth / 4})
+    split, trees = frozenset({"placement"}), frozenset({"wavelengths"})
+    found = [
+        Network("electrical ring", NONE, _fabric("ring", ranks, {"bandwidth": bandwidth / 2})),
+        Network("electrical switch", NONE, _fabric("switch", ranks, {"bandwidth": bandwidth})),
+        Network("ring of light, placed", split, ring, KINDS, _PASSED_ON),
+        Network("planes of circuits", split, planes, KINDS),
+        Network("ring of light, trees", trees, ring, STRATEGIES, _TREES),
+        Network("ring of light, synthesized", trees, ring),
+        Network("ring of light, placed with trees", split | trees, ring, KINDS),
+        Network("optical mesh", frozenset({"mesh"}), _fabric("mesh", ranks, {"bandwidth": bandwidth / 4})),
+        Network("averager", frozenset({"averaging"}), _fabric("optical-averager", ranks, {"bandwidth": bandwidth})),
+    ]
+    return found
+
+
+def _fabric(name: str, ranks: int, fields: Mapping[str, object]) -> Fabric:
+    """Return a fabric of the catalog with these fields, whose collectives no software delays."""
+    return load_fabric(name, ranks, dict(fields))
+
+
+def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tuple[list[Network], dict[str, str]]:
+    """Return the networks of equal bandwidth a rank, or of the power or the price of the electrical switch with that
+    bandwidth: each with the most bandwidth that costs no more. Networks whose parts have no such figure are left out,
+    with the reason by name."""
+    found = networks(ranks, bandwidth)
+    if equal == "bandwidth":
+        return found, {}
+    most, lacks = _spent(found[1].fabric, equal, site)
+    kept, refused = [], dict[str, str]()
+    for place, network in enumerate(found):
+        missing = lacks or _spent(network.fabric, equal, site)[1]
+        if missing:
+            refused[network.name] = f"no {equal} of {missing[0]} is known"
+            continue
+        low, high = bandwidth / 256, bandwidth * 256
+        for _ in range(24):
+            middle = (low * high) ** 0.5
+            spent, _ = _spent(networks(ranks, middle)[place].fabric, equal, site)
+            low, high = (middle, high) if spent <= most else (low, middle)
+        kept.append(networks(ranks, low)[place])
+    if not kept:
+        raise UnsupportedError(f"--equal {equal}: {next(iter(refused.values()))}: expected prices in --site")
+    return kept, refused
+
+
+def _spent(fabric: Fabric, equal: Equal, site: Site) -> tuple[float, tuple[str, ...]]:
+    """Return the watts or dollars of a rank's share of a fabric, and the parts without a figure."""
+    ledger = ClusterLedger.of_fabric(fabric, site)
+    total = ledger.static_power if equal == "power" else ledger.dollars
+    return total.value or 0.0, tuple(part.removeprefix("power of ").removeprefix("price of ") for part in total.missing)
+
+
+class Best(NamedTuple):
+    """The best plan of a network, with the ideas that it uses."""
+
+    ideas: Ideas
+    network: str
+    plan: Plan
+    request: SearchRequest
+    """Request whose winner it is, on the cluster of the plan."""
+
+    @property
+    def time(self) -> float:
+        """Seconds of a sample."""
+        return self.plan.sample_time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed:
+    """The best plans of a model with every set of ideas."""
+
+    graph: ComputeGraph
+    found: tuple[Best, ...]
+    """The best plan of each network and exchange."""
+    tried: frozenset[Ideas]
+    """Sets of ideas of which a plan was found that may use them all."""
+    refused: Mapping[str, str]
+    """Why networks and exchanges have no plan, by name."""
+
+    @cached_property
+    def values(self) -> Mapping[Ideas, Best]:
+        """The best plan that may use the ideas of each of the 32 sets; of equal ones that of fewer ideas."""
+        return {
+            ideas: min(
+                (best for best in self.found if best.ideas <= ideas), key=lambda best: (best.time, len(best.ideas))
+            )
+            for ideas in subsets()
+        }
+
+    @property
+    def baseline(self) -> Best:
+        """The best electrical plan, which uses no idea."""
+        return self.values[NONE]
+
+    @property
+    def best(self) -> Best:
+        """The fastest of all plans."""
+        return self.values[ALL]
+
+    def alone(self, idea: str) -> float:
+        """Return the share of a sample's time that an idea takes off the best electrical plan."""
+        return 1 - self.values[frozenset({idea})].time / self.baseline.time
+
+    def inside(self, idea: str) -> float:
+        """Return the share of a sample's time that an idea takes off the best plan of the other four."""
+        return 1 - self.best.time / self.values[ALL - {idea}].time
+
+    def shapley(self) -> dict[str, float]:
+        """Return the Shapley value of each idea: seconds of a sample; they add up to what all ideas take off."""
+        return shapley({ideas: best.time for ideas, best in self.values.items()})
+
+    def impossible(self) -> dict[Ideas, str]:
+        """Return the sets of ideas that no plan uses together, with the reason, those that hold no smaller one."""
+        found: dict[Ideas, str] = {}
+        for ideas in subsets():
+            if not any(ideas <= each for each in self.tried) and not any(smaller < ideas for smaller in found):
+                found[ideas] = self.refused.get(" + ".join(sorted(ideas)), _ONE_NETWORK)
+        return found
+
+
+def subsets() -> Iterator[Ideas]:
+    """Yield all sets of ideas, the smaller ones first."""
+    for size in range(len(IDEAS) + 1):
+        yield from map(frozenset, combinations(IDEAS, size))
+
+
+def shapley(times: Mapping[Ideas, float]) -> dict[str, float]:
+    """Return the Shapley value of each idea from the seconds of every set: the mean over all orders of what it takes
+    off."""
+    count = len(IDEAS)
+    return {
+        idea: sum(
+            (times[ideas] - times[ideas | {idea}]) / (count * comb(count - 1, len(ideas)))
+            for ideas in times
+            if idea not in ideas
+        )
+        for idea in IDEAS
+    }
+
+
+def compose(
+    graph: ComputeGraph,
+    cluster: Cluster,
+    networks_of: Sequence[Network],
+    exchanges: Sequence[PricedExchange],
+    request: SearchRequest,
+    *,
+    averaged: PricedExchange | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Composed:
+    """Return the best plan of each network, with gradients as they are and with compressed ones.
+
+    Args:
+        graph: the model, at any batch.
+        cluster: accelerators and training; its fabric is replaced.
+        networks_of: of as many ranks, an electrical one first.
+        exchanges: methods that compress gradients.
+        request: batch and pins; where it states no batch, all networks have that of the first.
+        averaged: the averager's own quantisation as a method, where averaging is a network.
+        advance: called before each search.
+
+    Raises:
+        UnsupportedError: no electrical network has a plan.
+    """
+    found: list[Best] = []
+    tried: set[Ideas] = set()
+    refused: dict[str, str] = {}
+    request = replace(request, compare=False)
+
+    def best(network: Network, methods: tuple[PricedExchange, ...]) -> Best | None:
+        """Return the fastest plan on a network with gradients as they are or by one of the methods; None, with the
+        reason among ``refused``, where there is none."""
+        nonlocal request
+        advance()
+        asked = replace(request, strategies=network.kinds, algorithms=network.algorithms, exchanges=methods)
+        # Placed plans are searched until no bound is below the best plan.
+        asked = replace(asked, divisions=0 if "placed" in network.kinds else 1)
+        own = replace(cluster, name=network.name, fabric=network.fabric, reference=None, sources={})
+        try:
+            plans = [plan for plan in search(graph, own, asked).ranking if plan.fits is not False]
+        except InputError as error:
+            refused[network.name] = str(error)
+            return None
+        plan = min(plans, key=lambda plan: plan.sample_time)
+        if request.global_batches is None:
+            request = replace(request, global_batches=(plan.global_batch,))
+            asked = replace(asked, global_batches=request.global_batches)
+        tried.add(network.ideas | ({"compression"} if methods and not network.averages else NONE))
+        used = network.ideas | ({"compression"} if plan.gradient_exchange and not network.averages else NONE)
+        return Best(used, network.name, plan, asked)
+
+    for network in networks_of:
+        if network.averages:
+            ways = [(averaged,)] if averaged is not None else [()]
+            if exchanges:
+                together = " + ".join(sorted(network.ideas | {"compression"}))
+                refused[together] = exchanges[0].refusal("all-reduce", in_network=True, stride=1) or ""
+        else:
+            # Each method has a row on the electrical networks; elsewhere the best of them counts.
+            ways = [(method,) for method in exchanges] if network.ideas == NONE else [tuple(exchanges)]
+        plans = [each for methods in ways if (each := best(network, methods)) is not None]
+        found += plans
+        # Without a compressed winner, gradients as they are have been found already.
+        if all("compression" in each.ideas for each in plans) and ways != [()]:
+            found += filter(None, [best(network, ())])
+    if not any(each.ideas == NONE for each in found):
+        raise UnsupportedError(f"no electrical network has a plan: {next(iter(refused.values()), 'none was given')}")
+    return Composed(graph=graph, found=tuple(found), tried=frozenset(tried), refused=refused)
+
+
+def check_bandwidth(bandwidth: float) -> None:
+    """Raise ConfigError unless a rank has some bandwidth."""
+    if not 0 < bandwidth < inf:
+        raise ConfigError(f"--bandwidth {format_bandwidth(bandwidth)}: expected more than 0")
