@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import KINDS, SIZED, Collective, Sizes, zipf_sizes
 from lightloom.collectives.registry import admitted
-from lightloom.machines.fabrics.edges import Edge
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.graph import Edge, Graph
 from lightloom.machines.fabrics.load import kinds
 from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers

@@ -25,9 +25,8 @@ from lightloom.collectives.registry import (
 from lightloom.collectives.schedule.columns import ROW_NBYTES, Schedule
 from lightloom.core import memory
 from lightloom.core.errors import UnsupportedError
-from lightloom.machines.fabrics.edges import Edge
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.graph import Edge, Graph
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import PacketSwitch
 from tests.collectives.strategies import collective_of, wdm_ring

@@ -17,9 +17,8 @@ from scipy.sparse.csgraph import floyd_warshall
 from lightloom.core.arrays import Floats, Ints
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Footprint, structure
-from lightloom.machines.fabrics.edges import Edge
 from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
-from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.graph import Edge, Graph
 from lightloom.machines.fabrics.load import changed
 from lightloom.machines.fabrics.switches import PacketSwitch, PartFabric
 from tests.collectives.strategies import two_tiers

@@ -18,9 +18,8 @@ from lightloom.core.errors import ConfigError
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.conformance import check_fabric
 from lightloom.machines.fabrics.derived import links_of
-from lightloom.machines.fabrics.edges import Edge
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.graph import Edge, Graph
 from lightloom.machines.fabrics.load import fabric_from, load_fabric
 from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics import graph as graph_module
-from lightloom.machines.fabrics.edges import Edge
-from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.graph import Edge, Graph
 from tests.collectives.strategies import graphs
 
 LINE = tuple(Edge(a, b, 1e9, seconds) for a, b, seconds in ((2, 0, 1e-6), (0, 1, 4e-6), (2, 3, 2e-6), (3, 4, 5e-6)))

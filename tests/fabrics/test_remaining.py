@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from lightloom.collectives.collective import OF_SIZE, Collective
 from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
-from lightloom.machines.fabrics.edges import Edge
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.failures import Failure, damaged, links_between_ranks
-from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.graph import Edge, Graph
 from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
 from lightloom.machines.fabrics.tiers.tier import Tier

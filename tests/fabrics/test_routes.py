@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.machines.fabrics.edges import Edge
 from lightloom.machines.fabrics.failures import Failure, without
-from lightloom.machines.fabrics.graph import Graph, LinkNetwork
+from lightloom.machines.fabrics.graph import Edge, Graph, LinkNetwork
 from lightloom.machines.fabrics.lattice import most_square
 from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers

@@ -16,8 +16,7 @@ import numpy as np
 from lightloom.core.arrays import Effort
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Footprint, links_of
-from lightloom.machines.fabrics.edges import Edge, Vertex, vertex_of
-from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.graph import Edge, Graph, Vertex, vertex_of
 from lightloom.machines.fabrics.tiers.tier import Level
 from lightloom.machines.fabrics.tiers.tiers import Tiers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from lightloom.machines.fabrics.edges import Edge
+from lightloom.machines.fabrics.graph import Edge
 
 
 def hypercube(dimensions: int, bandwidth: float, latency: float | None = None) -> tuple[Edge, ...]:

@@ -26,7 +26,7 @@ from lightloom.exchange.compression.profile import Sample, measure_codecs, read_
 from lightloom.exchange.compression.profile import read_profile as read_compression
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.load import description, load_cluster
-from lightloom.machines.fabrics.edges import read_edges
+from lightloom.machines.fabrics.graph import read_edges
 from lightloom.models.files.model_file import FileRequest
 from lightloom.models.files.read import read_model_file
 from lightloom.models.zoo import load_workload

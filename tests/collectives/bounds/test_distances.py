@@ -15,8 +15,7 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import KINDS, OF_SIZE, Collective
 from lightloom.collectives.registry import admitted, evaluate
 from lightloom.machines.fabrics import graph as graph_module
-from lightloom.machines.fabrics.edges import Edge, Vertex
-from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.graph import Edge, Graph, Vertex
 from tests.collectives.optimum import BANDWIDTH, SLOT, held_against_the_optimum, problem
 from tests.collectives.strategies import collective_of
 

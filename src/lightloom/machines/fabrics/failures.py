@@ -31,9 +31,8 @@ from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.derived import Cut, pairs
-from lightloom.machines.fabrics.edges import Edge, Vertex
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
-from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.graph import Edge, Graph, Vertex
 from lightloom.machines.fabrics.wdm_ring import WavelengthRing
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import say_former
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import Document
-from lightloom.machines.fabrics.edges import read_edges
 from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
 from lightloom.machines.fabrics.failures import DamagedWdmRing
-from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.graph import Graph, read_edges
 from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.optical_averager import OpticalAverager
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch, PartFabric
