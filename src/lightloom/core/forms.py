@@ -10,11 +10,11 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import cannot_read, is_file
 
 Purpose = Literal["model", "cluster", "accelerator", "schedule", "sizes"]
@@ -158,6 +158,19 @@ def or_a_file(purpose: Purpose) -> str:
     """Return the end of a message about an unknown name where a file for this purpose would do: its suffixes."""
     suffixes = dict.fromkeys(suffix for form in FORMS if form.purpose == purpose for suffix in form.suffixes)
     return f"or a file ({', '.join(suffixes)})"
+
+
+def file_of(name: str, purpose: Purpose, known: Iterable[str]) -> Path:
+    """Return the file that a name means, once its form serves this purpose.
+
+    Raises:
+        UnknownNameError: a name of no file, which is none of the ``known`` ones either.
+        ConfigError: as :func:`recognise`.
+    """
+    if not looks_like_file(name):
+        raise UnknownNameError(purpose, name, known, or_a_file(purpose))
+    recognise(Path(name), purpose)
+    return Path(name)
 
 
 def read_head(path: Path) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate
 from lightloom.core.documents import parse_json, read_text
-from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.core.forms import looks_like_file, or_a_file, recognise
+from lightloom.core.errors import ConfigError
+from lightloom.core.forms import file_of
 from lightloom.core.plugins import load_plugins
 from lightloom.machines.accelerators.accelerator import Accelerator
 from lightloom.machines.accelerators.calibrated import Calibration
@@ -34,12 +34,7 @@ def description(name: str) -> dict[str, Any]:
     if path is not None:
         return read_entry(path, "accelerator")
     plugin = registered(name)
-    if plugin is None:
-        if looks_like_file(name):
-            recognise(Path(name), "accelerator")
-            return system_fields(Path(name))
-        raise UnknownNameError("accelerator", name, names(), or_a_file("accelerator"))
-    return plugin.model_dump()
+    return system_fields(file_of(name, "accelerator", names())) if plugin is None else plugin.model_dump()
 
 
 def fields_of(name: str) -> dict[str, Any]:

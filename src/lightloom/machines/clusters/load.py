@@ -12,7 +12,7 @@ from lightloom.core.configfile import catalog_file, catalog_files, read_entry, v
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.fields import Config
 from lightloom.core.files import say_former
-from lightloom.core.forms import looks_like_file, or_a_file, recognise
+from lightloom.core.forms import file_of
 from lightloom.machines.accelerators import load as accelerators
 from lightloom.machines.accelerators.accelerator import Accelerator
 from lightloom.machines.clusters.astra_sim import MARKS, cluster_fields, read_network, read_topology
@@ -312,13 +312,7 @@ def _find_cluster(name: str) -> Path:
     """Return the path of a catalog's cluster, or of a file; UnknownNameError where the name is neither."""
     if name in _FORMER:
         say_former(f"cluster {name} is {_FORMER[name]} now")
-    path = catalog_file(_FORMER.get(name, name), CATALOG)
-    if path is None:
-        if looks_like_file(name):
-            recognise(Path(name), "cluster")
-            return Path(name)
-        raise UnknownNameError("cluster", name, names(), or_a_file("cluster"))
-    return path
+    return catalog_file(_FORMER.get(name, name), CATALOG) or file_of(name, "cluster", names())
 
 
 # The JSON Schema of a cluster file, for editors that complete and check YAML.
