@@ -243,10 +243,8 @@ RULES: dict[str, Rule] = {
     "gather": Rule("ranks", "own", "root"),
     "scatter": Rule("ranks", "root", "own"),
     "permute": Rule("ranks", "own", "other"),
-    "barrier": Rule("ranks", "own", "every"),
-    "all-to-all-v": Rule("pairs", "own", "other"),
-    "reduce-scatter-v": Rule("ranks", "every", "own", adds=True),
 }
+RULES |= {kind: RULES[carrier] for kind, carrier in CARRIED_AS.items()}
 STORING = tuple(kind for kind, rule in RULES.items() if not rule.adds)
 """Kinds that only move data."""
 ONE_TO_ONE = tuple(kind for kind in STORING if "every" not in RULES[kind])

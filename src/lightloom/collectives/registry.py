@@ -16,7 +16,7 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import BoundError, LightloomError, UnknownNameError
 from lightloom.core.plugins import plugins_of
-from lightloom.core.results import Document
+from lightloom.core.results import Document, attributes
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.failures import Failure, damaged
 
@@ -301,8 +301,7 @@ def around_failures(
                 "ranks": fabric.ranks,
                 "time_s": result.cost.time,
                 "slowdown": result.cost.time / rows[0]["time_s"] if rows else 1.0,
-                "lower_bound_s": result.bound.time,
-                "bound_by": result.bound.bound_by,
+                **attributes(result.bound, "lower_bound_s=time bound_by"),
                 "verified": True,
                 "notes": list(result.schedule.notes),
             }

@@ -353,11 +353,7 @@ class Search:
 
         It says that the cheapest tree costs no more than this one.
         """
-        parts = []
-        for used in tree:
-            if used[slots:].any():
-                return np.zeros(slots * sum(each.shape[1] for each in tree) + 2)
-            same = np.zeros((slots, used.shape[1]))
-            same[: len(used)] = used[:slots]
-            parts.append(-same.ravel())
-        return np.concatenate([*parts, [0.0, 1.0]])
+        if any(used[slots:].any() for used in tree):
+            return np.zeros(slots * sum(used.shape[1] for used in tree) + 2)
+        padded = (np.pad(used[:slots], ((0, max(slots - len(used), 0)), (0, 0))) for used in tree)
+        return np.concatenate([*(-used.ravel() for used in padded), [0.0, 1.0]])

@@ -24,6 +24,7 @@ from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule, 
 from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, packed
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.memory import require_memory
+from lightloom.core.results import attributes
 from lightloom.machines.fabrics.derived import CellOrder, links_of
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -675,11 +676,7 @@ def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
         changes = circuit_changes(schedule, fabric)
     return StepLoads(
         model=model,
-        collective=schedule.collective,
-        chunks=schedule.chunks,
-        steps=schedule.steps,
-        dependencies=schedule.dependencies,
-        pipeline=schedule.pipeline,
+        **attributes(schedule, "collective chunks steps dependencies pipeline"),
         transfers=transfers,
         changes=changes,
         crossings=0.0 if fabric.energy_per_bit is None else _crossings(schedule, fabric, transfers),

@@ -35,6 +35,7 @@ from lightloom.collectives.cost.price import Cost, CostModel, play, queued_line,
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.results import attributes
 from lightloom.machines.fabrics.fabric import Fabric
 
 # Steps that nothing orders run at once and share what they use: packet links, and the engine of a codec.
@@ -168,14 +169,14 @@ class StepTimes:
     static: bool
 
     @property
-    def parts(self) -> tuple[Floats, ...]:
-        """Seconds of transmission, conversion, reconfiguration, encoding and decoding: [step] each."""
-        return self.transmission, self.conversion, self.reconfiguration, self.encode, self.decode
+    def parts(self) -> dict[str, Floats]:
+        """Seconds of transmission, conversion, reconfiguration, encoding and decoding by name: [step] each."""
+        return attributes(self, "transmission conversion reconfiguration encode decode")
 
     @property
     def duration(self) -> Floats:
         """Seconds of each step, the sum of its parts: [step]."""
-        return np.asarray(sum(self.parts[1:], self.parts[0]))
+        return np.asarray(sum(self.parts.values()))
 
 
 def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None) -> Cost:
@@ -227,22 +228,18 @@ def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
     """
     times = loads_times(loads, fabric, codec)
     critical = np.ones(loads.steps, np.bool_) if loads.dependencies is None else _critical_steps(loads, times.duration)
-    transmission, conversion, reconfiguration, encode, decode = (float(part[critical].sum()) for part in times.parts)
+    parts = {name: float(part[critical].sum()) for name, part in times.parts.items()}
     energy = None
     if fabric.energy_per_bit is not None:
         crossings = loads.crossings * loads.pieces
         energy = crossings * fabric.wire_bytes(loads.chunk_nbytes) * 8 * fabric.energy_per_bit
     return Cost(
         steps=loads.steps,
-        time=transmission + conversion + reconfiguration + encode + decode,
-        transmission=transmission,
-        conversion=conversion,
-        reconfiguration=reconfiguration,
-        setup=min(fabric.setup_time, reconfiguration),
+        time=sum(parts.values()),
+        **parts,
+        setup=min(fabric.setup_time, parts["reconfiguration"]),
         static=times.static,
         energy=energy,
-        encode=encode,
-        decode=decode,
     )
 
 

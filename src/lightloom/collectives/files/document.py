@@ -232,13 +232,9 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
             )
         dependencies = np.array(fields.dependencies, dtype=np.int64).reshape(-1, 2)
     schedule = Schedule(
-        algorithm=fields.algorithm,
+        **attributes(fields, "algorithm chunks steps queued") | dict(columns),
         collective=collective,
-        chunks=fields.chunks,
-        steps=fields.steps,
-        **columns,
         dependencies=dependencies,
-        queued=fields.queued,
         folding=folding,
         pipeline=pipeline,
         lists=lists,

@@ -192,10 +192,6 @@ class _Rounds:
         kernels.flood(*self._flooded, rows)
         return rows
 
-    def drop_rows(self) -> None:
-        """Drop the rows; what is needed to make them again is kept."""
-        vars(self).pop("rows", None)
-
     def seconds(self, hop: float, share: float) -> float:
         """Return the seconds of all rounds, where a share takes ``share`` seconds on a link.
 
@@ -251,7 +247,7 @@ def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
         chosen = [one for one in rivals if one in (rivals[0], fastest, fullest, whole)]
         for other in searched:
             if other not in chosen:
-                other.drop_rows()
+                vars(other).pop("rows", None)  # made again when asked for
     _searched[key] = searched
     if len(_searched) > _GRIDS:
         _searched.popitem(last=False)

@@ -30,7 +30,7 @@ from lightloom.collectives.synthesis.engine.trees import (
     hub_ranks,
     repetition,
 )
-from lightloom.collectives.synthesis.ring.search import hub_counts, least_fitting
+from lightloom.collectives.synthesis.ring.search import NEAR, hub_counts, least_fitting
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -307,8 +307,6 @@ def _design(
 #
 # Deterministic: the effort is counted in receptions scheduled, not in seconds, and the steps are seeded.
 
-_NEAR = 1.01
-"""Times the bound at which a search is content."""
 _LEADERS = 8
 """Designs that random steps start from."""
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -381,7 +379,7 @@ class MulticastSearch:
 
     def _content(self) -> bool:
         """Return True when the best design takes at most a hundredth more than the bound."""
-        return self._best[0] <= _NEAR * self._task.bound
+        return self._best[0] <= NEAR * self._task.bound
 
     def _try(self, design: MulticastDesign) -> None:
         """Grow the trees of a design that fits, and keep its seconds; infinite where it does not fit, or misses ranks.
