@@ -16,6 +16,7 @@ import pytest
 COMMANDS = (
     "plan gpt2-355m --cluster dgx-h100-64",
     "plan hdc --cluster inceptionn-4 --vs optinc-4",
+    "compose hdc --ranks 4 --bandwidth 10Gbps --global-batch 100",
     "collective all-gather --fabric wdm-ring --ranks 16 --nbytes-per-rank 1MB --set wavelengths=2",
     "collective all-gather --fabric wdm-ring --ranks 12 --nbytes-per-rank 10kB --without cable:7 --without node:5",
     "traffic --cluster terarack-64 --job hdc@0-31 --job hdc@32-63",

@@ -1,8 +1,6 @@
 """The five papers' ideas together: the best plan with every set of them, and what each idea is worth.
 
     v(S)      least seconds of a sample of any plan that may use the ideas in S, on networks of equal bandwidth a rank
-    alone     v({}) over v({i})
-    inside    v(all but i) over v(all)
     Shapley   mean, over all orders in which ideas arrive, of what an idea takes off v when it arrives; exact, and the
               five add up to v({}) - v(all)
 
@@ -13,6 +11,7 @@ have no plan of their own; their v is that of their best part.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -27,12 +26,13 @@ from lightloom.machines.fabrics.load import load_fabric
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.economics.ledger import ClusterLedger, Site
 from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.search.plans import Plan
-from lightloom.planning.search.request import KINDS, STRATEGIES, SearchRequest
-from lightloom.planning.search.search import search
+from lightloom.planning.search.request import STRATEGIES, SearchRequest
+from lightloom.planning.search.search import fastest, search
 
 IDEAS: Mapping[str, str] = {
-    "placement": "split and placement by degree (SiP-ML)",
+    "placement": "operators placed by degree (SiP-ML)",
     "wavelengths": "trees on wavelengths (OpTree)",
     "mesh": "optical mesh (DaDianNao)",
     "compression": "compression (INCEPTIONN)",
@@ -49,6 +49,7 @@ _PASSED_ON = ("ring-two-way-striped", "ring-two-way", "ring-striped", "ring")
 """Algorithms that need no trees of light: shares are passed on around the ring."""
 _TREES = (*_PASSED_ON, "optree-striped", "optree")
 _ONE_NETWORK = "a rank has one network, and these need two"
+_NO_TREES = "operators that are placed send along circuits of their own, and no tree carries that"
 
 
 class Network(NamedTuple):
@@ -57,7 +58,6 @@ class Network(NamedTuple):
     name: str
     ideas: Ideas
     fabric: Fabric
-    kinds: tuple[str, ...] = STRATEGIES
     algorithms: tuple[str, ...] = ()
     """Those that exchanges choose among; all of them where empty."""
 
@@ -75,18 +75,16 @@ def networks(ranks: int, bandwidth: float) -> list[Network]:
     ring = _fabric("wdm-ring", ranks, light)
     planes = _fabric("circuit-switch", ranks, {"degree": 4, "bandwidth": bandwidth / 4})
     split, trees = frozenset({"placement"}), frozenset({"wavelengths"})
-    found = [
+    return [
         Network("electrical ring", NONE, _fabric("ring", ranks, {"bandwidth": bandwidth / 2})),
         Network("electrical switch", NONE, _fabric("switch", ranks, {"bandwidth": bandwidth})),
-        Network("ring of light, placed", split, ring, KINDS, _PASSED_ON),
-        Network("planes of circuits", split, planes, KINDS),
-        Network("ring of light, trees", trees, ring, STRATEGIES, _TREES),
+        Network("ring of light, placed", split, ring, _PASSED_ON),
+        Network("planes of circuits", split, planes),
+        Network("ring of light, trees", trees, ring, _TREES),
         Network("ring of light, synthesized", trees, ring),
-        Network("ring of light, placed with trees", split | trees, ring, KINDS),
         Network("optical mesh", frozenset({"mesh"}), _fabric("mesh", ranks, {"bandwidth": bandwidth / 4})),
         Network("averager", frozenset({"averaging"}), _fabric("optical-averager", ranks, {"bandwidth": bandwidth})),
     ]
-    return found
 
 
 def _fabric(name: str, ranks: int, fields: Mapping[str, object]) -> Fabric:
@@ -173,14 +171,6 @@ class Composed:
         """The fastest of all plans."""
         return self.values[ALL]
 
-    def alone(self, idea: str) -> float:
-        """Return the share of a sample's time that an idea takes off the best electrical plan."""
-        return 1 - self.values[frozenset({idea})].time / self.baseline.time
-
-    def inside(self, idea: str) -> float:
-        """Return the share of a sample's time that an idea takes off the best plan of the other four."""
-        return 1 - self.best.time / self.values[ALL - {idea}].time
-
     def shapley(self) -> dict[str, float]:
         """Return the Shapley value of each idea: seconds of a sample; they add up to what all ideas take off."""
         return shapley({ideas: best.time for ideas, best in self.values.items()})
@@ -240,34 +230,42 @@ def compose(
     """
     found: list[Best] = []
     tried: set[Ideas] = set()
-    refused: dict[str, str] = {}
-    request = replace(request, compare=False)
+    refused = {"placement + wavelengths": _NO_TREES}
+    request = replace(request, compare=False, divisions=1)
+
+    def placed(own: Cluster, asked: SearchRequest, below: float) -> Plan:
+        """Return the fastest placed plan, if a sample takes less than ``below`` seconds, which is cheap to refute."""
+        exchanges_of = asked.exchanges_on(own.accelerator)
+        prices = GroupPrices(own.fabric, own.training, asked.cost_model, exchanges_of, asked.algorithms)
+        fastest(graph, own, asked, below, prices=prices)
+        return search(graph, own, asked, prices=prices).winner
 
     def best(network: Network, methods: tuple[PricedExchange, ...]) -> Best | None:
         """Return the fastest plan on a network with gradients as they are or by one of the methods; None, with the
         reason among ``refused``, where there is none."""
         nonlocal request
         advance()
-        asked = replace(request, strategies=network.kinds, algorithms=network.algorithms, exchanges=methods)
-        # Placed plans are searched until no bound is below the best plan.
-        asked = replace(asked, divisions=0 if "placed" in network.kinds else 1)
+        asked = replace(request, strategies=STRATEGIES, algorithms=network.algorithms, exchanges=methods)
         own = replace(cluster, name=network.name, fabric=network.fabric, reference=None, sources={})
         try:
-            plans = [plan for plan in search(graph, own, asked).ranking if plan.fits is not False]
+            plan = search(graph, own, asked).winner
         except InputError as error:
             refused[network.name] = str(error)
             return None
-        plan = min(plans, key=lambda plan: plan.sample_time)
         if request.global_batches is None:
             request = replace(request, global_batches=(plan.global_batch,))
             asked = replace(asked, global_batches=request.global_batches)
+        if "placement" in network.ideas:
+            placing = replace(asked, strategies=("placed",))
+            with suppress(InputError):  # Also where no placed plan is faster.
+                plan, asked = placed(own, placing, plan.sample_time), placing
         tried.add(network.ideas | ({"compression"} if methods and not network.averages else NONE))
         used = network.ideas | ({"compression"} if plan.gradient_exchange and not network.averages else NONE)
         return Best(used, network.name, plan, asked)
 
     for network in networks_of:
         if network.averages:
-            ways = [(averaged,)] if averaged is not None else [()]
+            ways: list[tuple[PricedExchange, ...]] = [(averaged,)] if averaged is not None else [()]
             if exchanges:
                 together = " + ".join(sorted(network.ideas | {"compression"}))
                 refused[together] = exchanges[0].refusal("all-reduce", in_network=True, stride=1) or ""
@@ -280,7 +278,8 @@ def compose(
         if all("compression" in each.ideas for each in plans) and ways != [()]:
             found += filter(None, [best(network, ())])
     if not any(each.ideas == NONE for each in found):
-        raise UnsupportedError(f"no electrical network has a plan: {next(iter(refused.values()), 'none was given')}")
+        why = [refused[network.name] for network in networks_of if network.name in refused]
+        raise UnsupportedError(f"no electrical network has a plan: {(*why, 'none was given')[0]}")
     return Composed(graph=graph, found=tuple(found), tried=frozenset(tried), refused=refused)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import log, sinh
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from lightloom.app.api.arguments import Quantity, Settings, load_cluster
@@ -14,7 +15,7 @@ from lightloom.core.errors import UnknownNameError
 from lightloom.core.results import Document, plain, provenance
 from lightloom.core.units import format_bandwidth, format_energy, format_time, parse
 from lightloom.exchange.method import accuracy_note
-from lightloom.machines.clusters.load import with_accelerator
+from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.parts.bill import Total
 from lightloom.planning.economics.ledger import Site, site_of
 from lightloom.planning.gradients import NIC
@@ -34,22 +35,62 @@ PRINTED_RATIO = 5.59
 """Bytes of float32 for each byte of INCEPTIONN at 2^-10: the least of the paper's four models (AlexNet, Table III)."""
 _BASE = "terarack-64"
 """Cluster whose settings of training are taken; its accelerator and fabric are replaced."""
+_PRECISIONS = ("bf16", "fp16")
+"""Precisions of training, the first that an accelerator has a rate for; else that of its highest rate."""
+
+
+class Gain(NamedTuple):
+    """Share of a sample's time that a plan takes off another's; negative where it is slower."""
+
+    share: float
+    half_width: float | None
+    """Half of its 90 % interval; None where no spread is known."""
+    known: bool
+    """False where the interval holds 0, so that the order of both plans is not known."""
+
+    @classmethod
+    def of(cls, plan: Plan, other: Plan) -> Gain:
+        """Return what ``plan`` takes off ``other``."""
+        ratio, width = plan.sample_time / other.sample_time, half_width_of_ratio(plan, other)
+        if width is None:
+            return cls(1 - ratio, None, True)
+        return cls(1 - ratio, ratio * sinh(width), abs(log(ratio)) > width or ratio == 1)
+
+    def __str__(self) -> str:
+        """Return the gain in per cent with its half-width; 0 % where there is none."""
+        if abs(self.share) < 5e-4:
+            return "0 %"
+        error = "" if self.half_width is None else f" ±{100 * self.half_width:.0f}"
+        return f"{100 * self.share:+.{1 if abs(self.share) < 0.0995 else 0}f}{error} %"
 
 
 class Row(NamedTuple):
-    """A row of the answer: a network or an idea, and its best plan."""
+    """A row of the answer: a network or an idea, its best plan, and what that gains over the best electrical one."""
 
     name: str
     best: Best
-    gain: float
-    """Share of a sample's time that it takes off the best electrical plan; negative where it is slower."""
-    spread: float | None
-    """Half-width of the 90 % interval of the ratio of both times; None where no spread is known."""
+    gain: Gain
 
-    @property
-    def apart(self) -> bool:
-        """True where the gain is more than its error."""
-        return self.spread is not None and abs(self.gain) > self.spread
+
+def _family(best: Best) -> str:
+    """Return the family of a plan's method of exchanging gradients; empty for gradients as they are."""
+    return "" if best.plan.gradient_exchange is None else best.plan.gradient_exchange.name.partition(":")[0]
+
+
+_SHOWN: Mapping[str, Callable[[Best], bool]] = {
+    "electrical ring": lambda best: best.network == "electrical ring" and not _family(best),
+    "electrical switch": lambda best: best.network == "electrical switch" and not _family(best),
+    "placed operators (SiP-ML)": lambda best: best.ideas == {"placement"},
+    "trees of light (OpTree)": lambda best: best.network == "ring of light, trees" and not _family(best),
+    "wavelengths, synthesized": lambda best: best.network == "ring of light, synthesized" and not _family(best),
+    "optical mesh (DaDianNao)": lambda best: best.ideas == {"mesh"},
+    "compression (INCEPTIONN)": lambda best: _family(best) == "inceptionn",
+    "compression (int4)": lambda best: best.ideas == {"compression"} and _family(best) == "int4",
+    "averaging in light (OptINC)": lambda best: best.ideas == {"averaging"},
+}
+"""Rows of the answer, each the best of the plans that it names."""
+_ON_SCREEN = ("", "idea", "step", "waits", "J a sample", "gain")
+"""Columns on the terminal; pages have dollars, too."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -67,52 +108,41 @@ class Composition(DrawnResult):
 
     @cached_property
     def plans(self) -> tuple[Row, ...]:
-        """Each network with each method of exchange that its best plan uses, the electrical ones first, then the best
-        of all."""
-        rows = [self._row(each.network + self._method(each.plan), each) for each in self.composed.found]
-        kept = {(row.name, row.best.plan.label): row for row in rows}
-        return (*kept.values(), self._row("best of all", self.composed.best))
+        """The best plan of each row that is shown and has one, then the best of all."""
+        found = [(name, [best for best in self.composed.found if shown(best)]) for name, shown in _SHOWN.items()]
+        rows = [(name, min(plans, key=lambda best: best.time)) for name, plans in found if plans]
+        return tuple(self._row(*row) for row in (*rows, ("best of all", self.composed.best)))
 
     def _row(self, name: str, best: Best) -> Row:
         """Return the row of a plan."""
-        base = self.composed.baseline
-        return Row(name, best, 1 - best.time / base.time, half_width_of_ratio(best.plan, base.plan))
-
-    @staticmethod
-    def _method(plan: Plan) -> str:
-        """Return the family of a plan's method of exchanging gradients, after a comma; empty without one."""
-        return "" if plan.gradient_exchange is None else f", {plan.gradient_exchange.name.partition(':')[0]}"
+        return Row(name, best, Gain.of(best.plan, self.composed.baseline.plan))
 
     def worth(self) -> list[Document]:
         """Return for each idea its gain alone, its gain inside the best of all, the half-widths of both, and its
         Shapley value in seconds of a sample, which add up to what all five take off."""
-        composed, shares = self.composed, self.composed.shapley()
-        values, rows = composed.values, []
-        for idea in IDEAS:
-            without = values[ALL - {idea}]
-            rows.append(
-                {
-                    "idea": idea,
-                    "paper": IDEAS[idea],
-                    "gain_alone": composed.alone(idea),
-                    "gain_alone_half_width": half_width_of_ratio(
-                        values[frozenset({idea})].plan, composed.baseline.plan
-                    ),
-                    "gain_inside": composed.inside(idea),
-                    "gain_inside_half_width": half_width_of_ratio(composed.best.plan, without.plan),
-                    "shapley_s": shares[idea],
-                }
-            )
+        rows, shares = list[Document](), self.composed.shapley()
+        for idea, (alone, inside) in self.gains().items():
+            row = {"idea": idea, "paper": IDEAS[idea], "gain_alone": alone.share, "gain_inside": inside.share}
+            widths = {"gain_alone_half_width": alone.half_width, "gain_inside_half_width": inside.half_width}
+            rows.append({**row, **widths, "shapley_s": shares[idea]})
         return rows
+
+    def gains(self) -> dict[str, tuple[Gain, Gain]]:
+        """Return what each idea gains alone over the best electrical plan, and all five over the other four."""
+        values, base, best = self.composed.values, self.composed.baseline.plan, self.composed.best.plan
+        return {
+            idea: (Gain.of(values[frozenset({idea})].plan, base), Gain.of(best, values[ALL - {idea}].plan))
+            for idea in IDEAS
+        }
 
     def summary(self) -> str:
         """Return a sentence: the best plan, the ideas that it uses, and what it gains over the best electrical one."""
         best, base = self.composed.best, self.composed.baseline
         used = " and ".join(IDEAS[idea] for idea in sorted(best.ideas)) or "none of the five ideas"
         return (
-            f"{self.composed.graph.name} on {self.ranks} {self.accelerator}: {plan_words(best.plan.choice)} with {used} "
-            f"takes {format_time(best.plan.step_time)}, {100 * (1 - best.time / base.time):.3g} % less than the best "
-            "electrical plan"
+            f"{self.composed.graph.name} on {self.ranks} {self.accelerator}: {plan_words(best.plan.choice)} with "
+            f"{used} takes {format_time(best.plan.step_time)}, {100 * (1 - best.time / base.time):.3g} % less than the "
+            "best electrical plan"
         )
 
     def to_json(self) -> Document:
@@ -159,8 +189,8 @@ class Composition(DrawnResult):
                     "dollars_missing": list(ledger.dollars.missing),
                     "accuracy": self.accuracy(row.best),
                     "ratio_to_bound": plan.step_time / plan.bound if plan.bound else None,
-                    "gain": row.gain,
-                    "gain_half_width": row.spread,
+                    "gain": row.gain.share,
+                    "gain_half_width": row.gain.half_width,
                     "cluster": plan.cluster.to_json(),
                     "strategies": list(request.strategies),
                     "algorithms": list(request.algorithms),
@@ -179,53 +209,57 @@ class Composition(DrawnResult):
         return "not measured" if "averaging" in best.ideas else "as without it: sums of all gradients"
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each plan; = marks a gain within its error."""
+        """Return a row of text for each plan, and for what has none; = marks a gain within its error."""
         rows = []
         for row in self.plans:
             plan, metered, dollars = row.best.plan, row.best.plan.ledger.metered, row.best.plan.ledger.dollars
             samples = plan.global_batch
             rows.append(
                 {
-                    "": " " if row.apart or row.gain == 0 else "=",
-                    "network and exchange": row.name,
+                    "": " " if row.gain.known else "=",
+                    "idea": row.name,
                     "step": format_time(float(f"{plan.step_time:.3g}")),
                     "waits": f"{100 * waits(plan):.0f} %",
                     "J a sample": _amount(metered, 1 / samples, format_energy),
                     "$ a million": _amount(dollars, 1e6 / samples, "{:.3g}".format),
-                    "gain": f"{100 * row.gain:+.1f} %",
+                    "gain": str(row.gain),
                 }
             )
-        return rows
+        lacking = [name for name in _SHOWN if all(row.name != name for row in self.plans)]
+        return rows + [dict.fromkeys(rows[0], "–") | {"": " ", "idea": name} for name in lacking]
 
     def answer(self) -> Answer:
         """Return the answer as the terminal and notebooks show it."""
         composed, graph = self.composed, self.composed.graph
         best, base = composed.best, composed.baseline
-        used = ", ".join(IDEAS[idea] for idea in sorted(best.ideas)) or "none of the five ideas is faster"
+        used = ", ".join(IDEAS[idea] for idea in sorted(best.ideas)) or "none of the five ideas"
         gain = 100 * (1 - best.time / base.time)
         equal = f"{format_bandwidth(self.bandwidth)} a rank"
         if self.equal != "bandwidth":
             equal = f"the {self.equal} of a switch of {equal}"
+        place = f"{self.accelerator.upper()} in {base.plan.cluster.training.precision}"
         held = f"{base.plan.global_batch:,} samples a step"
         return Answer(
-            question=f"{graph.name} on {self.ranks:,} {self.accelerator.upper()}, {equal}, {held}",
+            question=f"{graph.name} on {self.ranks:,} {place}, {equal}, {held}",
             best=[
-                f"{best.network}{self._method(best.plan)}: {plan_words(best.plan.choice)}",
-                f"{format_time(best.plan.step_time)}, {gain:.1f} % less than the best electrical plan; {used}",
+                f"{used}; {best.network}, {plan_words(best.plan.choice)}",
+                f"{format_time(best.plan.step_time)}, {gain:.1f} % less than the best electrical plan",
             ],
-            rows=self.display_rows(),
-            legend="gain: of a sample's time, over the best electrical plan; = within the error; ≥: parts without figure",
-            what_if=[*self._worth_lines()],
-            limit=f"{len(composed.impossible())} pairs of ideas cannot be together: {_why(composed)}",
-            rests="every network's software costs nothing; INCEPTIONN's ratio is the paper's least at 2^-10",
-            more=("--json has all 32 sets", "--figure FILE.png", "--equal power"),
+            rows=[{name: row[name] for name in _ON_SCREEN} for row in self.display_rows()],
+            legend="gain: of a sample's time, over the best electrical plan; = too close to tell; ≥: some parts have "
+            "no figure; –: no plan, or none faster than without it",
+            what_if=[*self._worth_words()],
+            limit="no plan has all five: some need a network alone, and light adds no compressed streams",
+            rests="ideal software everywhere, and INCEPTIONN's least printed ratio"
+            + ("" if any(row.gain.half_width for row in self.plans) else "; no spread of a price is known"),
+            more=("--report page.html: all 32 sets", "--figure FILE.png", "--equal power"),
         )
 
-    def _worth_lines(self) -> Iterator[str]:
-        """Yield for each idea its gains alone and inside the best of all, in words."""
-        for row in self.worth():
-            alone, inside = (_percent(row[f"gain_{where}"], row[f"gain_{where}_half_width"]) for where in _WHERE)
-            yield f"{row['paper']}: alone {alone}, inside the best {inside}"
+    def _worth_words(self) -> Iterator[str]:
+        """Yield for each idea that is worth something its gains alone and inside the best of all, in words."""
+        for idea, gains in self.gains().items():
+            if any(str(gain) != "0 %" for gain in gains):
+                yield "{} alone {}, with the others {}".format(idea, *gains)
 
     def lines(self) -> list[str]:
         """Return the answer's lines but for its table."""
@@ -236,19 +270,9 @@ class Composition(DrawnResult):
         """Return a matplotlib figure: from the best electrical plan to the best of all, what each idea takes off."""
         base, best = self.composed.baseline, self.composed.best
         steps = [(IDEAS[idea], -seconds) for idea, seconds in self.composed.shapley().items()]
-        title = f"{self.composed.graph.name} on {self.ranks} {self.accelerator}, {format_bandwidth(self.bandwidth)} a rank"
+        where = f"{self.ranks} {self.accelerator}, {format_bandwidth(self.bandwidth)} a rank"
+        title = f"{self.composed.graph.name} on {where}"
         return waterfall_figure(("best electrical plan", base.time), steps, ("best of all", best.time), title)
-
-
-_WHERE = ("alone", "inside")
-
-
-def _percent(gain: float, spread: float | None) -> str:
-    """Return a gain in per cent with its half-width; 0 % where there is none."""
-    if not gain:
-        return "0 %"
-    error = "" if spread is None else f" ±{100 * spread:.1f}"
-    return f"{100 * gain:.1f}{error} %"
 
 
 def _amount(total: Total, factor: float, form: Callable[[float], str]) -> str:
@@ -258,18 +282,13 @@ def _amount(total: Total, factor: float, form: Callable[[float], str]) -> str:
     return f"{'' if total.complete else '≥ '}{form(float(f'{total.value * factor:.3g}'))}"
 
 
-def _why(composed: Composed) -> str:
-    """Return the reasons why ideas cannot be together, each once."""
-    return "; ".join(dict.fromkeys(composed.impossible().values()))
-
-
 def compose(
     model: ModelLike,
     *,
     ranks: int = 64,
     accelerator: str = "a100",
     bandwidth: Quantity = "400Gbps",
-    equal: str = "bandwidth",
+    equal: Equal = "bandwidth",
     global_batch: int | None = None,
     sequence_length: int | None = None,
     exchange_profile: str | None = None,
@@ -300,7 +319,9 @@ def compose(
         raise UnknownNameError("common quantity of networks", equal, get_args(Equal))
     speed, place = parse(bandwidth, "bandwidth"), site_of(site)
     check_bandwidth(speed)
-    base = with_accelerator(load_cluster(_BASE, ranks), accelerator)
+    rates = load_accelerator(accelerator).peak
+    precision = next((name for name in _PRECISIONS if name in rates), max(rates, key=lambda name: rates[name]))
+    base = load_cluster(_BASE, ranks, set={"accelerator": accelerator, "training.precision": precision})
     graph = read_model(model, batch=1, sequence_length=sequence_length).graph
     ratio = None if exchange_profile else PRINTED_RATIO
     printed = ExchangeChoice(("inceptionn",), exchange_profile, ratio, NIC).priced(str(model), graph)

@@ -5,8 +5,15 @@ from typing import Annotated
 
 from lightloom.app.api.composing import Composition
 from lightloom.app.api.composing import compose as compose_ideas
-from lightloom.app.cli.options import FigureFile, Options, Shown, SiteFields, draw, site_inputs
+from lightloom.app.cli.options import FigureFile, Options, OutFile, Shown, SiteFields, draw, site_inputs
+from lightloom.core.units import format_time
 from lightloom.reports.console import answer_parts
+from lightloom.reports.figures.canvas import to_svg
+from lightloom.reports.html import write
+from lightloom.reports.report import Picture, Report, Table, table_of
+
+_PAGE = 110
+"""Columns of the lines of a page."""
 
 
 def compose(
@@ -14,6 +21,7 @@ def compose(
     *,
     compared: Annotated[partial[Composition], Options(compose_ideas)],
     site: SiteFields = None,
+    report: OutFile = None,
     figure: FigureFile = None,
 ) -> Shown:
     """Compare the five papers' ideas on one model and equal bandwidth: alone, in every combination, and together.
@@ -24,8 +32,37 @@ def compose(
         model: A model of the zoo, a file that describes one, or package.module:factory.
         exchange_profile (FILE): What lightloom compress profile wrote of the model, for INCEPTIONN's ratio; without it
             the least that its paper prints.
+        report: Write an HTML page.
         figure: Draw what each idea takes off the best electrical plan (.svg, .png, .pdf).
     """
     result = compared(model, site=site_inputs({}, site))
     document = result.to_json()
-    return Shown(document, answer_parts(result.answer()), {"drawn": draw(figure, result.figure, document)})
+    if report is not None:
+        write(_page(result), report)
+    written = {"drawn": draw(figure, result.figure, document), "report": report}
+    return Shown(document, answer_parts(result.answer()), written)
+
+
+def _page(result: Composition) -> Report:
+    """Return the HTML page of the result: the answer, the picture, all 32 sets, and what cannot be."""
+    answer, composed = result.answer(), result.composed
+    sets = tuple(
+        (" + ".join(sorted(ideas)) or "none", best.network, best.plan.label, format_time(best.time))
+        for ideas, best in composed.values.items()
+    )
+    impossible = tuple((" + ".join(sorted(ideas)), why) for ideas, why in composed.impossible().items())
+    accuracy = {(row.name, result.accuracy(row.best)) for row in result.plans}
+    return Report(
+        title=answer.question,
+        headline=answer.best[0],
+        answer=tuple(answer.lines(_PAGE)),
+        explanation=result.summary(),
+        pictures=(Picture(title="What each idea takes off (Shapley value)", svg=to_svg(result.figure())),),
+        tables=(
+            table_of("Each idea by itself", result.display_rows()),
+            Table(title="Effect on accuracy", columns=("idea", "measured"), rows=tuple(sorted(accuracy))),
+            Table(title="Every set of ideas", columns=("ideas", "network", "best plan", "a sample"), rows=sets),
+            Table(title="Sets that cannot be", columns=("ideas", "why"), rows=impossible),
+        ),
+        provenance=result.to_json()["provenance"],
+    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import compress
 from math import erf, hypot, inf, log, sqrt
 from typing import NamedTuple
@@ -189,15 +189,15 @@ def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
 
 
 def half_width_of_ratio(plan: Plan, other: Plan) -> float | None:
-    """Return the half-width of the 90 % interval of the ratio of two plans' times on the same accelerator, as a share,
-    errors that both share drawn together; 0 for one plan, None where no spread is known."""
+    """Return the half-width of the 90 % interval of the logarithm of the ratio of two plans' times, errors of the same
+    accelerator drawn together; 0 for one plan, None where no spread is known."""
     if plan is other:
         return 0.0
     first, second = _with_slopes(plan), _with_slopes(other)
     if first is None or second is None:
         return None
     shared = plan.cluster.accelerator == other.cluster.accelerator and first.belief.names == second.belief.names
-    return float(np.expm1(first.half_width_against(second, shared=shared)))
+    return first.half_width_against(second, shared=shared)
 
 
 def influences(plan: Plan) -> dict[str, float]:
@@ -207,6 +207,7 @@ def influences(plan: Plan) -> dict[str, float]:
     return {} if priced is None else priced.influences()
 
 
+@lru_cache(maxsize=64)
 def _with_slopes(plan: Plan) -> _Slopes | None:
     """Return a plan with the numerical derivatives of its time; None where no spread of its accelerator is known."""
     job, belief = plan.job, belief_of(plan.job.accelerator, plan.job.fabric)

@@ -1,0 +1,107 @@
+"""The five ideas together: values of sets, exact Shapley values, and plans that pinned questions find again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lightloom as ll
+from lightloom.app.api.composing import Composition, compose
+from lightloom.core.errors import UnsupportedError
+from lightloom.planning.economics.ledger import Site
+from lightloom.planning.ideas import ALL, IDEAS, NONE, equal_networks, networks, shapley, subsets
+from lightloom.planning.search.search import search
+
+TIMES = st.lists(st.floats(0.1, 10.0), min_size=32, max_size=32)
+
+
+@given(TIMES)
+def test_shapley_values_are_means_over_all_orders_and_add_up(drawn: list[float]) -> None:
+    times = dict(zip(subsets(), drawn, strict=True))
+    values = shapley(times)
+    assert sum(values.values()) == pytest.approx(times[NONE] - times[ALL], abs=1e-9)
+    orders = list(permutations(IDEAS))
+    for idea in IDEAS:
+        before = [frozenset(order[: order.index(idea)]) for order in orders]
+        mean = sum(times[ideas] - times[ideas | {idea}] for ideas in before) / len(orders)
+        assert values[idea] == pytest.approx(mean, abs=1e-9)
+
+
+@pytest.mark.parametrize(("ranks", "bandwidth"), [(16, 50e9), (64, 12.5e9), (64, 1e9)])
+def test_networks_give_every_rank_the_same_bandwidth(ranks: int, bandwidth: float) -> None:
+    for network in networks(ranks, bandwidth):
+        receives = network.fabric.total_receive_bandwidth() / ranks
+        # Ranks on the edges of a mesh have fewer links.
+        edge = 4 / ranks**0.5 if network.name == "optical mesh" else 0.0
+        assert receives == pytest.approx(bandwidth * (1 - edge / 4), rel=1e-6), network.name
+
+
+@pytest.mark.parametrize("equal", ["power", "dollars"])
+def test_equal_networks_cost_no_more_than_the_switch_and_say_what_has_no_figure(equal: str) -> None:
+    """Parts without a figure in the catalog are priced by the site."""
+    kept: list[object] = []
+    try:
+        found, refused = equal_networks(16, 50e9, equal, Site())  # type: ignore[arg-type]
+        kept = list(found)
+    except UnsupportedError as error:
+        refused = {"": str(error)}
+    assert all(equal in why for why in refused.values())
+    assert len(kept) + len(refused) >= 1
+
+
+@pytest.fixture(scope="module")
+def small() -> Composition:
+    return compose("hdc", ranks=4, accelerator="titan-xp", bandwidth="10Gbps", global_batch=100)
+
+
+def test_more_ideas_are_never_slower_and_equal_the_best_of_all_pinned_plans(small: Composition) -> None:
+    composed = small.composed
+    values = composed.values
+    times: dict[frozenset[str], float] = {}
+    for best in composed.found:
+        every = replace(best.request, prune=False, compare=True)
+        for plan in search(composed.graph, best.plan.cluster, every).ranking:
+            network = best.ideas - {"compression"}
+            coded = plan.gradient_exchange is not None and "averaging" not in network
+            ideas = network | ({"compression"} if coded else NONE)
+            times[ideas] = min(times.get(ideas, float("inf")), plan.sample_time)
+    for ideas, best in values.items():
+        assert best.time == min(time for used, time in times.items() if used <= ideas)
+        assert all(values[fewer].time >= best.time for fewer in values if fewer <= ideas)
+
+
+def test_rows_are_the_plans_that_the_planner_finds_on_their_clusters(small: Composition) -> None:
+    for row, document in zip(small.plans, small.rows(), strict=True):
+        request = row.best.request
+        found = search(small.composed.graph, row.best.plan.cluster, replace(request, divisions=8)).ranking
+        assert document["iteration_time_s"] in [plan.step_time for plan in found]
+        fastest = min(plan.step_time for plan in found if plan.fits is not False)
+        assert document["iteration_time_s"] == pytest.approx(fastest, rel=1e-12)
+        if not request.exchanges and request.strategies != ("placed",):
+            same = ll.plan(
+                "hdc",
+                row.best.plan.cluster,
+                global_batch=100,
+                every_algorithm=False,
+                strategy=request.strategies,
+                algorithm=request.algorithms or "all",
+            )
+            assert same.winner.step_time == document["iteration_time_s"]
+
+
+def test_sets_that_cannot_be_are_named_and_have_no_plan(small: Composition) -> None:
+    impossible = small.composed.impossible()
+    assert all(len(ideas) == 2 and why for ideas, why in impossible.items())
+    assert frozenset({"averaging", "compression"}) in impossible and frozenset({"averaging", "mesh"}) in impossible
+    assert not any(ideas <= best.ideas for ideas in impossible for best in small.composed.found)
+
+
+def test_networks_are_told_by_their_accelerator_alone(small: Composition) -> None:
+    """All rows have the same accelerator and training, and software that costs nothing."""
+    assert {row.best.plan.cluster.accelerator.name for row in small.plans} == {"titan-xp"}
+    assert {row.best.plan.cluster.training.precision for row in small.plans} == {"fp32"}
+    assert all(row.best.plan.cluster.fabric.library is None for row in small.plans)
