@@ -22,6 +22,7 @@ FUNCTIONS = {
     "collective",
     "compare",
     "compare_reducers",
+    "compose",
     "cost",
     "goodput",
     "design",
