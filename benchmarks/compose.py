@@ -30,7 +30,7 @@ def answered(folder: Path, model: str, ranks: int, links: str) -> dict[str, Any]
         try:
             document = compose(model, ranks=ranks, bandwidth=links).to_json()
         except InputError as error:
-            document = {"refused": str(error)}
+            document = {"error": str(error)}
         write_atomically(path, json.dumps(document))
         print(path.name, flush=True)
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -39,8 +39,8 @@ def answered(folder: Path, model: str, ranks: int, links: str) -> dict[str, Any]
 
 def cells(document: dict[str, Any]) -> list[str]:
     """Return the cells of an answer: the best plan's step, its gain, and what each idea gains alone and at the end."""
-    if "refused" in document:
-        return ["–", document["refused"], *[""] * 5]
+    if "error" in document:
+        return ["–", document["error"], *[""] * 5]
     best = document["rows"][-1]
     row = [format_time(float(f"{best['iteration_time_s']:.3g}")), " + ".join(best["ideas"]) or "none"]
     for idea in document["ideas"]:
