@@ -55,8 +55,7 @@ def _page(result: Composition) -> Report:
     return Report(
         title=answer.question,
         headline=answer.best[0],
-        answer=tuple(answer.lines(_PAGE)),
-        explanation=result.summary(),
+        answer=tuple(answer.lines(_PAGE))[1:],
         pictures=(Picture(title="What each idea takes off (Shapley value)", svg=to_svg(result.figure())),),
         tables=(
             table_of("Each idea by itself", result.display_rows()),
