@@ -105,7 +105,9 @@ class Algorithm:
         if self.needs != "in-network":
             in_network = "sends from rank to rank, and this fabric only reduces in the network"
         bundles = self.striped and not (fabric.exclusive or self.halves_shares or self.by_size)
+        whole = "needs any two ranks to send to each other, and these are joined part by part"
         conditions = (
+            (not (fabric.any_pair or fabric.in_network_reduction), whole),
             (self.by_size and model == "paper", "has no steps that the paper cost model could charge"),
             (kind not in self.kinds, f"serves {', '.join(self.kinds)}, not {kind}"),
             ((self.needs == "in-network") != fabric.in_network_reduction, in_network),

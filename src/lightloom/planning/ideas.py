@@ -16,12 +16,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import comb, inf
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.core.units import format_bandwidth
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.joined import JoinedFabric
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.economics.ledger import ClusterLedger, Site
@@ -48,6 +50,8 @@ WAVELENGTH_RATE = 25e9 / 8
 _PASSED_ON = ("ring-two-way-striped", "ring-two-way", "ring-striped", "ring")
 """Algorithms that need no trees of light: shares are passed on around the ring."""
 _TREES = (*_PASSED_ON, "optree-striped", "optree")
+GROUP = 8
+"""Ranks of each of the rings or meshes that averagers join: as many as a node has."""
 _ONE_NETWORK = "a rank has one network, and these need two"
 _NO_TREES = "operators that are placed send along circuits of their own, and no tree carries that"
 
@@ -60,11 +64,9 @@ class Network(NamedTuple):
     fabric: Fabric
     algorithms: tuple[str, ...] = ()
     """Those that exchanges choose among; all of them where empty."""
-
-    @property
-    def averages(self) -> bool:
-        """True where the network adds up light on its way, which takes no compressed streams."""
-        return self.fabric.in_network_reduction
+    method: str = ""
+    """Exchange of gradients that the network itself is built for: it adds up light, which takes no compressed
+    streams."""
 
 
 def networks(ranks: int, bandwidth: float) -> list[Network]:
@@ -74,7 +76,7 @@ def networks(ranks: int, bandwidth: float) -> list[Network]:
     light = {"wavelengths": wavelengths, "wavelength_bandwidth": bandwidth / 2 / wavelengths}
     ring = _fabric("wdm-ring", ranks, light)
     planes = _fabric("circuit-switch", ranks, {"degree": 4, "bandwidth": bandwidth / 4})
-    split, trees = frozenset({"placement"}), frozenset({"wavelengths"})
+    split, trees, averaging = map(frozenset, (["placement"], ["wavelengths"], ["averaging"]))
     return [
         Network("electrical ring", NONE, _fabric("ring", ranks, {"bandwidth": bandwidth / 2})),
         Network("electrical switch", NONE, _fabric("switch", ranks, {"bandwidth": bandwidth})),
@@ -83,8 +85,31 @@ def networks(ranks: int, bandwidth: float) -> list[Network]:
         Network("ring of light, trees", trees, ring, _TREES),
         Network("ring of light, synthesized", trees, ring),
         Network("optical mesh", frozenset({"mesh"}), _fabric("mesh", ranks, {"bandwidth": bandwidth / 4})),
-        Network("averager", frozenset({"averaging"}), _fabric("optical-averager", ranks, {"bandwidth": bandwidth})),
+        Network(
+            "averager",
+            averaging,
+            _fabric("optical-averager", ranks, {"bandwidth": bandwidth}),
+            method="optical",
+        ),
+        *_with_averagers(ranks, bandwidth, light),
     ]
+
+
+def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) -> Iterator[Network]:
+    """Yield rings of light and meshes whose counterparts averagers join, each part with half of the bandwidth; none
+    where ranks fill no such groups twice."""
+    if ranks % GROUP or ranks < 2 * GROUP:
+        return
+    between = _fabric("optical-averager", ranks // GROUP, {"bandwidth": bandwidth / 2})
+    ring = {**light, "wavelength_bandwidth": light["wavelength_bandwidth"] / 2}
+    insides = (
+        ("rings of light", "wavelengths", "wdm-ring", ring),
+        ("meshes", "mesh", "mesh", {"bandwidth": bandwidth / 8}),
+    )
+    for name, idea, kind, fields in insides:
+        joined = JoinedFabric(ranks=ranks, inside=_fabric(kind, GROUP, fields), between=between)
+        method = f"two-level:node={GROUP},between=(optical)"
+        yield Network(f"{name} with averagers", frozenset({idea, "averaging"}), joined, method=method)
 
 
 def _fabric(name: str, ranks: int, fields: Mapping[str, object]) -> Fabric:
@@ -211,7 +236,7 @@ def compose(
     exchanges: Sequence[PricedExchange],
     request: SearchRequest,
     *,
-    averaged: PricedExchange | None = None,
+    built_in: Mapping[str, PricedExchange] = MappingProxyType({}),
     advance: Callable[[], None] = lambda: None,
 ) -> Composed:
     """Return the best plan of each network, with gradients as they are and with compressed ones.
@@ -222,7 +247,7 @@ def compose(
         networks_of: of as many ranks, an electrical one first.
         exchanges: methods that compress gradients.
         request: batch and pins; where it states no batch, all networks have that of the first.
-        averaged: the averager's own quantisation as a method, where averaging is a network.
+        built_in: the methods that networks are built for, by name.
         advance: called before each search.
 
     Raises:
@@ -259,16 +284,16 @@ def compose(
             placing = replace(asked, strategies=("placed",))
             with suppress(InputError):  # Also where no placed plan is faster.
                 plan, asked = placed(own, placing, plan.sample_time), placing
-        tried.add(network.ideas | ({"compression"} if methods and not network.averages else NONE))
-        used = network.ideas | ({"compression"} if plan.gradient_exchange and not network.averages else NONE)
+        tried.add(network.ideas | ({"compression"} if methods and not network.method else NONE))
+        used = network.ideas | ({"compression"} if plan.gradient_exchange and not network.method else NONE)
         return Best(used, network.name, plan, asked)
 
     for network in networks_of:
-        if network.averages:
-            ways: list[tuple[PricedExchange, ...]] = [(averaged,)] if averaged is not None else [()]
+        if network.method:
+            ways: list[tuple[PricedExchange, ...]] = [(built_in[network.method],)]
             if exchanges:
-                together = " + ".join(sorted(network.ideas | {"compression"}))
-                refused[together] = exchanges[0].refusal("all-reduce", in_network=True, stride=1) or ""
+                why = exchanges[0].refusal("all-reduce", in_network=True, stride=1) or ""
+                refused["averaging + compression"] = why
         else:
             # Each method has a row on the electrical networks; elsewhere the best of them counts.
             ways = [(method,) for method in exchanges] if network.ideas == NONE else [tuple(exchanges)]

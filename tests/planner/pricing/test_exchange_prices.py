@@ -51,7 +51,7 @@ def exchanged(
     prices: dict[Kind, Priced] = {"all-gather": gather, "all-to-all": scatter, "all-reduce": scatter}
     carriers = Carriers(prices, dict(zip(prices, (*bounds, bounds[1]), strict=True)))
     method = by_name(name, rate=1e6)
-    carried = ExchangePrices(method, lambda _ranks, _stride: carriers, {"all-reduce": 4}, 4, 1, in_network=False)  # type: ignore[arg-type, return-value]
+    carried = ExchangePrices(method, lambda _ranks, _stride: carriers, {"all-reduce": 4}, 4, 1, lambda *_: False)  # type: ignore[arg-type, return-value]
     priced = carried("all-reduce", 4.0 * 2**20)
     return priced, priced.bound
 

@@ -126,8 +126,8 @@ def test_an_exchange_is_its_phases_in_their_groups(
     """Ranks between nodes lie as much further apart as there are fewer of them."""
     method: Any = Method(phases)
     wanted = wanted_phases(phases, ranks, stride, in_network)
-    assert group_phases(method, "all-reduce", 1.0, ranks, stride, in_network=in_network) == wanted
-    prices = ExchangePrices(method, Carrier, {"all-reduce": 2}, ranks, stride, in_network=in_network)  # type: ignore[arg-type]
+    assert group_phases(method, "all-reduce", 1.0, ranks, stride, lambda *_: in_network) == wanted
+    prices = ExchangePrices(method, Carrier, {"all-reduce": 2}, ranks, stride, lambda *_: in_network)  # type: ignore[arg-type]
     names = tuple(f"{phase.kind} {phase.nbytes} {phase.ranks, phase.stride}" for phase in wanted)
     assert prices.algorithms("all-reduce", 8.0) == names
     assert prices.algorithms("all-gather", 8.0) == (f"all-gather 8.0 {ranks, stride}",)
@@ -151,7 +151,7 @@ def test_lines_of_an_exchange_add_up_those_of_its_phases_and_coding(
     element: int, phases: list[Phase], missing: bool
 ) -> None:
     """A step pays its share of all; bytes count as those of float32."""
-    prices = ExchangePrices(Method(phases), Carrier, {"all-reduce": element}, 6, 2, in_network=False)  # type: ignore[arg-type]
+    prices = ExchangePrices(Method(phases), Carrier, {"all-reduce": element}, 6, 2, lambda *_: False)  # type: ignore[arg-type]
     assert (
         prices.values_nbytes("all-reduce", 12.0) == 12.0 / element * 4 and prices.values_nbytes("all-gather", 1) is None
     )

@@ -87,8 +87,11 @@ _SHOWN: Mapping[str, Callable[[Best], bool]] = {
     "compression (INCEPTIONN)": lambda best: _family(best) == "inceptionn",
     "compression (int4)": lambda best: best.ideas == {"compression"} and _family(best) == "int4",
     "averaging in light (OptINC)": lambda best: best.ideas == {"averaging"},
+    "rings with averagers": lambda best: best.ideas == {"averaging", "wavelengths"},
+    "meshes with averagers": lambda best: best.ideas == {"averaging", "mesh"},
 }
 """Rows of the answer, each the best of the plans that it names."""
+_BEST = "best of all"
 _ON_SCREEN = ("", "idea", "step", "waits", "J a sample", "gain")
 """Columns on the terminal; pages have dollars, too."""
 
@@ -111,7 +114,7 @@ class Composition(DrawnResult):
         """The best plan of each row that is shown and has one, then the best of all."""
         found = [(name, [best for best in self.composed.found if shown(best)]) for name, shown in _SHOWN.items()]
         rows = [(name, min(plans, key=lambda best: best.time)) for name, plans in found if plans]
-        return tuple(self._row(*row) for row in (*rows, ("best of all", self.composed.best)))
+        return tuple(self._row(*row) for row in (*rows, (_BEST, self.composed.best)))
 
     def _row(self, name: str, best: Best) -> Row:
         """Return the row of a plan."""
@@ -245,7 +248,7 @@ class Composition(DrawnResult):
                 f"{used}; {best.network}, {plan_words(best.plan.choice)}",
                 f"{format_time(best.plan.step_time)}, {gain:.1f} % less than the best electrical plan",
             ],
-            rows=[{name: row[name] for name in _ON_SCREEN} for row in self.display_rows()],
+            rows=[{name: row[name] for name in _ON_SCREEN} for row in self.display_rows() if row["idea"] != _BEST],
             legend="gain: of a sample's time, over the best electrical plan; = too close to tell; ≥: some parts have "
             "no figure; –: no plan, or none faster than without it",
             what_if=[*self._worth_words()],
@@ -272,7 +275,7 @@ class Composition(DrawnResult):
         steps = [(IDEAS[idea], -seconds) for idea, seconds in self.composed.shapley().items()]
         where = f"{self.ranks} {self.accelerator}, {format_bandwidth(self.bandwidth)} a rank"
         title = f"{self.composed.graph.name} on {where}"
-        return waterfall_figure(("best electrical plan", base.time), steps, ("best of all", best.time), title)
+        return waterfall_figure(("best electrical plan", base.time), steps, (_BEST, best.time), title)
 
 
 def _amount(total: Total, factor: float, form: Callable[[float], str]) -> str:
@@ -326,12 +329,13 @@ def compose(
     ratio = None if exchange_profile else PRINTED_RATIO
     printed = ExchangeChoice(("inceptionn",), exchange_profile, ratio, NIC).priced(str(model), graph)
     today = ExchangeChoice((TRIED,), None, None, None).priced(str(model), graph)
-    (averaged,) = ExchangeChoice(("optical",), None, None, None).priced(str(model), graph)
     request = SearchRequest(global_batches=None if global_batch is None else (global_batch,), site=place)
     found, left_out = equal_networks(ranks, speed, equal, place)
+    names = tuple(dict.fromkeys(network.method for network in found if network.method))
+    built_in = dict(zip(names, ExchangeChoice(names, None, None, None).priced(str(model), graph), strict=True))
     with progress("Networks", None) as advance:
         composed = best_plans(
-            graph, base, found, [*printed, *today], request, averaged=averaged, advance=lambda: advance(1)
+            graph, base, found, [*printed, *today], request, built_in=built_in, advance=lambda: advance(1)
         )
     composed = replace(composed, refused={**left_out, **composed.refused})
     asked = [graph.to_json(), ranks, accelerator, speed, equal, global_batch, ratio, place.to_json()]

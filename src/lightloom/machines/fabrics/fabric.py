@@ -172,6 +172,8 @@ class Fabric(Described):
     """Values that a transfer's ``route`` may take."""
     in_network_reduction: ClassVar[bool] = False
     """True if a switch adds what enters in a step and returns the sum."""
+    any_pair: ClassVar[bool] = True
+    """True if any two ranks can send to each other."""
     wavelength_routed: ClassVar[bool] = False
     """True if circuits are wavelengths around a ring."""
     tiered: ClassVar[bool] = False

@@ -14,6 +14,7 @@ from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
 from lightloom.machines.fabrics.failures import DamagedWdmRing
 from lightloom.machines.fabrics.graph import Graph, read_edges
 from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.joined import JoinedFabric
 from lightloom.machines.fabrics.optical_averager import OpticalAverager
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch, PartFabric
 from lightloom.machines.fabrics.tiers.tiers import Tiers
@@ -33,6 +34,7 @@ _BUILT_IN: tuple[type[Fabric], ...] = (
     Graph,
     CircuitSwitch,
     OpticalAverager,
+    JoinedFabric,
 )
 _PARTS: dict[str, type[Fabric]] = {
     str(kind.model_fields["kind"].default): kind for kind in (RingGroup, GroupFabric, PartFabric)

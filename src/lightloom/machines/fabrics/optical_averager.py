@@ -131,6 +131,7 @@ class OpticalAverager(StarGeometry):
     """Averagers and light that the bandwidth needs; derived from ``averaging``."""
 
     in_network_reduction: ClassVar[bool] = True
+    any_pair: ClassVar[bool] = False
     stated_power_of: ClassVar[tuple[Kind, ...] | None] = ("transceiver", "averager")
 
     @model_validator(mode="before")

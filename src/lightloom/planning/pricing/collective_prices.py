@@ -726,13 +726,14 @@ class GroupPhase(NamedTuple):
 
 
 def group_phases(
-    exchange: PricedExchange, kind: Kind, values: float, ranks: int, stride: int, *, in_network: bool
+    exchange: PricedExchange, kind: Kind, values: float, ranks: int, stride: int, adds: Callable[[int, int], bool]
 ) -> list[GroupPhase]:
     """Return the collectives of an exchange of so many values, in order, in the place of one of ``kind``; phases among
     a single rank are left out, and phases between nodes have fewer ranks that lie further apart.
 
     Sums that are added up around a ring become a reduce-scatter of their mean size and an all-gather of finished ones.
-    Where the network adds up light, what all ranks have to agree on takes an all-reduce like everything else.
+    Where the network of a phase adds up light (``adds`` of its ranks and their stride), what all ranks have to agree on
+    takes an all-reduce like everything else.
     """
     found: list[GroupPhase] = []
     for phase in exchange.phases(kind, values, ranks):
@@ -743,7 +744,7 @@ def group_phases(
         if phase.nbytes_by_terms:
             sizes = ("reduce-scatter", sum_over_hops(phase, members)), ("all-gather", nbytes_of_terms(phase, members))
             found += [GroupPhase(part, nbytes, members, apart) for part, nbytes in sizes]  # type: ignore[arg-type]
-        elif in_network and phase.kind == "all-gather":
+        elif phase.kind == "all-gather" and adds(members, apart):
             found.append(GroupPhase("all-reduce", phase.nbytes / members, members, apart))
         else:
             found.append(GroupPhase(phase.kind, phase.nbytes, members, apart))
@@ -764,8 +765,8 @@ class ExchangePrices:
     """Ranks of the group."""
     stride: int
     """Distance between its ranks."""
-    in_network: bool
-    """True where the fabric adds up light on its way."""
+    adds: Callable[[int, int], bool]
+    """True where the fabric adds up light on its way in groups of so many ranks so far apart."""
 
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | ExchangePrices:
         """Return these prices for a collective that the method carries in at least one phase, otherwise those of the
@@ -791,7 +792,7 @@ class ExchangePrices:
         if kind not in self.element_bytes:
             return [GroupPhase(kind, nbytes, self.ranks, self.stride)]
         values = nbytes / self.element_bytes[kind]
-        return group_phases(self.exchange, kind, values, self.ranks, self.stride, in_network=self.in_network)
+        return group_phases(self.exchange, kind, values, self.ranks, self.stride, self.adds)
 
     def algorithms(self, kind: Kind, nbytes: float) -> tuple[str, ...]:
         """Return the name of the algorithm that carries each phase, the cheapest there, in their order."""

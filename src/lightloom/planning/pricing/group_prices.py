@@ -202,9 +202,12 @@ class GroupPrices(Pricing):
             """Return the prices of gradients as they are in groups of ``members`` ranks that lie ``apart``."""
             return self._cheapest(algorithm, members, 0, apart)
 
-        part, method = self._part(ranks, stride), self._exchanges[exchange]
-        light = part is not None and part.in_network_reduction
-        return ExchangePrices(method, plain, self.element_bytes, ranks, stride, in_network=light)
+        def adds(members: int, apart: int) -> bool:
+            """Return whether groups of ``members`` ranks that lie ``apart`` are added up on their way."""
+            part = self._part(members, apart)
+            return part is not None and part.in_network_reduction
+
+        return ExchangePrices(self._exchanges[exchange], plain, self.element_bytes, ranks, stride, adds)
 
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool

@@ -90,7 +90,7 @@ def peers(fabric: Fabric) -> int:
         UnsupportedError: placed plans are not simulated on this kind of fabric.
     """
     ends = np.arange(2)
-    if fabric.in_network_reduction or not (fabric.exclusive or fabric.ports(ends, 1 - ends)):
+    if not fabric.any_pair or not (fabric.exclusive or fabric.ports(ends, 1 - ends)):
         raise UnsupportedError(f"placed plans on {fabric.kind_name}: {NEEDS_OWN_LINKS}")
     if not fabric.exclusive:
         return fabric.ranks

@@ -448,7 +448,7 @@ def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
     its way: [rows]."""
     groups, row = np.unique(np.stack([cp, distance(fabric, tp)]), axis=1, return_inverse=True)
     served = [
-        ranks == 1 or (not fabric.in_network_reduction and _group(fabric, ranks, stride) is not None)
+        ranks == 1 or (fabric.any_pair and _group(fabric, ranks, stride) is not None)
         for ranks, stride in groups.T.tolist()
     ]
     return np.array(served, np.bool_)[row]

@@ -84,7 +84,7 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
         ("reduce-scatter", ~replicated, experts, exchange),
     )
     # Light that is added up on its way cannot be sent to one rank.
-    found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)
+    found: Mask = np.full(len(strategies), job.fabric.any_pair) | (strategies.pp == 1)
     found &= has_ring(job.fabric, strategies.cp, tp)
     if isinstance(job.pricing, GroupPrices):
         found &= circuits_stand(job.fabric, strategies)

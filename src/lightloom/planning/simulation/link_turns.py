@@ -79,8 +79,8 @@ class LinkTurns:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self._apart = fabric.exclusive or fabric.in_network_reduction
-        """True when exchanges share no links: circuits are divided among them."""
+        self._apart = fabric.exclusive or not fabric.any_pair
+        """True when exchanges share no links: circuits are divided among them, or each axis has a network."""
 
     @classmethod
     def on(cls, fabric: Fabric) -> LinkTurns:

@@ -1,0 +1,143 @@
+"""Groups on fabrics of their own, joined place by place: groups, refusals, and times derived by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lightloom as ll
+from lightloom.app.api.planning import ExchangeChoice
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.results import Document
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.joined import JoinedFabric
+from lightloom.machines.fabrics.load import fabric_from
+from lightloom.planning.pricing.group_prices import GroupPrices
+
+SIZES = {"inside": 4, "between": 4}
+PARTS: dict[str, Document] = {
+    "ring": {"kind": "ring", "bandwidth": 2e9},
+    "wdm-ring": {"kind": "wdm-ring", "wavelengths": 4, "wavelength_bandwidth": 0.5e9, "reconfiguration_time": 0},
+    "mesh": {"kind": "mesh", "bandwidth": 1e9},
+    "torus": {"kind": "torus", "bandwidth": 1e9},
+    "switch": {"kind": "switch", "bandwidth": 4e9},
+    "circuit-switch": {"kind": "circuit-switch", "degree": 2, "bandwidth": 2e9, "reconfiguration_time": 0},
+    "tiers": {"kind": "tiers", "tiers": [{"shape": "switch", "bandwidth": 4e9}]},
+    "optical-averager": {"kind": "optical-averager", "bandwidth": 4e9},
+}
+
+
+def part(kind: str, ranks: int, **fields: object) -> Fabric:
+    return fabric_from({**PARTS[kind], **fields}, ranks, where="test")
+
+
+def joined(inside: str, between: str, ranks: tuple[int, int] = (4, 4)) -> JoinedFabric:
+    whole = ranks[0] * ranks[1]
+    return JoinedFabric(ranks=whole, inside=part(inside, ranks[0]), between=part(between, ranks[1]))
+
+
+def priced(fabric: JoinedFabric, method: str, nbytes: float, *algorithms: str) -> float:
+    """Seconds of an all-reduce of gradients in bfloat16 summed in float32, circuits in place and coding left out."""
+    graph = ll.trace("hdc", batch=1)
+    training = TrainingSettings()
+    exchanges = [each.on(ll.load_cluster("dgx-a100-64").accelerator) for each in exchange(method, graph)]
+    cost = GroupPrices(fabric, training, exchanges=exchanges, choices=algorithms).price("auto", fabric.ranks, 1)(
+        "all-reduce", nbytes
+    )
+    return cost.cost.repeated_time - cost.cost.encode - cost.cost.decode
+
+
+def exchange(method: str, graph: object) -> tuple[object, ...]:
+    return ExchangeChoice((method,), None, None, None).priced("hdc", graph)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("between", sorted(PARTS))
+@pytest.mark.parametrize("inside", sorted(PARTS))
+def test_every_pair_of_kinds_carries_a_sum_in_its_parts_or_says_which_cannot(inside: str, between: str) -> None:
+    """The whole takes as long as its parts one after the other, each carried by a verified schedule."""
+    fabric, nbytes = joined(inside, between), 64e6
+    method = "two-level:node=4,between=" + ("(optical)" if between == "optical-averager" else "float32")
+    exchanges = exchange(method, ll.trace("hdc", batch=1))
+    prices = GroupPrices(fabric, TrainingSettings(), exchanges=exchanges)  # type: ignore[arg-type]
+    why = prices.refusal("all-reduce", "auto", fabric.ranks, 1)
+    if inside == "optical-averager":
+        assert why is not None and "this fabric only reduces in the network" in why
+        return
+    assert why is None
+    own, found = TrainingSettings().gradient_bytes, priced(fabric, method, nbytes)
+    sums = 4 * nbytes / own
+    scatter, gather = (
+        ll.collective(kind, fabric.inside, nbytes=sums).winner.cost.repeated_time
+        for kind in ("reduce-scatter", "all-gather")
+    )
+    if between != "optical-averager":
+        across = ll.collective("all-reduce", fabric.between, nbytes=sums / 4).winner.cost.repeated_time
+        assert found == pytest.approx(scatter + across + gather, rel=0.02)
+    assert found > scatter + gather
+    assert "joined part by part" in str(prices.refusal("all-reduce", "auto", fabric.ranks, 0))
+
+
+def test_rings_of_eight_with_an_averager_take_the_time_of_a_derivation_by_hand() -> None:
+    """Around each ring four of the seven shares go one way, twice; codes of two bytes and scales pass the averager."""
+    fabric = JoinedFabric(
+        ranks=64,
+        inside=part("ring", 8, bandwidth=1e9, hop_latency=0),
+        between=part("optical-averager", 8, bandwidth=4e9, hop_latency=0),
+    )
+    values, own = 2.0**24, TrainingSettings().gradient_bytes
+    ring = 4 * (4 * values / 8) / 1e9
+    codes, scales = 2 * values / 8 / 4e9, values / 8 / 256 / 4e9
+    found = priced(fabric, "two-level:node=8,between=(optical)", own * values, "ring-two-way", "in-network")
+    assert found == pytest.approx(2 * ring + codes + scales, rel=1e-3)
+
+
+def test_racks_with_circuits_between_take_the_time_of_a_derivation_by_hand() -> None:
+    """Racks behind switches of 4 GB/s; circuits of 1 GB/s each way around a ring, over which two of three shares go one
+    way, twice."""
+    inside, between = part("switch", 8, hop_latency=0), part("circuit-switch", 4, bandwidth=1e9, hop_latency=0)
+    fabric = JoinedFabric(ranks=32, inside=inside, between=between)
+    values, own = 2.0**24, TrainingSettings().gradient_bytes
+    rack, circuits = 7 / 8 * 4 * values / 4e9, 2 * 2 * (4 * values / 8 / 4) / 1e9
+    found = priced(fabric, "two-level:node=8,between=float32", own * values, "one-stage", "ring-two-way")
+    assert found == pytest.approx(2 * rack + circuits, rel=1e-3)
+
+
+def test_a_mesh_of_chips_under_rings_takes_the_time_of_a_derivation_by_hand() -> None:
+    """A mesh of 2 x 2 broadcasts along both axes; each of four rings of three sends both ways."""
+    inside, between = part("mesh", 4, hop_latency=0), part("ring", 3, bandwidth=1e9, hop_latency=0)
+    fabric = JoinedFabric(ranks=12, inside=inside, between=between)
+    values, own = 2.0**24, TrainingSettings().gradient_bytes
+    mesh, rings = 3 / 4 * 4 * values / 2e9, 2 * 2 / 3 * 4 * values / 4 / 2e9
+    algorithms = ("mesh-broadcast-both-axes", "ring-two-way")
+    found = priced(fabric, "two-level:node=4,between=float32", own * values, *algorithms)
+    assert found == pytest.approx(2 * mesh + rings, rel=1e-3)
+
+
+def test_groups_are_those_inside_and_the_counterparts_alone() -> None:
+    fabric = joined("ring", "optical-averager", (4, 3))
+    assert fabric.group(12) is fabric and fabric.group(4) is fabric.inside and fabric.group(3, 4) is fabric.between
+    assert fabric.group(2) is not None and fabric.group(2, 2) is None and fabric.group(6, 2) is None
+    assert fabric.links == 3 * fabric.inside.links + 4 * fabric.between.links == len(fabric.link_bandwidth())
+    names = [fabric.link_name(link) for link in range(fabric.links)]
+    assert len(set(names)) == len(names) and names[0].startswith("group 0") and names[-1].startswith("place 3")
+    assert fabric.total_receive_bandwidth() == pytest.approx(sum(fabric.cuts()[0].capacity for _ in range(12)))
+    assert fabric.bill().ranks == 12
+    with pytest.raises(UnsupportedError, match="no algorithm serves all-reduce on a joined"):
+        ll.collective("all-reduce", fabric, nbytes="1MB")
+    with pytest.raises(ConfigError, match="3 groups of 4 ranks are no 13 ranks"):
+        ll.load_fabric(fabric, ranks=13)
+
+
+def test_a_file_describes_it_and_plans_sum_over_both_parts(tmp_path: Path) -> None:
+    file = tmp_path / "rings.yaml"
+    file.write_text(
+        "ranks: 16\naccelerator: a100\nfabric:\n  kind: joined\n"
+        "  inside: {kind: wdm-ring, ranks: 4, wavelengths: 4, wavelength_bandwidth: 25Gbps}\n"
+        "  between: {kind: optical-averager, ranks: 4, bandwidth: 100Gbps}\n"
+    )
+    found = ll.plan("hdc", file, global_batch=400, exchange="two-level:node=4,between=(optical)")
+    assert found.winner.verified and {plan.choice.pp for plan in found if plan.runnable} == {1}  # type: ignore[union-attr]
+    saved = ll.load_cluster(file)
+    assert fabric_from(saved.fabric.model_dump(mode="json"), None, where="again") == saved.fabric
