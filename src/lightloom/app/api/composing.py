@@ -35,6 +35,8 @@ PRINTED_RATIO = 5.59
 """Bytes of float32 for each byte of INCEPTIONN at 2^-10: the least of the paper's four models (AlexNet, Table III)."""
 _BASE = "terarack-64"
 """Cluster whose settings of training are taken; its accelerator and fabric are replaced."""
+_NOTHING = 5e-4
+"""Share of a sample's time below which a gain is none."""
 _PRECISIONS = ("bf16", "fp16")
 """Precisions of training, the first that an accelerator has a rate for; else that of its highest rate."""
 
@@ -58,7 +60,7 @@ class Gain(NamedTuple):
 
     def __str__(self) -> str:
         """Return the gain in per cent with its half-width; 0 % where there is none."""
-        if abs(self.share) < 5e-4:
+        if abs(self.share) < _NOTHING:
             return "0 %"
         error = "" if self.half_width is None else f" ±{100 * self.half_width:.0f}"
         return f"{100 * self.share:+.{1 if abs(self.share) < 0.0995 else 0}f}{error} %"
@@ -235,8 +237,10 @@ class Composition(DrawnResult):
         """Return the answer as the terminal and notebooks show it."""
         composed, graph = self.composed, self.composed.graph
         best, base = composed.best, composed.baseline
-        used = ", ".join(IDEAS[idea] for idea in sorted(best.ideas)) or "none of the five ideas"
-        gain = 100 * (1 - best.time / base.time)
+        gain = 1 - best.time / base.time
+        used = ", ".join(IDEAS[idea] for idea in sorted(best.ideas))
+        if gain < _NOTHING:
+            best, used = base, "none of the five ideas gains anything"
         equal = f"{format_bandwidth(self.bandwidth)} a rank"
         if self.equal != "bandwidth":
             equal = f"the {self.equal} of a switch of {equal}"
@@ -246,7 +250,9 @@ class Composition(DrawnResult):
             question=f"{graph.name} on {self.ranks:,} {place}, {equal}, {held}",
             best=[
                 f"{used}; {best.network}, {plan_words(best.plan.choice)}",
-                f"{format_time(best.plan.step_time)}, {gain:.1f} % less than the best electrical plan",
+                f"{format_time(best.plan.step_time)}, {100 * gain:.1f} % less than the best electrical plan"
+                if gain >= _NOTHING
+                else format_time(best.plan.step_time),
             ],
             rows=[{name: row[name] for name in _ON_SCREEN} for row in self.display_rows() if row["idea"] != _BEST],
             legend="gain: of a sample's time, over the best electrical plan; = too close to tell; ≥: some parts have "

@@ -175,7 +175,8 @@ def waterfall_figure(
         level += change
     for row, (left, width, colour) in enumerate(bars):
         axes.barh(row, width * 1e3, left=left * 1e3, height=0.66, color=colour, linewidth=0)
-        words = format_time(width) if row in (0, len(bars) - 1) else f"{100 * width / first[1] or 0.0:+.1f} %"
+        share = 100 * width / first[1]
+        words = format_time(width) if row in (0, len(bars) - 1) else f"{share:+.1f} %" if abs(share) >= 0.05 else "0 %"
         axes.text(max(left, left + width) * 1e3 + first[1] * 8, row, words, va="center", ha="left")
     axes.set_yticks(range(len(names)), [plain(name) for name in names])
     axes.tick_params(axis="y", length=0)
