@@ -231,7 +231,7 @@ def test_pairs_that_no_circuits_join_take_two_hops_or_two_set_ups(wavelengths: i
     for setup in (3e-6, 3e-7):
         fabric = wdm_ring(16, wavelengths, reconfiguration_time=setup, conversion_time=1e-6)
         for kind in (*FROM_ALL_GATHER, "all-to-all"):
-            bound = lower_bound(Collective(kind, 16, 1.0), fabric).time  # type: ignore[arg-type]
+            bound = lower_bound(Collective(kind, 16, 1.0), fabric).time
             assert bound == pytest.approx(setup + min(hops * 1e-6, setup + 1e-6), rel=1e-3)
 
 

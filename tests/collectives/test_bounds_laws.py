@@ -169,7 +169,7 @@ def test_the_paper_model_adds_set_up_and_conversion_to_what_must_move() -> None:
 def test_few_circuits_lead_from_one_half_of_the_ring_to_the_other(ranks: int, wavelengths: int, hops: int) -> None:
     fabric = wdm_ring(ranks, wavelengths, conversion_time=1e-6, reconfiguration_time=1.0)
     for kind in (*FROM_ALL_GATHER, "all-to-all"):
-        names = [name for _, name in ring_bounds(Collective(kind, ranks, 1.0), fabric)]  # type: ignore[arg-type]
+        names = [name for _, name in ring_bounds(Collective(kind, ranks, 1.0), fabric)]
         assert f"{hops} hops on circuits that stand, or circuits set twice" in names
 
 

@@ -99,7 +99,7 @@ def test_tiers_are_a_graph(tiers: Tiers, data: st.DataObject | None) -> None:
     kind = data.draw(st.sampled_from(OF_SIZE))
     algorithm = find(data.draw(st.sampled_from(["ring", "one-stage", "recursive-doubling", "binomial-tree"])))
     if algorithm.refusal(kind, tiers) is None:
-        schedule = build(algorithm, Collective(kind, tiers.ranks, 1e6), tiers)  # type: ignore[arg-type]
+        schedule = build(algorithm, Collective(kind, tiers.ranks, 1e6), tiers)
         assert cost(schedule, graph).time == pytest.approx(cost(schedule, tiers).time, rel=1e-9)
 
 

@@ -101,7 +101,7 @@ def test_a_group_that_is_a_two_tier_switch_costs_what_footprints_give(data: st.D
     kind = data.draw(st.sampled_from(OF_SIZE))
     algorithm = find(data.draw(st.sampled_from(["ring", "ring-two-way", "one-stage", "binomial-tree"])))
     if algorithm.refusal(kind, part) is None:
-        exchange = Collective(kind, ranks, 1e6)  # type: ignore[arg-type]
+        exchange = Collective(kind, ranks, 1e6)
         shared = GroupFabric.of(fabric, ranks, stride)
         assert evaluate(algorithm, exchange, part).cost.time == pytest.approx(
             evaluate(algorithm, exchange, shared).cost.time, rel=1e-12
@@ -168,7 +168,7 @@ def test_no_schedule_of_a_group_beats_its_bound(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(OF_SIZE))
     for name in ("ring", "ring-two-way", "one-stage", "recursive-doubling", "worker-aggregator"):
         if find(name).refusal(kind, part) is None:
-            evaluate(find(name), Collective(kind, ranks, 1e6), part)  # type: ignore[arg-type]
+            evaluate(find(name), Collective(kind, ranks, 1e6), part)
 
 
 class _Relay(PacketSwitch):

@@ -14,6 +14,8 @@ from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.joined import JoinedFabric
 from lightloom.machines.fabrics.load import fabric_from
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.pricing.group_prices import GroupPrices
 
 SIZES = {"inside": 4, "between": 4}
@@ -49,8 +51,8 @@ def priced(fabric: JoinedFabric, method: str, nbytes: float, *algorithms: str) -
     return cost.cost.repeated_time - cost.cost.encode - cost.cost.decode
 
 
-def exchange(method: str, graph: object) -> tuple[object, ...]:
-    return ExchangeChoice((method,), None, None, None).priced("hdc", graph)  # type: ignore[arg-type]
+def exchange(method: str, graph: ComputeGraph) -> tuple[PricedExchange, ...]:
+    return ExchangeChoice((method,), None, None, None).priced("hdc", graph)
 
 
 @pytest.mark.parametrize("between", sorted(PARTS))
@@ -60,7 +62,7 @@ def test_every_pair_of_kinds_carries_a_sum_in_its_parts_or_says_which_cannot(ins
     fabric, nbytes = joined(inside, between), 64e6
     method = "two-level:node=4,between=" + ("(optical)" if between == "optical-averager" else "float32")
     exchanges = exchange(method, ll.trace("hdc", batch=1))
-    prices = GroupPrices(fabric, TrainingSettings(), exchanges=exchanges)  # type: ignore[arg-type]
+    prices = GroupPrices(fabric, TrainingSettings(), exchanges=exchanges)
     why = prices.refusal("all-reduce", "auto", fabric.ranks, 1)
     if inside == "optical-averager":
         assert why is not None and "this fabric only reduces in the network" in why

@@ -45,7 +45,7 @@ def test_every_admitted_schedule_is_drawn(kind: str) -> None:
     fabric, drawn = small(kind, 4), set[str]()
     for what in OF_SIZE:
         for algorithm in admitted(what, fabric):
-            schedule = build(algorithm, Collective(what, 4, 1e6), fabric)  # type: ignore[arg-type]
+            schedule = build(algorithm, Collective(what, 4, 1e6), fabric)
             assert f"{algorithm.name} runs" in wavelength_caption(schedule, fabric)
             family = algorithm.name.removesuffix("-striped")
             if family not in drawn or what not in drawn:

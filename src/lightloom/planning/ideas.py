@@ -303,8 +303,8 @@ def compose(
         if all("compression" in each.ideas for each in plans) and ways != [()]:
             found += filter(None, [best(network, ())])
     if not any(each.ideas == NONE for each in found):
-        why = [refused[network.name] for network in networks_of if network.name in refused]
-        raise UnsupportedError(f"no electrical network has a plan: {(*why, 'none was given')[0]}")
+        reasons = [refused[network.name] for network in networks_of if network.name in refused]
+        raise UnsupportedError(f"no electrical network has a plan: {(*reasons, 'none was given')[0]}")
     return Composed(graph=graph, found=tuple(found), tried=frozenset(tried), refused=refused)
 
 

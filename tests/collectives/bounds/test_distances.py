@@ -74,7 +74,7 @@ def check_distances(seed: int) -> None:
     seconds = relayed(graph)
     for kind in OF_SIZE:
         farthest = max(seconds[pair] for pair in hears(kind, graph.ranks))
-        bound = lower_bound(Collective(kind, graph.ranks, 0.0), graph).time  # type: ignore[arg-type]
+        bound = lower_bound(Collective(kind, graph.ranks, 0.0), graph).time
         assert bound <= farthest * (1 + 1e-9)
         if kind in ("broadcast", "scatter", "reduce", "gather"):
             assert bound == pytest.approx(farthest, rel=1e-9)

@@ -65,7 +65,7 @@ def test_forwarded_bytes_are_not_encoded_again(fabric: str) -> None:
         for algorithm in admitted(kind, on):
             if algorithm.pipelined:
                 continue  # plans charge no codec between its pieces
-            schedule = build(algorithm, Collective(kind, 8, 1e6), on)  # type: ignore[arg-type]
+            schedule = build(algorithm, Collective(kind, 8, 1e6), on)
             between, in_line = (codec_work(schedule, in_line=way) for way in (False, True))
             assert (between.encoded <= in_line.encoded).all(), algorithm.name
             assert (in_line.encoded > 0).all() and (in_line.decoded > 0).all()
@@ -77,7 +77,7 @@ def test_the_busiest_rank_is_that_of_a_plain_count_the_switch_included(fabric: s
     on = load_fabric(fabric, 6)
     for kind in CLASSIC:
         for algorithm in admitted(kind, on):
-            schedule = build(algorithm, Collective(kind, 6, 6e3), on).first_piece()  # type: ignore[arg-type]
+            schedule = build(algorithm, Collective(kind, 6, 6e3), on).first_piece()
             for in_line in (False, True):
                 if not schedule.queued:
                     work = codec_work(schedule, in_line=in_line)

@@ -79,7 +79,7 @@ def test_mutants_of_lists_are_refused_as_those_of_single_chunks_are(
 def test_chunks_are_replayed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     fabric = wdm_ring(20, 3)
     for kind in FROM_ALL_GATHER:
-        schedule = optree(Collective(kind, 20, 1e6), fabric)  # type: ignore[arg-type]
+        schedule = optree(Collective(kind, 20, 1e6), fabric)
         monkeypatch.setattr(listed_rows, "_AT_ONCE", 50)
         blocks = list(listed_rows.rows_by_chunk(schedule, np.arange(len(schedule)), 20))
         assert len(blocks) > 5 and sum(len(rows) for _, rows, _ in blocks) == schedule.carried.sum()
@@ -185,7 +185,7 @@ def test_rows_are_as_many_as_stated_at_most_and_steps_as_counted() -> None:
     for ranks, wavelengths in ((16, 2), (60, 7), (256, 64), (500, 64), (1024, 8)):
         fabric = wdm_ring(ranks, wavelengths)
         for kind in FROM_ALL_GATHER:
-            schedule = optree(Collective(kind, ranks, 1e6), fabric)  # type: ignore[arg-type]
+            schedule = optree(Collective(kind, ranks, 1e6), fabric)
             assert len(schedule) <= find("optree").rows(kind, fabric)
         radices = tuple(map(int, schedule.notes[0].split(",")[0].removeprefix("radices ").split("·")))
         assert schedule.steps == 2 * sum(stage_steps(ranks, wavelengths, radices))

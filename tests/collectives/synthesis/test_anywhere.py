@@ -106,7 +106,7 @@ def test_grids_that_only_switches_join_are_served_over_the_switches() -> None:
     fabric = Tiers(ranks=8, tiers=tiers, hop_latency=1e-6)
     assert fabric.joins_ranks
     for kind in CLASSIC:
-        collective = Collective(kind, 8, 1e6)  # type: ignore[arg-type]
+        collective = Collective(kind, 8, 1e6)
         verify(on_packets(collective, fabric), fabric)
         if kind != "all-to-all":
             verify(packed(collective, fabric, 2, 0.1), fabric)

@@ -129,7 +129,7 @@ def test_never_slower_than_what_stands_beside_it(ranks: int, wavelengths: int, n
 @pytest.mark.parametrize("nbytes", [1e3, 1e6])
 def test_a_reduce_takes_as_long_as_the_broadcast_it_runs_backwards(nbytes: float) -> None:
     fabric = wdm_ring(24, 6, conversion_time=1e-6, hop_latency=1e-8)
-    there, back = (cost(rooted(Collective(kind, 24, nbytes), fabric), fabric).time for kind in ROOTED)  # type: ignore[arg-type]
+    there, back = (cost(rooted(Collective(kind, 24, nbytes), fabric), fabric).time for kind in ROOTED)
     assert there == pytest.approx(back, rel=1e-9)
 
 

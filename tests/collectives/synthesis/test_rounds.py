@@ -48,7 +48,7 @@ def test_every_grid_is_verified_and_above_its_bound(
 ) -> None:
     fabric = grid(ranks=rows * columns, rows=rows, hop_latency=hop)
     for kind in FROM_ALL_GATHER:
-        schedule = in_rounds(Collective(kind, fabric.ranks, 10**power * fabric.ranks), fabric)  # type: ignore[arg-type]
+        schedule = in_rounds(Collective(kind, fabric.ranks, 10**power * fabric.ranks), fabric)
         verify(schedule, fabric)
         price, _ = costed(schedule, fabric)
         assert price.time >= fabric.diameter_latency() * (1 - 1e-9)

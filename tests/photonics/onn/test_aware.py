@@ -44,7 +44,7 @@ def test_a_record_is_written_after_every_training_and_resumed(tmp_path: Path, mo
         len(row["history"]) <= aware.ENTRIES and row["wrong"].keys() == aware.JUDGED.keys()
         for row in document["trainings"]
     )
-    assert [claim.unit for claim in rows._aware(document)] == ["seeds of 5"]
+    assert rows._aware(document).unit == "seeds of 5"
     with pytest.raises(ConfigError, match="another budget"):
         aware.write(path, budget=1.0)
     path.write_text("{}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from lightloom.collectives.collective import KINDS, Collective, Kind
+from lightloom.collectives.collective import KINDS, Collective
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 
@@ -49,7 +49,7 @@ def random_schedules(draw: st.DrawFn, most_ranks: int = 4) -> Schedule:
             _spread(draw, rows, chunk, root, ranks, last)
     order = _order(rows, draw(st.integers(0, 2**32 - 1)))
     return _schedule(
-        rows, order, form, Collective(cast(Kind, kind), ranks, 64.0 * ranks), chunks, draw(st.integers(0, 2**32 - 1))
+        rows, order, form, Collective(kind, ranks, 64.0 * ranks), chunks, draw(st.integers(0, 2**32 - 1))
     )
 
 

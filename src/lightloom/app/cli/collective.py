@@ -165,7 +165,7 @@ class _Straggler(BaseModel, frozen=True, extra="forbid"):
 
 def _around(
     kind: str, sound: Fabric, asked: Mapping[str, Any], without: Sequence[str], straggler: list[str] | None, saved: bool
-) -> tuple[Document, list[VerifiedSchedule]]:
+) -> tuple[Document, Sequence[VerifiedSchedule]]:
     """Return the document of a collective around failures and beside a straggler; where it is to be ``saved`` the
     schedule of the only case, too. ``asked`` are options of a ranking of algorithms."""
     damaged(sound, [])  # Refuses a fabric whose failures are not modelled.

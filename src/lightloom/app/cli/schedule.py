@@ -99,7 +99,9 @@ def write_schedule(
     """Say on stderr how much will be written, write the first of the schedules that a program of MSCCL can hold, or the
     first in any other form, and return the first file by words that count the others, and all files; without ``out``
     write nothing."""
-    for number, each in enumerate(made if out is not None else (), 1):
+    if out is None:
+        return {}, []
+    for number, each in enumerate(made, 1):
         size = export_size(out, each.schedule)
         typer.echo(f"{out}: {size.summary()}", err=True)
         try:
