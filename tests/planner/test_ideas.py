@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import lightloom as ll
 from lightloom.app.api.composing import Composition, compose
-from lightloom.core.errors import UnsupportedError
-from lightloom.planning.economics.ledger import Site
-from lightloom.planning.ideas import ALL, IDEAS, NONE, equal_networks, networks, shapley, subsets
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.economics.ledger import ClusterLedger, Site
+from lightloom.planning.ideas import ALL, IDEAS, NONE, Equal, equal_networks, networks, shapley, subsets
 from lightloom.planning.search.search import search
 
 TIMES = st.lists(st.floats(0.1, 10.0), min_size=32, max_size=32)
@@ -41,16 +41,24 @@ def test_networks_give_every_rank_the_same_bandwidth(ranks: int, bandwidth: floa
 
 
 @pytest.mark.parametrize("equal", ["power", "dollars"])
-def test_equal_networks_cost_no_more_than_the_switch_and_say_what_has_no_figure(equal: str) -> None:
-    """Parts without a figure in the catalog are priced by the site."""
-    kept: list[object] = []
-    try:
-        found, refused = equal_networks(16, 50e9, equal, Site())  # type: ignore[arg-type]
-        kept = list(found)
-    except UnsupportedError as error:
-        refused = {"": str(error)}
-    assert all(equal in why for why in refused.values())
-    assert len(kept) + len(refused) >= 1
+def test_equal_networks_cost_what_the_ring_costs_and_say_what_has_no_figure(equal: Equal) -> None:
+    """Each has the most bandwidth for that; the ring of which it is asked keeps its own."""
+    found, refused = equal_networks(16, 50e9, equal, Site())
+    assert refused and all(f"no {equal} of" in why or "a rank are more than" in why for why in refused.values())
+
+    def spent(fabric: Fabric) -> float:
+        ledger = ClusterLedger.of_fabric(fabric)
+        total = ledger.static_power if equal == "power" else ledger.dollars
+        assert not total.missing and total.value is not None
+        return total.value
+
+    ring = spent(networks(16, 50e9)[0].fabric)
+    for network in found:
+        bandwidth = network.fabric.total_receive_bandwidth() / 16
+        place = [each.name for each in networks(16, 50e9)].index(network.name)
+        assert spent(network.fabric) <= ring
+        more = networks(16, 1.01 * bandwidth)[place].fabric
+        assert bandwidth > 200 * 50e9 or network.name == "optical mesh" or spent(more) > ring, network.name
 
 
 @pytest.fixture(scope="module")

@@ -118,13 +118,13 @@ def _fabric(name: str, ranks: int, fields: Mapping[str, object]) -> Fabric:
 
 
 def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tuple[list[Network], dict[str, str]]:
-    """Return the networks of equal bandwidth a rank, or of the power or the price of the electrical switch with that
+    """Return the networks of equal bandwidth a rank, or of the power or the price of the electrical ring with that
     bandwidth: each with the most bandwidth that costs no more. Networks whose parts have no such figure are left out,
     with the reason by name."""
     found = networks(ranks, bandwidth)
     if equal == "bandwidth":
         return found, {}
-    most, lacks = _spent(found[1].fabric, equal, site)
+    most, lacks = _spent(found[0].fabric, equal, site)
     kept, refused = [], dict[str, str]()
     for place, network in enumerate(found):
         missing = lacks or _spent(network.fabric, equal, site)[1]
@@ -132,13 +132,19 @@ def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tu
             refused[network.name] = f"no {equal} of {missing[0]} is known"
             continue
         low, high = bandwidth / 256, bandwidth * 256
+        spent, missing = _spent(networks(ranks, low)[place].fabric, equal, site)
+        if spent > most or missing:
+            refused[network.name] = f"{equal} at {format_bandwidth(low)} a rank are more than the ring's"
+            continue
         for _ in range(24):
             middle = (low * high) ** 0.5
-            spent, _ = _spent(networks(ranks, middle)[place].fabric, equal, site)
-            low, high = (middle, high) if spent <= most else (low, middle)
+            spent, missing = _spent(networks(ranks, middle)[place].fabric, equal, site)
+            # A part without a figure would count as free.
+            low, high = (middle, high) if spent <= most and not missing else (low, middle)
         kept.append(networks(ranks, low)[place])
     if not kept:
-        raise UnsupportedError(f"--equal {equal}: {next(iter(refused.values()))}: expected prices in --site")
+        why = next(iter(refused.values()))
+        raise UnsupportedError(f"--equal {equal}: {why}: expected another --bandwidth, or --equal bandwidth")
     return kept, refused
 
 

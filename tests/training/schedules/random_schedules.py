@@ -48,9 +48,7 @@ def random_schedules(draw: st.DrawFn, most_ranks: int = 4) -> Schedule:
         if kind != "reduce-scatter":
             _spread(draw, rows, chunk, root, ranks, last)
     order = _order(rows, draw(st.integers(0, 2**32 - 1)))
-    return _schedule(
-        rows, order, form, Collective(kind, ranks, 64.0 * ranks), chunks, draw(st.integers(0, 2**32 - 1))
-    )
+    return _schedule(rows, order, form, Collective(kind, ranks, 64.0 * ranks), chunks, draw(st.integers(0, 2**32 - 1)))
 
 
 def _tree(draw: st.DrawFn, root: int, ranks: int) -> list[tuple[int, int]]:

@@ -106,8 +106,10 @@ class Composition(DrawnResult):
     ranks: int
     accelerator: str
     bandwidth: float
-    """Bytes per second of a rank on the electrical switch."""
+    """Bytes per second of a rank on the electrical ring."""
     equal: Equal
+    left_out: tuple[str, ...]
+    """Networks whose parts have no figure of what is to be equal."""
     origin: Document
     """Version, hash of the configuration, and seed."""
 
@@ -243,7 +245,7 @@ class Composition(DrawnResult):
             best, used = base, "none of the five ideas gains anything"
         equal = f"{format_bandwidth(self.bandwidth)} a rank"
         if self.equal != "bandwidth":
-            equal = f"the {self.equal} of a switch of {equal}"
+            equal = f"the {self.equal} of a ring of {equal}"
         place = f"{self.accelerator.upper()} in {base.plan.cluster.training.precision}"
         held = f"{base.plan.global_batch:,} samples a step"
         return Answer(
@@ -260,7 +262,8 @@ class Composition(DrawnResult):
             what_if=[*self._worth_words()],
             limit="no plan has all five: some need a network alone, and light adds no compressed streams",
             rests="ideal software everywhere, and INCEPTIONN's least printed ratio"
-            + ("" if any(row.gain.half_width for row in self.plans) else "; no spread of a price is known"),
+            + ("" if any(row.gain.half_width for row in self.plans) else "; no spread of a price is known")
+            + (f"; left out (--report says why): {', '.join(self.left_out)}" if self.left_out else ""),
             more=("--report page.html: all 32 sets", "--figure FILE.png", "--equal power"),
         )
 
@@ -314,7 +317,7 @@ def compose(
         accelerator: one of the catalog.
         bandwidth: of a rank, over all its links, for sending, and as much for receiving.
         equal: what all networks have in common: ``bandwidth``, or the ``power`` or the ``dollars`` of the electrical
-            switch with that bandwidth.
+            ring with that bandwidth.
         global_batch: samples of a step; without it what is published of the model.
         sequence_length: tokens in a sample, for models that take tokens.
         exchange_profile: a file that ``lightloom compress profile`` wrote, for INCEPTIONN's ratio; without it the least
@@ -346,5 +349,11 @@ def compose(
     composed = replace(composed, refused={**left_out, **composed.refused})
     asked = [graph.to_json(), ranks, accelerator, speed, equal, global_batch, ratio, place.to_json()]
     return Composition(
-        composed=composed, ranks=ranks, accelerator=accelerator, bandwidth=speed, equal=equal, origin=provenance(asked)
+        composed=composed,
+        ranks=ranks,
+        accelerator=accelerator,
+        bandwidth=speed,
+        equal=equal,
+        left_out=tuple(left_out),
+        origin=provenance(asked),
     )

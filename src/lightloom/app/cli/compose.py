@@ -62,6 +62,7 @@ def _page(result: Composition) -> Report:
             Table(title="Effect on accuracy", columns=("idea", "measured"), rows=tuple(sorted(accuracy))),
             Table(title="Every set of ideas", columns=("ideas", "network", "best plan", "a sample"), rows=sets),
             Table(title="Sets that cannot be", columns=("ideas", "why"), rows=impossible),
+            Table(title="Networks without a plan", columns=("network", "why"), rows=tuple(composed.refused.items())),
         ),
         provenance=result.to_json()["provenance"],
     )
