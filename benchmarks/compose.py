@@ -42,7 +42,8 @@ def cells(document: dict[str, Any]) -> list[str]:
     if "error" in document:
         return ["–", document["error"], *[""] * 5]
     best = document["rows"][-1]
-    row = [format_time(float(f"{best['iteration_time_s']:.3g}")), " + ".join(best["ideas"]) or "none"]
+    carries = best["ideas"] if best["gain"] >= 5e-4 else []
+    row = [format_time(float(f"{best['iteration_time_s']:.3g}")), " + ".join(carries) or "none"]
     for idea in document["ideas"]:
         alone, inside = (100 * idea[name] for name in ("gain_alone", "gain_inside"))
         row.append("0" if alone < 0.05 else f"{alone:.1f} / {inside:.1f}")
