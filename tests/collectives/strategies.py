@@ -119,7 +119,7 @@ def graphs(draw: st.DrawFn, largest: int = 40) -> Graph:
 
 @st.composite
 def fabrics(draw: st.DrawFn, largest: int = 40) -> Fabric:
-    kind = draw(st.sampled_from(sorted(set(kinds()) - {"damaged-wdm-ring"})))
+    kind = draw(st.sampled_from(sorted(set(kinds()) - {"damaged-wdm-ring", "joined"})))
     if kind == "wdm-ring":
         return draw(wdm_rings(largest))
     fields: dict[str, object] = {"ranks": draw(st.integers(2, largest)), "hop_latency": draw(LATENCY)}

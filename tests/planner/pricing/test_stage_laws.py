@@ -123,7 +123,7 @@ class Groups:
     ranks: int = 64
     distance_matters: bool = True
     arithmetic_share: float = 0.0
-    in_network_reduction: bool = False
+    any_pair: bool = True
 
     def group(self, ranks: int, stride: int) -> Groups | None:
         return None if ranks == 3 else replace(self, ranks=100 * ranks + stride)
@@ -147,7 +147,7 @@ def test_attention_waits_for_each_block_that_comes_later_than_it_is_needed(
         *(Strategy(8, tp, 1, 2, 64 * place, "none", "none", "ring", 0, cp=cp) for place, (cp, tp) in enumerate(each, 1))
     )
     columns: Any = Columns(key_values=np.array([0.0, 4e4, 9e4]))
-    fabric: Any = Groups(distance_matters=distance, arithmetic_share=share, in_network_reduction=light)
+    fabric: Any = Groups(distance_matters=distance, arithmetic_share=share, any_pair=not light)
     times = tuple(np.random.default_rng(1).uniform(0, 9, (2, len(each), 3)))
     waits = ring_waits(columns, rows, fabric, times, sharing=sharing)
     sends, latencies = block_send(columns, rows, fabric, sharing=sharing)
@@ -500,7 +500,7 @@ def test_a_rank_reaches_as_many_at_once_as_it_has_circuits_or_ports(
 ) -> None:
     """Of a ring's wavelengths at most sixteen, and one for the next group; links that others share are refused."""
     fabric: Any = SimpleNamespace(
-        in_network_reduction=light,
+        any_pair=not light,
         exclusive=exclusive,
         wavelength_routed=routed,
         transmitters=transmitters,
