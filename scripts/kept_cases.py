@@ -615,9 +615,11 @@ GOODPUTS = {
 
 
 def economics() -> Iterator[Case]:
-    """Yield designs, bills and goodputs."""
+    """Yield designs, comparisons of ideas, bills and goodputs."""
     for name, line in DESIGNS.items():
         yield command(f"design.{name}", f"design {line} --space space.yaml", texts={"space.yaml": SPACE})
+    for name, line in COMPOSITIONS.items():
+        yield command(f"compose.{name}", f"compose {line}")
     for line in BILLS:
         name = ".".join(word.strip("-").replace(".", "-") for word in shlex.split(line) if word != "--ranks")
         yield command(f"bill.{name}", f"bill {line}")
@@ -625,6 +627,13 @@ def economics() -> Iterator[Case]:
         yield command(f"goodput.{name}", f"goodput {line}")
 
 
+COMPOSITIONS = {
+    "hdc-4": "hdc --ranks 4 --bandwidth 10Gbps --global-batch 100",
+    "resnet50-16": "resnet50 --ranks 16 --bandwidth 25Gbps",
+    "hdc-8-power": "hdc --ranks 8 --global-batch 800 --equal power",
+    "refused": "hdc --ranks 8 --bandwidth 100Gbps --equal power",
+}
+"""Models of which the five ideas are compared."""
 BUDGETS = {
     "ring-64": "--ranks 64",
     "ring-16": "--ranks 16 --set wavelengths=16 --set taps=4",

@@ -19,6 +19,8 @@ from math import comb, inf
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.core.units import format_bandwidth
 from lightloom.machines.clusters.cluster import Cluster
@@ -47,6 +49,8 @@ ALL: Ideas = frozenset(IDEAS)
 Equal = Literal["bandwidth", "power", "dollars"]
 WAVELENGTH_RATE = 25e9 / 8
 """Bytes per second of a wavelength, as in SiP-ML: a rank of a ring of light has as many as its bandwidth holds."""
+_MOST_WAVELENGTHS = 256
+"""Wavelengths of a fibre; more bandwidth makes each faster."""
 _PASSED_ON = ("ring-two-way-striped", "ring-two-way", "ring-striped", "ring")
 """Algorithms that need no trees of light: shares are passed on around the ring."""
 _TREES = (*_PASSED_ON, "optree-striped", "optree")
@@ -72,7 +76,7 @@ class Network(NamedTuple):
 def networks(ranks: int, bandwidth: float) -> list[Network]:
     """Return the networks of ``ranks``, each of which has ``bandwidth`` bytes per second in all for sending, and as
     much for receiving: half of it each way around a ring, a quarter a link of a mesh."""
-    wavelengths = max(1, round(bandwidth / 2 / WAVELENGTH_RATE))
+    wavelengths = min(max(1, round(bandwidth / 2 / WAVELENGTH_RATE)), _MOST_WAVELENGTHS)
     light = {"wavelengths": wavelengths, "wavelength_bandwidth": bandwidth / 2 / wavelengths}
     ring = _fabric("wdm-ring", ranks, light)
     planes = _fabric("circuit-switch", ranks, {"degree": 4, "bandwidth": bandwidth / 4})
@@ -125,27 +129,34 @@ def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tu
     if equal == "bandwidth":
         return found, {}
     most, lacks = _spent(found[0].fabric, equal, site)
-    kept, refused = [], dict[str, str]()
-    for place, network in enumerate(found):
-        missing = lacks or _spent(network.fabric, equal, site)[1]
-        if missing:
-            refused[network.name] = f"no {equal} of {missing[0]} is known"
-            continue
-        low, high = bandwidth / 256, bandwidth * 256
-        spent, missing = _spent(networks(ranks, low)[place].fabric, equal, site)
-        if spent > most or missing:
-            refused[network.name] = f"{equal} at {format_bandwidth(low)} a rank are more than the ring's"
-            continue
-        for _ in range(24):
-            middle = (low * high) ** 0.5
-            spent, missing = _spent(networks(ranks, middle)[place].fabric, equal, site)
-            # A part without a figure would count as free.
-            low, high = (middle, high) if spent <= most and not missing else (low, middle)
-        kept.append(networks(ranks, low)[place])
-    if not kept:
-        why = next(iter(refused.values()))
+    if lacks:
+        why = f"no {equal} of {lacks[0]} is known"
         raise UnsupportedError(f"--equal {equal}: {why}: expected another --bandwidth, or --equal bandwidth")
+    kept, refused = found[:1], dict[str, str]()
+    for place, network in enumerate(found[1:], 1):
+
+        def fits(rate: float, place: int = place) -> bool:
+            """Return whether the network with so many bytes per second a rank costs no more, and all of it is known."""
+            spent, missing = _spent(networks(ranks, rate)[place].fabric, equal, site)
+            return spent <= most and not missing
+
+        low = next((rate for rate in bandwidth * _FACTORS if fits(rate)), None)
+        if low is None:
+            _, missing = _spent(network.fabric, equal, site)
+            refused[network.name] = (
+                f"no {equal} of {missing[0]} is known" if missing else f"more {equal} at any bandwidth"
+            )
+            continue
+        high = low * _FACTORS[0] / _FACTORS[1]
+        for _ in range(12):
+            middle = (low * high) ** 0.5
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        kept.append(networks(ranks, low)[place])
     return kept, refused
+
+
+_FACTORS = 2.0 ** np.arange(8, -8.5, -0.5)
+"""Factors of a bandwidth, the largest first, at which a network is tried for what it costs."""
 
 
 def _spent(fabric: Fabric, equal: Equal, site: Site) -> tuple[float, tuple[str, ...]]:
