@@ -36,7 +36,7 @@ from lightloom.planning.search.request import STRATEGIES, SearchRequest
 from lightloom.planning.search.search import fastest, search
 
 IDEAS: Mapping[str, str] = {
-    "placement": "operators placed by degree (SiP-ML)",
+    "placement": "split and placement (SiP-ML)",
     "wavelengths": "trees on wavelengths (OpTree)",
     "mesh": "optical mesh (DaDianNao)",
     "compression": "compression (INCEPTIONN)",
@@ -249,7 +249,7 @@ def shapley(times: Mapping[Ideas, float]) -> dict[str, float]:
 def compose(
     graph: ComputeGraph,
     cluster: Cluster,
-    networks_of: Sequence[Network],
+    candidates: Sequence[Network],
     exchanges: Sequence[PricedExchange],
     request: SearchRequest,
     *,
@@ -261,7 +261,7 @@ def compose(
     Args:
         graph: the model, at any batch.
         cluster: accelerators and training; its fabric is replaced.
-        networks_of: of as many ranks, an electrical one first.
+        candidates: of as many ranks, an electrical one first.
         exchanges: methods that compress gradients.
         request: batch and pins; where it states no batch, all networks have that of the first.
         built_in: the methods that networks are built for, by name.
@@ -305,7 +305,7 @@ def compose(
         used = network.ideas | ({"compression"} if plan.gradient_exchange and not network.method else NONE)
         return Best(used, network.name, plan, asked)
 
-    for network in networks_of:
+    for network in candidates:
         if network.method:
             ways: list[tuple[PricedExchange, ...]] = [(built_in[network.method],)]
             if exchanges:
@@ -320,7 +320,7 @@ def compose(
         if all("compression" in each.ideas for each in plans) and ways != [()]:
             found += filter(None, [best(network, ())])
     if not any(each.ideas == NONE for each in found):
-        reasons = [refused[network.name] for network in networks_of if network.name in refused]
+        reasons = [refused[network.name] for network in candidates if network.name in refused]
         raise UnsupportedError(f"no electrical network has a plan: {(*reasons, 'none was given')[0]}")
     return Composed(graph=graph, found=tuple(found), tried=frozenset(tried), refused=refused)
 

@@ -82,7 +82,7 @@ def _family(best: Best) -> str:
 _SHOWN: Mapping[str, Callable[[Best], bool]] = {
     "electrical ring": lambda best: best.network == "electrical ring" and not _family(best),
     "electrical switch": lambda best: best.network == "electrical switch" and not _family(best),
-    "placed operators (SiP-ML)": lambda best: best.ideas == {"placement"},
+    "split, placement (SiP-ML)": lambda best: best.ideas == {"placement"},
     "trees of light (OpTree)": lambda best: best.network == "ring of light, trees" and not _family(best),
     "wavelengths, synthesized": lambda best: best.network == "ring of light, synthesized" and not _family(best),
     "optical mesh (DaDianNao)": lambda best: best.ideas == {"mesh"},
