@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lightloom.app.api.collectives import synthesize as synthesize
     from lightloom.app.api.collectives import verify as verify
     from lightloom.app.api.comparison import compare as compare
+    from lightloom.app.api.composing import compose as compose
     from lightloom.app.api.designing import design as design
     from lightloom.app.api.goodput import bill as bill
     from lightloom.app.api.goodput import goodput as goodput

@@ -96,7 +96,7 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
         raise place.complaint(str(UnknownNameError("fabric kind", str(kind), kinds)), ".kind")
     if "ranks" in fields:
         raise place.complaint("not expected here: a cluster says its ranks once, in field 'ranks'", ".ranks")
-    built: Fabric = _validated(kinds[kind], fields | {"ranks": ranks}, place)
+    built: Fabric = _validated(kinds[kind], fabrics.with_parts(fields | {"ranks": ranks}, place.where), place)
     return built
 
 

@@ -13,10 +13,10 @@ groups and places send each other nothing, so that no pipeline crosses groups.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, InstanceOf, SerializeAsAny, model_validator
+from pydantic import InstanceOf, SerializeAsAny, model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnsupportedError
@@ -27,28 +27,18 @@ if TYPE_CHECKING:
     from lightloom.machines.parts.bill import Bill, BillChoices
 
 
-def _fabric_of(value: Any) -> Any:
-    """Return the fabric that a mapping of its fields describes; anything else as it is."""
-    from lightloom.machines.fabrics.load import fabric_from
-
-    return fabric_from(value, None, where="fabric") if isinstance(value, dict) else value
-
-
-Part = Annotated[InstanceOf[SerializeAsAny[Fabric]], BeforeValidator(_fabric_of)]
-"""A fabric, or a mapping of its fields, ranks included."""
-
-
 class JoinedFabric(Fabric):
     """Groups of neighbouring ranks, each on a fabric ``inside``, whose counterparts are joined by fabrics
     ``between``."""
 
     kind: Literal["joined"] = "joined"
-    inside: Part
+    inside: InstanceOf[SerializeAsAny[Fabric]]
     """The fabric of a group; its ranks are those of a group."""
-    between: Part
+    between: InstanceOf[SerializeAsAny[Fabric]]
     """The fabric that joins the ranks in one place of all groups; it has as many ranks as there are groups."""
 
     any_pair: ClassVar[bool] = False
+    PARTS: ClassVar[tuple[str, str]] = ("inside", "between")
 
     @model_validator(mode="after")
     def _parts_make_the_ranks(self) -> Self:

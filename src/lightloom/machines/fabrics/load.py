@@ -83,7 +83,8 @@ def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
     Raises:
         ConfigError: a field is unknown or out of range.
     """
-    return validate(type(fabric), renewed(with_settings(fabric.stated_fields(), settings, "fabric", _NAMED)), "fabric")
+    stated = renewed(with_settings(fabric.stated_fields(), settings, "fabric", _NAMED))
+    return validate(type(fabric), with_parts(stated, "fabric"), "fabric")
 
 
 def fabric_from(
@@ -98,7 +99,18 @@ def fabric_from(
         raise ConfigError(f"{where}: field 'kind' is missing: expected one of {', '.join(sorted(kinds()))}")
     if not isinstance(fields["kind"], str) or fields["kind"] not in kinds():
         raise UnknownNameError("fabric kind", str(fields["kind"]), kinds())
-    return validate(kinds()[fields["kind"]], fields, where)
+    return validate(kinds()[fields["kind"]], with_parts(fields, where), where)
+
+
+def with_parts(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the fields of a fabric, the parts of a joined one as fabrics in the place of mappings of their fields, in
+    which each states its ranks."""
+    made = {
+        name: fabric_from(fields[name], None, where=f"{where}: {name}")
+        for name in JoinedFabric.PARTS
+        if fields.get("kind") == "joined" and isinstance(fields.get(name), Mapping)
+    }
+    return {**fields, **made}
 
 
 def recorded_fabric(data: Document, *, where: str) -> Fabric:
