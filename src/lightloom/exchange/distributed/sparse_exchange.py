@@ -186,9 +186,11 @@ class LowRankExchanger(Exchanger):
         if not matrices:
             return
         starts = [self._start(matrix, values.device) for matrix in matrices]
-        p = [matrix.of(values) @ (start * _ROOM) for matrix, start in zip(matrices, starts, strict=True)]
+        # Products round by where their operands lie, and another layout of buckets places a tensor elsewhere.
+        aligned = [matrix.of(values).clone() for matrix in matrices]
+        p = [each @ (start * _ROOM) for each, start in zip(aligned, starts, strict=True)]
         p = [orthogonalised(factor) for factor in self._mean(p)]
-        q = self._mean([matrix.of(values).t() @ (factor * _ROOM) for matrix, factor in zip(matrices, p, strict=True)])
+        q = self._mean([each.t() @ (factor * _ROOM) for each, factor in zip(aligned, p, strict=True)])
         if self.residuals is not None:
             residual = self.residuals.buffer(geometry, values.device)
             for matrix, left, right in zip(matrices, p, q, strict=True):
