@@ -15,14 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from math import comb, inf
+from math import comb
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from lightloom.core.errors import ConfigError, InputError, UnsupportedError
-from lightloom.core.units import format_bandwidth
+from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.joined import JoinedFabric
@@ -75,24 +74,24 @@ class Network(NamedTuple):
 
 def networks(ranks: int, bandwidth: float) -> list[Network]:
     """Return the networks of ``ranks``, each of which has ``bandwidth`` bytes per second in all for sending, and as
-    much for receiving: half of it each way around a ring, a quarter a link of a mesh."""
+    much for receiving: half of it each way around a ring, a quarter a link of a mesh; software delays none of them."""
     wavelengths = min(max(1, round(bandwidth / 2 / WAVELENGTH_RATE)), _MOST_WAVELENGTHS)
     light = {"wavelengths": wavelengths, "wavelength_bandwidth": bandwidth / 2 / wavelengths}
-    ring = _fabric("wdm-ring", ranks, light)
-    planes = _fabric("circuit-switch", ranks, {"degree": 4, "bandwidth": bandwidth / 4})
+    ring = load_fabric("wdm-ring", ranks, light)
+    planes = load_fabric("circuit-switch", ranks, {"degree": 4, "bandwidth": bandwidth / 4})
     split, trees, averaging = map(frozenset, (["placement"], ["wavelengths"], ["averaging"]))
     return [
-        Network("electrical ring", NONE, _fabric("ring", ranks, {"bandwidth": bandwidth / 2})),
-        Network("electrical switch", NONE, _fabric("switch", ranks, {"bandwidth": bandwidth})),
+        Network("electrical ring", NONE, load_fabric("ring", ranks, {"bandwidth": bandwidth / 2})),
+        Network("electrical switch", NONE, load_fabric("switch", ranks, {"bandwidth": bandwidth})),
         Network("ring of light, placed", split, ring, _PASSED_ON),
         Network("planes of circuits", split, planes),
         Network("ring of light, trees", trees, ring, _TREES),
         Network("ring of light, synthesized", trees, ring),
-        Network("optical mesh", frozenset({"mesh"}), _fabric("mesh", ranks, {"bandwidth": bandwidth / 4})),
+        Network("optical mesh", frozenset({"mesh"}), load_fabric("mesh", ranks, {"bandwidth": bandwidth / 4})),
         Network(
             "averager",
             averaging,
-            _fabric("optical-averager", ranks, {"bandwidth": bandwidth}),
+            load_fabric("optical-averager", ranks, {"bandwidth": bandwidth}),
             method="optical",
         ),
         *_with_averagers(ranks, bandwidth, light),
@@ -104,21 +103,16 @@ def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) ->
     where ranks fill no such groups twice."""
     if ranks % GROUP or ranks < 2 * GROUP:
         return
-    between = _fabric("optical-averager", ranks // GROUP, {"bandwidth": bandwidth / 2})
+    between = load_fabric("optical-averager", ranks // GROUP, {"bandwidth": bandwidth / 2})
     ring = {**light, "wavelength_bandwidth": light["wavelength_bandwidth"] / 2}
     insides = (
         ("rings of light", "wavelengths", "wdm-ring", ring),
         ("meshes", "mesh", "mesh", {"bandwidth": bandwidth / 8}),
     )
     for name, idea, kind, fields in insides:
-        joined = JoinedFabric(ranks=ranks, inside=_fabric(kind, GROUP, fields), between=between)
+        joined = JoinedFabric(ranks=ranks, inside=load_fabric(kind, GROUP, fields), between=between)
         method = f"two-level:node={GROUP},between=(optical)"
         yield Network(f"{name} with averagers", frozenset({idea, "averaging"}), joined, method=method)
-
-
-def _fabric(name: str, ranks: int, fields: Mapping[str, object]) -> Fabric:
-    """Return a fabric of the catalog with these fields, whose collectives no software delays."""
-    return load_fabric(name, ranks, dict(fields))
 
 
 def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tuple[list[Network], dict[str, str]]:
@@ -323,9 +317,3 @@ def compose(
         reasons = [refused[network.name] for network in candidates if network.name in refused]
         raise UnsupportedError(f"no electrical network has a plan: {(*reasons, 'none was given')[0]}")
     return Composed(graph=graph, found=tuple(found), tried=frozenset(tried), refused=refused)
-
-
-def check_bandwidth(bandwidth: float) -> None:
-    """Raise ConfigError unless a rank has some bandwidth."""
-    if not 0 < bandwidth < inf:
-        raise ConfigError(f"--bandwidth {format_bandwidth(bandwidth)}: expected more than 0")

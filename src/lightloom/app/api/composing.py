@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import log, sinh
+from math import inf, log, sinh
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from lightloom.app.api.arguments import Quantity, Settings, load_cluster
 from lightloom.app.api.planning import TRIED, ExchangeChoice, ModelLike, read_model
 from lightloom.core.answer import Answer
-from lightloom.core.errors import UnknownNameError
+from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.results import Document, plain, provenance
 from lightloom.core.units import format_bandwidth, format_energy, format_time, parse
 from lightloom.exchange.method import accuracy_note
@@ -19,9 +19,9 @@ from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.parts.bill import Total
 from lightloom.planning.economics.ledger import Site, site_of
 from lightloom.planning.gradients import NIC
-from lightloom.planning.ideas import ALL, IDEAS, Best, Composed, Equal, check_bandwidth, equal_networks
+from lightloom.planning.ideas import ALL, IDEAS, Best, Composed, Equal, equal_networks
 from lightloom.planning.ideas import compose as best_plans
-from lightloom.planning.search.answer import waits
+from lightloom.planning.search.answer import three_digits, waits
 from lightloom.planning.search.plans import Plan, half_width_of_ratio, plan_words
 from lightloom.planning.search.request import SearchRequest
 from lightloom.reports.figures.comparisons import waterfall_figure
@@ -225,7 +225,7 @@ class Composition(DrawnResult):
                 {
                     "": " " if row.gain.known else "=",
                     "idea": row.name,
-                    "step": format_time(float(f"{plan.step_time:.3g}")),
+                    "step": three_digits(plan.step_time),
                     "waits": f"{100 * waits(plan):.0f} %",
                     "J a sample": _amount(metered, 1 / samples, format_energy),
                     "$ a million": _amount(dollars, 1e6 / samples, "{:.3g}".format),
@@ -330,7 +330,8 @@ def compose(
     if equal not in get_args(Equal):
         raise UnknownNameError("common quantity of networks", equal, get_args(Equal))
     speed, place = parse(bandwidth, "bandwidth"), site_of(site)
-    check_bandwidth(speed)
+    if not 0 < speed < inf:
+        raise ConfigError(f"--bandwidth {format_bandwidth(speed)}: expected more than 0")
     rates = load_accelerator(accelerator).peak
     precision = next((name for name in _PRECISIONS if name in rates), max(rates, key=lambda name: rates[name]))
     base = load_cluster(_BASE, ranks, set={"accelerator": accelerator, "training.precision": precision})

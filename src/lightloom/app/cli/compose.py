@@ -64,5 +64,5 @@ def _page(result: Composition) -> Report:
             Table(title="Sets that cannot be", columns=("ideas", "why"), rows=impossible),
             Table(title="Networks without a plan", columns=("network", "why"), rows=tuple(composed.refused.items())),
         ),
-        provenance=result.to_json()["provenance"],
+        provenance=result.origin,
     )

@@ -486,7 +486,7 @@ def all_gather_by_moves(
     """
 
     def all_gather(gather: Collective) -> Schedule:
-        """Return the all-gather."""
+        """Return the schedule of an all-gather, built from the moves of its logical steps."""
         return assign_wavelengths(name, gather, fabric, pieces * fabric.ranks, logical(fabric), striped=striped)
 
     return from_all_gather(collective, fabric, all_gather)

@@ -152,7 +152,7 @@ def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
     if search.sequence_length is not None:
         tokens = plan.samples_per_second * search.sequence_length / plan.cluster.ranks
         rate = f"{format_rate(tokens)} tokens/s an accelerator"
-    yield f"{_time(plan.step_time)}{spread}{mfu}, {held}; {rate}"
+    yield f"{three_digits(plan.step_time)}{spread}{mfu}, {held}; {rate}"
     carrier = "the collective library" if LIBRARY.name in plan.algorithms else " and ".join(plan.algorithms[:1])
     carried = f"; exchanges by {carrier}" if carrier else ""
     faster = min((each for each in search.ranking if each.fits is not False), key=lambda each: each.sample_time)
@@ -179,7 +179,7 @@ def _cells(search: PlanSearch, rows: Sequence[DivisionRow]) -> Iterator[dict[str
             cells["samples"] = f"{plan.global_batch:,}"
         if cut:
             cells["batches"] = f"{plan.choice.micro_batches}"
-        cells["step"] = _time(plan.step_time)
+        cells["step"] = three_digits(plan.step_time)
         yield cells | {
             "MFU": _utilized(search, plan) or "-",
             "memory": _size(plan.memory),
@@ -194,7 +194,7 @@ def _utilized(search: PlanSearch, plan: Plan) -> str:
     return _percent(search.utilization(plan))
 
 
-def _time(seconds: float) -> str:
+def three_digits(seconds: float) -> str:
     """Return a duration with three digits."""
     return format_time(float(f"{seconds:.3g}"))
 
@@ -257,7 +257,7 @@ def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
     }
     spent = sorted(parts.items(), key=lambda part: -abs(part[1]))
     told = [
-        f"{'+' if time > 0 else '-'}{format_time(float(f'{abs(time):.3g}'))} {words}"
+        f"{'+' if time > 0 else '-'}{three_digits(abs(time))} {words}"
         for words, time in spent
         if abs(time) > _SAME * ours.sample_time
     ]
