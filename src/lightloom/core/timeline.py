@@ -155,5 +155,9 @@ class Timeline:
             seconds[current] += moment - now
             now = moment
             active[share] += change
-        names = "compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s"
-        return dict(zip(names, seconds.values(), strict=True))
+        return {
+            "compute_s": seconds["compute"],
+            "exposed_communication_s": seconds["communication"],
+            "exposed_reconfiguration_s": seconds["reconfiguration"],
+            "idle_s": seconds["idle"],
+        }

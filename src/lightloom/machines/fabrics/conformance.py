@@ -78,7 +78,9 @@ def _check_footprints(fabric: Fabric) -> Iterator[str]:
         if footprint.base.shape[0] != len(source):
             yield f"footprint has {footprint.base.shape[0]} rows for {len(source)} transfers"
         transfer, link = links_of(footprint)
-        for where in transfer[(link < 0) | (link >= fabric.links)][:1]:
+        outside = (link < 0) | (link >= fabric.links)
+        if outside.any():
+            where = int(transfer[np.argmax(outside)])
             yield f"the footprint of {source[where]}→{destination[where]} holds a link outside 0..{fabric.links - 1}"
         count = np.bincount(transfer, minlength=len(source))
         used = np.bincount(np.unique(transfer * fabric.links + link) // fabric.links, minlength=len(source))
@@ -87,7 +89,8 @@ def _check_footprints(fabric: Fabric) -> Iterator[str]:
             ((used < count) & single, "occupies a link twice"),
             ((fabric.hops(source, destination, route) != count) & single, "has other hops than links in its footprint"),
         ):
-            for row in np.flatnonzero(wrong)[:1]:
+            if wrong.any():
+                row = int(np.argmax(wrong))
                 yield f"the transfer {source[row]}→{destination[row]} on route {route[row]} {what}"
         if fabric.exclusive or fabric.in_network_reduction or not single:
             continue
@@ -113,7 +116,8 @@ def _check_routes(fabric: Fabric) -> Iterator[str]:
             yield f"route chooses a route outside 0..{fabric.routes - 1}"
         backward = fabric.reverse_route(route)
         forth, back = fabric.hops(source, destination, route), fabric.hops(destination, source, backward)
-        for row in np.flatnonzero(forth != back)[:1]:
+        if (forth != back).any():
+            row = int(np.argmax(forth != back))
             yield f"reverse_route of {source[row]}→{destination[row]} crosses {back[row]} links, not {forth[row]}"
 
 
