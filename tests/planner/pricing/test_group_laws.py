@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Kind
+from lightloom.collectives.levels import GroupPhase
 from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.method import Phase
 from lightloom.machines.clusters.cluster import TrainingSettings
@@ -22,7 +23,6 @@ from lightloom.planning.pricing.collective_prices import (
     LIBRARY,
     LINE_SIZES,
     ExchangePrices,
-    GroupPhase,
     chords,
     group_phases,
 )
@@ -141,7 +141,7 @@ def test_an_exchange_is_its_phases_in_their_groups(
         schedule = prices.schedule("all-reduce", 8.0)
         assert schedule == tuple(wanted[0])
     else:
-        with pytest.raises(UnsupportedError, match=f"made up: {len(wanted)} collectives"):
+        with pytest.raises(UnsupportedError, match=f"all-reduce: {len(wanted)} collectives"):
             prices.schedule("all-reduce", 8.0)
 
 
@@ -191,7 +191,7 @@ def test_a_collective_is_refused_where_its_method_is_or_every_algorithm(
 ) -> None:
     """Method 1 codes along schedules, 2 has phases of its own; kinds without gradients are exchanged as they are."""
     prices = bare(exchanges=(SimpleNamespace(in_schedule=True), SimpleNamespace(in_schedule=False)))
-    prices._part = lambda ranks, stride: (ranks, stride)
+    prices._part = lambda ranks, stride: SimpleNamespace(parts=())
     own = exchange if kind == "all-reduce" else 0
     told = {own: declined, 3: ("wrong method",)}
     prices._exchange_refusal = lambda k, name, part, number, stride: why if number == own else "wrong method"
@@ -223,7 +223,7 @@ def test_a_method_is_refused_by_itself_by_standing_circuits_or_by_its_phases(
     each = [GroupPhase("all-gather", 1.0, 2 + place, 3) for place in range(phases)]
     prices._phased = lambda *told: SimpleNamespace(phases=lambda kind, values: each)
     prices.refusal = lambda kind, name, ranks, number, stride: f"{ranks} ranks" if ranks == 2 + refused else None
-    part: Any = SimpleNamespace(ranks=4, in_network_reduction=True)
+    part: Any = SimpleNamespace(ranks=4, only_adds=True, parts=())
     found = prices._exchange_refusal("all-reduce", "ring", part, 1, 5)
     assert asked == [("all-reduce", True, 5)]
     if method or group:
@@ -317,7 +317,7 @@ def test_candidates_are_neither_declined_nor_failing_unless_built_for_each_size(
         for number, (declined, by_size, fails) in enumerate(each)
     ]
     prices = bare()
-    prices._part = lambda ranks, stride: "part"
+    prices._part = lambda ranks, stride: SimpleNamespace(parts=())
     prices._exchanges = {1: SimpleNamespace(in_schedule=True)}
     prices._among = lambda kind, name, part, number: algorithms
     prices._declined = lambda kind, algorithm, part, number: "declined" if algorithm.declined else None

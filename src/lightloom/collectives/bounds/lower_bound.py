@@ -37,6 +37,7 @@ from lightloom.collectives.bounds.priced import blocks_in_two_hops, ends_seconds
 from lightloom.collectives.bounds.rooted import broadcast_seconds, standing_broadcast_seconds
 from lightloom.collectives.collective import NOT_ALL_PAIRS, OF_PARTS, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.cost.price import Cost, CostModel
+from lightloom.collectives.levels import adds
 from lightloom.core.results import Result
 from lightloom.core.units import format_time
 from lightloom.machines.fabrics.fabric import Fabric
@@ -153,7 +154,7 @@ def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: b
             for cut in fabric.cuts()
             if cut.sets > 1
         ]
-    if not fabric.in_network_reduction and not switches_add:
+    if not adds(fabric) and not switches_add:
         received = (2 if collective.kind == "all-reduce" else 1) * (n - 1) * nbytes
         bounds.append((received / fabric.total_receive_bandwidth(), "what all ranks together can receive"))
     return bounds

@@ -26,12 +26,14 @@ _DISTANCES = ("neighbour_latency", "diameter_latency", "diameter")
 def check_fabric(fabric: Fabric) -> None:
     """Test that a fabric keeps the promises of its contract; a check is not resumed after its first complaint.
 
-    Of a single rank, which has no transfers, only the fields are tested.
+    Of a single rank, which has no transfers, only the fields are tested; of a fabric of parts, what it says of itself,
+    and the parts.
 
     Raises:
         ConfigError: the first promise that is broken, with what was expected.
     """
-    for check in _CHECKS if fabric.ranks > 1 else (_check_fields,):
+    checks = _OF_PARTS if fabric.parts else _CHECKS
+    for check in checks if fabric.ranks > 1 else (_check_fields,):
         for complaint in check(fabric):
             raise ConfigError(f"{fabric.kind_name}: {complaint}")
 
@@ -40,7 +42,7 @@ def _check_fields(fabric: Fabric) -> Iterator[str]:
     """Yield a complaint where ``kind`` is missing, or the fields, read again, give another fabric."""
     if "kind" not in type(fabric).model_fields:
         yield 'field "kind" is missing: expected kind: Literal["my-kind"] = "my-kind"'
-    elif type(fabric).model_validate(dict(fabric)) != fabric:
+    elif type(fabric).model_validate({name: getattr(fabric, name) for name in type(fabric).model_fields}) != fabric:
         yield "its fields, read again, give another fabric"
 
 
@@ -185,7 +187,7 @@ def _check_bandwidths(fabric: Fabric) -> Iterator[str]:
         yield "cuts lacks the cut of a single rank"
     if any(cut.capacity <= 0 or not 0 < cut.ranks < fabric.ranks for cut in cuts) or total <= 0:
         yield "a cut, or what all ranks can receive, is not positive, or a cut does not divide the ranks"
-    if fabric.in_network_reduction or fabric.damaged:
+    if fabric.in_network_reduction or fabric.damaged or fabric.parts:
         return
     receive, send = derived.rank_bandwidths(fabric)
     most, own = float(np.maximum(receive, send).min()), min(cut.capacity for cut in cuts if cut.ranks == 1)
@@ -260,6 +262,18 @@ def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
     return seconds
 
 
+def _check_parts(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints where groups are not the parts, or latencies not between those of the parts; test the parts."""
+    inside, between = fabric.parts
+    if fabric.group(inside.ranks) is not inside or fabric.group(between.ranks, inside.ranks) is not between:
+        yield "the groups of neighbours and of counterparts are not its parts"
+    least, most = fabric.neighbour_latency(), fabric.diameter_latency()
+    if not all(least <= part.neighbour_latency() and part.diameter_latency() <= most for part in fabric.parts):
+        yield f"latencies of its parts lie outside neighbour_latency {least} and diameter_latency {most}"
+    for part in fabric.parts:
+        check_fabric(part)
+
+
 def _check_ports(fabric: Fabric) -> Iterator[str]:
     """Yield complaints where ``ports`` differ from the links that ranks have to themselves."""
     if fabric.exclusive or fabric.in_network_reduction or fabric.joins_ranks:
@@ -318,3 +332,5 @@ _CHECKS: tuple[Callable[[Fabric], Iterator[str]], ...] = (
     _packets,
     _bills,
 )
+_OF_PARTS = (_check_fields, _check_links, _check_capabilities, _check_bandwidths, _check_parts, _packets, _bills)
+"""Checks of a fabric of parts, on which no transfer crosses both."""

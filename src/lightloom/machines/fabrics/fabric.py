@@ -230,6 +230,17 @@ class Fabric(Described):
         return ()
 
     @property
+    def parts(self) -> tuple[Fabric, ...]:
+        """Return the fabric of a group of neighbours and the one that joins the ranks in one place of all groups, where
+        these carry a collective one after the other; empty where schedules run on the fabric as a whole."""
+        return ()
+
+    @property
+    def only_adds(self) -> bool:
+        """True if every link leads to or from a switch that adds what enters it."""
+        return all(part.only_adds for part in self.parts) if self.parts else self.in_network_reduction
+
+    @property
     def circuit_block(self) -> int | None:
         """Return the number of neighbouring ranks in each of the blocks that optical circuit switches join in any
         order, 1 on ``switch_planes``; None where no circuit switches join any."""

@@ -6,8 +6,9 @@
                        2 · · · · · ·  5
 
 What crosses groups is exchanged place by place, as in OptINC's cascades with rings below them: a sum is scattered
-inside (each rank then holds its share of the group's sum), averaged between, and gathered inside. Ranks of different
-groups and places send each other nothing, so that no pipeline crosses groups.
+inside (each rank then holds its share of the group's sum), averaged between, and gathered inside
+(:mod:`lightloom.collectives.levels`). Either part may be joined itself. Ranks of different groups and places send each
+other nothing, so that no pipeline crosses groups.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class JoinedFabric(Fabric):
 
     any_pair: ClassVar[bool] = False
     PARTS: ClassVar[tuple[str, str]] = ("inside", "between")
+    """Fields that hold the parts, either of which may be joined itself."""
 
     @model_validator(mode="after")
     def _parts_make_the_ranks(self) -> Self:
@@ -49,6 +51,39 @@ class JoinedFabric(Fabric):
                 "inside times ranks between"
             )
         return self
+
+    @property
+    def parts(self) -> tuple[Fabric, Fabric]:
+        """Return ``inside`` and ``between``."""
+        return self.inside, self.between
+
+    def stated_fields(self) -> dict[str, object]:
+        """Return the fields, by name, without those of the parts that follow from others."""
+        return super().stated_fields() | {name: getattr(self, name).stated_fields() for name in self.PARTS}
+
+    @property
+    def built_of(self) -> str:
+        """Lines on the devices that the bandwidths of the parts need."""
+        return "; ".join(filter(None, (part.built_of for part in self.parts)))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Lines that say what of the parts cannot be built as described, and why."""
+        return tuple(line for part in self.parts for line in part.warnings)
+
+    @property
+    def latency_unstated(self) -> bool:
+        """True if that of a part is."""
+        return any(part.latency_unstated for part in self.parts)
+
+    @property
+    def takes_hop_latency(self) -> bool:
+        """True if a part does."""
+        return any(part.takes_hop_latency for part in self.parts)
+
+    def with_hop_latency(self, seconds: float) -> Self:
+        """Return this fabric with ``seconds`` as ``hop_latency`` of both parts."""
+        return self.model_copy(update={name: getattr(self, name).with_hop_latency(seconds) for name in self.PARTS})
 
     @property
     def node_ranks(self) -> int:
@@ -82,13 +117,15 @@ class JoinedFabric(Fabric):
 
     def cuts(self) -> list[Cut]:
         """Return the cut around one rank: what enters it inside its group and from its counterparts, together."""
-        alone = [min(cut.capacity for cut in part.cuts() if cut.ranks == 1) for part in (self.inside, self.between)]
+        alone = [min(cut.capacity for cut in part.cuts() if cut.ranks == 1) for part in self.parts]
         return [Cut("what one rank can receive", 1, sum(alone))]
 
-    def total_receive_bandwidth(self) -> float:
-        """Return the bytes per second that all ranks can receive, inside and between together."""
-        inside, between = self.inside.total_receive_bandwidth(), self.between.total_receive_bandwidth()
-        return self.between.ranks * inside + self.inside.ranks * between
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        """Return the bytes per second that no rank exceeds in receiving, and in sending, inside and between together:
+        [rank] each."""
+        inside, between = np.asarray(self.inside.rank_bandwidths()), np.asarray(self.between.rank_bandwidths())
+        receive, send = (between[:, :, None] + inside[:, None, :]).reshape(2, self.ranks)
+        return receive, send
 
     def neighbour_latency(self) -> float:
         """Return the lesser of both parts'."""
@@ -100,7 +137,7 @@ class JoinedFabric(Fabric):
 
     def root_latency(self, *, to_root: bool) -> float:
         """Return the larger of both parts'."""
-        return max(part.root_latency(to_root=to_root) for part in (self.inside, self.between))
+        return max(part.root_latency(to_root=to_root) for part in self.parts)
 
     def pair(self, stride: int) -> tuple[float, float]:
         """Return bytes per second and seconds of latency to the rank ``stride`` further on: inside a group; no bytes
@@ -108,16 +145,32 @@ class JoinedFabric(Fabric):
         return self.inside.pair(stride) if stride < self.inside.ranks else (0.0, self.neighbour_latency())
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
-        """Return neighbours of a group as a part of it, the ranks in one place of all groups, or all ranks; None for
-        ranks that are neither."""
-        if ranks == self.ranks:
-            return self
-        if stride == 1 and self.inside.ranks % ranks == 0:
-            return self.inside if ranks == self.inside.ranks else self.inside.group(ranks)
-        if stride == self.inside.ranks and ranks == self.between.ranks:
-            return self.between
-        return None
+        """Return a group within ``inside``, one of the ranks in one place within ``between``, or, where the ranks of
+        several groups belong to it, the parts of both joined; None for ranks that are neither, and for circuits whose
+        ends lie a stride apart in their part, as other groups need the same channels."""
+        inside, between = self.parts
+        if ranks == self.ranks or self.ranks % (ranks * stride):
+            return self if ranks == self.ranks else None
+        if stride % inside.ranks == 0:
+            return _group(between, ranks, stride // inside.ranks)
+        if inside.ranks % (ranks * stride) == 0:
+            return _group(inside, ranks, stride)
+        own, more = divmod(inside.ranks, stride)
+        if more or ranks % own:
+            return None
+        within, across = _group(inside, own, stride), _group(between, ranks // own)
+        if within is None or across is None:
+            return None
+        return JoinedFabric(ranks=ranks, inside=within, between=across)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
         """Return the parts of a rank inside and between; a host's cards that both count are in both."""
         return replace(self.inside.bill(choices) + self.between.bill(choices), ranks=self.ranks, kind=self.kind_name)
+
+
+def _group(part: Fabric, ranks: int, stride: int = 1) -> Fabric | None:
+    """Return a group of a part, which may be all of it; None where the part has no such group or carries circuits
+    between ranks that lie a stride apart."""
+    if ranks == part.ranks:
+        return part
+    return None if part.exclusive and stride > 1 else part.group(ranks, stride)

@@ -4,6 +4,7 @@
     LibraryPrices      the fabric's collective library, by a closed form
     CheapestPrices     of several algorithms the cheapest for each kind and size
     ExchangePrices     a method of exchanging gradients: each phase at the price of its collective, and the coding
+    LevelPrices        a fabric of parts: each level at the price of its collective on a part
 
 All are called with a kind and bytes, and return a ``Priced``. A lower bound (``LowerPrice``) is a function of columns
 of bytes that no price falls below.
@@ -18,6 +19,7 @@ makes every packet smaller, one between the hops makes every message smaller; th
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -33,10 +35,11 @@ import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import Bound, bandwidth_bound, lower_bound
-from lightloom.collectives.collective import CLASSIC, Collective, Kind
+from lightloom.collectives.collective import CLASSIC, ROOTED, TO_OR_FROM_ROOT, Collective, Kind
 from lightloom.collectives.cost.loads import StepLoads, at_size, circuits_key
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import CodecWork, codec_work
+from lightloom.collectives.levels import GroupPhase, levels
 from lightloom.collectives.registry import (
     ROUNDING,
     Refusal,
@@ -716,15 +719,6 @@ def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: K
 _TIMES = ("time", "transmission", "conversion", "reconfiguration", "encode", "decode")
 
 
-class GroupPhase(NamedTuple):
-    """A collective of an exchange in a group of ranks."""
-
-    kind: Kind
-    nbytes: float
-    ranks: int
-    stride: int
-
-
 def group_phases(
     exchange: PricedExchange, kind: Kind, values: float, ranks: int, stride: int, adds: Callable[[int, int], bool]
 ) -> list[GroupPhase]:
@@ -751,40 +745,163 @@ def group_phases(
     return found
 
 
-@dataclass(eq=False)
-class ExchangePrices:
-    """Prices of a method among a group of ranks."""
+class PhasedPrices(ABC):
+    """Prices of a group of ranks in which several collectives carry one, one after the other."""
 
-    exchange: PricedExchange
-    """The method, and the engine that encodes and decodes for it."""
-    plain: Callable[[int, int], CheapestPrices]
+    plain: Callable[[int, int], CheapestPrices | LevelPrices]
     """Prices of collectives as they are, in groups of so many ranks so far apart."""
-    element_bytes: Mapping[Kind, int]
-    """Bytes of one gradient in the kinds of collectives that carry them."""
     ranks: int
     """Ranks of the group."""
     stride: int
     """Distance between its ranks."""
+    on_parts: bool
+    """True on a fabric of parts, each of which has circuits of its own."""
+
+    @abstractmethod
+    def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
+        """Return the collectives that carry one of ``nbytes`` bytes, in order."""
+
+    def coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
+        """Return the seconds of encoding and of decoding; none unless a method codes what is sent."""
+        return 0.0, 0.0
+
+    @property
+    def every(self) -> int:
+        """Steps that share one exchange."""
+        return 1
+
+    def schedule(self, kind: Kind, nbytes: float) -> Schedule:
+        """Return the verified schedule of what a single collective carries.
+
+        Raises:
+            UnsupportedError: several carry it.
+        """
+        phases = self.phases(kind, nbytes)
+        if len(phases) != 1:
+            raise UnsupportedError(f"{kind}: {len(phases)} collectives have no schedule in common")
+        return self.plain(phases[0].ranks, phases[0].stride).schedule(phases[0].kind, phases[0].nbytes)
+
+    def algorithms(self, kind: Kind, nbytes: float) -> tuple[str, ...]:
+        """Return the name of the algorithm that carries each phase, the cheapest there, in their order."""
+        names: list[str] = []
+        for phase in self.phases(kind, nbytes):
+            prices = self.plain(phase.ranks, phase.stride).choice(phase.kind, phase.nbytes)
+            if isinstance(prices, LevelPrices):
+                names += prices.algorithms(phase.kind, phase.nbytes)
+            else:
+                names.append(prices.algorithm.name)
+        return tuple(names)
+
+    def lines(self, kind: Kind, lines_of: Callable[[Kind, int, int], Sequence[LowerPrice]]) -> Sequence[LowerPrice]:
+        """Return lower bounds of these prices, empty where some phase has none.
+
+        Args:
+            kind: of the collectives that are carried.
+            lines_of: lower bounds of the plain prices of a kind in groups of so many ranks so far apart.
+        """
+        phases = self.phases(kind, 1.0)
+        parts = [(lines_of(phase.kind, phase.ranks, phase.stride), phase.nbytes) for phase in phases]
+        if not all(lines for lines, _ in parts):
+            return []
+        nothing, some = (sum(self.coding(kind, nbytes)) for nbytes in (0.0, 1.0))
+        return [exchange_line(parts, (nothing, some - nothing), self.every)]
+
+    def sums(self, kind: Kind, nbytes: float) -> Priced:
+        """Return a step's share of the sums over all phases, coding included, and of the sum of their bounds; named by
+        the algorithm of the largest phase, the bound by what sets the slowest one. Joules are those of all ranks."""
+        phases = self.phases(kind, nbytes)
+        priced = [self.plain(phase.ranks, phase.stride)(phase.kind, phase.nbytes) for phase in phases]
+        bounds = [each.bound for each in priced]
+        whole = _together(priced, *self.coding(kind, nbytes), self._places(phases), self._copies(phases))
+        sizes = [phase.nbytes for phase in phases]
+        main = priced[sizes.index(max(sizes))] if phases else self.plain(self.ranks, self.stride)(kind, nbytes)
+        largest = max(bounds, key=lambda bound: bound.time, default=Bound(0.0, "nothing"))
+        shared = {name: getattr(whole.cost, name) / self.every for name in (*_TIMES, "setup")}
+        energy = None if whole.cost.energy is None else whole.cost.energy / self.every
+        cost = replace(whole.cost, **shared, energy=energy)
+        bound = replace(largest, time=sum(bound.time for bound in bounds) / self.every)
+        return replace(whole, cost=cost, algorithm=main.algorithm, bound=bound)
+
+    def _places(self, phases: Sequence[GroupPhase]) -> list[int]:
+        """Return the number of the circuits that each phase uses: those of every part of a fabric are its own."""
+        return [phase.stride if self.on_parts else 0 for phase in phases]
+
+    def _copies(self, phases: Sequence[GroupPhase]) -> list[int]:
+        """Return how many groups carry each phase at once."""
+        return [self.ranks // phase.ranks for phase in phases]
+
+
+@dataclass(eq=False)
+class LevelPrices(PhasedPrices):
+    """Prices of a group of ranks on a fabric of parts, level by level (:func:`lightloom.collectives.levels.levels`)."""
+
+    plain: Callable[[int, int], CheapestPrices | LevelPrices]
+    fabric: Fabric
+    stride: int
+    model: CostModel
+    on_parts = True
+
+    @property
+    def ranks(self) -> int:  # type: ignore[override]
+        """Ranks of the group."""
+        return self.fabric.ranks
+
+    def choice(self, kind: Kind, nbytes: float) -> LevelPrices:
+        """Return these prices."""
+        return self
+
+    def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
+        """Return the collectives of the levels, in order."""
+        return levels(kind, nbytes, self.fabric, self.stride)
+
+    @cached_method()
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        """Return the sums over all levels, and the lower bound of any schedule on the fabric.
+
+        Raises:
+            BoundError: the time lies below the bound.
+        """
+        whole = self.sums(kind, nbytes)
+        bound = lower_bound(Collective(kind, self.fabric.ranks, nbytes), self.fabric, self.model)
+        if not keeps_to(whole.cost, bound):
+            raise BoundError(
+                f"{kind} on {self.fabric.heading()} costs {whole.cost.time} s level by level, below the lower bound of "
+                f"{bound.time} s set by {bound.bound_by}"
+            )
+        return replace(whole, bound=bound)
+
+    def _copies(self, phases: Sequence[GroupPhase]) -> list[int]:
+        """Return how many groups carry each phase at once; of a collective with a root, one between groups."""
+        rooted = phases[0].kind in (*ROOTED, *TO_OR_FROM_ROOT)
+        return [1 if rooted and phase.stride > self.stride else self.ranks // phase.ranks for phase in phases]
+
+
+@dataclass(eq=False)
+class ExchangePrices(PhasedPrices):
+    """Prices of a method among a group of ranks."""
+
+    exchange: PricedExchange
+    """The method, and the engine that encodes and decodes for it."""
+    plain: Callable[[int, int], CheapestPrices | LevelPrices]
+    element_bytes: Mapping[Kind, int]
+    """Bytes of one gradient in the kinds of collectives that carry them."""
+    ranks: int
+    stride: int
     adds: Callable[[int, int], bool]
     """True where the fabric adds up light on its way in groups of so many ranks so far apart."""
+    on_parts: bool = False
 
-    def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | ExchangePrices:
+    @property
+    def every(self) -> int:
+        """Steps from one exchange to the next."""
+        return self.exchange.every
+
+    def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | LevelPrices | ExchangePrices:
         """Return these prices for a collective that the method carries in at least one phase, otherwise those of the
         algorithm that carries it as it is."""
         if kind in self.element_bytes and self.phases(kind, nbytes):
             return self
         return self.plain(self.ranks, self.stride).choice(kind, nbytes)
-
-    def schedule(self, kind: Kind, nbytes: float) -> Schedule:
-        """Return the verified schedule of an exchange of one phase.
-
-        Raises:
-            UnsupportedError: it has several.
-        """
-        phases = self.phases(kind, nbytes)
-        if len(phases) != 1:
-            raise UnsupportedError(f"{self.exchange.name}: {len(phases)} collectives have no schedule in common")
-        return self.plain(phases[0].ranks, phases[0].stride).schedule(phases[0].kind, phases[0].nbytes)
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
         """Return the collectives of an exchange, in order, in the place of one of ``nbytes`` bytes; a kind that carries
@@ -793,12 +910,6 @@ class ExchangePrices:
             return [GroupPhase(kind, nbytes, self.ranks, self.stride)]
         values = nbytes / self.element_bytes[kind]
         return group_phases(self.exchange, kind, values, self.ranks, self.stride, self.adds)
-
-    def algorithms(self, kind: Kind, nbytes: float) -> tuple[str, ...]:
-        """Return the name of the algorithm that carries each phase, the cheapest there, in their order."""
-        phases = self.phases(kind, nbytes)
-        chosen = (self.plain(each.ranks, each.stride).choice(each.kind, each.nbytes) for each in phases)
-        return tuple(prices.algorithm.name for prices in chosen)
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
         """Return the bytes in float32 of the gradients that a collective of ``nbytes`` carries; None where this kind is
@@ -811,56 +922,38 @@ class ExchangePrices:
         values = nbytes / self.element_bytes[kind]
         return self.exchange.sent_bytes(kind, values, self.ranks) / self.exchange.every
 
-    def lines(self, kind: Kind, lines_of: Callable[[Kind, int, int], Sequence[LowerPrice]]) -> Sequence[LowerPrice]:
-        """Return lower bounds of these prices, empty where some phase has none.
-
-        Args:
-            kind: of collectives that carry gradients.
-            lines_of: lower bounds of the plain prices of a kind in groups of so many ranks so far apart.
-        """
-        phases = self.phases(kind, 1.0)
-        parts = [(lines_of(phase.kind, phase.ranks, phase.stride), phase.nbytes) for phase in phases]
-        if not all(lines for lines, _ in parts):
-            return []
-        nothing, some = (sum(self._coding(kind, nbytes)) for nbytes in (0.0, 1.0))
-        return [exchange_line(parts, (nothing, some - nothing), self.exchange.every)]
-
-    def _coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
+    def coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
         """Return the seconds of encoding and of decoding of one whole exchange, not of a step's share."""
         return self.exchange.coding(kind, nbytes / self.element_bytes[kind], self.ranks)
 
     @cached_method()
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        """Return a step's share of the sums over all phases, coding included, and of the sum of their bounds; named by
-        the algorithm of the largest phase, the bound by what sets the slowest one. The plain price of a kind that is
-        left as it is."""
+        """Return the price of an exchange, and the plain price of a kind that is left as it is."""
         if kind not in self.element_bytes:
             return self.plain(self.ranks, self.stride)(kind, nbytes)
-        phases = self.phases(kind, nbytes)
-        priced = [self.plain(phase.ranks, phase.stride)(phase.kind, phase.nbytes) for phase in phases]
-        bounds = [each.bound for each in priced]
-        coding, every = self._coding(kind, nbytes), self.exchange.every
-        whole = _together(priced, *coding)
-        sizes = [phase.nbytes for phase in phases]
-        main = priced[sizes.index(max(sizes))] if phases else self.plain(self.ranks, self.stride)(kind, nbytes)
-        largest = max(bounds, key=lambda bound: bound.time, default=Bound(0.0, "nothing"))
-        shared = {name: getattr(whole.cost, name) / every for name in (*_TIMES, "setup")}
-        energy = None if whole.cost.energy is None else whole.cost.energy / every
-        cost = replace(whole.cost, **shared, energy=energy)
-        bound = replace(largest, time=sum(bound.time for bound in bounds) / every)
-        return replace(whole, cost=cost, algorithm=main.algorithm, bound=bound)
+        return self.sums(kind, nbytes)
 
 
-def _together(priced: Sequence[Priced], encode: float, decode: float) -> Priced:
-    """Return one cost of all phases one after the other, with coding in seconds; circuits stay, and are set up once,
-    where all phases have the same; the energy is None where that of any phase is."""
-    keys = {each.circuits for each in priced}
-    static = (bool(priced) and len(keys) == 1 and None not in keys) or (len(priced) == 1 and priced[0].cost.static)
+def _together(
+    priced: Sequence[Priced], encode: float, decode: float, places: Sequence[int], copies: Sequence[int]
+) -> Priced:
+    """Return one cost of all phases one after the other, with coding in seconds.
+
+    Circuits stay, and are set up once, where all phases whose circuits share a place have the same; the energy is that
+    of all ``copies`` of each phase, and None where that of any phase is.
+    """
     costs = [each.cost for each in priced]
+    circuits: dict[int, list[Priced]] = {}
+    for each, place in zip(priced, places, strict=True):
+        if each.circuits is not None or each.cost.reconfiguration:
+            circuits.setdefault(place, []).append(each)
+    keys = {place: {each.circuits for each in found} for place, found in circuits.items()}
+    same = all(len(found) == 1 and None not in found for found in keys.values())
+    static = same or (len(priced) == 1 and priced[0].cost.static)
+    setup = sum(found[0].cost.setup for found in circuits.values()) if static else 0.0
+    again = sum(cost.setup for cost in costs) - setup if static else 0.0
     sums = {name: sum(getattr(cost, name) for cost in costs) for name in _TIMES}
-    setup = costs[0].setup if static else 0.0
-    again = sum(cost.setup for cost in costs[1:]) if static else 0.0
-    energies = [cost.energy for cost in costs]
+    energies = [None if cost.energy is None else cost.energy * count for cost, count in zip(costs, copies, strict=True)]
     cost = Cost(
         steps=sum(cost.steps for cost in costs),
         time=sums["time"] - again + encode + decode,
@@ -873,7 +966,8 @@ def _together(priced: Sequence[Priced], encode: float, decode: float) -> Priced:
         encode=sums["encode"] + encode,
         decode=sums["decode"] + decode,
     )
-    return Priced(cost=cost, circuits=next(iter(keys)) if static and len(keys) == 1 else None)
+    kept = " ".join(str(*found) for found in keys.values()) if same else None
+    return Priced(cost=cost, circuits=kept or None)
 
 
 def phase_document(phase: Phase) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import accumulate, combinations
@@ -15,6 +15,7 @@ from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import bandwidth_bound
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.levels import levels
 from lightloom.collectives.registry import Refusal, algorithms, attempt, find
 from lightloom.core.arrays import Effort, Mask
 from lightloom.core.caches import cached_method
@@ -29,6 +30,7 @@ from lightloom.planning.pricing.collective_prices import (
     CheapestPrices,
     CollectivePrices,
     ExchangePrices,
+    LevelPrices,
     LibraryPrices,
     LowerPrice,
     SchedulePrices,
@@ -162,13 +164,29 @@ class GroupPrices(Pricing):
             return why
         if exchange and not self._exchanges[exchange].in_schedule:
             return None
+        if part.parts:
+            return self._refusal_of_parts(kind, algorithm, part, exchange, stride)
         reasons = [self._declined(kind, each, part, exchange) for each in self._among(kind, algorithm, part, exchange)]
         return None if None in reasons else "; ".join(dict.fromkeys(filter(None, reasons)))
+
+    def _refusal_of_parts(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
+        """Return why some level of a collective has no carrier on its part, or why coded sums have none; None where
+        parts carry it one after the other."""
+        if exchange:
+            return "coded sums travel along one schedule, and the parts of this fabric have one each"
+        try:
+            phases = levels(kind, 1.0, part, stride)
+        except UnsupportedError as error:
+            return str(error)
+        for phase in phases:
+            if (why := self.refusal(phase.kind, algorithm, phase.ranks, 0, phase.stride)) is not None:
+                return f"{phase.kind} among {phase.ranks} ranks, {phase.stride} apart: {why}"
+        return None
 
     def _exchange_refusal(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
         """Return why a method, or the algorithm in one of its phases, does not serve in the place of a collective of
         gradients; None where it does."""
-        method, light = self._exchanges[exchange], part.in_network_reduction
+        method, light = self._exchanges[exchange], part.only_adds
         why = method.refusal(kind, in_network=light, stride=stride) or method.group_refusal(part.ranks)
         if why is not None or method.in_schedule:
             return why
@@ -178,7 +196,9 @@ class GroupPrices(Pricing):
         refusals = (self.refusal(phase.kind, algorithm, phase.ranks, 0, phase.stride) for phase in phases)
         return next(filter(None, refusals), None)
 
-    def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> CheapestPrices | ExchangePrices:
+    def price(
+        self, algorithm: str, ranks: int, exchange: int, stride: int = 1
+    ) -> CheapestPrices | LevelPrices | ExchangePrices:
         """Return the prices of a group of ``ranks`` that lie ``stride`` apart: of phases of its own where the method of
         number ``exchange`` has them, else of the cheapest algorithm; ``algorithm`` may be "auto"."""
         if exchange and not self._exchanges[exchange].in_schedule:
@@ -190,24 +210,30 @@ class GroupPrices(Pricing):
         return exchange if kind in self.element_bytes else 0
 
     @cached_method()
-    def _cheapest(self, algorithm: str, ranks: int, exchange: int, stride: int) -> CheapestPrices:
-        """Return the prices, cached, in a group, where each collective takes its cheapest algorithm."""
+    def _cheapest(self, algorithm: str, ranks: int, exchange: int, stride: int) -> CheapestPrices | LevelPrices:
+        """Return the prices, cached, in a group, where each collective takes its cheapest algorithm, on a fabric of
+        parts level by level."""
+        part = self._part(ranks, stride)
+        if part is not None and part.parts:
+            return LevelPrices(self._plain_prices(algorithm), part, stride, self.model)
         return CheapestPrices(partial(self._bounded, algorithm, ranks, exchange, stride))
 
     @cached_method()
     def _phased(self, algorithm: str, ranks: int, exchange: int, stride: int) -> ExchangePrices:
         """Return the prices, cached, of a method with phases of its own in a group."""
 
-        def plain(members: int, apart: int) -> CheapestPrices:
-            """Return the prices of gradients as they are in groups of ``members`` ranks that lie ``apart``."""
-            return self._cheapest(algorithm, members, 0, apart)
-
         def adds(members: int, apart: int) -> bool:
             """Return whether groups of ``members`` ranks that lie ``apart`` are added up on their way."""
             part = self._part(members, apart)
-            return part is not None and part.in_network_reduction
+            return part is not None and part.only_adds
 
-        return ExchangePrices(self._exchanges[exchange], plain, self.element_bytes, ranks, stride, adds)
+        plain, on_parts = self._plain_prices(algorithm), bool(self.fabric.parts)
+        return ExchangePrices(self._exchanges[exchange], plain, self.element_bytes, ranks, stride, adds, on_parts)
+
+    def _plain_prices(self, algorithm: str) -> Callable[[int, int], CheapestPrices | LevelPrices]:
+        """Return the function that gives the prices of collectives as they are in groups of so many ranks so far
+        apart."""
+        return lambda members, apart: self._cheapest(algorithm, members, 0, apart)
 
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
@@ -215,14 +241,17 @@ class GroupPrices(Pricing):
         """Return a lower bound for each algorithm that may carry the collective, or one for a method with phases of its
         own, the least of which is a bound of the price; empty where none may. With ``hidden_setup`` all circuits of the
         first step are set up before the data exists, otherwise only those that can stay in place."""
-        exchange = self._of_kind(kind, exchange)
-        if exchange and not self._exchanges[exchange].in_schedule:
+        part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
+        assert part is not None
+        if part.parts or (exchange and not self._exchanges[exchange].in_schedule):
 
             def plain(part_kind: Kind, members: int, apart: int) -> Sequence[LowerPrice]:
                 """Return the lower bounds of a plain collective in groups of ``members`` ranks that lie ``apart``."""
                 return self.lines(part_kind, algorithm, members, 0, apart, hidden_setup=hidden_setup)
 
-            return self._phased(algorithm, ranks, exchange, stride).lines(kind, plain)
+            price = self.price(algorithm, ranks, exchange, stride)
+            assert not isinstance(price, CheapestPrices)
+            return price.lines(kind, plain)
         candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
         return [self._line(prices, kind, hidden_setup) for prices in candidates]
 
@@ -233,7 +262,7 @@ class GroupPrices(Pricing):
         codec changes the bytes, or where prices are those of a library, in closed form."""
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
-        if exchange or LIBRARY in self._among(kind, algorithm, part, exchange):
+        if exchange or (not part.parts and LIBRARY in self._among(kind, algorithm, part, exchange)):
             return self.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
         key = self._key(part), kind
         if key not in self._proved:

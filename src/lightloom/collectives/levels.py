@@ -1,0 +1,82 @@
+"""A collective on a fabric of parts, as collectives that the parts carry one after the other.
+
+    rank = place + stride · group        inside: the ranks of a group; between: those in one place of all groups
+
+    all-reduce        reduce-scatter inside, all-reduce of a share between, all-gather inside; where what is inside only
+                      adds in its network: all-reduce inside, all-reduce between
+    reduce-scatter    inside, then of a share between
+    all-gather        of a share between, then inside
+    all-to-all        inside, then between: of blocks for one place, then for one group
+    reduce            inside, then between
+    broadcast         between, then inside
+    gather, scatter   inside and between, or the other way, of the data of a group inside
+
+Parts may have parts of their own: inside is then the innermost one, and between all others. A level begins when the one
+before has ended.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lightloom.collectives.collective import Kind
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.fabrics.fabric import Fabric
+
+
+class GroupPhase(NamedTuple):
+    """A collective in all groups of a fabric that lie alike."""
+
+    kind: Kind
+    nbytes: float
+    ranks: int
+    """Ranks of a group."""
+    stride: int
+    """Distance between neighbouring ranks of a group."""
+
+
+def levels(kind: Kind, nbytes: float, fabric: Fabric, stride: int = 1) -> list[GroupPhase]:
+    """Return the collectives that carry one on a fabric of parts, in order.
+
+    Args:
+        kind: of the collective.
+        nbytes: its bytes, as ``Collective`` counts them.
+        fabric: with parts (``Fabric.parts``), a group of a larger one or the whole.
+        stride: distance between the ranks of the fabric in the larger one.
+
+    Raises:
+        UnsupportedError: another kind.
+    """
+    inside = fabric
+    while inside.parts:
+        inside = inside.parts[0]
+    within = (inside.ranks, stride)
+    across = (fabric.ranks // inside.ranks, stride * inside.ranks)
+    share = nbytes / inside.ranks
+    if kind == "all-reduce" and not inside.in_network_reduction:
+        return [
+            GroupPhase("reduce-scatter", nbytes, *within),
+            GroupPhase("all-reduce", share, *across),
+            GroupPhase("all-gather", nbytes, *within),
+        ]
+    of_group = nbytes * inside.ranks / fabric.ranks
+    sizes = {
+        "all-reduce": (nbytes, nbytes),
+        "reduce-scatter": (nbytes, share),
+        "all-gather": (nbytes, share),
+        "all-to-all": (nbytes, nbytes),
+        "reduce": (nbytes, nbytes),
+        "broadcast": (nbytes, nbytes),
+        "gather": (of_group, nbytes),
+        "scatter": (of_group, nbytes),
+    }
+    if kind not in sizes:
+        raise UnsupportedError(f"{kind} on {fabric.heading()}: expected one of {', '.join(sizes)} on a fabric of parts")
+    own, other = sizes[kind]
+    phases = [GroupPhase(kind, own, *within), GroupPhase(kind, other, *across)]
+    return phases[::-1] if kind in ("all-gather", "broadcast", "scatter") else phases
+
+
+def adds(fabric: Fabric) -> bool:
+    """Return whether a fabric or some part of it adds in its network."""
+    return fabric.in_network_reduction or any(adds(part) for part in fabric.parts)
