@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from itertools import accumulate, pairwise
@@ -58,6 +58,11 @@ def _work_of_shares(encoded: float, decoded: float, ranks: int) -> Work:
     decoded twice."""
     messages = {"encoded_messages": ranks, "decoded_messages": 2 * ranks - 1}
     return Work(encoded_values=encoded, decoded_values=decoded, **messages)
+
+
+def _sum_of_works(works: Sequence[Work]) -> Work:
+    """Return works added up field by field."""
+    return Work(**{field.name: sum(getattr(work, field.name) for work in works) for field in fields(Work)})
 
 
 def written(value: object) -> str:
@@ -516,14 +521,44 @@ def _read_inner(text: str) -> ExchangeMethod:
     return method
 
 
-# Float32 inside a node, where links are fast, and another method between nodes.
+# Sums inside a node, where links are fast, and another method between nodes.
 #
 # inside   reduce-scatter: rank s of a node has the node's sum of slot s
 # between  the method, among the ranks of slot s of all nodes
 # inside   all-gather of the averages
 #
 # Each rank sends 1 / node of the gradient between nodes. Source: ZeRO++ (Wang et al., 2023), section 3.3, for the
-# order.
+# order. Inside, ranks send each other float32, or what the rows of two schedules say, coded at every row.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledSums:
+    """Reduce-scatter and all-gather by the rows of an algorithm's schedules for the ranks of a node."""
+
+    algorithm: str
+    """Name of the algorithm, as ``lightloom collective --algorithm`` reads it."""
+    fabric: str
+    """Fabric of the schedules: a name in the catalog or a file."""
+    coding: PlainExchange | BlockExchange
+    """How values are coded on the wire; sums are float32."""
+
+    def __str__(self) -> str:
+        """Return the name with all options, as ``two-level:inside=`` reads it."""
+        return f"{self.algorithm}:coding={written(self.coding)},fabric={written(self.fabric)}"
+
+    def check(self, ranks: int) -> None:
+        """Check that the algorithm has both schedules for so many ranks on the fabric.
+
+        Raises:
+            ConfigError: it has not, or there is no such fabric of so many ranks.
+        """
+        from lightloom.collectives.registry import find as find_algorithm
+        from lightloom.machines.fabrics.load import load_fabric
+
+        fabric = load_fabric(self.fabric, ranks)
+        for kind in ("reduce-scatter", "all-gather"):
+            if (why := find_algorithm(self.algorithm).refusal(kind, fabric)) is not None:
+                raise ConfigError(f"inside=({self}) among {ranks} ranks: {why}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,17 +566,32 @@ class TwoLevelExchange(OuterExchange):
     """Reduce-scatter and all-gather in a node around a method between nodes."""
 
     family = "two-level"
-    inside: str = "float32"
-    """Name of the method in a node."""
+    inside: PlainExchange | ScheduledSums = PlainExchange()
+    """Sums in a node: of float32, sent to the rank that adds them, or by schedules."""
     between: ExchangeMethod
     """Method that averages each slot between the nodes."""
     node: int
     """Ranks of a node."""
 
+    def __post_init__(self) -> None:
+        """Check that the schedules exist by which a node sums; raises ConfigError where they do not."""
+        if isinstance(self.inside, ScheduledSums):
+            self.inside.check(self.node)
+
     @property
     def coded_by(self) -> ExchangeMethod:
-        """The method between nodes, which alone codes values."""
+        """The method between nodes, whose engine codes what goes inside, too."""
         return self.between
+
+    @property
+    def coded_inside(self) -> PlainExchange | BlockExchange:
+        """The method that codes values inside a node."""
+        return self.inside.coding if isinstance(self.inside, ScheduledSums) else self.inside
+
+    @property
+    def scale_free(self) -> bool:
+        """True where the codings inside and between nodes are scale-free."""
+        return self.between.scale_free and self.coded_inside.scale_free
 
     @property
     def state_values(self) -> float:
@@ -561,13 +611,14 @@ class TwoLevelExchange(OuterExchange):
         return replace(gradient, shapes=((-(-gradient.values // self.node),),))
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return the float32 collectives in the node, and those of the method between nodes in their midst, if there
-        are several nodes.
+        """Return the collectives in the node, and those of the method between nodes in their midst, if there are
+        several nodes.
 
         Raises:
             ConfigError: the ranks do not fill nodes.
         """
-        nodes, nbytes = self.nodes(ranks), 4.0 * self.slot(gradient).values * self.node
+        nodes, (inside, *_) = self.nodes(ranks), self.coded_inside.phases(self.slot(gradient), self.node)
+        nbytes = inside.nbytes * self.node
         between = self.between.phases(self.slot(gradient), nodes) if nodes > 1 else ()
         return (
             Phase(kind="reduce-scatter", nbytes=nbytes, where="in a node"),
@@ -576,9 +627,13 @@ class TwoLevelExchange(OuterExchange):
         )
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return the work of the method between nodes on this rank's slot; none where there is one node."""
-        nodes = self.nodes(ranks)
-        return self.between.work(self.slot(gradient), nodes) if nodes > 1 else Work()
+        """Return the work inside the node, and that of the method between nodes on this rank's slot where there are
+        several."""
+        nodes, slot = self.nodes(ranks), self.slot(gradient)
+        works = [self.between.work(slot, nodes)] if nodes > 1 else []
+        if self.coded_inside != PlainExchange():
+            works.append(self.coded_inside.work(Gradient.flat(slot.values * self.node), self.node))
+        return _sum_of_works(works)
 
     def nodes(self, ranks: int) -> int:
         """Return the number of nodes, ranks / ``node``; raises ConfigError where the ranks do not fill nodes."""
@@ -587,11 +642,27 @@ class TwoLevelExchange(OuterExchange):
         return ranks // self.node
 
 
-def _read_inside(text: str) -> str:
-    """Return the text if it is ``float32``, the only method inside a node; raises ValueError for any other."""
-    if text != "float32":
-        raise ValueError("expected float32: links inside a node are faster than codecs")
-    return text
+def _read_inside(text: str) -> PlainExchange | ScheduledSums:
+    """Return what sums inside a node: ``float32``, or an algorithm with the options ``coding`` and ``fabric``.
+
+    Raises:
+        ValueError: there is no such algorithm or fabric, or the coding is no narrow format, or has feedback.
+    """
+    from lightloom.collectives.registry import find as find_algorithm
+    from lightloom.machines.fabrics.load import description
+
+    if text == "float32":
+        return PlainExchange()
+    name, given = split_name(text)
+    options = {"coding": "float32", "fabric": "wdm-ring"} | given
+    coding = read_options(text, options, {"coding": find, "fabric": str})["coding"]
+    if not isinstance(coding, PlainExchange | BlockExchange) or coding.feedback:
+        raise ValueError(f"coding={coding}: expected float32 or a narrow format without feedback, for example int8")
+    try:
+        description(options["fabric"])
+        return ScheduledSums(algorithm=find_algorithm(name).name, fabric=options["fabric"], coding=coding)
+    except UnknownNameError as error:
+        raise ValueError(f"expected float32 or an algorithm: {error}") from error
 
 
 def _read_between(text: str) -> ExchangeMethod:
@@ -687,8 +758,7 @@ class DiLoCoExchange(OuterExchange):
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return the inner method's work on all fragments of a round, added up field by field."""
-        works = [self.inner.work(part, ranks) for part in self.parts(gradient)]
-        return Work(**{field.name: sum(getattr(work, field.name) for work in works) for field in fields(Work)})
+        return _sum_of_works([self.inner.work(part, ranks) for part in self.parts(gradient)])
 
 
 # All methods that lightloom has: what each does, its options, and how it is built.
@@ -804,10 +874,15 @@ BUILT_IN: tuple[Family, ...] = (
     ),
     _family(
         "two-level",
-        "float32 inside a node, another method between nodes",
+        "sums inside a node, another method between nodes",
         TwoLevelExchange,
         (),
-        inside=Option(_read_inside, "float32", "float32, what ranks of a node exchange"),
+        inside=Option(
+            _read_inside,
+            "float32",
+            "float32 (the default), or in parentheses an algorithm whose schedules are executed, as "
+            "synthesized:coding=int8,fabric=wdm-ring; its coding is float32 by default",
+        ),
         between=Option(_read_between, "int4", "method between nodes, in parentheses; int4 by default"),
         node=Option(whole(2, 4096), "8", "ranks of a node; 8 by default"),
     ),

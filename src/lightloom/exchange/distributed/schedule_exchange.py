@@ -8,7 +8,7 @@ level, as ``lightloom.exchange.execution`` compiles them, and added in the order
 itself, and the schedules are the same for all buckets, so that no sum depends on the bucket that a tensor is in.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import build, find
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.distributed.block_exchange import wire_format
 from lightloom.exchange.distributed.group import OwnGroup
@@ -31,7 +32,7 @@ from lightloom.machines.fabrics.load import load_fabric
 BUCKET_BYTES = 25.0 * (1 << 20)
 """Bytes for which schedules are built: those of a bucket of DDP."""
 
-Chunks = dict[int, list[int]]
+Chunks = dict[int, Ints]
 """Numbers of chunks by peer, ascending."""
 
 
@@ -63,8 +64,8 @@ class ScheduledGroup:
 
     @property
     def digest(self) -> str:
-        """Hash of both schedules, for the comparison of ranks."""
-        return (self._scatter.digest + self._gather.digest).hex()
+        """Beginnings of the hashes of both schedules, for the comparison of ranks."""
+        return "/".join(movement.digest.hex()[:12] for movement in (self._scatter, self._gather))
 
     def reduce_scatter(self, blocks: Tensor, cut: TensorBlocks) -> Tensor:
         """Return the sum over ranks of this rank's block, a view of ``blocks``, whose others are overwritten.
@@ -77,65 +78,64 @@ class ScheduledGroup:
             TransportError: a rank left, fell silent or exchanges something else.
         """
         shares = self._shares(cut, self._scatter.pieces)
-        sizes = self._sizes(shares)
-
-        def pack(chunks: list[int]) -> Tensor:
-            """Return the encoded partial sums of some chunks."""
-            wire = torch.empty(sum(sizes[chunk] for chunk in chunks), dtype=torch.uint8)
-            for chunk, part in zip(chunks, torch.split(wire, [sizes[chunk] for chunk in chunks]), strict=True):
-                self._format.encode(blocks, None, shares[chunk], part)
-            return wire
-
-        def unpack(chunk: int, part: Tensor, adds: bool) -> None:
-            """Add a chunk's decoded values, or store them."""
-            self._format.decode(part, shares[chunk], blocks, add=adds)
-
-        self._run(self._scatter, sizes, pack, unpack)
+        self._run(
+            self._scatter,
+            self._sizes(shares),
+            lambda chunk, part: self._format.encode(blocks, None, shares[chunk], part),
+            lambda chunk, part, adds: self._format.decode(part, shares[chunk], blocks, add=adds),
+        )
         return cut.split(blocks)[self._group.rank]
 
     def all_gather(self, blocks: Tensor, cut: TensorBlocks) -> None:
         """Replace all ``blocks`` by what their ranks have, encoded and decoded once; raises as ``reduce_scatter``."""
         shares = self._shares(cut, self._gather.pieces)
         sizes = self._sizes(shares)
-        wire = torch.split(torch.empty(sum(sizes), dtype=torch.uint8), sizes)
+        coded = torch.split(torch.empty(int(sizes.sum()), dtype=torch.uint8), sizes.tolist())
         for chunk in self._gather.held(self._group.rank):
-            self._format.encode(blocks, None, shares[chunk], wire[chunk])
-
-        def pack(chunks: list[int]) -> Tensor:
-            """Return the bytes of some chunks as they are."""
-            return torch.cat([wire[chunk] for chunk in chunks])
-
-        def unpack(chunk: int, part: Tensor, adds: bool) -> None:  # noqa: ARG001 - rows of an all-gather store
-            """Keep the bytes of a chunk."""
-            wire[chunk].copy_(part)
-
-        self._run(self._gather, sizes, pack, unpack)
-        for part, share in zip(wire, shares, strict=True):
+            self._format.encode(blocks, None, shares[chunk], coded[chunk])
+        self._run(
+            self._gather,
+            sizes,
+            lambda chunk, part: part.copy_(coded[chunk]),
+            lambda chunk, part, _: coded[chunk].copy_(part),
+        )
+        for part, share in zip(coded, shares, strict=True):
             self._format.decode(part, share, blocks)
 
     def _run(
         self,
         movement: Movement,
-        sizes: Sequence[int],
-        pack: Callable[[list[int]], Tensor],
-        unpack: Callable[[int, Tensor, bool], None],
+        sizes: Ints,
+        pack: Callable[[int, Tensor], object],
+        unpack: Callable[[int, Tensor, bool], object],
     ) -> None:
-        """Execute this rank's part of a movement: ``pack`` returns what to send, ``unpack`` takes a chunk of what
-        comes, and whether to add it.
+        """Execute this rank's part of a movement: ``pack`` writes the bytes of a chunk, of ``sizes`` [chunk], to a part
+        of a message, ``unpack`` takes them, and whether they are to be added.
 
         No rank waits for ever: of the levels at which ranks are, all messages of the lowest have their sender there.
         """
+
+        def messages(chunks: Chunks) -> dict[int, Tensor]:
+            """Return memory for the messages of all peers, without those of no bytes."""
+            return {p: torch.empty(n, dtype=torch.uint8) for p, own in chunks.items() if (n := int(sizes[own].sum()))}
+
+        def parts(chunks: Chunks, wires: dict[int, Tensor]) -> Iterator[tuple[int, Tensor]]:
+            """Yield each chunk with its part of a message."""
+            for peer, wire in wires.items():
+                yield from zip(chunks[peer], torch.split(wire, sizes[chunks[peer]].tolist()), strict=True)
+
         for level in self._levels(movement):
             # What a level sends is what was there before it.
-            outgoing = [{peer: pack(chunks) for peer, chunks in sends.items()} for sends, _ in level]
+            outgoing = [messages(sends) for sends, _ in level]
+            for (sends, _), wires in zip(level, outgoing, strict=True):
+                for chunk, part in parts(sends, wires):
+                    pack(chunk, part)
             for adds, sent, (_, receives) in zip((False, True), outgoing, level, strict=True):
-                parts = {peer: [sizes[chunk] for chunk in chunks] for peer, chunks in receives.items()}
-                came = {peer: torch.empty(sum(part), dtype=torch.uint8) for peer, part in parts.items()}
+                came = messages(receives)
                 self._group.sent += sum(wire.numel() for wire in sent.values())
-                self._group.exchange(*({p: wire for p, wire in some.items() if wire.numel()} for some in (sent, came)))
-                for peer, wire in came.items():
-                    for chunk, part in zip(receives[peer], torch.split(wire, parts[peer]), strict=True):
-                        unpack(chunk, part, adds)
+                self._group.exchange(sent, came)
+                for chunk, part in parts(receives, came):
+                    unpack(chunk, part, adds)
 
     def _find_levels(self, movement: Movement) -> list[list[tuple[Chunks, Chunks]]]:
         """Return what this rank sends and receives at each level of a movement that it takes part in: messages that
@@ -144,7 +144,7 @@ class ScheduledGroup:
         for m in np.flatnonzero((movement.source == self._group.rank) | (movement.destination == self._group.rank)):
             source, destination = int(movement.source[m]), int(movement.destination[m])
             sends, receives = levels.setdefault(int(movement.level[m]), [({}, {}), ({}, {})])[int(movement.reduces[m])]
-            chunks = movement.chunk[movement.first[m] : movement.first[m + 1]].tolist()
+            chunks = movement.chunk[movement.first[m] : movement.first[m + 1]]
             if source == self._group.rank:
                 sends[destination] = chunks
             else:
@@ -160,6 +160,6 @@ class ScheduledGroup:
             for share in cut_shares(Geometry(block, size), pieces, self._format.block)
         ]
 
-    def _sizes(self, shares: Sequence[Share]) -> list[int]:
-        """Return the bytes of each share on the wire."""
-        return [share.blocks * self._format.block_bytes for share in shares]
+    def _sizes(self, shares: Sequence[Share]) -> Ints:
+        """Return the bytes of each share on the wire, int64 [share]."""
+        return np.array([share.blocks for share in shares]) * self._format.block_bytes
