@@ -16,21 +16,23 @@ from lightloom.machines.accelerators.dadiannao import load_dadiannao
 from lightloom.machines.fabrics.grids import Mesh
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.papers.dadiannao.model import (
-    ChipLink,
     Step,
-    broadcast_time,
     check_rack,
-    chips_needed,
-    communication_time,
-    computation_time,
     link_of,
     literal_hops,
     mesh_broadcast,
-    mesh_hops,
     ring_hops,
     tree_hops,
 )
-from lightloom.papers.dadiannao.networks import Network, network_of
+from lightloom.planning.pricing.broadcast_step import (
+    ChipLink,
+    Network,
+    broadcast_time,
+    chips_needed,
+    communication_time,
+    computation_time,
+    mesh_hops,
+)
 
 CHIP = load_dadiannao()
 MIB = 2.0**20
@@ -57,7 +59,7 @@ RESNET152 = Network(
 
 @given(network=networks, batch=st.integers(1, 512))
 def test_chips_hold_everything_and_one_less_would_not(network: Network, batch: int) -> None:
-    chips = chips_needed(network, batch, CHIP)
+    chips = chips_needed(network, batch, CHIP.edram)
     everything = network.neurons * batch + network.synapses
     assert (chips - 1) * CHIP.edram < everything <= chips * CHIP.edram
 
@@ -103,8 +105,8 @@ def test_energy_is_power_times_the_seconds_in_which_it_works(
 
 @given(network=networks, batch=st.integers(1, 64), chips=st.integers(1, 64))
 def test_computation_is_shared_out(network: Network, batch: int, chips: int) -> None:
-    alone = computation_time(network, batch, 1, CHIP)
-    assert computation_time(network, batch, chips, CHIP) == pytest.approx(alone / chips)
+    alone = computation_time(network, batch, 1, CHIP.product_rate)
+    assert computation_time(network, batch, chips, CHIP.product_rate) == pytest.approx(alone / chips)
     assert alone == pytest.approx(network.products * batch / (72 * 16 * 606e6))
 
 
@@ -132,7 +134,7 @@ def test_a_network_that_no_batch_makes_fit_is_offered_none() -> None:
 
 def test_a_batch_below_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="batch=0"):
-        chips_needed(RESNET152, 0, CHIP)
+        chips_needed(RESNET152, 0, CHIP.edram)
 
 
 def test_links_of_the_chip() -> None:
@@ -160,7 +162,7 @@ def test_a_graph_is_counted_for_one_sample() -> None:
             ),
         ),
     )
-    found = network_of(graph)
+    found = Network.of(graph)
     assert (found.layers, found.synapses, found.neurons) == (2, 4 * 3 * 9 * 4, 700)
     assert (found.products, found.inputs) == (1000, 300)
 

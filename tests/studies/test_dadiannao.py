@@ -17,14 +17,10 @@ from lightloom.papers.dadiannao import model
 from lightloom.papers.dadiannao import rows as beyond
 from lightloom.papers.dadiannao.model import (
     BOTH_DIRECTIONS,
-    FITTED,
     MIXED,
     ONE_DIRECTION,
     ONE_FITTED,
-    ChipLink,
-    Constants,
     chip,
-    chips_needed,
     headlines,
     literal_hops,
     mean,
@@ -41,6 +37,7 @@ from lightloom.papers.dadiannao.networks import (
 from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, TABLE_2
 from lightloom.papers.dadiannao.rows import largest_ratio, share, sizes, worse
 from lightloom.papers.study import Study
+from lightloom.planning.pricing.broadcast_step import FITTED, ChipLink, Constants, chips_needed
 from tests.studies.drawn import svg_bytes
 from tests.studies.rows import assert_sound
 
@@ -145,7 +142,7 @@ def test_only_densenet121_at_batch_256_and_400_gbps_gets_a_worse_edp(claims: dic
 
 @pytest.mark.parametrize("name", CHIPS)
 def test_chips(claims: dict[str, Claim], name: str) -> None:
-    found = tuple(chips_needed(printed()[name], batch, chip()) for batch in BATCHES)
+    found = tuple(chips_needed(printed()[name], batch, chip().edram) for batch in BATCHES)
     assert found == CHIPS[name]
     row = claims[f"figure5.chips_{name.lower().replace('-', '_')}"]
     assert row.ours == "/".join(map(str, found))

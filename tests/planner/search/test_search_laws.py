@@ -54,12 +54,16 @@ def choice_of(row: Row) -> Strategy | PlacedChoice:
     return Strategy(row.number + 1, row.kind + 1, 1, 1, 8, "none", "none", AUTO, 0)
 
 
+FABRIC = SimpleNamespace(grid=None)
+
+
 class Rows:
     """Rows with made-up bounds and times; some turn out to be impossible when they are refined or simulated."""
 
     cluster = SimpleNamespace(name="made up")
     compared: Any = None
     """Plans and refusals of algorithms that are compared, where a search asks for them."""
+    by_equations = False
 
     def __init__(self, random: Random) -> None:
         self.looks: list[tuple[str, Row]] = []
@@ -268,7 +272,7 @@ def test_a_step_whose_circuits_follow_it_is_proved_on_its_timeline() -> None:
 
 
 def test_batches_are_powers_of_two_for_each_rank_of_the_largest_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    clusters: Any = [SimpleNamespace(ranks=ranks) for ranks in (4, 6, 2)]
+    clusters: Any = [SimpleNamespace(ranks=ranks, fabric=FABRIC) for ranks in (4, 6, 2)]
     graph: Any = None
     monkeypatch.setattr(searching, "default_batch", lambda *_: None)
     assert _batches(graph, clusters, SearchRequest(global_batches=[9, 3, 9])) == [(9, 3)]
@@ -351,7 +355,7 @@ def test_clusters_are_searched_apart_and_fail_together(monkeypatch: pytest.Monke
     monkeypatch.setattr(searching, "GroupPrices", lambda *_: None)
     monkeypatch.setattr(searching, "default_batch", lambda *_: None)
     for cluster in clusters:
-        cluster.fabric = cluster.training = None
+        cluster.fabric, cluster.training = FABRIC, None
     graph: Any = None
     answers |= {"one": UnsupportedError("no circuits"), "other": TooLargeError("no room")}
     with pytest.raises(TooLargeError, match=r"^no circuits; no room$"):
@@ -425,5 +429,5 @@ def test_given_prices_are_those_of_every_plan_and_are_kept() -> None:
 def test_a_free_network_keeps_the_ranks_of_a_node(name: str) -> None:
     """What hybrid sharding holds depends on them, so that the bound would miss plans without."""
     on = load_cluster(name)
-    free = searching.free_rows(transformer(2), on, SearchRequest(global_batches=(on.ranks,)))
+    free = searching.free_rows(transformer(2), on, SearchRequest(global_batches=(on.ranks,)), splits_neurons=False)
     assert free.cluster.fabric.node_ranks == on.fabric.node_ranks and free.cluster.ranks == on.ranks

@@ -77,9 +77,12 @@ def random_cases(ranks: int) -> list[tuple[Schedule, int]]:
 
 @cache
 def schedules(ranks: int) -> dict[str, Schedule]:
-    """Every registered algorithm that a ring of wavelengths admits, and synthesized ones."""
-    fabric = WdmRing(ranks=ranks, **RING)
-    found = {}
+    """Every registered algorithm that a ring of wavelengths admits, that of a waveguide past all ranks, and synthesized
+    ones."""
+    fabric, found = WdmRing(ranks=ranks, **RING), {}
+    waveguide = WdmRing(ranks=ranks, **RING | {"wavelengths": ranks, "multicast_taps": ranks})
+    for kind in ("all-gather", "broadcast"):
+        found[f"{kind} serpentine"] = build(find("serpentine"), collective_of(kind, ranks, 1e6), waveguide)
     for kind in KINDS:
         collective = collective_of(kind, ranks, 1e4 if kind in SIZED else 1e6)
         for algorithm in admitted(kind, fabric):

@@ -63,6 +63,8 @@ class Accelerator(Described):
     """Bandwidth of the main memory, in bytes per second; null leaves memory traffic out of the model."""
     memory: Size | None = None
     """Size of the main memory, in bytes; null when unknown, so that no plan is checked against it."""
+    takes_in_broadcasts: bool = False
+    """True for a chip that computes on what others broadcast as it arrives, and holds none of it."""
     efficiency: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Attained fraction of the roofline, the same for arithmetic and for memory, where there is no kernel model."""
     kernels: KernelModel | None = None

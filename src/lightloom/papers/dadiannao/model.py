@@ -1,20 +1,20 @@
 """Fig. 5's 27 cases under a choice of bandwidths and constants, and the percentages that follow.
 
-    C = R · MACs · B / (698.1e9 · p) + β · S / 6.4 GB/s          computation, with its eDRAM accesses
-    M = layers · 2 · latency · (√p − 1) + S · (p − 1) / (p · BW)   communication, Eq. 3
-    T = C + M        E ∝ p · (7.96 W · C + 4 · PHY power · M)        EDP = E · T
+    E ∝ p · (7.96 W · C + 4 · PHY power · M)        EDP = E · (C + M)
 
-R is how often the chips work through the forward pass for each pass of broadcasts, times what a multiplier idles; the
-paper does not say (three passes to two broadcasts would be 1.5). β stands for time that grows with the synapses that
-every chip holds after a broadcast. Both are fitted to the headlines.
+The chips p, the computation C and the communication M are those of
+:mod:`lightloom.planning.pricing.broadcast_step`. Its R is how often the chips work through the forward pass for each
+pass of broadcasts, times what a multiplier idles; the paper does not say (three passes to two broadcasts would be 1.5).
+β stands for time that grows with the synapses that every chip holds after a broadcast. Both are fitted to the
+headlines.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, log2, sqrt
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import Collective
@@ -22,35 +22,28 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.claims import Claim
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import UnsupportedError
 from lightloom.machines.accelerators.dadiannao import DaDianNao, load_dadiannao
 from lightloom.machines.clusters.cluster import Rack
 from lightloom.machines.fabrics.grids import Mesh
 from lightloom.papers.dadiannao import PAPER
-from lightloom.papers.dadiannao.networks import Network, printed
+from lightloom.papers.dadiannao.networks import printed
 from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, LINKS
+from lightloom.planning.pricing.broadcast_step import (
+    BroadcastStep,
+    ChipLink,
+    Constants,
+    Hops,
+    Moved,
+    Network,
+    broadcast_step,
+    broadcast_time,
+    chips_needed,
+    mesh_hops,
+)
 
-# A training step on a 2D mesh of DaDianNao chips: everything in eDRAM, one all-to-all broadcast a layer.
-#
-# layer 1             layer 2
-# [broadcast][compute][broadcast][compute] ...      the chips wait for each other; nothing overlaps
-#
-# The chips hold all neurons and synapses between them, so that the network's size says how many there are. Before each
-# layer they broadcast what the others lack: synapses when every chip has neurons of its own (data parallelism), neurons
-# when it has synapses of its own (model parallelism). Source: Ro, Lee and Ahn (Electronics 2018, 7, 130), sections 2.2
-# and 4.2, Eqs. 1 to 3.
-
-Strategy = Literal["data", "model"]
 Quantity = Literal["time", "edp"]
 Networks = Mapping[str, Network]
-Hops = Callable[[int], float]
-"""Number of chips → latencies that one broadcast takes."""
-
-
-def mesh_hops(chips: int) -> float:
-    """Return 2 (√p − 1) latencies, Eq. 3: along a row, then along a column; the root is real, as p need not be a
-    square."""
-    return 2 * (sqrt(chips) - 1)
 
 
 def literal_hops(chips: int) -> float:
@@ -68,19 +61,6 @@ def tree_hops(chips: int) -> float:
     return ceil(log2(chips))
 
 
-class ChipLink(NamedTuple):
-    """A link between neighbouring chips."""
-
-    bandwidth: float
-    """Bytes a second in one direction; may be infinite."""
-    latency: float
-    """Seconds from chip to chip."""
-    phy_power: float | None = None
-    """Watts of one PHY; None when no source gives them."""
-    hops: Hops = mesh_hops
-    """Latencies that one broadcast takes over such links, by the topology."""
-
-
 def link_of(chip: DaDianNao, name: str) -> ChipLink:
     """Return one of the chip's kinds of links, by name, with the bandwidth of one direction.
 
@@ -91,17 +71,6 @@ def link_of(chip: DaDianNao, name: str) -> ChipLink:
     return ChipLink(link.bandwidth, link.latency, link.phy_power)
 
 
-def chips_needed(network: Network, batch: int, chip: DaDianNao) -> int:
-    """Return the least number of chips whose eDRAM holds all neurons of the batch and all synapses.
-
-    Raises:
-        ConfigError: the batch is below one.
-    """
-    if batch < 1:
-        raise ConfigError(f"{network.name}: batch={batch}: expected at least 1")
-    return ceil((network.neurons * batch + network.synapses) / chip.edram)
-
-
 def check_rack(network: Network, batch: int, chip: DaDianNao, rack: Rack | None = None) -> int:
     """Return the number of chips needed, if one rack holds them.
 
@@ -109,7 +78,7 @@ def check_rack(network: Network, batch: int, chip: DaDianNao, rack: Rack | None 
         UnsupportedError: it does not; names the blades, and the racks, batch or eDRAM that would do.
     """
     rack = rack or Rack()
-    chips = chips_needed(network, batch, chip)
+    chips = chips_needed(network, batch, chip.edram)
     largest = int((rack.chips * chip.edram - network.synapses) // network.neurons)
     memory = (network.neurons * batch + network.synapses) / rack.chips
     smaller = f"a batch of at most {largest}" if largest >= 1 else ""
@@ -121,47 +90,17 @@ def check_rack(network: Network, batch: int, chip: DaDianNao, rack: Rack | None 
     return chips
 
 
-def broadcast_time(share: float, chips: int, link: ChipLink) -> float:
-    """Return Eq. 3, seconds of an all-to-all broadcast of ``share`` bytes of each chip: hops · latency + share (p −
-    1)/BW."""
-    return link.hops(chips) * link.latency + share * (chips - 1) / link.bandwidth
-
-
-def broadcast_bytes(network: Network, batch: int, strategy: Strategy) -> float:
-    """Return bytes that every chip holds after the broadcasts of one pass: all synapses (data parallelism), or the
-    batch's inputs of weighted layers (model parallelism)."""
-    return network.synapses if strategy == "data" else network.inputs * batch
-
-
-def communication_time(network: Network, batch: int, chips: int, link: ChipLink, strategy: Strategy = "data") -> float:
-    """Return seconds of one pass: Eq. 3 summed over the layers, each with its own bytes, which the strategy decides."""
-    moved = broadcast_bytes(network, batch, strategy)
-    latencies = network.layers * broadcast_time(0.0, chips, link)
-    return latencies + broadcast_time(moved / chips, chips, ChipLink(bandwidth=link.bandwidth, latency=0.0))
-
-
-def computation_time(network: Network, batch: int, chips: int, chip: DaDianNao) -> float:
-    """Return Eq. 1, seconds of one pass over the batch, spread evenly: a multiply-accumulate is a product and a sum."""
-    share = network.products * batch / chips
-    return chip.computation_time(share, share)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+@dataclass(frozen=True)
+class Step(BroadcastStep):
     """Seconds and joules of a step."""
 
-    chips: int
-    computation: float
-    """Seconds, eDRAM accesses included."""
-    communication: float
-    """Seconds in which the chips exchange data."""
-    chip: DaDianNao
     link: ChipLink
+    chip: DaDianNao
 
     @property
     def time(self) -> float:
-        """Seconds of the step; computation and communication do not overlap (section 2.2)."""
-        return self.computation + self.communication
+        """Seconds of the step."""
+        return self.step_time
 
     @property
     def energy(self) -> float | None:
@@ -184,22 +123,6 @@ Case = tuple[str, int]
 """A network and a batch size."""
 Figures = Mapping[Case, float]
 
-SYNAPSE_RATE = 6.4e9
-"""Bandwidth that β is relative to, in bytes per second."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constants:
-    """Constants of the computation that the paper does not state."""
-
-    passes: float
-    """R: passes of multiply-accumulates at the peak rate, for each pass of broadcasts."""
-    synapse: float = 0.0
-    """β: seconds for the synapses that a chip holds, as a share of the time in which 6.4 GB/s carries them."""
-
-
-FITTED = Constants(passes=10.19, synapse=0.034)
-"""Two constants fitted to the ten headlines."""
 ONE_FITTED = Constants(passes=10.87)
 """One constant fitted to the ten headlines."""
 PEAK = Constants(passes=1.5)
@@ -227,27 +150,16 @@ def links(bandwidths: Bandwidths, hops: Hops = mesh_hops) -> dict[str, ChipLink]
     return {name: link_of(chip(), name)._replace(bandwidth=bandwidth, hops=hops) for name, bandwidth in named}
 
 
-def strategy(name: str, batch: int) -> Strategy:
+def strategy(name: str, batch: int) -> Moved:
     """Return the strategy of section 5: model parallelism for AlexNet at batch 1 and 32, else data parallelism."""
     return "model" if name == "AlexNet" and batch < BATCHES[-1] else "data"
 
 
-def run(network: Network, batch: int, link: ChipLink, constants: Constants, parallel: Strategy | None = None) -> Step:
-    """Return the result of one case on one kind of link.
-
-    ``parallel`` replaces the strategy of section 5; eDRAM reads of synapses (β) count as computation.
-    """
-    chosen = parallel or strategy(network.name, batch)
-    p = chips_needed(network, batch, chip())
-    held = network.synapses if chosen == "data" else network.synapses / p
-    computation = constants.passes * computation_time(network, batch, p, chip())
-    return Step(
-        chips=p,
-        computation=computation + constants.synapse * held / SYNAPSE_RATE,
-        communication=communication_time(network, batch, p, link, chosen),
-        chip=chip(),
-        link=link,
-    )
+def run(network: Network, batch: int, link: ChipLink, constants: Constants, parallel: Moved | None = None) -> Step:
+    """Return the result of one case on one kind of link; ``parallel`` replaces the strategy of section 5."""
+    chosen, chips = parallel or strategy(network.name, batch), chips_needed(network, batch, chip().edram)
+    found = broadcast_step(network, batch, chips, chip().product_rate, link, chosen, constants)
+    return Step(found.chips, found.computation, found.communication, link, chip())
 
 
 def saved(

@@ -7,53 +7,17 @@ Counts come with the package, so that the study needs no PyTorch. To count them 
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from lightloom.core.files import write_atomically
-from lightloom.models.graph import ComputeGraph, layers, neuron_bytes, synapse_bytes
+from lightloom.models.graph import ComputeGraph
 from lightloom.models.zoo import load_workload
 from lightloom.papers.dadiannao.paper import NEURON_BATCH, TABLE_2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
-    """Sizes and counts of a network that the model of a step needs."""
-
-    name: str
-    layers: int
-    """Broadcasts of one pass."""
-    synapses: float
-    """Bytes of all weights."""
-    neurons: float
-    """Bytes of all neurons, a sample."""
-    products: float
-    """Multiply-accumulates of a forward pass, a sample."""
-    inputs: float
-    """Bytes that convolutions and fully connected layers read, a sample: what model parallelism broadcasts."""
-    convolutions: int = 0
-    connected: int = 0
-
-
-def network_of(graph: ComputeGraph) -> Network:
-    """Return the counts of a graph for one sample, as Table 2 counts (:mod:`lightloom.models.graph`)."""
-    sample = graph.with_batch(1)
-    sizes = {operator.name: operator.activation_bytes for operator in sample.operators}
-    weighted = [operator for operator in sample.operators if operator.kind in ("conv", "linear")]
-    return Network(
-        name=graph.name,
-        layers=len(layers(sample)),
-        synapses=synapse_bytes(sample),
-        neurons=neuron_bytes(sample),
-        products=sum(operator.forward_flops for operator in weighted) / 2,
-        inputs=sum(sizes[source] for operator in weighted for source in operator.inputs),
-        convolutions=sum(operator.kind == "conv" for operator in weighted),
-        connected=sum(operator.kind == "linear" for operator in weighted),
-    )
-
+from lightloom.planning.pricing.broadcast_step import Network
 
 ZOO = {
     "AlexNet": "alexnet-2012",
@@ -94,20 +58,16 @@ def stored() -> Mapping[str, Network]:
 
 
 def trace_counts(name: str) -> Network:
-    """Return the counts of the zoo's graph, as in Table 2.
-
-    The input counts as a layer, but not in ResNets, whose printed numbers need one layer less.
-    """
-    network = replace(network_of(graph_of(name)), name=name)
-    return replace(network, layers=network.layers - 1) if name.startswith("ResNet") else network
+    """Return the counts of the zoo's graph, as in Table 2."""
+    return replace(Network.of(graph_of(name)), name=name)
 
 
 def trace_variant() -> Network:
     """Return the counts of Inception-v3 with its blocks repeated or left out as :data:`VARIANT` says; shapes fit, as
     all are equal."""
     graph = graph_of("Inception-v3")
-    whole = network_of(graph)
-    parts = {block: network_of(_block_alone(graph, block)) for block in VARIANT}
+    whole = Network.of(graph)
+    parts = {block: Network.of(_block_alone(graph, block)) for block in VARIANT}
 
     def total(field: str) -> float:
         """Return a count of the whole graph, with each repeated block added and each omitted block taken away."""

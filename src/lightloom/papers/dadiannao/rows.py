@@ -13,34 +13,27 @@ from lightloom.machines.clusters.cluster import Package, Rack
 from lightloom.papers.dadiannao import PAPER
 from lightloom.papers.dadiannao.model import (
     BOTH_DIRECTIONS,
-    FITTED,
     MIXED,
     ONE_DIRECTION,
     ONE_FITTED,
     PEAK,
     Bandwidths,
-    ChipLink,
-    Constants,
     Figures,
-    Hops,
     Savings,
-    broadcast_bytes,
     check_rack,
     chip,
-    chips_needed,
     equation_3_claims,
     headlines,
     link_of,
     links,
     mean,
-    mesh_hops,
     ring_hops,
     run,
     saved,
     savings,
     tree_hops,
 )
-from lightloom.papers.dadiannao.networks import INCEPTION_VARIANT, MIB, ZOO, Network, all_counted, printed, stored
+from lightloom.papers.dadiannao.networks import INCEPTION_VARIANT, MIB, ZOO, all_counted, printed, stored
 from lightloom.papers.dadiannao.paper import (
     BATCHES,
     BEST,
@@ -53,6 +46,16 @@ from lightloom.papers.dadiannao.paper import (
     TABLE_1,
     TABLE_2,
     Row,
+)
+from lightloom.planning.pricing.broadcast_step import (
+    FITTED,
+    ChipLink,
+    Constants,
+    Hops,
+    Network,
+    broadcast_bytes,
+    chips_needed,
+    mesh_hops,
 )
 
 _HEADLINE_UNITS = "electrical links at 6.4 GB/s (both directions), optical at 12.5 and 50 GB/s (one direction)"
@@ -168,7 +171,7 @@ def _chips_of_cases() -> Iterator[Claim]:
     """Yield a row for each network: the chips needed at each batch size, separated by slashes."""
     for name, network in printed().items():
         ours, from_graph = (
-            "/".join(str(chips_needed(each, batch, chip())) for batch in BATCHES)
+            "/".join(str(chips_needed(each, batch, chip().edram)) for batch in BATCHES)
             for each in (network, all_counted()[name])
         )
         remark = f" (as counted from the graph: {from_graph})" if from_graph != ours else ""
@@ -298,7 +301,7 @@ def _rack() -> Iterator[Claim]:
         verdict = ""
     except UnsupportedError as error:
         verdict = str(error)
-    chips, needed = Rack().chips, chips_needed(network, 256, chip())
+    chips, needed = Rack().chips, chips_needed(network, 256, chip().edram)
     yield PAPER.claim("figure4.rack_chips", chips)
     yield PAPER.claim("figure4.largest_case_chips", needed, paper=chips, verdict=verdict)
 

@@ -8,12 +8,10 @@ from lightloom.machines.clusters.cluster import Package
 from lightloom.papers.dadiannao import PAPER, rows
 from lightloom.papers.dadiannao.model import (
     BOTH_DIRECTIONS,
-    FITTED,
     MIXED,
     ONE_FITTED,
     PEAK,
     chip,
-    chips_needed,
     links,
     mean,
     run,
@@ -24,6 +22,7 @@ from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, LINKS
 from lightloom.papers.dadiannao.rows import DOMINATED, FIGURE_2_BATCHES, largest_ratio, share
 from lightloom.papers.page import BLUE, GREEN, ORANGE, RED, SKY, canvas, stacked_bars
 from lightloom.papers.study import Study
+from lightloom.planning.pricing.broadcast_step import FITTED, chips_needed
 from lightloom.reports.figures.canvas import FAINT, INK, SHARES
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def study() -> Study:
 
 def chips(name: str, batch: int) -> int:
     """Return the number of chips that a case needs, with the printed sizes."""
-    return chips_needed(printed()[name], batch, chip())
+    return chips_needed(printed()[name], batch, chip().edram)
 
 
 def breakdown() -> Figure:

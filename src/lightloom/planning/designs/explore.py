@@ -40,8 +40,8 @@ STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
 MOST_ROWS = 1 << 17
 """Rows of schedules that are built: those of an all-reduce of 256 ranks that lists every transfer."""
 _SLACK = 1 + 1e-9
-_floors: dict[tuple[int, int, int], tuple[DividedModel, Floor]] = {}
-"""By ranks, ranks of a node and samples a rank, with the model whose they are."""
+_floors: dict[tuple[int, int, int, bool], tuple[DividedModel, Floor]] = {}
+"""By ranks, ranks of a node, samples a rank and whether neurons are split, with the model whose they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,16 +143,18 @@ def least_time(question: Question, ranks: int, accelerator: str) -> float:
     cluster = cluster_from(fields, one_node, name="without exchanges")
     try:
         # Bounds build no schedule, so that groups of any size count.
-        return _least_time(question, cluster, GroupPrices(cluster.fabric, cluster.training)) / _SLACK
+        prices = GroupPrices(cluster.fabric, cluster.training)
+        return _least_time(question, cluster, prices, splits_neurons=True) / _SLACK
     except UnsupportedError:
         return 0.0
 
 
-def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> float:
-    """Return the least first bound of all strategies, in seconds of a step for each sample; raises the reason where no
-    strategy is served or fits."""
+def _least_time(question: Question, cluster: Cluster, prices: GroupPrices, *, splits_neurons: bool = False) -> float:
+    """Return the least first bound of all strategies, with ``splits_neurons`` of those of meshes too, in seconds of a
+    step for each sample; raises the reason where no strategy is served or fits."""
     request = question.request(cluster.ranks)
     rows = ClusterRows(question.graph, cluster, request, prices)
+    rows.job = replace(rows.job, splits_neurons=splits_neurons or rows.job.splits_neurons)
     assert request.global_batches is not None
     batches = tuple(request.global_batches)
     least = _shared_floor(question, rows.job, cluster, batches).least(rows.job)
@@ -162,10 +164,12 @@ def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> fl
 
 
 def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, ...]) -> Floor:
-    """Return the floors, cached, of all clusters with as many ranks, as many in a node and as many samples a rank."""
-    key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank
+    """Return the floors, cached, of all clusters with as many ranks, as many in a node and as many samples a rank, that
+    split layers alike."""
+    key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank, job.splits_neurons
     if key not in _floors or _floors[key][0] is not job.model:
-        rows = free_rows(question.graph, cluster, question.request(cluster.ranks))
+        request = question.request(cluster.ranks)
+        rows = free_rows(question.graph, cluster, request, splits_neurons=job.splits_neurons)
         _floors[key] = rows.job.model, Floor.of(rows, batches)
     return _floors[key][1]
 

@@ -331,7 +331,7 @@ def times_and_launches(
         UnsupportedError: the accelerator has no rate for the precision.
     """
     none, one = np.zeros(len(graph.operators), np.bool_), np.ones(1, np.int64)
-    split, experts = TensorSplit(none, none, none, none, 1, none, 1), ExpertSplit(none, none, none, 1)
+    split, experts = TensorSplit(none, none, none, none, 1, none, 1, none), ExpertSplit(none, none, none, 1)
     columns = operator_columns(graph, split, experts, graph.element_bytes, attention)
     forward, backward = columns.times(accelerator, precision, one * graph.batch, one)
     return (forward[0], backward[0]), dispatch_times(columns.values, accelerator)
@@ -477,10 +477,12 @@ class OperatorColumns:
 
     def _divisors(self, share: Ints, tp: Ints, ep: Ints) -> Divisors:
         """Return the divisors of the sizes of a rank's products against the graph's: n or k by tp for layers with
-        weights (k for row-parallel ones), the number of products by tp for other divided operators, and m by the share
-        for undivided ones in slices; m and the number by ep for experts. ``share`` [rows, operators] divides FLOPs."""
+        weights (k for row-parallel ones), the number of products by tp for other divided operators and convolutions of
+        as many groups, and m by the share for undivided ones in slices; m and the number by ep for experts. ``share``
+        [rows, operators] divides FLOPs."""
         divided, one = self["divided"] == 1, np.ones_like(share)
-        weights = divided & (self["weighted"] == 1)
+        grouped = (self["kernel_repeats"] > 1) & (self["kernel_products"] >= np.maximum(tp, 2)[:, None])
+        weights = divided & (self["weighted"] == 1) & ~grouped
         by_rows = weights & (self["forward"] == 1)
         held = self["held"] == 1
         return Divisors(
@@ -525,12 +527,14 @@ def operator_columns(
     output = [has_samples(operator.kind, int(n), graph.batch) for operator, n in zip(operators, elements, strict=True)]
     position = {operator.name: index for index, operator in enumerate(operators)}
     source = np.array([position[operator.inputs[0]] if operator.inputs else 0 for operator in operators], np.int64)
-    masks = {name: getattr(split, name) for name in ("divided", "sliced", "sequenced", "forward", "backward")}
+    masks = {
+        name: getattr(split, name) for name in ("divided", "sliced", "sequenced", "forward", "backward", "gathered")
+    }
     masks |= {name: getattr(experts, name) for name in ("held", "dispatch", "combine")}
     masks |= {"sampled": sampled, "output_sampled": sampled & np.array(output, np.bool_)}
     masks |= {"is_input": np.array([operator.kind == "input" for operator in operators], np.bool_)}
     masks["read_sampled"] = masks["output_sampled"][source]
-    masks["weighted"] = np.array([operator.kind in ("linear", "experts") for operator in operators], np.bool_)
+    masks["weighted"] = np.array([operator.kind in ("linear", "experts", "conv") for operator in operators], np.bool_)
     moved, read = columns["forward_bytes"] - columns["shared_bytes"], columns["activation_bytes"][source]
     columns |= _kept_columns(graph, masks["output_sampled"])
     columns |= {"moved_bytes": moved, "read_bytes": read, "key_values": key_value_elements(graph)}

@@ -1,4 +1,5 @@
-"""Tensor parallelism as Megatron does it: who holds a slice of which operator, and what the slices exchange.
+"""Tensor parallelism: who holds a slice of which operator, and what the slices exchange. Of transformers as Megatron
+does it, of convolutional networks as DaDianNao does it.
 
     whole ─► [column-parallel linear] ─ slices ─► ... ─ slices ─► [row-parallel linear] ─► all-reduce ─► whole
 
@@ -14,6 +15,13 @@ Megatron-LM's ``multi_latent_attention.py`` for the latter.
 With sequence parallelism whole tensors lie in slices of the sequence instead, each rank computing what acts on single
 tokens (norms, dropout, sums) for its own. Source: Korthikanti et al., "Reducing Activation Recomputation in Large
 Transformer Models", MLSys 2023, section 4.2.2.
+
+    slices of channels ─► all-gather ─► [convolution or linear layer, split by its outputs] ─► slices of channels
+
+A convolutional network is split neuron by neuron, as DaDianNao's chips split it ("model parallelism"): every rank
+computes its share of every layer's outputs and has the weights for them, and what reads across channels needs its
+input whole. Batch normalisation, pooling and the like work on slices. Neurons are shared out evenly (an assumption:
+the last rank of few channels has fewer). Source: Ro, Lee and Ahn, Electronics 2018, 7, 130, section 2.2.
 """
 
 from collections.abc import Sequence
@@ -35,6 +43,12 @@ TOKENWISE = SCOREWISE | {"embedding", "experts", "linear", "norm", "reduce", "to
 unless the sequence is gone after it."""
 _MULTIPLIES = frozenset({"linear", "experts"})
 """Kinds whose weights are split by columns or rows."""
+_CHANNELWISE = frozenset(
+    {"activation", "add", "batch_norm", "concat", "copy", "dropout", "elementwise", "input", "loss", "pool", "reduce"}
+)
+"""Kinds of convolutional networks that take slices of channels and give slices."""
+_ACROSS = frozenset({"conv", "linear", "lrn", "norm", "softmax"})
+"""Kinds of convolutional networks that read across channels."""
 _SCORES = frozenset({"activation", "add", "elementwise", "softmax"})
 """Kinds between a router's layer and its choice of experts."""
 
@@ -52,18 +66,30 @@ class TensorSplit:
     backward: Mask
     """The gradient of the first input is all-reduced in the backward pass."""
     degree: int
-    """Number that the tensor degree must divide: heads, and inputs of row-parallel layers; 1 where the model has no
-    attention, or slices would reach an operator that needs them whole."""
+    """Number that the tensor degree must divide: heads, and inputs of row-parallel layers; 0 where neurons are split,
+    which any degree does; 1 where the model has no attention, or slices would reach an operator that needs them
+    whole."""
     sequenced: Mask
-    """With sequence parallelism the output lies in slices of the sequence."""
+    """With sequence parallelism the output lies in slices of the sequence; of neurons, which are split, always."""
     sequence_degree: int
     """Number that the tensor degree must divide with sequence parallelism, the sequence's length; 1 where an operator
     between the split layers mixes tokens."""
+    gathered: Mask
+    """The first input, in slices of channels, is all-gathered before the forward and again before the backward pass,
+    and its gradient reduce-scattered."""
+
+    @property
+    def of_neurons(self) -> bool:
+        """True where every layer is split by its outputs."""
+        return self.degree == 0
 
 
 def tensor_split(graph: ComputeGraph) -> TensorSplit:
     """Return the split of the graph among a tensor group: slices are followed through it, and again, as often as a
-    normalisation needs the outputs of layers whole, with these layers computed by every rank."""
+    normalisation needs the outputs of layers whole, with these layers computed by every rank. Convolutional networks
+    are split neuron by neuron."""
+    if (split := _neuron_split(graph)) is not None:
+        return split
     attention = [operator.dimensions for operator in graph.operators if operator.kind == "attention"]
     heads = {sizes[name] for sizes in attention for name in ("head", "key_head") if name in sizes}
     routers = _routers(graph)
@@ -73,6 +99,23 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
         if needed <= copied:
             return split
         copied |= needed
+
+
+def _neuron_split(graph: ComputeGraph) -> TensorSplit | None:
+    """Return the split of a convolutional network by neurons; None of other models."""
+    kinds = {operator.kind for operator in graph.operators}
+    if "conv" not in kinds or not kinds <= _CHANNELWISE | _ACROSS:
+        return None
+    none = np.zeros(len(graph.operators), np.bool_)
+    gathered, whole = none.copy(), {operator.name for operator in graph.operators if operator.kind == "input"}
+    for index, operator in enumerate(graph.operators):
+        of_own_channels = 1 < operator.dimensions.get("groups", 1) == operator.dimensions.get("in_channel")
+        if operator.kind in _ACROSS and not of_own_channels and not whole.issuperset(operator.inputs[:1]):
+            gathered[index] = True
+            # Layers that read one tensor gather it once, and add up its gradient first.
+            whole.update(operator.inputs[:1])
+    divided = np.array([operator.kind != "input" for operator in graph.operators], np.bool_)
+    return TensorSplit(divided, divided, none, none, 0, divided, 1, gathered)
 
 
 def _followed(
@@ -118,7 +161,8 @@ def _followed(
         is_sliced[operator.name] = bool(sliced[index])
     heads = any(operator.kind == "attention" for operator in graph.operators)
     degree = common if works and heads else 1
-    return TensorSplit(divided, sliced, forward, backward, degree, *_sequence_slices(graph, sliced)), needed
+    sequenced = _sequence_slices(graph, sliced)
+    return TensorSplit(divided, sliced, forward, backward, degree, *sequenced, np.zeros(count, np.bool_)), needed
 
 
 def _has_heads(operator: Operator, counts: set[int]) -> bool:

@@ -289,7 +289,7 @@ class DividedModel:
         """Return the bytes of a micro-batch, of a rank's slice with cp, that each of the operators ``starts`` and later
         ones read from before it: [rows, starts]."""
         total, slices = ((rows.samples / rows.cp)[:, None] * nbytes[starts] for nbytes in self._crossing)
-        return Crossing(total, np.where(rows.sequence_parallel[:, None], slices, 0.0))
+        return Crossing(total, np.where((rows.sequence_parallel | self.split.of_neurons)[:, None], slices, 0.0))
 
     def entering(self, rows: Strategies, starts: Ints) -> Floats:
         """Return the bytes that a rank of a tensor group keeps, for one micro-batch, of the outputs from before each of
@@ -330,6 +330,11 @@ def divided_model(graph: ComputeGraph, settings: TrainingSettings, accelerator: 
     return _latest[0]
 
 
+def is_mesh(fabric: Fabric) -> bool:
+    """Return True for meshes of two dimensions with open ends, on which DaDianNao's chips split neurons."""
+    return fabric.grid is not None and not fabric.grid.wraps
+
+
 @dataclass(frozen=True)
 class Job:
     """A model, ready to be split, where it runs, and what its exchanges cost there."""
@@ -344,6 +349,8 @@ class Job:
     """The channels of each axis, where they are shared out; without, every axis is priced on all of them."""
     exchanges: tuple[PricedExchange, ...] = ()
     """Methods by which replicas may exchange gradients; strategies number them from 1 on."""
+    splits_neurons: bool = False
+    """True where the layers of convolutional networks may be split by their outputs."""
 
     @classmethod
     def of(
@@ -357,9 +364,10 @@ class Job:
         overlap: bool = True,
         exchanges: Sequence[PricedExchange] = (),
     ) -> Job:
-        """Return the job of a model whose stages are balanced for the accelerator that it runs on."""
-        model = divided_model(graph, settings, accelerator)
-        return cls(model, accelerator, fabric, pricing, overlap, exchanges=tuple(exchanges))
+        """Return the job of a model whose stages are balanced for the accelerator that it runs on; neurons are split on
+        meshes."""
+        model, splits = divided_model(graph, settings, accelerator), is_mesh(fabric)
+        return cls(model, accelerator, fabric, pricing, overlap, exchanges=tuple(exchanges), splits_neurons=splits)
 
     @property
     def graph(self) -> ComputeGraph:
@@ -379,6 +387,12 @@ class Job:
     def exchange(self, strategy: Strategy) -> PricedExchange | None:
         """Return the method by which a strategy exchanges gradients; None for as they are."""
         return self.exchanges[strategy.exchange - 1] if strategy.exchange else None
+
+    @property
+    def tensor_degree(self) -> int:
+        """Number that the tensor degree must divide."""
+        degree = self.fabric.ranks if self.splits_neurons else 1
+        return degree if self.model.split.of_neurons else self.model.split.degree
 
     def blocks(self, exchange: Ints) -> Mask:
         """Return True for methods, by number, that exchange only after the whole backward pass; False for 0: in the
@@ -467,7 +481,7 @@ class Job:
         return strategy_space(
             self.fabric.ranks,
             batches,
-            tensor_degree=model.split.degree,
+            tensor_degree=self.tensor_degree,
             sequence_degree=model.split.sequence_degree,
             expert_degree=model.experts.degree,
             contexts=searched_degrees(model.graph) if cp is None else (cp,),

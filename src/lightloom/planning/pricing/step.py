@@ -93,7 +93,7 @@ def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, exchange_time:
     operators] each; 0 where tp is 1."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     there, back = np.zeros_like(output), np.zeros_like(output)
-    at, behind = columns.where("forward"), columns.where("backward")
+    at, behind, gathered = (columns.where(name) for name in ("forward", "backward", "gathered"))
     # What goes forward comes back: the gradients of embeddings need no exchange, those of whole inputs do; in slices of
     # the sequence, what is scattered one way is gathered the other way, embeddings included.
     split = rows.tp > 1
@@ -105,9 +105,12 @@ def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, exchange_time:
         ("all-gather", slices, there, behind, read),
         ("reduce-scatter", slices, back, behind, read),
         ("all-gather", slices, back, at, output),
+        ("all-gather", whole, there, gathered, read),
+        ("all-gather", whole, back, gathered, read),
+        ("reduce-scatter", whole, back, gathered, read),
     )
     for kind, which, out, of, nbytes in exchanges:
-        if len(which):
+        if len(which) and len(of):
             place = np.ix_(which, of)
             out[place] += tensor_exchange(kind, rows.rows(which), nbytes[place], exchange_time)
     return PassExchanges(there, back)

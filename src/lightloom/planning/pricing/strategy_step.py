@@ -112,7 +112,8 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     ]
     # Units that are gathered for the moment, and the gradients of one that are reduced.
     at_once = (settings.prefetch + 1) * parameter + gradient
-    gathered = np.where(rows.plain[:, None], 0.0, largest * at_once)
+    held_whole = ~rows.plain[:, None] & (not job.accelerator.takes_in_broadcasts)
+    gathered = np.where(held_whole, largest * at_once, 0.0)
     choices = [(rows.sharding == sharding)[:, None] for sharding, _ in states]
     kept = total * job.kept_bytes(rows.exchange)[:, None]
     return kept + np.select(choices, [nbytes for _, nbytes in states], alike + gathered)
@@ -152,6 +153,10 @@ def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Float
     logits = columns["kernel_losses"] * columns.outputs(rows.samples, rows.cp) / columns.element_bytes / divisor
     loss_bytes = logits * bytes_of_logit(columns.element_bytes)
     worst = np.maximum(model.sums(passing_bytes, ends), model.sums(loss_bytes, ends))
+    if model.split.of_neurons and not job.accelerator.takes_in_broadcasts:
+        # A layer at a time has its input whole, and as many summands of its gradient.
+        whole = 2 * columns["gathered"] * columns.inputs(rows.samples, rows.cp) * (1 - 1 / rows.tp[:, None])
+        worst = worst + np.maximum.reduceat(whole[:, model.sort], starts, axis=1)
     passing = np.maximum.reduceat(worst, first, axis=1)
     entering = np.add.reduceat(model.entering(rows, starts), first, axis=1)
     full: Mask = (rows.recomputation == RECOMPUTATIONS.index("full"))[:, None]

@@ -10,6 +10,7 @@ from lightloom.machines.clusters.astra_sim import ORIGIN
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.broadcast_step import FITTED, BroadcastStep
 from lightloom.planning.search.plans import Plan, PlanSearch, influences
 from lightloom.planning.search.published import default_batch
 
@@ -155,12 +156,20 @@ def _fabrics(clusters: Sequence[Cluster]) -> Iterable[tuple[str, Fabric]]:
 
 
 def plan_assumptions(plan: Plan) -> Iterator[str]:
-    """Yield the assumptions on how ranks of a plan work together that decide its step: gradients that leave beside
-    backward passes, which groups go first on shared links, and equal work of context groups, each where it applies;
-    none for plans of other choices than a ``Strategy``."""
+    """Yield the assumptions on how ranks of a plan work together that decide its step, each where it applies: fitted
+    constants of DaDianNao's equations, neurons that are shared out evenly, gradients that leave beside backward passes,
+    which groups go first on shared links, and equal work of context groups; none for plans of other choices than a
+    ``Strategy``."""
     choice = plan.choice
     if not isinstance(choice, Strategy):
         return
+    if isinstance(plan.step, BroadcastStep):
+        yield (
+            f"multipliers pass {FITTED.passes:g} times at their peak for a pass of broadcasts, and reading synapses "
+            f"takes {FITTED.synapse:g} of their seconds at 6.4 GB/s: fitted to the ten headlines of DaDianNao's paper"
+        )
+    elif choice.tp > 1 and plan.job.model.split.of_neurons:
+        yield "neurons of every layer are shared out evenly among the ranks of a tensor group"
     if plan.spent is not None and choice.replicas > 1 and plan.cluster.training.overlap_gradients:
         yield (
             "gradients that are exchanged once a step leave block by block beside the last backward passes where that "

@@ -71,13 +71,14 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
     replicated, hybrid = strategies.sharding == NONE, strategies.sharding == HYBRID
     (in_pass, experts), (once, _) = replica_groups(strategies, job.fabric.node_ranks)
     tensor = Groups(tp, np.ones_like(tp))
+    slices = strategies.sequence_parallel | (job.model.split.of_neurons & (tp > 1))
     kinds: tuple[tuple[Kind, Mask, Groups, Ints], ...] = (
         ("all-reduce", replicated | hybrid, once, exchange),
         ("all-gather", ~replicated, in_pass, exchange),
         ("reduce-scatter", ~replicated, in_pass, exchange),
-        ("all-reduce", tp > 1, tensor, none),
-        ("reduce-scatter", strategies.sequence_parallel, tensor, none),
-        ("all-gather", strategies.sequence_parallel, tensor, none),
+        ("all-reduce", (tp > 1) & ~slices if job.model.split.of_neurons else tp > 1, tensor, none),
+        ("reduce-scatter", slices, tensor, none),
+        ("all-gather", slices, tensor, none),
         ("all-to-all", strategies.ep > 1, Groups(strategies.ep, tp), none),
         ("all-reduce", replicated, experts, exchange),
         ("all-gather", ~replicated, experts, exchange),
@@ -121,7 +122,7 @@ def _memory(job: Job, strategies: Strategies) -> Floats:
     for which in _by_stages(strategies):
         found[which] = stage_memory(job, strategies.rows(which))
     plain = np.flatnonzero(strategies.plain & (strategies.sharding == ZERO_3))
-    if len(plain):
+    if len(plain) and not job.accelerator.takes_in_broadcasts:
         found[plain] += job.model.gathered_bytes
     return found
 
@@ -347,8 +348,9 @@ def fastest_link(fabric: Fabric) -> FastestLink:
 
 def exchange_latency(fabric: Fabric, k: int) -> float:
     """Return the seconds of propagation in a ring all-reduce between groups of k neighbours, 2 (groups − 1) hops of the
-    least latency between counterparts in neighbouring groups by any route; 0 for one group."""
-    if fabric.ranks == k:
+    least latency between counterparts in neighbouring groups by any route; 0 for one group, and on a fabric of parts,
+    whose exchange between groups has its own."""
+    if fabric.ranks == k or fabric.parts:
         return 0.0
     ranks = np.arange(fabric.ranks)
     after = (ranks + k) % fabric.ranks
@@ -433,7 +435,9 @@ def _chain(
 
 def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
     """Return the least seconds of the data-parallel exchange of a device with the next group over the best circuits:
-    [rows]; 0 for one group."""
+    [rows]; 0 for one group, and on a fabric of parts."""
+    if job.fabric.parts:
+        return np.zeros(len(rows))
     fabric, link = job.fabric, fastest_link(job.fabric)
     nbytes = 2 * (rows.l - 1) / rows.l * parameters * job.settings.gradient_bytes / rows.k
     stride = np.minimum(rows.k, fabric.ranks - rows.k)
@@ -456,6 +460,10 @@ def placed_bound(job: Job, plan: HybridPlan, ratio: float, circuits: GroupCircui
     link, k, flows = fastest_link(job.fabric), plan.k, _flows(job, plan, ratio)
     rate, latency = np.full((k, 2 * k), link.rate), np.full((k, 2 * k), link.latency)
     if circuits is None:
+        if job.fabric.parts:
+            # What goes between groups takes the seconds of an exchange, and no circuits inside.
+            for flow in flows:
+                flow[:, k:] = 0.0
         total, gradients = (_bytes(job, plan, sent) for sent in flows)
     else:
         pipes, fastest = (circuits.source, circuits.destination), circuits.bandwidth.max(axis=0)

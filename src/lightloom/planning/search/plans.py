@@ -28,6 +28,7 @@ from lightloom.planning.economics.ledger import StepEnergy, StepLedger
 from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS, MemoryUse, repeated_operators
 from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategy
+from lightloom.planning.pricing.broadcast_step import BroadcastStep
 from lightloom.planning.pricing.collective_prices import (
     LIBRARY,
     CheapestPrices,
@@ -320,7 +321,7 @@ class Plan:
     choice: Strategy | PlacedChoice
     bound: float
     """Lower bound of the step's duration before it was simulated, in seconds."""
-    step: StrategyStep | PlacedStep
+    step: StrategyStep | PlacedStep | BroadcastStep
     """Simulated step of the plan."""
     ledger: StepLedger
     """Joules and dollars of a step."""

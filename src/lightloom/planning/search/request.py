@@ -99,8 +99,8 @@ class Pins(StatedStrategy):
         if ranks % product or (all_given and product != ranks):
             expected = f"{ranks}" if all_given else f"a divisor of {ranks}"
             yield f"{text}: {product} ranks in all, expected {expected}"
-        if self.tp and model.split.degree % self.tp:
-            yield f"--tp {self.tp}: expected a divisor of {model.split.degree}, the parts that every block can have"
+        if self.tp and job.tensor_degree % self.tp:
+            yield f"--tp {self.tp}: expected a divisor of {job.tensor_degree}, the parts that every block can have"
         chunks = (self.pp or 1) * (self.virtual_stages or 1)
         if chunks > len(model.starts):
             yield f"{chunks} stages: the model has {len(model.starts)} blocks, expected at most one stage for each"

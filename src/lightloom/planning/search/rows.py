@@ -24,9 +24,18 @@ from lightloom.planning.parallelism.placement.place import EFFORT, Partitions, p
 from lightloom.planning.parallelism.placement.placement import BalancedGraph, HybridPlan, Link, Placement
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS, local_graph
 from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
+from lightloom.planning.pricing.broadcast_step import (
+    BroadcastStep,
+    ChipLink,
+    Moved,
+    Network,
+    broadcast_step,
+    chips_needed,
+)
 from lightloom.planning.pricing.collective_prices import LIBRARY
 from lightloom.planning.pricing.group_prices import GroupPrices, PlanePrices
 from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_replicas import ReplicaExchange, method_between
 from lightloom.planning.pricing.placed_space import (
     MOST_SUB_OPERATORS,
     SMALLER_FROM,
@@ -35,6 +44,7 @@ from lightloom.planning.pricing.placed_space import (
     PlacedRows,
     distinct,
     peers,
+    placed_on,
     placed_space,
     reach,
     shared_state_bytes,
@@ -108,7 +118,8 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
     Micro-batches and recomputation are tried where they are pinned, or where devices hold a large part of the memory.
     """
     refusals, table, needed = list[str](), PartTable(job.model), list[str]()
-    in_line = [method.placed_ratio for method in job.exchanges if method.in_line]
+    between = method_between(job) if job.fabric.parts else None
+    in_line = [method.placed_ratio for method in job.exchanges if method.in_line and not job.fabric.parts]
     try:
         degree = peers(job.fabric)
         rows, refused = placed_space(job.fabric, batches, request.quanta, (1.0, *in_line))
@@ -116,7 +127,7 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
         # No placed plans are simulated on this fabric.
         none = PlacedRows.of([])
         return SearchedRows(rows=none, bound=np.empty(0), counts=Counts(), refusals=[str(error)], needed=needed)
-    if len(in_line) < len(job.exchanges):
+    if len(in_line) + (between is not None) < len(job.exchanges):
         refusals.append("placed plans take codecs in line with the links only")
     if refused:
         refusals.append(
@@ -202,12 +213,14 @@ class PlacedPlans:
 
     def _placed(self, balanced: BalancedGraph, choice: PlacedChoice, effort: int) -> HybridPlan:
         """Return a plan placed anew, with so much search ``effort`` around the best start."""
-        fabric, fastest = self._job.fabric, fastest_link(self._job.fabric)
+        fabric = placed_on(self._job.fabric)
+        fastest = fastest_link(fabric)
         rate = fastest.rate / peers(fabric) if fabric.exclusive else fastest.rate
         link = Link(bandwidth=rate, latency=fastest.latency)
         self.placements += 1
         memory = self._job.accelerator.memory
-        placement = place(balanced, choice.k, reach(fabric, choice.l), memory, link, effort=effort)
+        within = reach(self._job.fabric, choice.l)
+        placement = place(balanced, choice.k, within, memory, link, effort=effort)
         launched = self._launched(balanced, placement, choice)
         return HybridPlan(placement, launched, choice.k, choice.l, shares_state=True)
 
@@ -239,7 +252,18 @@ class PlacedPlans:
     @cached_method(most=_KEPT)
     def _granted(self, plan: HybridPlan) -> GroupCircuits:
         """Return the circuits, cached by plan, that the fabric grants a plan."""
-        return grant(plan, self._job.fabric)
+        return self._grant(plan)
+
+    def _grant(self, plan: HybridPlan) -> GroupCircuits:
+        """Return the circuits that the fabric grants a plan; on a fabric of parts those inside, with the exchange
+        between groups."""
+        fabric = self._job.fabric
+        return self._replicas.granted(plan, self._job) if fabric.parts else grant(plan, fabric)
+
+    @cached_property
+    def _replicas(self) -> ReplicaExchange:
+        """Seconds of the exchange between groups on a fabric of parts."""
+        return ReplicaExchange.of(self._job)
 
     def simulate(self, choice: PlacedChoice) -> PlacedStep:
         """Return one simulated step of the plan of a choice, over the circuits that are granted to it."""
@@ -249,7 +273,7 @@ class PlacedPlans:
         """Return one simulated step of the plan that is placed anew with all search effort, over circuits granted to
         it."""
         plan = self._placed(self._partition(choice), choice, EFFORT)
-        return self._fastest(plan, grant(plan, self._job.fabric), choice)
+        return self._fastest(plan, self._grant(plan), choice)
 
     def _fastest(self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice) -> PlacedStep:
         """Return the step over these circuits, or over others that are granted anew within it where that is allowed and
@@ -537,13 +561,49 @@ class ClusterRows:
     def _placed_plan(self, choice: PlacedChoice, step: PlacedStep, bound: float) -> Plan:
         """Return the plan of a placed step, with its joules of sending and the memory of its fullest device."""
         joules, method = placed_joules(self.job, step, choice.ratio), self._in_line.get(choice.ratio)
+        method = method_between(self.job) if self.job.fabric.parts else method
         return self.plan(self.job, choice, step, bound, float(step.memory.max()), joules, method)
+
+    @property
+    def by_equations(self) -> bool:
+        """True where the paper's cost model means DaDianNao's equations: for convolutional networks on a mesh of chips
+        that hold a network once between them."""
+        chip, split = self.job.accelerator, self.job.splits_neurons and self.job.model.split.of_neurons
+        return self.request.cost_model == "paper" and split and chip.takes_in_broadcasts and chip.memory is not None
+
+    def broadcast_plans(self, batches: Sequence[int]) -> list[Plan]:
+        """Return the plans by DaDianNao's equations, of both parallelisms at each batch, each on as many chips of the
+        cluster as it needs.
+
+        Raises:
+            TooLargeError: they need more chips than the cluster has at every batch.
+        """
+        job, plans = self.job, list[Plan]()
+        network, rate = Network.of(job.graph), job.accelerator.peak_rate(job.settings.precision) / 2
+        for batch in batches:
+            chips = chips_needed(network, batch, self.capacity)
+            if chips > self.cluster.ranks:
+                self._needed.append(f"{batch:,} samples and the synapses fill {chips:,} chips")
+                continue
+            fabric = job.fabric.model_copy(update={"ranks": chips})
+            link = ChipLink(float(fabric.link_bandwidth().min()), fabric.neighbour_latency())
+            prices = GroupPrices(fabric, job.settings, self.request.cost_model)
+            rows = ClusterRows(job.graph, replace(self.cluster, ranks=chips, fabric=fabric), self.request, prices)
+            held = (network.neurons * batch + network.synapses) / chips
+            ways: tuple[tuple[Moved, int, str], ...] = (("data", chips, "zero-3"), ("model", 1, "none"))
+            for moved, dp, sharding in ways:
+                step = broadcast_step(network, batch, chips, rate, link, moved)
+                choice = Strategy(dp, chips // dp, 1, 1, batch, sharding, "none", "mesh-broadcast", 0)
+                plans.append(rows.plan(rows.job, choice, step, step.step_time, held, None, None))
+        if not plans:
+            raise self.nothing()
+        return plans
 
     def plan(
         self,
         job: Job,
         choice: Strategy | PlacedChoice,
-        step: StrategyStep | PlacedStep,
+        step: StrategyStep | PlacedStep | BroadcastStep,
         bound: float,
         memory: float,
         sent_joules: float | None,

@@ -32,9 +32,10 @@ from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics.load import fabric_from
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy
+from lightloom.planning.parallelism.tensor_parallel import tensor_split
 from lightloom.planning.pricing.collective_prices import LIBRARY, carrier
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
-from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.job import Job, is_mesh
 from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.bounds import admitted, bounds, memory
 from lightloom.planning.search.plans import Counts, Plan, PlanSearch, RefusedPlan, division, label, order
@@ -122,7 +123,7 @@ def _batches(graph: ComputeGraph, clusters: Sequence[Cluster], request: SearchRe
     entry counts only where no plan fits those of the one before. One entry where the request states them; with
     ``largest_batches`` one entry of all powers of two for each rank of the largest cluster; otherwise entries of one
     batch, from what is published of the model (32 samples for each rank of the largest cluster where nothing is) down
-    to a sample for each, by halves."""
+    to a sample for each, and on to a single one where ranks may share a sample, by halves."""
     if request.global_batches is not None:
         return [tuple(dict.fromkeys(request.global_batches))]
     least = max(cluster.ranks for cluster in clusters)
@@ -131,7 +132,11 @@ def _batches(graph: ComputeGraph, clusters: Sequence[Cluster], request: SearchRe
         return [tuple(least << power for power in powers)]
     published = default_batch(graph, least)
     most = LARGEST if published is None else published.samples // least
-    return [(least << power,) for power in reversed(range(most.bit_length()))]
+    batches = [least << power for power in reversed(range(most.bit_length()))]
+    if all(is_mesh(cluster.fabric) for cluster in clusters) and tensor_split(graph).of_neurons:
+        while batches[-1] % 2 == 0:
+            batches.append(batches[-1] // 2)
+    return [(batch,) for batch in batches]
 
 
 def _searched(
@@ -229,6 +234,9 @@ class _Search:
         Raises:
             UnsupportedError: there is no row, or none that fits.
         """
+        if self._rows.by_equations:
+            plans = sorted(self._rows.broadcast_plans(batches), key=order)
+            return plans, [], Counts(rows=len(plans), simulated=len(plans)), ()
         heap = self._rows.first(batches)
         compared, refused = self._compared_algorithms(batches, heap)
         self._best = min((plan.sample_time for plan in compared if plan.fits is not False), default=float("inf"))
@@ -431,10 +439,13 @@ FREE = {
 """A fabric over which exchanges take no time, but for the ranks of a node."""
 
 
-def free_rows(graph: ComputeGraph, cluster: Cluster, request: SearchRequest) -> ClusterRows:
-    """Return the rows of a cluster with as many ranks, as many of them in a node, whose exchanges take no time."""
+def free_rows(graph: ComputeGraph, cluster: Cluster, request: SearchRequest, *, splits_neurons: bool) -> ClusterRows:
+    """Return the rows of a cluster with as many ranks, as many of them in a node, whose exchanges take no time;
+    ``splits_neurons`` as of a :class:`Job`."""
     fabric = fabric_from(FREE, cluster.ranks, {"tiers.node.size": cluster.fabric.node_ranks}, where="floor")
-    return ClusterRows(graph, replace(cluster, fabric=fabric), request, GroupPrices(fabric, cluster.training))
+    rows = ClusterRows(graph, replace(cluster, fabric=fabric), request, GroupPrices(fabric, cluster.training))
+    rows.job = replace(rows.job, splits_neurons=splits_neurons)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -568,7 +579,7 @@ def _simulated(rows: ClusterRows, algorithm: Algorithm, strategy: Strategy) -> P
         return RefusedPlan(strategy=kind, algorithm=algorithm.name, compression=name, why=step.why)
     result = step.result
     assert result is not None
-    held = result.plan.memory.total + job.kept_bytes(np.array(strategy.exchange)).item() * job.parameters
+    held = memory(job, Strategies.of(strategy)).item()
     return rows.plan(job, strategy, step, result.compute_time, held, result.sent_joules, method)
 
 

@@ -17,6 +17,7 @@ from lightloom.machines.clusters.load import with_accelerator
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import fabric_from, load_fabric
 from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.pricing.broadcast_step import BroadcastStep
 from lightloom.planning.search.plans import Plan, PlanSearch
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.search import Floor, free_rows, search
@@ -107,9 +108,12 @@ class WhatIfs:
     @cached_property
     def limit(self) -> float:
         """Seconds of a sample that no network makes shorter, as a share of the winner's; 0 where nothing bounds it."""
+        if isinstance(self._winner.step, BroadcastStep):
+            return self._winner.step.computation / self._winner.step_time
         cluster, request = self._winner.cluster, replace(self._request, exchanges=(), algorithms=())
         try:
-            rows = free_rows(self._found.graph, cluster, request)
+            splits = self._winner.job.splits_neurons
+            rows = free_rows(self._found.graph, cluster, request, splits_neurons=splits)
             least = Floor.of(rows, (self._winner.global_batch,)).per_sample
         except UnsupportedError:
             return 0.0
