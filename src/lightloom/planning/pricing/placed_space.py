@@ -82,14 +82,19 @@ def shared_state_bytes(settings: TrainingSettings, groups: Amount) -> tuple[int,
     return of_copy, (settings.stored_parameter_bytes + settings.optimizer_state_bytes) / groups
 
 
+def placed_on(fabric: Fabric) -> Fabric:
+    """Return the fabric that carries what operators send each other: a fabric of parts' inside, else the fabric."""
+    return fabric.parts[0] if fabric.parts else fabric
+
+
 def peers(fabric: Fabric) -> int:
     """Return D: ranks that one rank can hold circuits to at once, the next group's counterpart included; all ranks of a
-    packet fabric.
+    packet fabric, and of a fabric of parts those inside.
 
     Raises:
         UnsupportedError: placed plans are not simulated on this kind of fabric.
     """
-    ends = np.arange(2)
+    fabric, ends = placed_on(fabric), np.arange(2)
     if not fabric.any_pair or not (fabric.exclusive or fabric.ports(ends, 1 - ends)):
         raise UnsupportedError(f"placed plans on {fabric.kind_name}: {NEEDS_OWN_LINKS}")
     if not fabric.exclusive:
@@ -102,8 +107,8 @@ def peers(fabric: Fabric) -> int:
 
 def reach(fabric: Fabric, groups: int) -> Reach:
     """Return the reach Δ of devices within a group: D − 1 where several groups exist, as one circuit goes to the next
-    group, else D."""
-    return Reach(peers(fabric) - (groups > 1))
+    group on the same fabric, else D."""
+    return Reach(peers(fabric) - (groups > 1 and not fabric.parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +160,8 @@ def placed_space(
     fabric: Fabric, batches: Iterable[int], quanta: Iterable[float], ratios: Iterable[float] = (1.0,)
 ) -> tuple[PlacedRows, int]:
     """Return placed plans with every k that divides the ranks, and how many rows are refused since no two devices of a
-    group may communicate; batches that the groups do not divide are left out silently.
+    group may communicate; batches that the groups do not divide are left out silently. On a fabric of parts, k is the
+    number of ranks inside.
 
     One device a group is not cut, one group exchanges nothing with others: such rows are there once.
 
@@ -164,7 +170,8 @@ def placed_space(
     """
     found, refused = [], 0
     quanta, ratios = tuple(quanta), tuple(ratios)
-    for k, batch in product([k for k in range(1, fabric.ranks + 1) if fabric.ranks % k == 0], batches):
+    sizes = [placed_on(fabric).ranks] if fabric.parts else range(1, fabric.ranks + 1)
+    for k, batch in product([k for k in sizes if fabric.ranks % k == 0], batches):
         groups = fabric.ranks // k
         if batch % groups:
             continue

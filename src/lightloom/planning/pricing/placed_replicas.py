@@ -1,0 +1,83 @@
+"""Placed replicas on a fabric of parts: operators lie inside a group, and replicas exchange gradients between groups.
+
+    device d of a group ──► [exchange of its buckets with the counterparts in all groups, between] ──► its update
+
+A bucket's exchange takes the seconds of the schedules that carry it between, one bucket of a device after the other,
+while circuits inside carry what operators send each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from lightloom.core.errors import UnsupportedError
+from lightloom.exchange.methods import TwoLevelExchange
+from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits
+from lightloom.planning.parallelism.circuits.group import grant
+from lightloom.planning.parallelism.placement.placement import HybridPlan
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.job import Job
+
+
+def method_between(job: Job) -> PricedExchange | None:
+    """Return the first method of the job of two levels whose nodes are the groups; None for gradients as they are."""
+    size = job.fabric.parts[0].ranks
+    methods = (each for each in job.exchanges if isinstance(each.method, TwoLevelExchange) and each.method.node == size)
+    return next(methods, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaExchange:
+    """Seconds in which a device exchanges gradients with its counterparts in all groups."""
+
+    nothing: float
+    """Seconds of no bytes."""
+    per_byte: float
+    """Seconds more for each byte of gradients."""
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Return the exchange on the part between groups: by the method between nodes where there is one, else of
+        gradients as they are; on a line through the seconds of nothing and of the whole model's gradients.
+
+        Raises:
+            UnsupportedError: the part has no carrier for it.
+        """
+        assert isinstance(job.pricing, GroupPrices)
+        between, method = job.fabric.parts[1], method_between(job)
+        exchanges = [replace(method, method=method.method.between)] if method is not None else []  # type: ignore[attr-defined]
+        prices = GroupPrices(between, job.settings, job.pricing.model, exchanges)
+        if (why := prices.refusal("all-reduce", AUTO, between.ranks, len(exchanges))) is not None:
+            raise UnsupportedError(f"replicas that exchange between groups: {why}")
+        price, whole = (
+            prices.price(AUTO, between.ranks, len(exchanges)),
+            job.graph.parameters * job.settings.gradient_bytes,
+        )
+        nothing, seconds = (price("all-reduce", nbytes).cost.repeated_time for nbytes in (0.0, float(whole)))
+        return cls(nothing, (seconds - nothing) / whole)
+
+    def granted(self, plan: HybridPlan, job: Job) -> GroupCircuits:
+        """Return the circuits of one group inside, and a pipe from every device to its counterpart that takes as long
+        as the exchange: a ring's 2 (groups - 1) / groups of the bytes and 2 (groups - 1) latencies."""
+        inside, steps, own = (
+            grant(replace(plan, groups=1), job.fabric.parts[0]),
+            2 * (plan.groups - 1),
+            np.arange(plan.k),
+        )
+        rate = steps / plan.groups / self.per_byte
+        columns = {
+            "source": own,
+            "destination": own + plan.k,
+            "latency": np.full(plan.k, self.nothing / steps),
+            "port": own + (inside.port.max(initial=-1) // plan.k + 1) * plan.k,
+            "entry": own + (inside.entry.max(initial=-1) // plan.k + 1) * plan.k,
+        }
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(inside, name), column]) for name, column in columns.items()
+        }
+        pipes = np.full((len(inside.bandwidth), plan.k), rate)
+        return replace(inside, bandwidth=np.concatenate([inside.bandwidth, pipes], axis=1), **joined)
