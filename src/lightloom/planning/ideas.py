@@ -99,20 +99,23 @@ def networks(ranks: int, bandwidth: float) -> list[Network]:
 
 
 def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) -> Iterator[Network]:
-    """Yield rings of light and meshes whose counterparts averagers join, each part with half of the bandwidth; none
-    where ranks fill no such groups twice."""
+    """Yield rings of light, planes of circuits and meshes whose counterparts averagers join, each part with half of the
+    bandwidth; none where ranks fill no such groups twice."""
     if ranks % GROUP or ranks < 2 * GROUP:
         return
     between = load_fabric("optical-averager", ranks // GROUP, {"bandwidth": bandwidth / 2})
-    ring = {**light, "wavelength_bandwidth": light["wavelength_bandwidth"] / 2}
-    insides = (
-        ("rings of light", "wavelengths", "wdm-ring", ring),
-        ("meshes", "mesh", "mesh", {"bandwidth": bandwidth / 8}),
+    ring = load_fabric("wdm-ring", GROUP, {**light, "wavelength_bandwidth": light["wavelength_bandwidth"] / 2})
+    planes = load_fabric("circuit-switch", GROUP, {"degree": 4, "bandwidth": bandwidth / 8})
+    insides: tuple[tuple[str, str, Fabric, tuple[str, ...]], ...] = (
+        ("rings of light", "wavelengths", ring, ()),
+        ("rings of light, placed,", "placement", ring, (*_PASSED_ON, "in-network")),
+        ("planes of circuits", "placement", planes, ()),
+        ("meshes", "mesh", load_fabric("mesh", GROUP, {"bandwidth": bandwidth / 8}), ()),
     )
-    for name, idea, kind, fields in insides:
-        joined = JoinedFabric(ranks=ranks, inside=load_fabric(kind, GROUP, fields), between=between)
+    for name, idea, inside, algorithms in insides:
+        joined = JoinedFabric(ranks=ranks, inside=inside, between=between)
         method = f"two-level:node={GROUP},between=(optical)"
-        yield Network(f"{name} with averagers", frozenset({idea, "averaging"}), joined, method=method)
+        yield Network(f"{name} with averagers", frozenset({idea, "averaging"}), joined, algorithms, method)
 
 
 def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tuple[list[Network], dict[str, str]]:

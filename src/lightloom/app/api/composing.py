@@ -90,6 +90,7 @@ _SHOWN: Mapping[str, Callable[[Best], bool]] = {
     "compression (int4)": lambda best: best.ideas == {"compression"} and _family(best) == "int4",
     "averaging in light (OptINC)": lambda best: best.ideas == {"averaging"},
     "rings with averagers": lambda best: best.ideas == {"averaging", "wavelengths"},
+    "placed, with averagers": lambda best: best.ideas == {"averaging", "placement"},
     "meshes with averagers": lambda best: best.ideas == {"averaging", "mesh"},
 }
 """Rows of the answer, each the best of the plans that it names."""
