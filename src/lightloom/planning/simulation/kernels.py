@@ -13,7 +13,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Int32s, Ints
 from lightloom.core.kernels import njit_cached, njit_without_arrays
-from lightloom.planning.simulation.placed_state import Nodes, Ports, State
+from lightloom.planning.simulation.placed_state import Holds, Nodes, Ports, State, Stretches
 
 FORWARD, BACKWARD = 0, 1
 """Directions of a pass."""
@@ -438,6 +438,37 @@ def advance(
             if state.remaining[at] <= _ROUNDING * nodes.amount[x]:
                 state.remaining[at] = 0.0
     return False
+
+
+@njit_without_arrays
+def run_holds(
+    nodes: Nodes, ports: Ports, state: State, devices: int, now: float, holds: Holds, first: int, cuts: Stretches
+) -> tuple[float, int, int, bool]:
+    """Run hold after hold from number ``first`` on, each after a dark reconfiguration, up to ``holds.most`` or as long
+    as ``cuts`` has room for the hops that the end of a hold cuts off.
+
+    Returns the moment, the number of holds begun, the number of cuts, and whether all is done.
+    """
+    count = 0
+    for hold in range(first, holds.most):
+        if count + len(holds.dark) > len(cuts.node):
+            return now, hold, count, False
+        start, rate = hold * holds.period, holds.rates[hold % len(holds.rates)]
+        if holds.reconfiguration > 0.0:
+            lit = max(start + holds.reconfiguration, now)
+            if advance(nodes, ports, state, devices, (now, lit), holds.dark, True):
+                return lit, hold + 1, count, True
+            now = lit
+        end = max(start + holds.period, now)
+        if advance(nodes, ports, state, devices, (now, end), rate, False):
+            return end, hold + 1, count, True
+        now = end
+        for at in range(devices, len(state.current)):
+            x = state.current[at]
+            if x >= 0 and rate[nodes.pipe[x]] > 0.0 and state.piece[x] < end:
+                cuts.node[count], cuts.start[count], cuts.end[count] = x, state.piece[x], end
+                count += 1
+    return now, holds.most, count, False
 
 
 @njit_without_arrays

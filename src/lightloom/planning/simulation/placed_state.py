@@ -40,6 +40,29 @@ class Ports(NamedTuple):
     """True when some port has several pipes."""
 
 
+class Holds(NamedTuple):
+    """Circuits that come round: holds of one period each, which begin dark."""
+
+    rates: Floats
+    """Bytes per second of each pipe in each hold: [holds, pipe]; the first again after the last."""
+    dark: Floats
+    """Zeros: [pipe]."""
+    period: float
+    """Seconds from one hold to the next."""
+    reconfiguration: float
+    """Seconds at the beginning of a hold in which no pipe sends."""
+    most: int
+    """Number of holds after which the step is given up."""
+
+
+class Stretches(NamedTuple):
+    """Sending, without the time in which a pipe was dark; arrays of shape [stretch]."""
+
+    node: Ints
+    start: Floats
+    end: Floats
+
+
 class State(NamedTuple):
     """The state of a simulated step, changed in place.
 

@@ -28,7 +28,7 @@ from lightloom.planning.parallelism.circuits.group import Regrant, grants
 from lightloom.planning.parallelism.placement.place import start_order
 from lightloom.planning.parallelism.placement.placement import HybridPlan
 from lightloom.planning.parallelism.plan import groups_of
-from lightloom.planning.simulation.placed_state import Nodes, Ports, State
+from lightloom.planning.simulation.placed_state import Holds, Nodes, Ports, State, Stretches
 
 # The work of one group in a step of a placed plan: computing, parcels, and their dependencies.
 #
@@ -333,14 +333,6 @@ MOST_TRANSFERS: Effort = 100_000
 """Number of transfers that a timeline shows one by one; beyond it, back-to-back transfers are shown as one."""
 
 
-class Stretches(NamedTuple):
-    """Sending, without the time in which a pipe was dark; arrays of shape [stretch]."""
-
-    node: Ints
-    start: Floats
-    end: Floats
-
-
 def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, run: PlacedRun) -> Timeline:
     """Return every pass, transfer and reconfiguration of a group as intervals; a transfer that ran into the dark has
     several."""
@@ -437,7 +429,7 @@ class PlacedRun:
         first_row = np.concatenate(([0], np.cumsum(np.concatenate([most, [size, resources, pipes]]))))
         self.work, self._devices, self._pipes, self._now = work, devices, pipes, 0.0
         self.dark: list[tuple[float, float]] = []
-        self._stretches: list[tuple[Ints, Floats, Floats]] = []
+        self._stretches: list[Stretches] = []
         self.state = State(
             waits=work.waits.copy(),
             **{name: np.full(size, np.nan) for name in ("ready", "start", "piece", "end")},
@@ -473,7 +465,7 @@ class PlacedRun:
             node = self.state.current[self._devices :]
             node = node[node >= 0]
             node = node[(rate[self.work.nodes.pipe[node]] > 0) & (self.state.piece[node] < until)]
-            self._stretches.append((node.astype(np.int64), self.state.piece[node], np.full(len(node), until)))
+            self._stretches.append(Stretches(node.astype(np.int64), self.state.piece[node], np.full(len(node), until)))
         elif not done:
             raise AssertionError("a placed step waits for itself")
         return done
@@ -486,6 +478,29 @@ class PlacedRun:
         until = start + timing.reconfiguration
         self.dark.append((start, until))
         return self.advance(until, np.zeros(self._pipes), dark=True)
+
+    def hold(self, circuits: GroupCircuits, timing: Timing) -> None:
+        """Run the step while holds come round, each after a reconfiguration.
+
+        Raises:
+            UnsupportedError: it has not ended after :data:`MOST_HOLDS`.
+        """
+        from lightloom.planning.simulation import kernels
+
+        rates, none = np.ascontiguousarray(circuits.bandwidth), np.zeros(self._pipes)
+        holds = Holds(rates, none, float(timing.period), float(timing.reconfiguration), MOST_HOLDS)
+        size = max(_CUTS, self._pipes)
+        cuts = Stretches(np.empty(size, np.int64), np.empty(size), np.empty(size))
+        begun, done = 0, False
+        while not done:
+            self._now, begun, count, done = kernels.run_holds(
+                self.work.nodes, self.work.ports, self.state, self._devices, self._now, holds, begun, cuts
+            )
+            self._stretches.append(Stretches(*(column[:count].copy() for column in cuts)))
+            if begun == MOST_HOLDS and not done:
+                raise _endless()
+        starts = np.arange(begun) * timing.period
+        self.dark = [*zip(starts, starts + timing.reconfiguration, strict=True)] if timing.reconfiguration else []
 
     @property
     def sent(self) -> Floats:
@@ -533,6 +548,8 @@ class PlacedRun:
 _BREAKDOWN = ("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s")
 MOST_HOLDS: Effort = 1_000_000
 """Number of holds of one step after which the simulation is given up."""
+_CUTS: Effort = 1 << 16
+"""Stretches that one call of the compiled loop notes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -620,8 +637,10 @@ def simulate_placed(
     run = PlacedRun(work, plan.k, len(circuits.source))
     if circuits.timing is None:
         run.advance(np.inf, circuits.bandwidth[0])
+    elif regrant is None:
+        run.hold(circuits, circuits.timing)
     else:
-        _run_holds(run, circuits, circuits.timing, regrant)
+        _regrant_holds(run, circuits.timing, regrant)
     return _result(run, plan, circuits)
 
 
@@ -646,23 +665,17 @@ def simulate_best(plan: HybridPlan, fabric: Fabric, accelerator: Accelerator, se
     return min(steps, key=lambda step: step.step_time)
 
 
-def _run_holds(run: PlacedRun, circuits: GroupCircuits, timing: Timing, regrant: Regrant | None) -> None:
-    """Run the step while holds come round, each after a reconfiguration; UnsupportedError after :data:`MOST_HOLDS`.
-
-    With ``regrant`` every hold is granted from what waited when the counters were read, the controller's latency before
-    the hold before ended; where nothing waited, circuits stay and nothing is dark.
-    """
-    rate = circuits.bandwidth[0] if regrant is None else regrant(run.sent)
+def _regrant_holds(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
+    """Run the step while holds come round, each after a reconfiguration and granted from what waited when the counters
+    were read, the controller's latency before the hold before ended; where nothing waited, circuits stay and nothing is
+    dark. UnsupportedError after :data:`MOST_HOLDS`."""
+    rate = regrant(run.sent)
     changed, early = True, max(timing.hold - timing.controller_latency, 0.0)
     for hold in range(MOST_HOLDS):
         start = hold * timing.period
         lit, end = start + timing.reconfiguration, start + timing.period
         if run.reconfigure(start, timing) if changed else run.advance(lit, rate):
             return
-        if regrant is None:
-            if run.advance(end, circuits.bandwidth[hold % len(circuits.bandwidth)]):
-                return
-            continue
         if run.advance(lit + early, rate):
             return
         waiting = run.waiting
@@ -670,7 +683,12 @@ def _run_holds(run: PlacedRun, circuits: GroupCircuits, timing: Timing, regrant:
             return
         changed = bool(waiting.any())
         rate = regrant(waiting) if changed else rate
-    raise UnsupportedError(f"the step has not ended after {MOST_HOLDS} holds: expected longer holds")
+    raise _endless()
+
+
+def _endless() -> UnsupportedError:
+    """Return (not raise) the error of a step that does not end."""
+    return UnsupportedError(f"the step has not ended after {MOST_HOLDS} holds: expected longer holds")
 
 
 def _result(run: PlacedRun, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:
