@@ -500,6 +500,7 @@ def test_a_rank_reaches_as_many_at_once_as_it_has_circuits_or_ports(
 ) -> None:
     """Of a ring's wavelengths at most sixteen, and one for the next group; links that others share are refused."""
     fabric: Any = SimpleNamespace(
+        parts=(),
         any_pair=not light,
         exclusive=exclusive,
         wavelength_routed=routed,

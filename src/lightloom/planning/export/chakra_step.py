@@ -100,7 +100,7 @@ def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCol
         return CarriedCollective(price.algorithm.name, seconds, _library_line(price, use.kind, use.nbytes))
     if not isinstance(price, SchedulePrices):
         raise UnsupportedError(
-            "its gradients go by a method of several collectives, which are not written: expected no --exchange"
+            "it goes by several collectives, which are not written: expected no --exchange, and no fabric of parts"
         )
     if price.exchange is not None:
         raise UnsupportedError(

@@ -758,6 +758,10 @@ class PhasedPrices(ABC):
     """True on a fabric of parts, each of which has circuits of its own."""
 
     @abstractmethod
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        """Return the price of a collective."""
+
+    @abstractmethod
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
         """Return the collectives that carry one of ``nbytes`` bytes, in order."""
 

@@ -241,16 +241,15 @@ class GroupPrices(Pricing):
         """Return a lower bound for each algorithm that may carry the collective, or one for a method with phases of its
         own, the least of which is a bound of the price; empty where none may. With ``hidden_setup`` all circuits of the
         first step are set up before the data exists, otherwise only those that can stay in place."""
-        part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
-        assert part is not None
-        if part.parts or (exchange and not self._exchanges[exchange].in_schedule):
+        exchange = self._of_kind(kind, exchange)
+        phased = exchange and not self._exchanges[exchange].in_schedule
+        price = self.price(algorithm, ranks, exchange, stride) if phased or self.fabric.parts else None
+        if price is not None and not isinstance(price, CheapestPrices):
 
             def plain(part_kind: Kind, members: int, apart: int) -> Sequence[LowerPrice]:
                 """Return the lower bounds of a plain collective in groups of ``members`` ranks that lie ``apart``."""
                 return self.lines(part_kind, algorithm, members, 0, apart, hidden_setup=hidden_setup)
 
-            price = self.price(algorithm, ranks, exchange, stride)
-            assert not isinstance(price, CheapestPrices)
             return price.lines(kind, plain)
         candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
         return [self._line(prices, kind, hidden_setup) for prices in candidates]

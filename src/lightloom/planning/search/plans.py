@@ -32,9 +32,9 @@ from lightloom.planning.pricing.broadcast_step import BroadcastStep
 from lightloom.planning.pricing.collective_prices import (
     LIBRARY,
     CheapestPrices,
-    ExchangePrices,
     LibraryPrices,
     LibraryPricing,
+    PhasedPrices,
     SchedulePrices,
 )
 from lightloom.planning.pricing.group_prices import Division
@@ -370,11 +370,11 @@ class Plan:
         return self.step.result if isinstance(self.step, StrategyStep) else None
 
     @property
-    def prices(self) -> SchedulePrices | CheapestPrices | ExchangePrices | LibraryPrices | None:
+    def prices(self) -> SchedulePrices | CheapestPrices | PhasedPrices | LibraryPrices | None:
         """Prices by which the exchanges of data parallelism alone were simulated; None for other plans and for one
         rank."""
         prices = self.step.prices if isinstance(self.step, StrategyStep) else None
-        return prices if isinstance(prices, SchedulePrices | CheapestPrices | ExchangePrices | LibraryPrices) else None
+        return prices if isinstance(prices, SchedulePrices | CheapestPrices | PhasedPrices | LibraryPrices) else None
 
     @property
     def timeline(self) -> Timeline:
@@ -417,7 +417,7 @@ class Plan:
     def algorithms(self) -> tuple[str, ...]:
         """Algorithms of the step's collectives, that of the largest first, and of further phases of an exchange."""
         names = [use.algorithm for use in self.exchanges]
-        if isinstance(self.prices, ExchangePrices):
+        if isinstance(self.prices, PhasedPrices):
             for use in self.exchanges:
                 names += self.prices.algorithms(use.kind, use.nbytes)
         return tuple(dict.fromkeys(names))

@@ -499,7 +499,8 @@ def compared_plans(
     below: Callable[[], float] | None = None,
 ) -> tuple[list[Plan], list[RefusedPlan]]:
     """Return the simulated plans of data parallelism alone with each algorithm, batch and method, those that do not fit
-    included, and what is refused; none for one rank or where pins exclude it.
+    included, and what is refused; none for one rank, on a fabric of parts, whose levels each have their own, or where
+    pins exclude it.
 
     Args:
         rows: of the cluster.
@@ -511,7 +512,7 @@ def compared_plans(
     plans: list[Plan] = []
     refused: list[RefusedPlan] = []
     request, prices, fabric, ranks = rows.request, rows.prices, rows.job.fabric, rows.cluster.ranks
-    if ranks == 1 or not request.pins.allows(**_PLAIN, dp=ranks, recomputation="none"):
+    if ranks == 1 or fabric.parts or not request.pins.allows(**_PLAIN, dp=ranks, recomputation="none"):
         return plans, refused
     for algorithm in _carriers(rows):
         if below is not None and not algorithm.by_size:
