@@ -62,7 +62,7 @@ def bits_are_the_references(found: list[dict[str, Any]], ranks: int) -> None:
             if ranks == 1:
                 assert sent == 0
             else:
-                assert sent >= 2 * (ranks - 1) / ranks * count * (2 if bits <= 16 else 4)
+                assert sent >= 2 * (ranks - 1) / ranks * count * (1 if bits <= 8 else 2 if bits <= 16 else 4)
 
 
 def steps_are_the_emulations(found: list[dict[str, Any]]) -> None:

@@ -321,12 +321,19 @@ class OpticalExchanger(Exchanger):
         return np.asarray(rows.numpy().max(axis=0))
 
     def _average_codes(self, outgoing: Codes, incoming: Codes) -> None:
-        """Replace the outgoing codes [rank, share] by mean codes of all ranks' shares; ``incoming`` is working
-        memory."""
-        sizes, mean = [outgoing[0].nbytes] * self.group.ranks, outgoing[self.group.rank]
-        self.group.all_to_all(_as_bytes(incoming), _as_bytes(outgoing), sizes, sizes)
-        average_into(self.averager, incoming, mean)
-        self.group.all_gather(_as_bytes(outgoing), _as_bytes(mean), sizes)
+        """Replace the outgoing codes [rank, share] by mean codes of all ranks' shares; ``incoming`` is working memory.
+
+        Codes of at most 8 bits travel as bytes.
+        """
+        wire = np.uint8 if self.averager.bits <= 8 else outgoing.dtype
+        own, came, rank = outgoing.astype(wire, copy=False), incoming.astype(wire, copy=False), self.group.rank
+        sizes = [own[0].nbytes] * self.group.ranks
+        self.group.all_to_all(_as_bytes(came), _as_bytes(own), sizes, sizes)
+        average_into(self.averager, came.astype(incoming.dtype, copy=False), outgoing[rank])
+        own[rank] = outgoing[rank]
+        self.group.all_gather(_as_bytes(own), _as_bytes(own[rank]), sizes)
+        if own is not outgoing:
+            outgoing[:] = own
 
 
 def rank_seed(seed: int, rank: int) -> int:
