@@ -13,7 +13,7 @@ import torch.distributed.checkpoint
 from lightloom.exchange.transport.worker import Worker
 from lightloom.photonics.averaging import block_quantisation
 from tests import imported_by_ranks  # noqa: F401
-from tests.exchange import features, method_workers
+from tests.exchange import features, method_workers, scheduled_workers
 from tests.exchange import fsdp_workers as sharded_workers
 from tests.training.hooks import attacked_workers, dtype_workers, fsdp_workers, optical_workers, workers
 from tests.training.schedules import execution_workers
@@ -47,6 +47,7 @@ PARTS: dict[str, dict[str, Callable[[Worker], Any]]] = {
         "methods": method_workers.everything,
         "sharded": sharded_workers.everything,
         "matrix": features.matrix,
+        "scheduled": scheduled_workers.everything,
     },
 }
 """What ranks run for the tests of each folder."""

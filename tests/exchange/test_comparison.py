@@ -114,9 +114,11 @@ def test_evidence_replaces_the_rows_of_its_method_and_task(tmp_path: Path) -> No
         merge_evidence(table, [])
 
 
-def test_unknown_tasks_and_missing_data_are_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_unknown_tasks_missing_data_and_wrong_ranks_are_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="task"):
         compare(task="cifar", exchange=["int8"])
+    with pytest.raises(ConfigError, match="4 ranks: expected a multiple of node=3"):
+        cases("chars", ["two-level:node=3"], 1, 4, 1)
     with pytest.raises(ConfigError, match="has no tinyshakespeare"):
         compare(task="chars", exchange=["int8"], set=[f"data={tmp_path}"])
 

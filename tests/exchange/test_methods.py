@@ -70,6 +70,7 @@ SPELLINGS = [
     "powersgd:rank=4,feedback=no",
     "diloco:every=30,inner=(int4:block=64,feedback),fragments=3,outer_lr=1,outer_momentum=0",
     "two-level:between=(inceptionn:scaled),node=4",
+    "two-level:inside=(optree:coding=(int4:block=64,feedback=no)),between=(optical:bits=8),node=4",
     "diloco:inner=(two-level:between=(int8),node=2)",
     "optical:averager=(digit-sum:levels=2,power=-9),bits=8,block=64",
 ]
@@ -161,6 +162,10 @@ def test_light_sends_codes_and_exponents() -> None:
         "diloco:every=3,fragments=4",
         "diloco:inner=(int4",
         "two-level:inside=int8",
+        "two-level:inside=(ring:coding=int4)",
+        "two-level:inside=(ring:coding=topk)",
+        "two-level:inside=(ring:fabric=string)",
+        "two-level:inside=(ring:block=8)",
         "two-level:between=powersgd",
         "two-level:between=(two-level:node=2)",
         "optical:bits=1",

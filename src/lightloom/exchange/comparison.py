@@ -317,9 +317,12 @@ def cases(
     once.
 
     Raises:
-        ConfigError: a method's name cannot be read.
+        ConfigError: a method's name cannot be read, or the method does not serve so many ranks.
     """
-    spelled = [REFERENCE, *(find(method).name for method in methods)]
+    found = [find(method) for method in methods]
+    for method in found:
+        method.phases(Gradient.flat(1), ranks)
+    spelled = [REFERENCE, *(method.name for method in found)]
     return [
         Case(task=job, method=method, seed=seed, steps=steps, ranks=ranks, gradient_scale=gradient_scale)
         for seed in range(seeds)

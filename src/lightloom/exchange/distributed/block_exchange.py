@@ -23,7 +23,7 @@ from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.residuals import Geometry, Share, cut_shares
 from lightloom.exchange.gpu import blocks as gpu_blocks
 from lightloom.exchange.gpu.codec import gpu_refusal
-from lightloom.exchange.methods import BlockExchange
+from lightloom.exchange.methods import BlockExchange, PlainExchange
 
 # Narrow formats as bytes: what the shares of a buffer look like on the wire.
 #
@@ -180,12 +180,16 @@ _FORMATS = {"lloyd2": "lloyd", "sign": "sign", "fp8": "fp8"}
 """Kinds of blocks by the name of their width; all others are linear."""
 
 
-def wire_format(method: BlockExchange, device: str) -> WireFormat:
+_CASTS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""Types of the formats without scales."""
+
+
+def wire_format(method: PlainExchange | BlockExchange, device: str) -> WireFormat:
     """Return the format of a method for tensors on a type of device: the CPU kernels, on CUDA those in Triton where
-    they can run and take the format, else the reference in torch; casts for bf16 and fp16."""
-    name = method.width.name
-    if name in ("bf16", "fp16"):
-        return CastFormat(torch.bfloat16 if name == "bf16" else torch.float16)
+    they can run and take the format, else the reference in torch; casts for float32, bf16 and fp16."""
+    name = method.family
+    if isinstance(method, PlainExchange) or name in _CASTS:
+        return CastFormat(_CASTS[name])
     fmt = BlockFormat(_FORMATS.get(name, "linear"), method.width.bits, method.block)  # type: ignore[arg-type]
     if device == "cpu":
         return BlockKernels(fmt)

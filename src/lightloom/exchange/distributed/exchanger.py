@@ -300,7 +300,7 @@ class Stepwise:
         self._loss_scale = loss_scale
         self.adaptive: AdaptiveCompression | None = None
         if adaptive and group.size() > 1 and not exchanger.any_type:
-            exchanger.remark = ", stepping aside where plain is faster"
+            exchanger.remark += ", stepping aside where plain is faster"
             self.adaptive = AdaptiveCompression(self._mean_over_ranks, log=group.rank() == 0, plain_name=plain_name)
             self.statistics.decisions = self.adaptive.decisions
 

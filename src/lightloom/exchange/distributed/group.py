@@ -140,7 +140,7 @@ class OwnGroup:
             return
         incoming, outgoing = torch.split(received, list(received_sizes)), torch.split(sent, list(sizes))
         incoming[self.rank].copy_(outgoing[self.rank])
-        self._exchange(dict(enumerate(outgoing)), dict(enumerate(incoming)))
+        self.exchange(dict(enumerate(outgoing)), dict(enumerate(incoming)))
 
     def all_gather(self, received: Tensor, own: Tensor, sizes: Sequence[int]) -> None:
         """Send ``own`` to all ranks; ``received`` holds what each rank sent, ``sizes`` elements, in order of rank.
@@ -157,7 +157,7 @@ class OwnGroup:
             self._wait(lambda group: group.alltoall(parts, [own] * self.ranks, dist.AllToAllOptions()))
             return
         outgoing = range(self.ranks) if own.numel() else ()
-        self._exchange(dict.fromkeys(outgoing, own), {k: part for k, part in enumerate(parts) if part.numel()})
+        self.exchange(dict.fromkeys(outgoing, own), {k: part for k, part in enumerate(parts) if part.numel()})
 
     def all_reduce(self, values: Tensor) -> None:
         """Replace ``values`` by their sum over ranks; in CPU memory added in the order of ranks.
@@ -219,8 +219,13 @@ class OwnGroup:
             raise TransportError(f"rank {self.rank}: the exchange is not connected")
         return mesh
 
-    def _exchange(self, sends: dict[int, Tensor], targets: dict[int, Tensor]) -> None:
-        """Send and receive flat tensors by rank of this group; this rank's own are left alone."""
+    def exchange(self, sends: dict[int, Tensor], targets: dict[int, Tensor]) -> None:
+        """Send and receive flat tensors by rank of this group, in CPU memory and without counting; this rank's own are
+        left alone.
+
+        Raises:
+            TransportError: a rank left, fell silent or exchanges something else.
+        """
         if self.ranks > 1:
             others = [(self.rank + k) % self.ranks for k in range(1, self.ranks)]
             self._open_mesh().exchange(

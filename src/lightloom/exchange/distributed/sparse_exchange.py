@@ -22,8 +22,9 @@ from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.residuals import Geometry, Piece, SavedState, StateDict, with_prefix, without_prefix
 from lightloom.exchange.distributed.ring_exchange import TensorBlocks
+from lightloom.exchange.distributed.schedule_exchange import ScheduledGroup
 from lightloom.exchange.method import ExchangeMethod
-from lightloom.exchange.methods import PowerSgdExchange, TopKExchange, TwoLevelExchange
+from lightloom.exchange.methods import PowerSgdExchange, ScheduledSums, TopKExchange, TwoLevelExchange
 from lightloom.exchange.transport.channel import AgreedError
 
 _SIZE, _INFINITY = np.int32(0x7FFFFFFF), np.int32(0x7F800000)
@@ -280,7 +281,7 @@ def _or_one(size: Tensor) -> Tensor:
     return torch.where(size > 0, size, torch.ones_like(size))
 
 
-# Float32 inside a node, another method between nodes; see ``lightloom.exchange.methods``.
+# Sums inside a node, another method between nodes; see ``lightloom.exchange.methods``.
 #
 # node 0: ranks 0 1 2 3     slot 1: ranks 1 and 5 exchange piece 1 of every tensor by the method between nodes
 # node 1: ranks 4 5 6 7
@@ -306,6 +307,7 @@ class TwoLevelExchanger(Exchanger):
 
         Raises:
             ConfigError: the ranks do not fill nodes.
+            UnsupportedError: the schedules inside a node cannot be built or executed.
             TransportError: a rank did not connect in time.
         """
         size = method.node
@@ -313,25 +315,32 @@ class TwoLevelExchanger(Exchanger):
         node, self._slot = divmod(group.rank, size)
         self._inside = group.subgroup(range(node * size, (node + 1) * size))
         self._between_group = group.subgroup(range(self._slot, group.ranks, size))
+        self._rows = ScheduledGroup(method.inside, self._inside) if isinstance(method.inside, ScheduledSums) else None
+        self.remark = f", schedules {self._rows.digest}" if self._rows else ""
         super().__init__(method.name, group, sizes, feedback=method.feedback)
         own = None if sizes is None else {name: self._length(values) for name, values in sizes.items()}
         self._between = make(method.between, self._between_group, own)
         self._cut = cache(self._find_cut)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values`` by their mean over all ranks: float32 inside nodes, the other method on this rank's slot
-        between nodes."""
+        """Replace ``values`` by their mean over all ranks: sums in float32 inside nodes, the other method on this
+        rank's slot between nodes."""
         cut, own_geometry = self._cut(geometry)
         before = self._inside.sent + self._between_group.sent
         blocks = torch.empty_like(values)
         cut.gather(values, cut.split(blocks))
-        own = self._inside.reduce_scatter_in_order(blocks.div_(self._inside.ranks), cut.sizes)
+        blocks /= self._inside.ranks
+        rows, inside = self._rows, self._inside
+        own = rows.reduce_scatter(blocks, cut) if rows else inside.reduce_scatter_in_order(blocks, cut.sizes)
         if own_geometry.size:
             try:
                 self._between.average_values(own, own_geometry)
             except AgreedError as error:  # of the ranks of this slot, not of all
                 raise InputError(str(error)) from error
-        self._inside.all_gather(blocks, own, cut.sizes)
+        if rows:
+            rows.all_gather(blocks, cut)
+        else:
+            inside.all_gather(blocks, own, cut.sizes)
         for k, block in enumerate(cut.split(blocks)):
             cut.scatter(k, block, values)
         self.group.sent += self._inside.sent + self._between_group.sent - before
