@@ -550,14 +550,15 @@ class ScheduledSums:
         """Check that the algorithm has both schedules for so many ranks on the fabric.
 
         Raises:
+            UnknownNameError: there is no such algorithm or fabric.
             ConfigError: it has not, or there is no such fabric of so many ranks.
         """
         from lightloom.collectives.registry import find as find_algorithm
         from lightloom.machines.fabrics.load import load_fabric
 
-        fabric = load_fabric(self.fabric, ranks)
+        algorithm, fabric = find_algorithm(self.algorithm), load_fabric(self.fabric, ranks)
         for kind in ("reduce-scatter", "all-gather"):
-            if (why := find_algorithm(self.algorithm).refusal(kind, fabric)) is not None:
+            if (why := algorithm.refusal(kind, fabric)) is not None:
                 raise ConfigError(f"inside=({self}) among {ranks} ranks: {why}")
 
 
@@ -643,26 +644,16 @@ class TwoLevelExchange(OuterExchange):
 
 
 def _read_inside(text: str) -> PlainExchange | ScheduledSums:
-    """Return what sums inside a node: ``float32``, or an algorithm with the options ``coding`` and ``fabric``.
-
-    Raises:
-        ValueError: there is no such algorithm or fabric, or the coding is no narrow format, or has feedback.
-    """
-    from lightloom.collectives.registry import find as find_algorithm
-    from lightloom.machines.fabrics.load import description
-
+    """Return what sums inside a node: ``float32``, or an algorithm with the options ``coding`` and ``fabric``; raises
+    ValueError for a coding that is no narrow format, or has feedback."""
     if text == "float32":
         return PlainExchange()
     name, given = split_name(text)
-    options = {"coding": "float32", "fabric": "wdm-ring"} | given
-    coding = read_options(text, options, {"coding": find, "fabric": str})["coding"]
-    if not isinstance(coding, PlainExchange | BlockExchange) or coding.feedback:
+    defaults = {"coding": "float32", "fabric": "wdm-ring"}
+    values = read_options(text, defaults | given, {"coding": find, "fabric": str})
+    if not isinstance(coding := values["coding"], PlainExchange | BlockExchange) or coding.feedback:
         raise ValueError(f"coding={coding}: expected float32 or a narrow format without feedback, for example int8")
-    try:
-        description(options["fabric"])
-        return ScheduledSums(algorithm=find_algorithm(name).name, fabric=options["fabric"], coding=coding)
-    except UnknownNameError as error:
-        raise ValueError(f"expected float32 or an algorithm: {error}") from error
+    return ScheduledSums(algorithm=name, **values)
 
 
 def _read_between(text: str) -> ExchangeMethod:
