@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.collective import CLASSIC, ROOTED, TO_OR_FROM_ROOT, Collective, Kind
+from lightloom.collectives.levels import GroupPhase, levels
 from lightloom.collectives.registry import Evaluation, Refusal, evaluate_all, keeps_to
 from lightloom.core.results import Document
 from lightloom.machines.clusters.cluster import TrainingSettings
@@ -23,18 +24,7 @@ from lightloom.planning.pricing.collective_prices import CheapestPrices
 from lightloom.planning.pricing.group_prices import GroupPrices
 
 NBYTES = 64e6
-KINDS: tuple[Kind, ...] = (
-    "all-reduce",
-    "reduce-scatter",
-    "all-gather",
-    "all-to-all",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-    "barrier",
-    "permute",
-)
+KINDS: tuple[Kind, ...] = (*CLASSIC, "gather", "scatter", "barrier", "permute")
 
 
 def line(ranks: int) -> list[list[Any]]:
@@ -90,19 +80,19 @@ def leaves(fabric: Fabric) -> list[Fabric]:
     return [each for part in fabric.parts for each in leaves(part)] if fabric.parts else [fabric]
 
 
-def played(kind: Kind, nbytes: float, parts: list[Fabric]) -> list[tuple[Fabric, Kind, float]]:
-    """What each part carries of a collective, in no order."""
+def played(kind: Kind, nbytes: float, parts: list[Fabric]) -> list[tuple[list[Fabric], Kind, float]]:
+    """What each part carries of a collective, in no order, each part with those beyond it."""
     first, others = parts[0], parts[1:]
     whole, rest = prod(part.ranks for part in parts), nbytes
     if not others:
-        return [(first, kind, nbytes)]
+        return [(parts, kind, nbytes)]
     if kind == "all-reduce" and not first.in_network_reduction:
         both: list[Kind] = ["reduce-scatter", "all-gather"]
-        return [(first, each, nbytes) for each in both] + played(kind, nbytes / first.ranks, others)
+        return [(parts, each, nbytes) for each in both] + played(kind, nbytes / first.ranks, others)
     if kind in ("reduce-scatter", "all-gather"):
         rest = nbytes / first.ranks
     own = nbytes * first.ranks / whole if kind in ("gather", "scatter") else nbytes
-    return [(first, kind, own), *played(kind, rest, others)]
+    return [(parts, kind, own), *played(kind, rest, others)]
 
 
 @cache
@@ -137,9 +127,9 @@ def check_stack(stack: JoinedFabric, kind: Kind) -> None:
     if kind in ("barrier", "permute"):
         assert "expected one of" in str(GroupPrices(stack, TrainingSettings()).refusal(kind, "auto", stack.ranks, 0))
         return
-    levels = [(leaf_prices(*key(part)), each, size) for part, each, size in played(kind, nbytes, parts)]
+    steps = [(beyond, leaf_prices(*key(beyond[0])), each, size) for beyond, each, size in played(kind, nbytes, parts)]
     refused = [
-        why for price, each, _ in levels if (why := price.refusal(each, "auto", price.fabric.ranks, 0)) is not None
+        why for _, price, each, _ in steps if (why := price.refusal(each, "auto", price.fabric.ranks, 0)) is not None
     ]
     whole = GroupPrices(stack, TrainingSettings())
     why = whole.refusal(kind, "auto", stack.ranks, 0)
@@ -147,17 +137,18 @@ def check_stack(stack: JoinedFabric, kind: Kind) -> None:
         assert why is not None and any(reason in why for reason in refused)
         return
     assert why is None
-    costs = [price.price("auto", price.fabric.ranks, 0)(each, size).cost for price, each, size in levels]
+    costs = [price.price("auto", price.fabric.ranks, 0)(each, size).cost for _, price, each, size in steps]
     found = whole.price("auto", stack.ranks, 0)
     assert not isinstance(found, CheapestPrices)
     cost, bound = found(kind, nbytes).cost, found(kind, nbytes).bound
     assert bound.time <= cost.time * (1 + 1e-9)
-    if kind not in ("broadcast", "reduce", "gather", "scatter"):
-        joules = [
-            (each.energy or 0) * stack.ranks / price.fabric.ranks
-            for each, (price, *_) in zip(costs, levels, strict=True)
-        ]
-        assert cost.energy == pytest.approx(sum(joules))
+    # Of a collective with a root, the groups of the root's counterparts alone.
+    rooted = kind in (*ROOTED, *TO_OR_FROM_ROOT)
+    copies = [prod(part.ranks for part in (beyond[1:] if rooted else parts)) for beyond, *_ in steps]
+    joules = [(each.energy or 0.0) * count for each, count in zip(costs, copies, strict=True)]
+    if not rooted:
+        joules = [each / beyond[0].ranks for each, (beyond, *_) in zip(joules, steps, strict=True)]
+    assert cost.energy == pytest.approx(sum(joules))
     assert cost.transmission == pytest.approx(sum(each.transmission for each in costs))
     assert sum(each.repeated_time for each in costs) <= cost.time * (1 + 1e-9)
     if cost.static:
@@ -192,3 +183,68 @@ def test_groups_of_a_stack_are_fabrics_of_their_ranks(stack: JoinedFabric, data:
     for part in leaves(stack):
         assert stack.group(part.ranks, apart) == part
         apart *= part.ranks
+
+
+# What ranks hold: bits of the contributions that are summed into a rank's copy of a chunk, 0 where it has none.
+
+Held = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def before_and_after(kind: Kind, ranks: int) -> tuple[Held, Held]:
+    """What each rank holds of each chunk, [rank, chunk], before and after a collective; a chunk for each rank, of an
+    all-to-all for each pair."""
+    own, every = np.diag(1 << np.arange(ranks)), np.tile(1 << np.arange(ranks)[:, None], (1, ranks))
+    root, total = np.zeros((ranks, ranks), np.int64), np.full((ranks, ranks), (1 << ranks) - 1)
+    root[0] = 1
+    if kind == "all-to-all":
+        source, destination = np.divmod(np.arange(ranks**2), ranks)
+        rank = np.arange(ranks)[:, None]
+        return (rank == source) * (1 << source), (rank == destination) * (1 << source)
+    summed = np.zeros_like(total)
+    summed[0] = total[0]
+    return {
+        "all-gather": (own, np.tile(1 << np.arange(ranks), (ranks, 1))),
+        "reduce-scatter": (every, np.eye(ranks, dtype=np.int64) * total),
+        "all-reduce": (every, total),
+        "broadcast": (root, np.ones_like(total)),
+        "reduce": (every, summed),
+        "gather": (own, np.tile(1 << np.arange(ranks), (ranks, 1)) * (np.arange(ranks) == 0)[:, None]),
+        "scatter": (root, np.eye(ranks, dtype=np.int64)),
+    }[kind]
+
+
+def carried_out(phase: GroupPhase, held: Held) -> Held:
+    """What ranks hold after a collective in every group, by what its kind promises; no contribution is summed twice."""
+    after, ranks = held.copy(), len(held)
+    for first in (rank for rank in range(ranks) if rank // phase.stride % phase.ranks == 0):
+        members = first + phase.stride * np.arange(phase.ranks)
+        mine = held[members]
+        bits = np.bitwise_count(mine).sum(axis=0)
+        whole = np.bitwise_or.reduce(mine, axis=0)
+        if phase.kind in ("all-reduce", "reduce-scatter", "reduce"):
+            assert np.array_equal(np.bitwise_count(whole), bits)
+        to = np.arange(held.shape[1]) % ranks // phase.stride % phase.ranks
+        mask = {
+            "all-gather": np.ones((phase.ranks, 1), np.bool_),
+            "all-reduce": np.ones((phase.ranks, 1), np.bool_),
+            "broadcast": np.ones((phase.ranks, 1), np.bool_),
+            "reduce": np.arange(phase.ranks)[:, None] == 0,
+            "gather": np.arange(phase.ranks)[:, None] == 0,
+        }.get(phase.kind, np.arange(phase.ranks)[:, None] == to)
+        after[members] = np.where(mask, whole, 0)
+    return after
+
+
+@given(st.sampled_from((*CLASSIC, "gather", "scatter")), st.integers(2, 4), st.integers(2, 4), st.booleans())
+def test_levels_do_together_what_the_collective_promises(kind: Kind, own: int, others: int, light: bool) -> None:
+    """And each carries the bytes that ranks hold before or after it."""
+    inside = leaf("optical-averager" if light else "ring", own)
+    stack = JoinedFabric(ranks=own * others, inside=inside, between=leaf("ring", others))
+    held, wanted = before_and_after(kind, stack.ranks)
+    nbytes = float(held.shape[1] // (stack.ranks if kind == "all-to-all" else 1))
+    for phase in levels(kind, nbytes, stack):
+        later = carried_out(phase, held)
+        most = max(np.count_nonzero(chunks, axis=1).max() for chunks in (held, later))
+        assert phase.nbytes == most
+        held = later
+    assert np.array_equal(held, wanted)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lightloom.collectives.collective import Kind
+from lightloom.collectives.collective import CLASSIC, TO_OR_FROM_ROOT, Kind
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -59,20 +59,12 @@ def levels(kind: Kind, nbytes: float, fabric: Fabric, stride: int = 1) -> list[G
             GroupPhase("all-reduce", share, *across),
             GroupPhase("all-gather", nbytes, *within),
         ]
-    of_group = nbytes * inside.ranks / fabric.ranks
-    sizes = {
-        "all-reduce": (nbytes, nbytes),
-        "reduce-scatter": (nbytes, share),
-        "all-gather": (nbytes, share),
-        "all-to-all": (nbytes, nbytes),
-        "reduce": (nbytes, nbytes),
-        "broadcast": (nbytes, nbytes),
-        "gather": (of_group, nbytes),
-        "scatter": (of_group, nbytes),
-    }
-    if kind not in sizes:
-        raise UnsupportedError(f"{kind} on {fabric.heading()}: expected one of {', '.join(sizes)} on a fabric of parts")
-    own, other = sizes[kind]
+    if kind not in (*CLASSIC, *TO_OR_FROM_ROOT):
+        raise UnsupportedError(
+            f"{kind} on {fabric.heading()}: expected one of {', '.join((*CLASSIC, *TO_OR_FROM_ROOT))}"
+        )
+    own = nbytes * inside.ranks / fabric.ranks if kind in TO_OR_FROM_ROOT else nbytes
+    other = share if kind in ("reduce-scatter", "all-gather") else nbytes
     phases = [GroupPhase(kind, own, *within), GroupPhase(kind, other, *across)]
     return phases[::-1] if kind in ("all-gather", "broadcast", "scatter") else phases
 

@@ -101,12 +101,14 @@ class SchedulePrices:
         self.fabric = fabric
         self.model = model
         self.exchange: PricedExchange | None = None
-        self._element_bytes: Mapping[Kind, int] = {}
+        self.element_bytes: Mapping[Kind, int] = {}
         self._only: float | None = None
         """The size of which the schedules of all collectives are built."""
         self._built: dict[tuple[Kind, float], _Built] = {}
         """By kind and the size that the schedule was built for."""
         self._priced: dict[PriceKey, Priced] = {}
+        self.read = 0
+        """Number of prices that are on the disk."""
         self._unchecked: set[PriceKey] = set()
         """Prices from the disk that were not held against their bounds yet."""
 
@@ -119,7 +121,7 @@ class SchedulePrices:
             element_bytes: bytes of one gradient as it is in each kind.
         """
         prices = SchedulePrices(self.algorithm, self.fabric, self.model)
-        prices.exchange, prices._element_bytes, prices._built = exchange, element_bytes, self._built
+        prices.exchange, prices.element_bytes, prices._built = exchange, element_bytes, self._built
         return prices
 
     def at(self, size: float) -> SchedulePrices:
@@ -139,7 +141,7 @@ class SchedulePrices:
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
         """Return the bytes of float32 that the codec takes for a collective of ``nbytes`` bytes of gradients; None
         where this kind is not compressed."""
-        return nbytes / self._element_bytes[kind] * VALUE_BYTES if kind in self._element_bytes else None
+        return nbytes / self.element_bytes[kind] * VALUE_BYTES if kind in self.element_bytes else None
 
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
         """Return the bytes of the collective that the schedule carries in the place of one of ``nbytes``: of coded sums
@@ -157,6 +159,13 @@ class SchedulePrices:
         loads = self._build(kind, nbytes).loads
         return schedule.resized(sent) if loads is None else at_size(schedule, sent, loads, self.fabric)
 
+    def _carried(self, kind: Kind, nbytes: float) -> tuple[Fabric, float]:
+        """Return the bytes that are sent for a collective, and the fabric that carries them: with smaller packets where
+        they are coded in line with its links."""
+        sent = self.sent_nbytes(kind, nbytes)
+        in_line = self.exchange is not None and self.exchange.in_line and self.values_nbytes(kind, nbytes) is not None
+        return (self.fabric.with_smaller_packets(nbytes / sent) if in_line and sent else self.fabric), sent
+
     @property
     def cached(self) -> Prices:
         """Prices known so far, those from the disk included, by kind, size that the schedule was built for, and
@@ -168,11 +177,13 @@ class SchedulePrices:
         schedule is then built only where it is asked for."""
         self._priced.update(prices)
         self._unchecked.update(prices)
+        self.read = len(self._priced)
 
     def _stands(self, kind: Kind, nbytes: float, priced: Priced) -> bool:
         """Return whether a price from the disk stands: the lower bound that it states equals the one computed again now
         but for rounding, and its cost does not fall below that."""
-        proved = lower_bound(Collective(kind, self.fabric.ranks, nbytes), self.fabric, self.model)
+        fabric, sent = self._carried(kind, nbytes)
+        proved = lower_bound(Collective(kind, fabric.ranks, sent), fabric, self.model)
         return isclose(priced.bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
 
     def drop_schedules(self) -> None:
@@ -229,14 +240,12 @@ class SchedulePrices:
                 LOG.warning("warning: a cached price of %s does not keep to its lower bound: it is made again", name)
                 del self._priced[key]
         if key not in self._priced:
-            built, fabric, sent = self._build(kind, nbytes), self.fabric, self.sent_nbytes(kind, nbytes)
+            built, (fabric, sent) = self._build(kind, nbytes), self._carried(kind, nbytes)
             codec, values = None, self.values_nbytes(kind, nbytes)
             if self.exchange is not None and values is not None:
                 work, engine = self._work(kind, nbytes), self.exchange.coder
                 calls = engine.encode_message, engine.decode_message
                 codec = work.times(values, engine.encode, engine.decode, calls)
-                if self.exchange.in_line and sent:
-                    fabric = fabric.with_smaller_packets(nbytes / sent)
             if built.loads is not None:
                 loads = built.loads.at_size(sent, fabric)
                 price, bound = loads_costed(self.algorithm, loads, fabric, codec)
@@ -270,15 +279,18 @@ _MOST: Effort = 4096
 """Prices in a file, the latest ones."""
 
 
-def prices_path(algorithm: Algorithm, fabric: Fabric, model: CostModel) -> Path | None:
-    """Return the file of the prices of an algorithm on a fabric; None where they are not cached: the algorithm or the
-    fabric is a plug-in."""
+def prices_path(prices: SchedulePrices) -> Path | None:
+    """Return the file of the prices of an algorithm on a fabric, coded ones by method and engine; None where they are
+    not cached: the algorithm or the fabric is a plug-in."""
+    algorithm, fabric, exchange = prices.algorithm, prices.fabric, prices.exchange
     module, name = fabric.implementation
     builder = algorithm.build.func if isinstance(algorithm.build, partial) else algorithm.build
     origins = (builder.__module__, module)
     if not all(origin.startswith("lightloom.") for origin in origins):
         return None
-    key: list[object] = [algorithm.name, name, fabric.model_dump(mode="json"), model, _code_hash()]
+    key: list[object] = [algorithm.name, name, fabric.model_dump(mode="json"), prices.model, _code_hash()]
+    if exchange is not None:
+        key.append(repr((exchange.method, exchange.gradient.coded, exchange.engine, prices.element_bytes)))
     if algorithm.by_size:
         key.append(effort(fabric.ranks))
     return cache_directory() / "prices" / f"{content_hash(key)}.json"
@@ -586,11 +598,6 @@ class LibraryPrices:
         """
         _no_schedule(Collective(kind, self.fabric.ranks, nbytes), self.fabric, striped=False)
 
-    @property
-    def cached(self) -> Prices:
-        """Prices to be kept on disk: always empty, as a closed form is not worth keeping."""
-        return {}
-
     def drop_schedules(self) -> None:
         """Do nothing: a closed form keeps no schedules."""
 
@@ -816,7 +823,11 @@ class PhasedPrices(ABC):
         phases = self.phases(kind, nbytes)
         priced = [self.plain(phase.ranks, phase.stride)(phase.kind, phase.nbytes) for phase in phases]
         bounds = [each.bound for each in priced]
-        whole = _together(priced, *self.coding(kind, nbytes), self._places(phases), self._copies(phases))
+        # Of a collective with a root, only the groups of the root's counterparts exchange between groups.
+        rooted = kind in (*ROOTED, *TO_OR_FROM_ROOT)
+        copies = [1 if rooted and phase.stride > self.stride else self.ranks // phase.ranks for phase in phases]
+        places = [phase.stride if self.on_parts else 0 for phase in phases]
+        whole = _together(priced, *self.coding(kind, nbytes), places, copies)
         sizes = [phase.nbytes for phase in phases]
         main = priced[sizes.index(max(sizes))] if phases else self.plain(self.ranks, self.stride)(kind, nbytes)
         largest = max(bounds, key=lambda bound: bound.time, default=Bound(0.0, "nothing"))
@@ -825,14 +836,6 @@ class PhasedPrices(ABC):
         cost = replace(whole.cost, **shared, energy=energy)
         bound = replace(largest, time=sum(bound.time for bound in bounds) / self.every)
         return replace(whole, cost=cost, algorithm=main.algorithm, bound=bound)
-
-    def _places(self, phases: Sequence[GroupPhase]) -> list[int]:
-        """Return the number of the circuits that each phase uses: those of every part of a fabric are its own."""
-        return [phase.stride if self.on_parts else 0 for phase in phases]
-
-    def _copies(self, phases: Sequence[GroupPhase]) -> list[int]:
-        """Return how many groups carry each phase at once."""
-        return [self.ranks // phase.ranks for phase in phases]
 
 
 @dataclass(eq=False)
@@ -873,11 +876,6 @@ class LevelPrices(PhasedPrices):
                 f"{bound.time} s set by {bound.bound_by}"
             )
         return replace(whole, bound=bound)
-
-    def _copies(self, phases: Sequence[GroupPhase]) -> list[int]:
-        """Return how many groups carry each phase at once; of a collective with a root, one between groups."""
-        rooted = phases[0].kind in (*ROOTED, *TO_OR_FROM_ROOT)
-        return [1 if rooted and phase.stride > self.stride else self.ranks // phase.ranks for phase in phases]
 
 
 @dataclass(eq=False)
