@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from math import prod
 from pathlib import Path
@@ -32,7 +32,7 @@ class CodedSums:
     """(number of summed gradients, bits that a value takes on average), from one gradient on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gradient:
     """The gradient that one exchange averages: the shapes of its tensors, in values."""
 
@@ -50,7 +50,7 @@ class Gradient:
         not measured."""
         return next((sums.bits_by_terms for sums in self.coded if sums.codec == codec), ())
 
-    @property
+    @cached_property
     def values(self) -> int:
         """Number of values in all tensors together (not the values themselves)."""
         return sum(prod(shape) for shape in self.shapes)

@@ -11,15 +11,17 @@ from typing import Any, cast
 
 import pytest
 
+from lightloom.collectives.collective import Kind
 from lightloom.collectives.registry import find
 from lightloom.core.files import read_entry, write_entry
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.pricing import collective_prices
-from lightloom.planning.pricing.collective_prices import prices_path
+from lightloom.planning.pricing.collective_prices import SchedulePrices, prices_path
 from lightloom.planning.search.plans import PlanSearch
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.search import search
+from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import transformer
 
 
@@ -100,22 +102,30 @@ def test_prices_that_somebody_made_cheaper_are_named_and_made_again(
 def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = find("ring")
     paths = [
-        prices_path(ring, cluster().fabric, "physical"),
-        prices_path(find("ring-striped"), cluster().fabric, "physical"),
-        prices_path(ring, cluster(ranks=9).fabric, "physical"),
-        prices_path(ring, cluster(**{"fabric.hop_latency": "1ns"}).fabric, "physical"),
-        prices_path(ring, cluster().fabric, "paper"),
+        prices_path(SchedulePrices(ring, cluster().fabric, "physical")),
+        prices_path(SchedulePrices(find("ring-striped"), cluster().fabric, "physical")),
+        prices_path(SchedulePrices(ring, cluster(ranks=9).fabric, "physical")),
+        prices_path(SchedulePrices(ring, cluster(**{"fabric.hop_latency": "1ns"}).fabric, "physical")),
+        prices_path(SchedulePrices(ring, cluster().fabric, "paper")),
     ]
+    sizes: dict[Kind, int] = {"all-reduce": 4}
+    plain = SchedulePrices(ring, cluster().fabric, "physical")
+    paths += [prices_path(plain.coded(by_name("inceptionn", rate=rate), sizes)) for rate in (1e9, 2e9)]
+    assert prices_path(plain.coded(coded(2.0), sizes)) is None, "a method from elsewhere"
     monkeypatch.setattr(collective_prices, "_code_hash", lambda: "another")
-    paths.append(prices_path(ring, cluster().fabric, "physical"))
+    paths.append(prices_path(SchedulePrices(ring, cluster().fabric, "physical")))
     assert None not in paths and len(set(paths)) == len(paths)
 
 
 def test_what_is_searched_for_each_size_is_kept_for_the_effort_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = prices_path(find("synthesized"), cluster().fabric, "physical")
+    before = prices_path(SchedulePrices(find("synthesized"), cluster().fabric, "physical"))
     monkeypatch.setattr("lightloom.collectives.synthesis.engine.cache.SCALE", 0.5)
-    assert before is not None and before != prices_path(find("synthesized"), cluster().fabric, "physical")
+    assert before is not None and before != prices_path(
+        SchedulePrices(find("synthesized"), cluster().fabric, "physical")
+    )
 
 
 def test_what_lies_elsewhere_is_not_kept_here() -> None:
-    assert prices_path(replace(find("ring"), build=cast(Any, rows)), cluster().fabric, "physical") is None
+    assert (
+        prices_path(SchedulePrices(replace(find("ring"), build=cast(Any, rows)), cluster().fabric, "physical")) is None
+    )

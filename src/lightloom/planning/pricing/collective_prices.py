@@ -273,19 +273,19 @@ class SchedulePrices:
 # used. The code that builds, verifies and costs is part of the key, so that no change of it meets an old price, and
 # so is the effort of searches; plug-ins, whose code is elsewhere, are priced each time.
 
-_PRICING = ("core", "exchange/compression", "photonics", "machines", "collectives", "planning/pricing")
-"""Packages that decide what a collective costs."""
+_PRICING = ("core", "exchange", "photonics", "machines", "collectives", "planning/gradients.py", "planning/pricing")
+"""Packages and modules that decide what a collective costs."""
 _MOST: Effort = 4096
 """Prices in a file, the latest ones."""
 
 
 def prices_path(prices: SchedulePrices) -> Path | None:
     """Return the file of the prices of an algorithm on a fabric, coded ones by method and engine; None where they are
-    not cached: the algorithm or the fabric is a plug-in."""
+    not cached: the algorithm, the fabric or the method is a plug-in."""
     algorithm, fabric, exchange = prices.algorithm, prices.fabric, prices.exchange
     module, name = fabric.implementation
     builder = algorithm.build.func if isinstance(algorithm.build, partial) else algorithm.build
-    origins = (builder.__module__, module)
+    origins = (builder.__module__, module, __name__ if exchange is None else type(exchange.method).__module__)
     if not all(origin.startswith("lightloom.") for origin in origins):
         return None
     key: list[object] = [algorithm.name, name, fabric.model_dump(mode="json"), prices.model, _code_hash()]
@@ -330,7 +330,8 @@ def _code_hash() -> str:
     """Return the SHA-256 of the source files of the packages that build, verify and cost schedules, once a process."""
     digest = sha256()
     for package in _PRICING:
-        for file in sorted((Path(__file__).parents[2] / package).rglob("*.py")):
+        path = Path(__file__).parents[2] / package
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(file.read_bytes())
     return digest.hexdigest()
 

@@ -119,8 +119,6 @@ class GroupPrices(Pricing):
         self._refusals: dict[tuple[Kind, str, str], str | None] = {}
         self._lines: dict[tuple[int, Kind, bool], LowerPrice] = {}
         self._proved: dict[tuple[str, Kind], LowerPrice] = {}
-        self._read: dict[tuple[str, str], int] = {}
-        """Number of prices that came from the disk."""
 
     def with_choices(self, choices: Sequence[str]) -> GroupPrices:
         """Return prices where exchanges choose among other algorithms; what is priced is shared with these."""
@@ -140,7 +138,7 @@ class GroupPrices(Pricing):
         other = GroupPrices(
             fabric, self._training, self.model, tuple(self._exchanges.values()), choices, self._most_rows
         )
-        for name in ("_plain", "_coded", "_usable", "_refusals", "_read", "_keys", "_lines", "_proved"):
+        for name in ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_proved"):
             setattr(other, name, getattr(self, name))
         return other
 
@@ -275,17 +273,15 @@ class GroupPrices(Pricing):
         if key not in self._plain and algorithm is LIBRARY:
             self._plain[key] = LibraryPrices(part, self.model)
         elif key not in self._plain:
-            self._plain[key] = prices = SchedulePrices(algorithm, part, self.model)
-            prices.preload(read_prices(prices_path(algorithm, part, self.model), algorithm.name))
-            self._read[key] = len(prices.cached)
+            self._plain[key] = _preloaded(SchedulePrices(algorithm, part, self.model))
         return self._plain[key]
 
     def save(self) -> None:
         """Write to disk the prices of each algorithm that has more than were read."""
-        for key, prices in self._plain.items():
-            if len(prices.cached) > self._read.get(key, 0):
-                write_prices(prices_path(prices.algorithm, prices.fabric, self.model), prices.cached)
-                self._read[key] = len(prices.cached)
+        for prices in (*self._plain.values(), *self._coded.values()):
+            if isinstance(prices, SchedulePrices) and len(prices.cached) > prices.read:
+                write_prices(prices_path(prices), prices.cached)
+                prices.read = len(prices.cached)
 
     def failure(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> str | None:
         """Return how an algorithm that accepts a collective fails to build or to prove it; None where it does not.
@@ -350,7 +346,7 @@ class GroupPrices(Pricing):
         assert isinstance(prices, SchedulePrices)
         key = prices.algorithm.name, self._key(prices.fabric), exchange
         if key not in self._coded:
-            self._coded[key] = prices.coded(self._exchanges[exchange], self.element_bytes)
+            self._coded[key] = _preloaded(prices.coded(self._exchanges[exchange], self.element_bytes))
         return self._coded[key]
 
     def _declined(self, kind: Kind, algorithm: Algorithm, part: Fabric, exchange: int) -> str | None:
@@ -396,6 +392,12 @@ class GroupPrices(Pricing):
         if id(part) not in self._keys:
             self._keys[id(part)] = part, part.model_dump_json()
         return self._keys[id(part)][1]
+
+
+def _preloaded(prices: SchedulePrices) -> SchedulePrices:
+    """Return the same prices with those on the disk."""
+    prices.preload(read_prices(prices_path(prices), prices.algorithm.name))
+    return prices
 
 
 # Channels of a circuit-switched fabric divided among the axes of a strategy whose circuits stand at the same time.

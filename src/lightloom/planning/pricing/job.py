@@ -33,6 +33,7 @@ from lightloom.planning.parallelism.plan import (
     crossing_bytes,
     cuts,
     equal_blocks,
+    local_graph,
     make_plan,
     recomputation_columns,
     repeated_operators,
@@ -297,6 +298,11 @@ class DividedModel:
         crossing = self.crossing(rows, starts)
         nbytes: Floats = crossing.total - (1 - 1 / rows.tp[:, None]) * crossing.sliced
         return nbytes
+
+    @cached_method()
+    def local_graph(self, samples: int) -> ComputeGraph:
+        """Return the graph at so many samples of a rank, in the job's number format, cached."""
+        return local_graph(self.graph, self.settings.model_copy(update={"batch_per_rank": samples}))
 
     @cached_property
     def gathered_bytes(self) -> float:

@@ -22,7 +22,7 @@ from lightloom.planning.parallelism.circuits.group import Regrant, grant
 from lightloom.planning.parallelism.placement.cuts import PartitionRules, kept_graph, repeated_memory
 from lightloom.planning.parallelism.placement.place import EFFORT, Partitions, place
 from lightloom.planning.parallelism.placement.placement import BalancedGraph, HybridPlan, Link, Placement
-from lightloom.planning.parallelism.plan import RECOMPUTATIONS, local_graph
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS
 from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
 from lightloom.planning.pricing.broadcast_step import (
     BroadcastStep,
@@ -298,7 +298,9 @@ class PlacedPlans:
             step = step.after(earlier, choice.micro_batches - 1)
         if choice.recomputation == "none":
             return step
-        again = repeated_memory(self._graph(choice.samples), plan.balanced, plan.placement.device, plan.k)
+        again = repeated_memory(
+            self._job.model.local_graph(choice.samples), plan.balanced, plan.placement.device, plan.k
+        )
         return replace(step, memory=step.memory + again)
 
     def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
@@ -340,7 +342,7 @@ class PlacedPlans:
             shared_state_bytes=shared_state_bytes(settings, float(group.l)),
             gradient_bytes=settings.gradient_bytes,
         )
-        graph = self._graph(group.samples)
+        graph = self._job.model.local_graph(group.samples)
         graph = graph if group.recomputation == "none" else kept_graph(graph)
         return Partitions(graph, durations, rules, self._table.part_seconds(times, group.samples, group.recomputation))
 
@@ -357,12 +359,6 @@ class PlacedPlans:
             factor = np.divide(least, busy, out=np.ones(k), where=busy > 0)
             stretched.append(seconds * np.maximum(factor, 1.0)[device])
         return replace(balanced, forward=stretched[0], backward=stretched[1])
-
-    @cached_method()
-    def _graph(self, samples: int) -> ComputeGraph:
-        """Return the model's graph at so many samples, in the job's number format."""
-        settings = self._job.settings.model_copy(update={"batch_per_rank": samples})
-        return local_graph(self._job.graph, settings)
 
 
 _PLACED = KINDS.index("placed")

@@ -496,7 +496,9 @@ class PlacedRun:
             self._now, begun, count, done = kernels.run_holds(
                 self.work.nodes, self.work.ports, self.state, self._devices, self._now, holds, begun, cuts
             )
-            self._stretches.append(Stretches(*(column[:count].copy() for column in cuts)))
+            self._stretches.append(
+                Stretches(cuts.node[:count].copy(), cuts.start[:count].copy(), cuts.end[:count].copy())
+            )
             if begun == MOST_HOLDS and not done:
                 raise _endless()
         starts = np.arange(begun) * timing.period
