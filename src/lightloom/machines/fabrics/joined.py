@@ -146,8 +146,11 @@ class JoinedFabric(Fabric):
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
         """Return a group within ``inside``, one of the ranks in one place within ``between``, or, where the ranks of
-        several groups belong to it, the parts of both joined; None for ranks that are neither, and for circuits whose
-        ends lie a stride apart in their part, as other groups need the same channels."""
+        several groups belong to it, the parts of both joined.
+
+        None for ranks that are neither, for circuits whose ends lie a stride apart in their part, as other groups need
+        the same channels, and for some ports of an averager, which adds what all send.
+        """
         inside, between = self.parts
         if ranks == self.ranks or self.ranks % (ranks * stride):
             return self if ranks == self.ranks else None
@@ -169,8 +172,8 @@ class JoinedFabric(Fabric):
 
 
 def _group(part: Fabric, ranks: int, stride: int = 1) -> Fabric | None:
-    """Return a group of a part, which may be all of it; None where the part has no such group or carries circuits
-    between ranks that lie a stride apart."""
+    """Return a group of a part, which may be all of it; None where the part has no such group, carries circuits between
+    ranks that lie a stride apart, or adds what all of its ranks send."""
     if ranks == part.ranks:
         return part
-    return None if part.exclusive and stride > 1 else part.group(ranks, stride)
+    return None if part.in_network_reduction or (part.exclusive and stride > 1) else part.group(ranks, stride)
