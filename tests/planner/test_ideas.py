@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import permutations
 
@@ -14,6 +15,7 @@ from lightloom.app.api.composing import Composition, compose
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.economics.ledger import ClusterLedger, Site
 from lightloom.planning.ideas import ALL, IDEAS, NONE, Equal, equal_networks, networks, shapley, subsets
+from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.search.search import search
 
 TIMES = st.lists(st.floats(0.1, 10.0), min_size=32, max_size=32)
@@ -116,3 +118,27 @@ def test_networks_are_told_by_their_accelerator_alone(small: Composition) -> Non
     assert {row.best.plan.cluster.accelerator.name for row in small.plans} == {"titan-xp"}
     assert {row.best.plan.cluster.training.precision for row in small.plans} == {"fp32"}
     assert all(row.best.plan.cluster.fabric.library is None for row in small.plans)
+
+
+def test_bytes_and_settings_of_circuits_are_those_of_replicas_that_exchange_all_gradients(small: Composition) -> None:
+    """Of data parallelism without a codec: gradients of float32 around, once each where light adds them up."""
+    seen = set[str]()
+    for best in small.composed.found:
+        plan, (sent, changes) = best.plan, best.plan.sent_and_set
+        assert 0 <= sent < math.inf and changes >= 0
+        assert plan.cluster.fabric.setup_time > 0 or plan.cluster.fabric.parts or changes == 0
+        choice = plan.choice
+        if not isinstance(choice, Strategy) or not choice.plain or choice.sharding != "none":
+            continue
+        values = plan.job.graph.parameters
+        gradients, ways = values * plan.cluster.training.gradient_bytes, 2 * 3 / 4
+        method = "" if plan.gradient_exchange is None else plan.gradient_exchange.name.partition(":")[0]
+        if method == "":
+            assert sent == pytest.approx(ways * gradients)
+        elif method == "optical":
+            # Codes of 16 bits once, and a byte of exponent a block of 256 from each to all others.
+            assert sent == pytest.approx(2 * values + 3 * values / 256, rel=1e-3)
+        else:
+            assert sent < ways * gradients
+        seen.add(method)
+    assert {"optical", "inceptionn"} <= seen

@@ -13,7 +13,7 @@ from lightloom.app.api.planning import TRIED, ExchangeChoice, ModelLike, read_mo
 from lightloom.core.answer import Answer
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.results import Document, plain, provenance
-from lightloom.core.units import format_bandwidth, format_energy, format_time, parse
+from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time, parse
 from lightloom.exchange.method import accuracy_note
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.parts.bill import Total
@@ -21,7 +21,10 @@ from lightloom.planning.economics.ledger import Site, site_of
 from lightloom.planning.gradients import NIC
 from lightloom.planning.ideas import ALL, IDEAS, Best, Composed, Equal, equal_networks
 from lightloom.planning.ideas import compose as best_plans
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.group_prices import AUTO
 from lightloom.planning.search.answer import three_digits, waits
+from lightloom.planning.search.bounds import bounds
 from lightloom.planning.search.plans import Plan, half_width_of_ratio, plan_words
 from lightloom.planning.search.request import SearchRequest
 from lightloom.reports.figures.comparisons import waterfall_figure
@@ -96,7 +99,8 @@ _SHOWN: Mapping[str, Callable[[Best], bool]] = {
 """Rows of the answer, each the best of the plans that it names."""
 _BEST = "best of all"
 _ON_SCREEN = ("", "idea", "step", "waits", "J a sample", "gain")
-"""Columns on the terminal; pages have dollars, too."""
+"""Columns on the terminal. Pages have more: what a rank sends in a step, how often it sets circuits, the step over its
+lower bound, dollars."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -182,7 +186,7 @@ class Composition(DrawnResult):
         rows = []
         for row in self.plans:
             plan, request = row.best.plan, row.best.request
-            ledger, method = plan.ledger, plan.gradient_exchange
+            ledger, method, (sent, changes) = plan.ledger, plan.gradient_exchange, plan.sent_and_set
             rows.append(
                 {
                     "name": row.name,
@@ -190,13 +194,15 @@ class Composition(DrawnResult):
                     "plan": plan.label,
                     "iteration_time_s": plan.step_time,
                     "exposed_communication_s": waits(plan) * plan.step_time,
+                    "sent_bytes_per_rank": sent,
+                    "reconfigurations": changes,
                     "joules_per_sample": ledger.metered.value and ledger.metered.value / plan.global_batch,
                     "joules_missing": list(ledger.metered.missing),
                     "dollars_per_million_samples": ledger.dollars.value
                     and 1e6 * ledger.dollars.value / plan.global_batch,
                     "dollars_missing": list(ledger.dollars.missing),
                     "accuracy": self.accuracy(row.best),
-                    "ratio_to_bound": plan.step_time / plan.bound if plan.bound else None,
+                    "ratio_to_bound": _over_bound(plan),
                     "gain": row.gain.share,
                     "gain_half_width": row.gain.half_width,
                     "cluster": plan.cluster.to_json(),
@@ -221,13 +227,16 @@ class Composition(DrawnResult):
         rows = []
         for row in self.plans:
             plan, metered, dollars = row.best.plan, row.best.plan.ledger.metered, row.best.plan.ledger.dollars
-            samples = plan.global_batch
+            samples, (sent, changes) = plan.global_batch, plan.sent_and_set
             rows.append(
                 {
                     "": " " if row.gain.known else "=",
                     "idea": row.name,
                     "step": three_digits(plan.step_time),
                     "waits": f"{100 * waits(plan):.0f} %",
+                    "sends": format_size(float(f"{sent:.3g}")),
+                    "sets": f"{changes:,.3g}",
+                    "vs bound": f"{_over_bound(plan):.3g}",
                     "J a sample": _amount(metered, 1 / samples, format_energy),
                     "$ a million": _amount(dollars, 1e6 / samples, "{:.3g}".format),
                     "gain": str(row.gain),
@@ -286,6 +295,15 @@ class Composition(DrawnResult):
         where = f"{self.ranks} {self.accelerator}, {format_bandwidth(self.bandwidth)} a rank"
         title = f"{self.composed.graph.name} on {where}"
         return waterfall_figure(("best electrical plan", base.time), steps, (_BEST, best.time), title)
+
+
+def _over_bound(plan: Plan) -> float:
+    """Return a plan's step time over what no schedules make shorter; of a placed plan, over what its placement does
+    not."""
+    bound = plan.bound
+    if isinstance(plan.choice, Strategy):
+        bound = float(bounds(plan.job, Strategies.of(plan.choice._replace(algorithm=AUTO)), proved=True)[0])
+    return plan.step_time / bound
 
 
 def _amount(total: Total, factor: float, form: Callable[[float], str]) -> str:

@@ -116,9 +116,16 @@ class JoinedFabric(Fabric):
         )
 
     def cuts(self) -> list[Cut]:
-        """Return the cut around one rank: what enters it inside its group and from its counterparts, together."""
-        alone = [min(cut.capacity for cut in part.cuts() if cut.ranks == 1) for part in self.parts]
-        return [Cut("what one rank can receive", 1, sum(alone))]
+        """Return the cut around one rank, which what enters it inside and from its counterparts crosses together, and
+        the cuts of each part, through all of its copies at once."""
+        inside, between = (part.cuts() for part in self.parts)
+        alone = [min(cut.capacity for cut in cuts if cut.ranks == 1) for cuts in (inside, between)]
+        copies = [(cut, self.between.ranks, "all groups") for cut in inside]
+        copies += [(cut, self.inside.ranks, "all places") for cut in between]
+        return [
+            Cut("what one rank can receive", 1, sum(alone)),
+            *(Cut(f"{cut.name} in {of}", cut.ranks * n, cut.capacity * n, cut.sets) for cut, n, of in copies),
+        ]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
         """Return the bytes per second that no rank exceeds in receiving, and in sending, inside and between together:

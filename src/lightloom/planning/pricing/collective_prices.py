@@ -983,3 +983,18 @@ def phase_document(phase: Phase) -> dict[str, object]:
         "where": phase.where,
         "hideable": phase.hideable,
     }
+
+
+def given_bytes(price: Price, kind: Kind, nbytes: float, ranks: int) -> float:
+    """Return the bytes that a rank of a group gives to the network in a collective at these prices, phase by phase,
+    coded ones as they are sent: all of it once where it is added up on the way, else as many as around a ring."""
+    chosen = price.choice(kind, nbytes) if isinstance(price, CheapestPrices | ExchangePrices | LevelPrices) else None
+    if isinstance(chosen, PhasedPrices):
+        phases = chosen.phases(kind, nbytes)
+        parts = (given_bytes(chosen.plain(each.ranks, each.stride), *each[:3]) for each in phases)
+        return sum(parts) / chosen.every
+    if isinstance(chosen, SchedulePrices):
+        nbytes = chosen.sent_nbytes(kind, nbytes)
+        if chosen.fabric.in_network_reduction:
+            return nbytes
+    return (2 if kind == "all-reduce" else 1) * nbytes * (ranks - 1) / ranks

@@ -21,7 +21,7 @@ from lightloom.core.timeline import Timeline
 from lightloom.planning.parallelism.operators import bytes_of_logit
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS, SCORE_TENSORS, in_flight, repetitions
 from lightloom.planning.parallelism.strategy_space import NONE, ZERO_1, ZERO_2, Strategies, Strategy, state_sharers
-from lightloom.planning.pricing.collective_prices import CheapestPrices, SchedulePrices
+from lightloom.planning.pricing.collective_prices import CheapestPrices, SchedulePrices, given_bytes
 from lightloom.planning.pricing.group_prices import (
     Axis,
     DividedChannels,
@@ -521,11 +521,26 @@ def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float |
     None where those of any part are not known, as the fabric states no energy of a bit."""
     if step.result is not None:
         return step.result.sent_joules
-    rows = Strategies.of(strategy)
     joules = exchange_costs(job, strategy.algorithm, lambda cost, ranks: cost.energy and cost.energy / ranks)
+    total = _over_all_ranks(job, strategy, joules, partial(_sends, job))
+    return None if np.isnan(total) else total
+
+
+def _over_all_ranks(
+    job: Job, strategy: Strategy, amount: ExchangeTime, sends: Callable[[float, int, int], float]
+) -> float:
+    """Return the sum over all ranks of an amount of everything that a step of stages exchanges.
+
+    Args:
+        job: where the strategy runs.
+        strategy: other than data parallelism alone.
+        amount: of a collective, for each of its ranks.
+        sends: amount of what so many ranks (second) send to those a stride (third) further on, bytes (first) each.
+    """
+    rows = Strategies.of(strategy)
     # The same bytes unit by unit or all at once.
     at_once = np.zeros((1, strategy.pp * strategy.virtual_stages), np.bool_)
-    exchanges = stage_exchanges(job, rows, joules, sharing=False, by_unit=at_once)
+    exchanges = stage_exchanges(job, rows, amount, sharing=False, by_unit=at_once)
     replicas, units = exchanges.replicas, job.model.units(job.model.chunks(rows))
     first, other = (unit.gather + unit.regather + unit.scatter for unit in (replicas.first, replicas.other))
     in_units = float((first + (units - 1) * other).sum())
@@ -534,15 +549,48 @@ def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float |
     passes = float((exchanges.forward + exchanges.backward).sum()) * whole + in_units * strategy.micro_batches
     once = sum(float(each.sum()) for each in (replicas.gather, replicas.exchange, exchanges.token_gradients))
     sent = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
-    gathered = float(tensor_exchange(GATHER, rows, sent.gathered, joules).sum())
+    gathered = float(tensor_exchange(GATHER, rows, sent.gathered, amount).sum())
     ranks = strategy.replicas * strategy.tp
-    sends = _sends(job, 2 * whole * float(sent.nbytes.sum()), ranks, ranks)
+    total = sends(2 * whole * float(sent.nbytes.sum()), ranks, ranks)
     for each in exchanges.tied:
         for sender, receiver in zip(each.stages, np.roll(each.stages, -1).tolist(), strict=True):
-            sends += _sends(job, float(each.nbytes[0]), ranks, (receiver - sender) * ranks)
-    sends += _sends(job, whole * _ring_bytes(job, rows), ranks, strategy.tp)
-    total = sends + ranks * (passes + once + 2 * whole * gathered)
-    return None if np.isnan(total) else total
+            total += sends(float(each.nbytes[0]), ranks, (receiver - sender) * ranks)
+    total += sends(whole * _ring_bytes(job, rows), ranks, strategy.tp)
+    return total + ranks * (passes + once + 2 * whole * gathered)
+
+
+def sent_and_set(job: Job, strategy: Strategy, step: StrategyStep) -> tuple[float, float]:
+    """Return the bytes that a rank gives to the network in a step, and how often its circuits are set in it, means over
+    all ranks.
+
+    Bytes are as few as carry a collective whatever the algorithm: each once where they are added up on their way, else
+    those of a ring; so are circuits that stand from step to step set in none.
+    """
+    setting = max(part.setup_time for part in (job.fabric, *job.fabric.parts))
+
+    def sent(kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
+        """Return the bytes that a rank of a group sends in each collective: in the shape of ``nbytes``."""
+        if ranks[0] == 1:
+            return np.zeros_like(nbytes)
+        price = job.pricing.price(strategy.algorithm, int(ranks[0]), int(exchange[0]), int(stride[0]))
+        sizes, where = np.unique(nbytes, return_inverse=True)
+        given = [given_bytes(price, kind, size, int(ranks[0])) if size else 0.0 for size in sizes.tolist()]
+        return np.array(given)[where].reshape(nbytes.shape)
+
+    def set_anew(cost: Cost, _: int) -> float:
+        """Return how often a collective sets circuits, those that stand left out."""
+        return 0.0 if cost.static or not setting else cost.reconfiguration / setting
+
+    ranks, changes = job.fabric.ranks, exchange_costs(job, strategy.algorithm, set_anew)
+    if step.result is None:
+        nbytes = _over_all_ranks(job, strategy, sent, lambda size, senders, _: size * senders)
+        return nbytes / ranks, _over_all_ranks(job, strategy, changes, lambda *_: 0.0) / ranks
+    one, nbytes, times = np.ones(1, np.int64), 0.0, 0.0
+    for each in step.result.plan.exchanges:
+        group, method, size = one * strategy.dp, one * strategy.exchange, np.array([float(each.nbytes)])
+        nbytes += float(sent(each.kind, one, group, one, method, size)[0])
+        times += float(changes(each.kind, one, group, one, method, size)[0])
+    return nbytes, times
 
 
 def _ring_bytes(job: Job, rows: Strategies) -> float:

@@ -40,7 +40,7 @@ from lightloom.planning.pricing.collective_prices import (
 from lightloom.planning.pricing.group_prices import Division
 from lightloom.planning.pricing.job import NORMAL, Belief, Job, belief_of, half_widths
 from lightloom.planning.pricing.placed_space import PlacedChoice, PlacedRows
-from lightloom.planning.pricing.strategy_step import ExchangeUse, StrategyStep, strategy_seconds
+from lightloom.planning.pricing.strategy_step import ExchangeUse, StrategyStep, sent_and_set, strategy_seconds
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep, SwitchedStrategyStep
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.simulation.engine import StepResult
@@ -310,7 +310,7 @@ INTERVALS = 12
 INTERVALS_OF_THE_REFERENCE = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """One plan that was simulated with verified schedules or circuits."""
 
@@ -433,6 +433,15 @@ class Plan:
         """Seconds that networks transmit, change circuits or wait for a codec, hidden or not; None for placed plans,
         whose transfers overlap."""
         return None if isinstance(self.step, PlacedStep) else self.step.communication_time
+
+    @cached_property
+    def sent_and_set(self) -> tuple[float, float]:
+        """Bytes that a rank gives to the network in a step, and how often its circuits are set in it, means over all
+        ranks (:func:`~lightloom.planning.pricing.strategy_step.sent_and_set`)."""
+        if isinstance(self.step, PlacedStep):
+            return self.step.sent_bytes / self.step.plan.k, float(self.step.reconfigurations)
+        assert isinstance(self.choice, Strategy) and isinstance(self.step, StrategyStep)
+        return sent_and_set(self.job, self.choice, self.step)
 
     @property
     def memory_use(self) -> MemoryUse | None:

@@ -580,6 +580,12 @@ class PlacedStep:
     earlier: PlacedStep | None = None
     """The passes of each micro-batch before the last, which accumulate gradients."""
 
+    @property
+    def reconfigurations(self) -> int:
+        """Number of times that circuits are set anew within the step."""
+        before = 0 if self.earlier is None else (self.micro_batches - 1) * self.earlier.reconfigurations
+        return before + len(self.run.dark_periods)
+
     @cached_property
     def timeline(self) -> Timeline:
         """Every pass, transfer and reconfiguration of a group, on devices, circuits and micro-rings."""
