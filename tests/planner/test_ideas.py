@@ -136,8 +136,8 @@ def test_bytes_and_settings_of_circuits_are_those_of_replicas_that_exchange_all_
         if method == "":
             assert sent == pytest.approx(ways * gradients)
         elif method == "optical":
-            # Codes of 16 bits once, and a byte of exponent a block of 256 from each to all others.
-            assert sent == pytest.approx(2 * values + 3 * values / 256, rel=1e-3)
+            # Codes of 16 bits and a byte of exponent a block of 256, each once.
+            assert sent == pytest.approx(2 * values + values / 256, rel=1e-3)
         else:
             assert sent < ways * gradients
         seen.add(method)
