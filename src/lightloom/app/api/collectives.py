@@ -27,6 +27,7 @@ from lightloom.collectives.collective import CLASSIC, Collective
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.collectives.files.formats import LARGEST, export_schedule, export_size, import_schedule
+from lightloom.collectives.levels import levels
 from lightloom.collectives.registry import Refusal, algorithms, costed, evaluate_all, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify as verify_on
@@ -379,6 +380,9 @@ def collective(
         raise UnsupportedError("; ".join(refusal.why for refusal in refused))
     if not evaluations:
         failures = "".join(f"; {refusal.algorithm}: {refusal.why}" for refusal in refused if refusal.failed)
+        if on.parts:
+            phases = (f"{each.kind} among {each.ranks}" for each in levels(request.kind, request.nbytes, on))
+            failures = f" as a whole: in plans its parts carry {', '.join(phases)} ranks, one after the other"
         raise UnsupportedError(f"no algorithm serves {request.kind} on a {on.kind_name}{failures}")
     return CollectiveRanking(
         collective=request,
