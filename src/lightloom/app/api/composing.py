@@ -235,7 +235,7 @@ class Composition(DrawnResult):
                     "step": three_digits(plan.step_time),
                     "waits": f"{100 * waits(plan):.0f} %",
                     "sends": format_size(float(f"{sent:.3g}")),
-                    "sets": f"{changes:,.3g}",
+                    "sets circuits": f"{changes:,.3g}",
                     "vs bound": f"{_over_bound(plan):.3g}",
                     "J a sample": _amount(metered, 1 / samples, format_energy),
                     "$ a million": _amount(dollars, 1e6 / samples, "{:.3g}".format),
