@@ -161,7 +161,7 @@ def check_stack(stack: JoinedFabric, kind: Kind) -> None:
 
 
 @given(stacks(), st.sampled_from(KINDS))
-@settings(max_examples=50)
+@settings(max_examples=400)
 def test_stacks_carry_what_their_parts_carry(stack: JoinedFabric, kind: Kind) -> None:
     check_stack(stack, kind)
 
