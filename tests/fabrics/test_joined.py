@@ -81,6 +81,22 @@ def test_every_pair_of_kinds_carries_a_sum_in_its_parts_or_says_which_cannot(ins
     assert found > scatter + gather
 
 
+@pytest.mark.parametrize(
+    ("between", "method", "why"),
+    [
+        ("switch", "two-level:node=4,between=(optical)", "needs a fabric that adds up light"),
+        ("optical-averager", "two-level:node=4,between=int4", "cannot add up compressed streams"),
+        ("optical-averager", "two-level:node=2,between=(optical)", "needs a fabric that adds up light"),
+    ],
+)
+def test_codes_of_light_go_where_light_is_added_up_and_no_others_do(between: str, method: str, why: str) -> None:
+    """In nodes of half a group, ranks between nodes are joined by a ring and averagers."""
+    prices = GroupPrices(
+        joined("ring", between), TrainingSettings(), exchanges=exchange(method, ll.trace("hdc", batch=1))
+    )
+    assert why in str(prices.refusal("all-reduce", "auto", 16, 1))
+
+
 def test_rings_of_eight_with_an_averager_take_the_time_of_a_derivation_by_hand() -> None:
     """Around each ring four of the seven shares go one way, twice; codes of two bytes and scales pass the averager."""
     fabric = JoinedFabric(

@@ -217,7 +217,7 @@ def test_a_method_is_refused_by_itself_by_standing_circuits_or_by_its_phases(
         asked.append((kind, in_network, stride))
         return method
 
-    made = SimpleNamespace(in_schedule=in_schedule, refusal=refusal, group_refusal=lambda ranks: group)
+    made = SimpleNamespace(method=None, in_schedule=in_schedule, refusal=refusal, group_refusal=lambda ranks: group)
     prices = bare(exchanges=(made,))
     prices._divided = divided
     each = [GroupPhase("all-gather", 1.0, 2 + place, 3) for place in range(phases)]

@@ -20,6 +20,7 @@ from lightloom.collectives.registry import Refusal, algorithms, attempt, find
 from lightloom.core.arrays import Effort, Mask
 from lightloom.core.caches import cached_method
 from lightloom.core.errors import UnsupportedError
+from lightloom.exchange.methods import TwoLevelExchange
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.fabric import AxisShare, Fabric
 from lightloom.planning.gradients import VALUE_BYTES, PricedExchange
@@ -186,6 +187,11 @@ class GroupPrices(Pricing):
         gradients; None where it does."""
         method, light = self._exchanges[exchange], part.only_adds
         why = method.refusal(kind, in_network=light, stride=stride) or method.group_refusal(part.ranks)
+        if why is None and isinstance(method.method, TwoLevelExchange):
+            node, inner = method.method.node, replace(method, method=method.method.between)
+            across = self._part(part.ranks // node, stride * node) if part.ranks > node else None
+            if across is not None:
+                why = inner.refusal(kind, in_network=across.only_adds, stride=stride * node)
         if why is not None or method.in_schedule:
             return why
         phases = self._phased(algorithm, part.ranks, exchange, stride).phases(kind, 1.0)
