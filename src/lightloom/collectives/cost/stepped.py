@@ -354,11 +354,14 @@ def _messages(schedule: Schedule, end: Ints) -> Ints:
     """Return the most lightpaths of a step that have the same rank at one end, sources or destinations: [steps]."""
     ranks, paths = schedule.collective.ranks + 1, int(schedule.lightpath.max()) + 1
     place = schedule.step.astype(np.int64) * ranks + end
-    ends = np.unique(place * paths + schedule.lightpath) // paths
-    rank_of_step, counts = np.unique(ends, return_counts=True)
-    most = np.zeros(schedule.steps, np.int64)
-    np.maximum.at(most, rank_of_step // ranks, counts)
-    return most
+    of_path = np.full(paths, -1)
+    of_path[schedule.lightpath] = place
+    if (of_path[schedule.lightpath] == place).all():
+        # A lightpath has one rank at this end: no row but its last counts.
+        ends = of_path[of_path >= 0]
+    else:
+        ends = np.unique(place * paths + schedule.lightpath) // paths
+    return np.bincount(ends, minlength=schedule.steps * ranks).reshape(schedule.steps, ranks).max(axis=1)
 
 
 # How much later a collective ends when one rank starts late, or sends slower than the others.
