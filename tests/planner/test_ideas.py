@@ -66,9 +66,10 @@ def test_equal_networks_cost_what_the_ring_costs_and_say_what_has_no_figure(equa
         assert bandwidth > 200 * 50e9 or network.name in ("electrical ring", "optical mesh") or dearer, network.name
 
 
-@pytest.fixture(scope="module")
-def small() -> Composition:
-    return compose("hdc", ranks=4, accelerator="titan-xp", bandwidth="10Gbps", global_batch=100)
+@pytest.fixture(scope="module", params=[(4, 100), (16, 64)], ids=["4 ranks", "16 ranks"])
+def small(request: pytest.FixtureRequest) -> Composition:
+    ranks, batch = request.param
+    return compose("hdc", ranks=ranks, accelerator="titan-xp", bandwidth="10Gbps", global_batch=batch)
 
 
 def test_more_ideas_are_never_slower_and_equal_the_best_of_all_pinned_plans(small: Composition) -> None:
@@ -98,7 +99,7 @@ def test_rows_are_the_plans_that_the_planner_finds_on_their_clusters(small: Comp
             same = ll.plan(
                 "hdc",
                 row.best.plan.cluster,
-                global_batch=100,
+                global_batch=row.best.plan.global_batch,
                 every_algorithm=False,
                 strategy=request.strategies,
                 algorithm=request.algorithms or "all",
@@ -131,7 +132,8 @@ def test_bytes_and_settings_of_circuits_are_those_of_replicas_that_exchange_all_
         if not isinstance(choice, Strategy) or not choice.plain or choice.sharding != "none":
             continue
         values = plan.job.graph.parameters
-        gradients, ways = values * plan.cluster.training.gradient_bytes, 2 * 3 / 4
+        ranks = plan.cluster.ranks
+        gradients, ways = values * plan.cluster.training.gradient_bytes, 2 * (ranks - 1) / ranks
         method = "" if plan.gradient_exchange is None else plan.gradient_exchange.name.partition(":")[0]
         if method == "":
             assert sent == pytest.approx(ways * gradients)
