@@ -154,7 +154,8 @@ def check_stack(stack: JoinedFabric, kind: Kind) -> None:
     if cost.static:
         assert cost.repeated_time == pytest.approx(sum(each.repeated_time for each in costs))
     else:
-        assert cost.time == pytest.approx(sum(each.time for each in costs))
+        # Circuits of a part whose levels have the same are set up once a run.
+        assert cost.time <= sum(each.time for each in costs) * (1 + 1e-9)
     for bounds in (whole.lines, whole.proved_lines):
         least = bounds(kind, "auto", stack.ranks, 0, hidden_setup=False)
         assert min(float(line(np.array(nbytes))) for line in least) <= cost.repeated_time * (1 + 1e-9)

@@ -969,7 +969,7 @@ def _together(
         encode=sums["encode"] + encode,
         decode=sums["decode"] + decode,
     )
-    kept = " ".join(str(*found) for found in keys.values()) if same else None
+    kept = " ".join(str(key) for found in keys.values() for key in found) if same else None
     return Priced(cost=cost, circuits=kept or None)
 
 
