@@ -163,8 +163,50 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
 
 _KEPT: Effort = 16
 """Plans kept for the rows that may ask for them again."""
-_KEPT_PARTITIONS: Effort = 4
+_KEPT_PARTITIONS: Effort = 16
 """Graphs whose partitions are kept."""
+_KEPT_CUTS: Effort = 64
+"""Partitions kept for other fabrics."""
+
+
+class PlacedCuts:
+    """The partitions of a model's groups on one accelerator, whatever their fabric; the latest are kept."""
+
+    def __init__(self, job: Job) -> None:
+        self.model, self.accelerator = job.model, job.accelerator
+        self._settings, self._times, self._table = job.settings, job.operators, PartTable(job.model)
+
+    @cached_method(most=_KEPT_CUTS)
+    def __call__(self, group: PlacedChoice, quantum: float, most_exchanging: int) -> BalancedGraph:
+        """Return the graph of a group's micro-batch, cut to a quantum and balanced."""
+        return self._partitions_of(group)(group.k, quantum, most_exchanging)
+
+    @cached_method(most=_KEPT_PARTITIONS)
+    def _partitions_of(self, group: PlacedChoice) -> Partitions:
+        """Return the function, cached, that partitions the graph of a group's micro-batch for a k, a quantum and a
+        limit on exchanging parts; what state it counts as memory depends on the number of groups."""
+        settings, times, rows = self._settings, self._times, PlacedRows.of([group])
+        durations = np.concatenate(times.kernels(rows.samples, rows.recomputation)).T
+        rules = PartitionRules(
+            loss=True,
+            state_bytes=state_bytes(settings),
+            shared_state_bytes=shared_state_bytes(settings, float(group.l)),
+            gradient_bytes=settings.gradient_bytes,
+        )
+        graph = self.model.local_graph(group.samples)
+        graph = graph if group.recomputation == "none" else kept_graph(graph)
+        return Partitions(graph, durations, rules, self._table.part_seconds(times, group.samples, group.recomputation))
+
+
+_latest_cuts: list[PlacedCuts] = []
+"""The cuts that were asked for last."""
+
+
+def _cuts_of(job: Job) -> PlacedCuts:
+    """Return the cuts of a job's model on its accelerator: those of the call before where both are the same."""
+    if not _latest_cuts or _latest_cuts[0].model is not job.model or _latest_cuts[0].accelerator != job.accelerator:
+        _latest_cuts[:] = [PlacedCuts(job)]
+    return _latest_cuts[0]
 
 
 class PlacedPlans:
@@ -180,7 +222,7 @@ class PlacedPlans:
         self._job = job
         self._regrants = regrants
         self._in_line = in_line or {}
-        self._table = PartTable(job.model)
+        self._cuts = _cuts_of(job)
         self.partitions = 0
         """Number of partitions made so far."""
         self.placements = 0
@@ -323,28 +365,7 @@ class PlacedPlans:
 
     def _partition(self, choice: PlacedChoice) -> BalancedGraph:
         """Return the cut and balanced graph of a choice, cached by its group, quantum and limit on exchanging parts."""
-        return self._cut(choice.group, choice.quantum, choice.most_exchanging)
-
-    @cached_method(most=_KEPT)
-    def _cut(self, group: PlacedChoice, quantum: float, most_exchanging: int) -> BalancedGraph:
-        """Return the graph of a group's micro-batch, cut to a quantum and balanced."""
-        return self._partitions_of(group)(group.k, quantum, most_exchanging)
-
-    @cached_method(most=_KEPT_PARTITIONS)
-    def _partitions_of(self, group: PlacedChoice) -> Partitions:
-        """Return the function, cached, that partitions the graph of a group's micro-batch for a k, a quantum and a
-        limit on exchanging parts; what state it counts as memory depends on the number of groups."""
-        settings, times, rows = self._job.settings, self._job.operators, PlacedRows.of([group])
-        durations = np.concatenate(times.kernels(rows.samples, rows.recomputation)).T
-        rules = PartitionRules(
-            loss=True,
-            state_bytes=state_bytes(settings),
-            shared_state_bytes=shared_state_bytes(settings, float(group.l)),
-            gradient_bytes=settings.gradient_bytes,
-        )
-        graph = self._job.model.local_graph(group.samples)
-        graph = graph if group.recomputation == "none" else kept_graph(graph)
-        return Partitions(graph, durations, rules, self._table.part_seconds(times, group.samples, group.recomputation))
+        return self._cuts(choice.group, choice.quantum, choice.most_exchanging)
 
     def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
         """Return the graph with its forward and its backward seconds lengthened by one factor a device, so that their
