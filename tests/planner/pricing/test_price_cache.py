@@ -14,6 +14,7 @@ import pytest
 from lightloom.collectives.collective import Kind
 from lightloom.collectives.registry import find
 from lightloom.core.files import read_entry, write_entry
+from lightloom.exchange.method import CodedSums, Gradient
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.pricing import collective_prices
@@ -110,7 +111,12 @@ def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pyt
     ]
     sizes: dict[Kind, int] = {"all-reduce": 4}
     plain = SchedulePrices(ring, cluster().fabric, "physical")
-    paths += [prices_path(plain.coded(by_name("inceptionn", rate=rate), sizes)) for rate in (1e9, 2e9)]
+    methods = [
+        replace(by_name("inceptionn", rate=rate), gradient=Gradient(((8, 8),), (CodedSums("inceptionn:2^-10", bits),)))
+        for rate in (1e9, 2e9)
+        for bits in (((1, 8.0),), ((1, 4.0),))
+    ]
+    paths += [prices_path(plain.coded(method, sizes)) for method in methods]
     assert prices_path(plain.coded(coded(2.0), sizes)) is None, "a method from elsewhere"
     monkeypatch.setattr(collective_prices, "_code_hash", lambda: "another")
     paths.append(prices_path(SchedulePrices(ring, cluster().fabric, "physical")))

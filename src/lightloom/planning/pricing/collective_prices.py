@@ -290,7 +290,9 @@ def prices_path(prices: SchedulePrices) -> Path | None:
         return None
     key: list[object] = [algorithm.name, name, fabric.model_dump(mode="json"), prices.model, _code_hash()]
     if exchange is not None:
-        key.append(repr((exchange.method, exchange.gradient.coded, exchange.engine, prices.element_bytes)))
+        # What is sent follows the model's tensors, each byte of a collective alike.
+        sizes = {kind: prices.sent_nbytes(kind, _LARGE) for kind in prices.element_bytes}
+        key.append(repr((exchange.name, exchange.engine, prices.element_bytes, sizes)))
     if algorithm.by_size:
         key.append(effort(fabric.ranks))
     return cache_directory() / "prices" / f"{content_hash(key)}.json"

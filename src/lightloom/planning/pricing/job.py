@@ -307,7 +307,7 @@ class DividedModel:
     @cached_property
     def gathered_bytes(self) -> float:
         """Bytes of the units that sharded data parallelism alone holds gathered at once."""
-        return make_plan("fsdp", self.graph, 2, self.settings).memory.gathered
+        return make_plan("fsdp", self.local_graph(self.settings.batch_per_rank), 2, self.settings).memory.gathered
 
     def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
         """Return the plan (exchanges, memory) of a strategy that is data parallelism alone, cached; whatever its
@@ -318,7 +318,7 @@ class DividedModel:
     def _data_parallel_plan(self, sharding: str, dp: int, samples: int, recomputation: str) -> ParallelPlan:
         """Return :meth:`data_parallel_plan` of so many replicas and of ``samples`` a rank."""
         settings = self.settings.model_copy(update={"batch_per_rank": samples})
-        plan = make_plan(KIND_OF_SHARDING[sharding], self.graph, dp, settings)
+        plan = make_plan(KIND_OF_SHARDING[sharding], self.local_graph(samples), dp, settings)
         repeated = repeated_operators(self.graph, recomputation)
         names = frozenset(self.graph.operators[index].name for index in np.flatnonzero(repeated))
         return replace(plan, recomputed=names)

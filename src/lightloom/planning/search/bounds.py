@@ -193,7 +193,7 @@ def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Fl
     """Return the least seconds of a step of data parallelism alone of one kind, all rows with as many replicas:
     exchanges in order on one network, each after its data: [rows]."""
     (replicas,) = set(rows.dp.tolist())
-    plan = make_plan(kind, job.graph, replicas, job.settings)
+    plan = make_plan(kind, job.model.local_graph(job.settings.batch_per_rank), replicas, job.settings)
     forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
     # Seconds of computing up to each position, the position before the first included.
     done = np.concatenate([np.zeros((len(rows), 1)), forward, backward[:, ::-1]], axis=1).cumsum(axis=1)
