@@ -385,8 +385,6 @@ class ComputeGraph(Result):
 
     def with_element_bytes(self, element_bytes: int) -> ComputeGraph:
         """Return the graph with every element stored in that many bytes (2 for bfloat16); FLOPs stay."""
-        if element_bytes == self.element_bytes:
-            return self
         operators = tuple(operator.with_element_bytes(element_bytes, self.element_bytes) for operator in self.operators)
         return replace(self, element_bytes=element_bytes, operators=operators)
 

@@ -153,7 +153,8 @@ def groups_of(amounts: Floats, mark: float, first_mark: float = math.inf) -> Ite
 def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph:
     """Return the graph of one rank: with the settings' batch of a rank, and elements of as many bytes as its number
     format has."""
-    return graph.with_batch(settings.batch_per_rank).with_element_bytes(ELEMENT_BYTES[settings.precision])
+    sized, element_bytes = graph.with_batch(settings.batch_per_rank), ELEMENT_BYTES[settings.precision]
+    return sized if element_bytes == sized.element_bytes else sized.with_element_bytes(element_bytes)
 
 
 def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
