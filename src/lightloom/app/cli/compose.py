@@ -7,6 +7,7 @@ from lightloom.app.api.composing import Composition
 from lightloom.app.api.composing import compose as compose_ideas
 from lightloom.app.cli.options import FigureFile, Options, OutFile, Shown, SiteFields, draw, site_inputs
 from lightloom.core.units import format_time
+from lightloom.planning.ideas import IDEAS
 from lightloom.reports.console import answer_parts
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write
@@ -50,6 +51,10 @@ def _page(result: Composition) -> Report:
         (" + ".join(sorted(ideas)) or "none", best.network, best.plan.label, format_time(best.time))
         for ideas, best in composed.values.items()
     )
+    shares, base = composed.shapley(), composed.baseline.time
+    worth = tuple(
+        (IDEAS[idea], *map(str, gains), f"{100 * shares[idea] / base:.1f} %") for idea, gains in result.gains().items()
+    )
     impossible = tuple((" + ".join(sorted(ideas)), why) for ideas, why in composed.impossible().items())
     accuracy = {(row.name, result.accuracy(row.best)) for row in result.plans}
     return Report(
@@ -58,7 +63,8 @@ def _page(result: Composition) -> Report:
         answer=tuple(answer.lines(_PAGE))[1:],
         pictures=(Picture(title="What each idea takes off (Shapley value)", svg=to_svg(result.figure())),),
         tables=(
-            table_of("Each idea by itself", result.display_rows()),
+            table_of("The best plans with each idea", result.display_rows()),
+            Table(title="What each idea is worth", columns=("idea", "alone", "beside all others", "value"), rows=worth),
             Table(title="Effect on accuracy", columns=("idea", "measured"), rows=tuple(sorted(accuracy))),
             Table(title="Every set of ideas", columns=("ideas", "network", "best plan", "a sample"), rows=sets),
             Table(title="Sets that cannot be", columns=("ideas", "why"), rows=impossible),
