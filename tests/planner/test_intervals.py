@@ -19,7 +19,6 @@ from lightloom.planning.pricing.job import (
     _lay_over,
     belief_of,
     half_widths,
-    told_apart,
 )
 from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.document import intervals_basis, plan_row
@@ -132,7 +131,3 @@ def test_half_widths_hold_nine_of_ten_and_add_as_independent_errors_do() -> None
     assert half_widths(slopes, covariance, 0.0) == pytest.approx(nine_of_ten * np.sqrt([0.04, 0.36, 0.11]), rel=1e-3)
     squares = half_widths(slopes, covariance, 0.0) ** 2
     assert half_widths(slopes, covariance, 0.3) == pytest.approx(np.sqrt(squares + 0.09))
-    between = half_widths(slopes - slopes[0], covariance, 0.3 * np.sqrt(2))
-    for factor, apart in ((0.99, False), (1.01, True), (-0.99, False), (-1.01, True)):
-        log_seconds = 2.0 + factor * between * [0, 1, 1]
-        assert told_apart(slopes, log_seconds, covariance, 0.3).tolist() == [False, apart, apart]

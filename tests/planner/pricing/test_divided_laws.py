@@ -137,10 +137,10 @@ def test_methods_in_a_schedule_send_no_more_than_their_share_and_others_may_send
         element_bytes={"all-reduce": 2},
         exchange=lambda number: SimpleNamespace(in_schedule=methods[number][0], least_share=lambda: methods[number][1]),
     )
-    assert slope(prices, "all-reduce", 4, 0) == 14 and slope(prices, "all-reduce", 4, 0, 3) == 34
-    assert slope(prices, "all-gather", 4, 1) == 14
-    assert slope(prices, "all-reduce", 4, 1) == 14 * 4 / 2 * 0.25
-    assert slope(prices, "all-reduce", 4, 2) == 0
+    assert slope(prices, "all-reduce", 4, 1, 0) == 14 and slope(prices, "all-reduce", 4, 3, 0) == 34
+    assert slope(prices, "all-gather", 4, 1, 1) == 14
+    assert slope(prices, "all-reduce", 4, 1, 1) == 14 * 4 / 2 * 0.25
+    assert slope(prices, "all-reduce", 4, 1, 2) == 0
 
 
 def test_too_few_wavelengths_are_refused() -> None:

@@ -652,7 +652,7 @@ class _ScaledPrices(Pricing):
         return priced
 
 
-def slope(prices: GroupPrices, kind: Kind, ranks: int, exchange: int, stride: int = 1) -> float:
+def slope(prices: GroupPrices, kind: Kind, ranks: int, stride: int, exchange: int) -> float:
     """Return the least seconds for each byte of a collective, were all channels the axis' own; coded gradients count by
     the method's least share; 0 where nothing is divided or the method has phases of its own."""
     seconds, sizes = seconds_a_byte(prices.fabric, kind, ranks, stride), prices.element_bytes

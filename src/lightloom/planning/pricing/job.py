@@ -577,20 +577,3 @@ def half_widths(slopes: Floats, covariance: Floats, scatter: Floats | float) -> 
     variance: Floats = np.einsum("rp,pq,rq->r", slopes, covariance, slopes)
     half: Floats = np.sqrt(NORMAL**2 * variance + np.asarray(scatter) ** 2)
     return half
-
-
-def told_apart(slopes: Floats, log_seconds: Floats, covariance: Floats, scatter: float) -> Mask:
-    """Return True where the first of several steps is told apart from the step, that is, their logarithms differ by
-    more than the half-width of the difference: [steps], the first False.
-
-    Parameters that move both times alike cancel in the difference; the scatter of each stays.
-
-    Args:
-        slopes: of each step: [steps, parameters].
-        log_seconds: of each step.
-        covariance: of the parameters' logarithms.
-        scatter: half-width of steps around the model.
-    """
-    difference = half_widths(slopes - slopes[0], covariance, np.sqrt(2) * scatter)
-    apart: Mask = np.abs(log_seconds - log_seconds[0]) > difference
-    return apart

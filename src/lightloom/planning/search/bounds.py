@@ -250,15 +250,9 @@ class PriceLines:
     @cached_method()
     def _table(self, kind: Kind, *groups: Group) -> _LineTable:
         """Return the lower bounds, cached, of several groups as a table, in their order."""
-        slopes = np.array([self._slope(kind, group) for group in groups])
-        return _LineTable.of([self._of_group(kind, group) for group in groups], slopes)
-
-    def _slope(self, kind: Kind, group: Group) -> float:
-        """Return the seconds for each byte that no share of the channels beats; 0 where groups have all of them."""
-        _, ranks, stride, exchange = group
-        if not self.divided:
-            return 0.0
-        return slope(self.pricing, kind, ranks, exchange, stride)
+        # What no share of the channels beats; nothing where groups have all of them.
+        slopes = [slope(self.pricing, kind, *group[1:]) if self.divided else 0.0 for group in groups]
+        return _LineTable.of([self._of_group(kind, group) for group in groups], np.array(slopes))
 
     @cached_method()
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:

@@ -293,12 +293,8 @@ class PlacedPlans:
 
     @cached_method(most=_KEPT)
     def _granted(self, plan: HybridPlan) -> GroupCircuits:
-        """Return the circuits, cached by plan, that the fabric grants a plan."""
-        return self._grant(plan)
-
-    def _grant(self, plan: HybridPlan) -> GroupCircuits:
-        """Return the circuits that the fabric grants a plan; on a fabric of parts those inside, with the exchange
-        between groups."""
+        """Return the circuits, cached by plan, that the fabric grants a plan; on a fabric of parts those inside, with
+        the exchange between groups."""
         fabric = self._job.fabric
         return self._replicas.granted(plan, self._job) if fabric.parts else grant(plan, fabric)
 
@@ -315,7 +311,7 @@ class PlacedPlans:
         """Return one simulated step of the plan that is placed anew with all search effort, over circuits granted to
         it."""
         plan = self._placed(self._partition(choice), choice, EFFORT)
-        return self._fastest(plan, self._grant(plan), choice)
+        return self._fastest(plan, self._granted(plan), choice)
 
     def _fastest(self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice) -> PlacedStep:
         """Return the step over these circuits, or over others that are granted anew within it where that is allowed and
