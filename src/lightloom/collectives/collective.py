@@ -23,7 +23,6 @@ ordered pair of ranks, source · N + destination; what a rank has for itself cou
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -33,10 +32,9 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.core.documents import read_number
+from lightloom.core.documents import read_csv, read_number
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import MAXIMUM_RANKS
-from lightloom.core.files import cannot_read
 from lightloom.core.memory import require_memory
 
 # Permutations of ranks as people write them: who sends to whom in a permute.
@@ -141,11 +139,7 @@ def measured_sizes(path: Path) -> tuple[Sizes, float]:
     Raises:
         ConfigError: a file that cannot be read, or whose entries are not numbers or not as many in each line.
     """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            lines = [line for line in csv.reader(file) if line]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise cannot_read(path, error) from error
+    lines = [line for line in read_csv(path) if line]
     rows = []
     for number, line in enumerate(lines, 1):
         if len(line) != len(lines[0]):

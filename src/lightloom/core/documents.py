@@ -1,5 +1,6 @@
 """The gate for text, JSON and YAML of others: sizes, depths and aliases are limited before anything is built."""
 
+import csv
 import gzip
 import json
 import re
@@ -95,6 +96,21 @@ def numbered_rows(text: str) -> list[tuple[int, list[str]]]:
     return [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
+def read_csv(path: Path) -> list[list[str]]:
+    """Return the cells of each line of a CSV file in UTF-8; a blank line has none.
+
+    Raises:
+        ConfigError: unreadable, or no CSV of text.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return list(csv.reader(file))
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path}: not a CSV file of text ({error})") from error
+
+
 def load_json(path: Path, most: int = MOST_BYTES) -> Any:
     """Return the value of a JSON file, packed or not.
 
@@ -123,8 +139,17 @@ def parse_json(text: str, where: str) -> Any:
         """Raise ConfigError for NaN or an infinity."""
         raise ConfigError(f"{where}: {word} is not a number in JSON")
 
+    return decode_json(text, where, object_pairs_hook=once, parse_constant=no_number)
+
+
+def decode_json(text: str | bytes, where: str, **hooks: Any) -> Any:
+    """Return the value of JSON that a program wrote, in which fields may occur twice and numbers be NaN.
+
+    Raises:
+        ConfigError: not JSON (names line and column), or nested too deeply.
+    """
     try:
-        return json.loads(text, object_pairs_hook=once, parse_constant=no_number)
+        return json.loads(text, **hooks)
     except ConfigError:
         raise
     except json.JSONDecodeError as error:

@@ -7,13 +7,13 @@ about a file that is none of them.
 """
 
 import gzip
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from lightloom.core.documents import decode_json
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import cannot_read, is_file
 
@@ -224,11 +224,9 @@ def _described(head: str) -> str:
     keys = list(dict.fromkeys(top_level_keys(head)))
     if head.lstrip().startswith(("{", "[")) and len(head.encode()) < _HEAD:
         try:
-            json.loads(head)
-        except json.JSONDecodeError as error:
-            return f", line {error.lineno}, column {error.colno}: not JSON: {error.msg}"
-        except (RecursionError, ValueError) as error:
-            return f": not JSON: {error}"
+            decode_json(head, "")
+        except ConfigError as error:
+            return str(error)
     if keys:
         return f": of no known form (keys {', '.join(keys[:6])}{', ...' if len(keys) > 6 else ''})"
     line = next((line.strip() for line in head.splitlines() if line.strip()), "")

@@ -1,6 +1,5 @@
 """``lightloom circuits``: optical circuits for a traffic matrix, beside what no assignment can exceed."""
 
-import csv
 import math
 from functools import partial
 from pathlib import Path
@@ -11,9 +10,8 @@ import numpy as np
 from lightloom.app.cli.options import FigureFile, Options, Settings, Shown, draw, read_count, read_settings
 from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Effort
-from lightloom.core.documents import read_number
+from lightloom.core.documents import read_csv, read_number
 from lightloom.core.errors import ConfigError, InputError, UnitError, UnknownNameError, UnsupportedError
-from lightloom.core.files import cannot_read
 from lightloom.core.results import Document, attributes, provenance
 from lightloom.core.units import format_bandwidth, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import NEEDS_CIRCUITS, Fabric
@@ -202,22 +200,16 @@ def read_traffic(path: Path) -> Traffic:
         _check_size(path, array.shape[0])
         matrix = np.asarray(array, np.float64)
     else:
-        matrix = _read_csv(path)
+        matrix = _read_matrix(path)
     try:
         return Traffic.of(matrix)
     except InputError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _read_csv(path: Path) -> list[list[float]]:
+def _read_matrix(path: Path) -> list[list[float]]:
     """Return the bytes of a square matrix, [source][destination]; raise ConfigError for anything else."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = [line for line in csv.reader(file) if any(cell.strip() for cell in line)]
-    except OSError as error:
-        raise cannot_read(path, error) from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}: not a CSV file of text ({error})") from error
+    lines = [line for line in read_csv(path) if any(cell.strip() for cell in line)]
     if not lines:
         raise ConfigError(f"{path}: the file is empty: expected a line for each rank, a size for each destination")
     _check_size(path, len(lines))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr, model_validator
 
 from lightloom.core.arrays import Effort, Floats, Int32s, Ints, packed
+from lightloom.core.documents import read_csv
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Seconds
-from lightloom.core.files import cannot_read
 from lightloom.core.memory import require_memory
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Cut, Footprint
@@ -50,11 +49,7 @@ def read_edges(path: Path) -> list[dict[str, Any]]:
     Raises:
         ConfigError: unreadable, or a column is missing, unknown or empty; names the line.
     """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise cannot_read(path, error) from error
+    rows = read_csv(path)
     heading = [cell.strip() for cell in rows[0]] if rows else []
     if not set(_COLUMNS[:3]) <= set(heading) <= set(_COLUMNS) or len(set(heading)) < len(heading):
         raise ConfigError(f"{path}, line 1: {','.join(heading)!r}: expected the columns {','.join(_COLUMNS)}")

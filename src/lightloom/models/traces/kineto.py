@@ -21,8 +21,8 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
-from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
-from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.documents import MOST_TRACE_BYTES, decode_json, read_bytes
+from lightloom.core.errors import WorkloadError
 from lightloom.models.traces.calls import Call, TraceTensor, leaves, marked_steps, seconds_of_microseconds
 from lightloom.models.traces.operators import TracedExchange, kind_of_kernel, kind_of_words
 
@@ -96,7 +96,7 @@ def read_document(path: Path) -> tuple[JsonObject, list[Event]]:
         ConfigError: unreadable, not gzip, or not JSON.
         WorkloadError: no profile, or an entry that is no event; names it.
     """
-    document = _json(read_bytes(path, MOST_TRACE_BYTES), path)
+    document = decode_json(read_bytes(path, MOST_TRACE_BYTES), str(path))
     entries = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(entries, list):
         raise WorkloadError(f"{path}: expected a profile of torch.profiler: an object with a list of traceEvents")
@@ -117,16 +117,6 @@ def _complete(entries: Sequence[Any], path: Path) -> Iterator[tuple[int, JsonObj
             )
         if entry.get("ph") == "X":
             yield number, entry
-
-
-def _json(content: bytes, path: Path) -> Any:
-    """Return the value of a JSON text in bytes; ConfigError, with line and column where known, where it is none."""
-    try:
-        return json.loads(content)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
-    except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from error
 
 
 # Arguments of an operator as ``torch.profiler`` records them: shapes, types, and values as text.
