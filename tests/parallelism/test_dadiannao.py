@@ -94,7 +94,7 @@ def test_energy_is_power_times_the_seconds_in_which_it_works(
     network: Network, link: ChipLink, chips: int, seconds: tuple[float, float]
 ) -> None:
     computing, sending = seconds
-    found = Step(chip=CHIP, link=link, chips=chips, computation=computing, communication=sending)
+    found = Step(chip=CHIP, link=link, chips=chips, computation=computing, communication_time=sending)
     assert link.phy_power is not None
     assert found.energy == pytest.approx(chips * (7.96 * computing + 4 * link.phy_power * sending))
     assert found.edp == pytest.approx((found.energy or 0) * (computing + sending))

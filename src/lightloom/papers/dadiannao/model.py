@@ -108,7 +108,7 @@ class Step(BroadcastStep):
         where the PHYs' power is unknown."""
         if self.link.phy_power is None:
             return None
-        sending = self.chip.phys * self.link.phy_power * self.communication
+        sending = self.chip.phys * self.link.phy_power * self.communication_time
         return self.chips * (self.chip.power * self.computation + sending)
 
     @property
@@ -159,7 +159,7 @@ def run(network: Network, batch: int, link: ChipLink, constants: Constants, para
     """Return the result of one case on one kind of link; ``parallel`` replaces the strategy of section 5."""
     chosen, chips = parallel or strategy(network.name, batch), chips_needed(network, batch, chip().edram)
     found = broadcast_step(network, batch, chips, chip().product_rate, link, chosen, constants)
-    return Step(found.chips, found.computation, found.communication, link, chip())
+    return Step(found.chips, found.computation, found.communication_time, link, chip())
 
 
 def saved(

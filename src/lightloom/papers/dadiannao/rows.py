@@ -148,7 +148,7 @@ FIGURE_2_BATCHES = (1, 32)
 def share(name: str, batch: int, constants: Constants = FITTED) -> float:
     """Return the share of communication in a step on 25-E, from 0 to 1."""
     result = run(printed()[name], batch, links(MIXED)["25-E"], constants)
-    return result.communication / result.time
+    return result.communication_time / result.time
 
 
 def _figure_2() -> Iterator[Claim]:

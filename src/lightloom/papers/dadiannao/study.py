@@ -124,7 +124,7 @@ def times() -> Figure:
         steps = [run(network, batch, link, FITTED) for batch in BATCHES for link in links(MIXED).values()]
         parts = [
             ("computation", [step.computation / base for step in steps], COMPUTE),
-            ("communication", [step.communication / base for step in steps], COMMUNICATION),
+            ("communication", [step.communication_time / base for step in steps], COMMUNICATION),
         ]
         stacked_bars(axes, ticks, parts, width=0.85)
         for group, batch in enumerate(BATCHES):

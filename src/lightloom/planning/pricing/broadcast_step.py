@@ -110,18 +110,13 @@ class BroadcastStep:
     chips: int
     computation: float
     """Seconds, accesses to embedded memory included."""
-    communication: float
-    """Seconds in which the chips exchange data."""
+    communication_time: float
+    """Seconds in which the chips exchange data, none of them hidden."""
 
     @property
     def step_time(self) -> float:
         """Seconds of the step; computation and communication do not overlap (section 2.2)."""
-        return self.computation + self.communication
-
-    @property
-    def communication_time(self) -> float:
-        """Seconds in which the chips exchange data, none of them hidden."""
-        return self.communication
+        return self.computation + self.communication_time
 
     @property
     def breakdown(self) -> Mapping[str, float]:
@@ -131,7 +126,7 @@ class BroadcastStep:
     @cached_property
     def timeline(self) -> Timeline:
         """Intervals of the step, the layers' broadcasts together before their computation: the equations state sums."""
-        broadcast = Task("broadcasts of all layers", "network", "transmission", self.communication)
+        broadcast = Task("broadcasts of all layers", "network", "transmission", self.communication_time)
         return run([broadcast, Task("computation of all layers", "compute", "forward", self.computation, after=(0,))])
 
 
@@ -180,5 +175,5 @@ def broadcast_step(
     return BroadcastStep(
         chips=chips,
         computation=computation + constants.synapse * held / SYNAPSE_RATE,
-        communication=communication_time(network, batch, chips, link, moved),
+        communication_time=communication_time(network, batch, chips, link, moved),
     )
