@@ -11,7 +11,7 @@ from html import escape
 from importlib.metadata import version
 from operator import attrgetter
 from string import Formatter
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.fields import Config, Quantity
@@ -36,6 +36,8 @@ _ROWS_SHOWN = 40
 """Rows of a table in a notebook; ``rows()``, ``to_dataframe()`` and ``to_json()`` hold all."""
 Document: TypeAlias = dict[str, Any]
 """A JSON object: keys spelled out, plain values in SI units."""
+_Value = TypeVar("_Value")
+_Key = TypeVar("_Key")
 Advance: TypeAlias = Callable[[int], object]
 """Told how many steps of a long computation are finished since it was last told."""
 _CELL = "text-align: left; padding: 2px 12px 2px 0"
@@ -130,6 +132,14 @@ def attributes(source: object, names: str) -> Document:
     ``time_s``."""
     pairs = (name.rpartition("=") for name in names.split())
     return {name or path: attrgetter(path)(source) for name, _, path in pairs}
+
+
+def in_groups(values: Iterable[_Value], key: Callable[[_Value], _Key]) -> dict[_Key, list[_Value]]:
+    """Return values in lists by their keys, which are in the order of their first values."""
+    groups: dict[_Key, list[_Value]] = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return groups
 
 
 def plain(value: object) -> object:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from operator import attrgetter
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from lightloom.collectives.collective import KINDS, Kind
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.results import in_groups
 from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES, PRECISIONS, Accelerator, Precision
 from lightloom.machines.accelerators.calibrated import Calibration, CalibrationRows
 from lightloom.machines.accelerators.kernels import KernelKind, KernelModel, KernelShapes, Rates
@@ -545,9 +547,7 @@ def _exchange_rows(
 ) -> Iterator[ExchangeRow]:
     """Yield the exchanges of a step, those of one kind, size and group together, with the mean seconds of one; the
     longest altogether first. Without a cluster none is predicted."""
-    groups: dict[tuple[str, int | None, str, int | None], list[TracedExchange]] = {}
-    for exchange in exchanges:
-        groups.setdefault((exchange.kind, exchange.nbytes, exchange.group, exchange.ranks), []).append(exchange)
+    groups = in_groups(exchanges, attrgetter("kind", "nbytes", "group", "ranks"))
     world = profile.distributed.get("world_size")
     price = None if cluster is None else exchange_pricer(cluster, world if type(world) is int else None)
     for members in sorted(groups.values(), key=lambda members: -sum(member.seconds for member in members)):

@@ -22,7 +22,7 @@ from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError, UnsupportedError
 from lightloom.core.fields import Config
 from lightloom.core.files import cannot_read, is_file
-from lightloom.core.results import attributes
+from lightloom.core.results import attributes, in_groups
 from lightloom.machines.accelerators.accelerator import Accelerator, Precision
 from lightloom.machines.accelerators.kernels import PRIORS, KernelModel, Prior
 from lightloom.machines.accelerators.load import load_accelerator
@@ -462,15 +462,16 @@ class Jobs:
     def groups(self) -> tuple[tuple[Ints, Strategies], ...]:
         """Jobs that are priced together, as (places among all jobs, their strategies): equal jobs of as many stages and
         chunks each; data parallelism alone and smaller last micro-batches are alone."""
-        groups: dict[object, list[int]] = {}
-        for index, planned in enumerate(self.planned):
-            strategy = planned.strategy
+
+        def key(index: int) -> Hashable:
+            """Return what jobs have in common that are priced together."""
+            planned, strategy = self.planned[index], self.planned[index].strategy
             alone = strategy.plain or strategy.micro_batch
-            key = planned.shared, strategy.pp, strategy.virtual_stages, index if alone else -1
-            groups.setdefault(key, []).append(index)
+            return planned.shared, strategy.pp, strategy.virtual_stages, index if alone else -1
+
         return tuple(
             (np.array(indices), Strategies.of(*(self.planned[index].strategy for index in indices)))
-            for indices in groups.values()
+            for indices in in_groups(range(len(self.planned)), key).values()
         )
 
     @cached_property

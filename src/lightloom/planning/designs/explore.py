@@ -20,7 +20,7 @@ from typing import get_args
 from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.core.journal import Journal, open_journal
-from lightloom.core.results import Advance, Document, attributes, content_hash, ignore
+from lightloom.core.results import Advance, Document, attributes, content_hash, ignore, in_groups
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import cluster_from
 from lightloom.models.graph import ComputeGraph
@@ -265,10 +265,9 @@ class Exploration:
 
     def distinct(self, chosen: Iterable[Candidate]) -> list[tuple[Candidate, int]]:
         """Return designs without those that equal one before in all objectives, each with how many it stands for."""
-        alike: dict[tuple[object, ...], list[Candidate]] = {}
-        for each in chosen:
-            key = each.point, each.design.technology, each.design.ranks, tuple(each.worth.unknown.items())
-            alike.setdefault(key, []).append(each)
+        alike = in_groups(
+            chosen, lambda one: (one.point, one.design.technology, one.design.ranks, (*one.worth.unknown.items(),))
+        )
         return [(each[0], len(each)) for each in alike.values()]
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from lightloom.collectives.collective import Kind
 from lightloom.collectives.cost.price import Cost
+from lightloom.core.results import in_groups
 from lightloom.core.units import format_size, format_time
 from lightloom.exchange.method import accuracy_note, evidence_of
 from lightloom.models.graph import ComputeGraph
@@ -330,11 +331,8 @@ def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, .
     seconds = times * forward_time[0] + backward_time[0]
     arithmetic = accelerator.compute_time(times * forward.flops[0] + backward.flops[0], settings.precision)
     memory = accelerator.memory_time(times * forward.nbytes[0] + backward.nbytes[0])
-    groups: dict[tuple[str, str], list[int]] = {}
-    for index, operator in enumerate(graph.operators):
-        groups.setdefault((re.sub(r"\d+", "*", operator.name), operator.kind), []).append(index)
-    rows = []
-    for (name, kind), members in groups.items():
+    names, rows = [(re.sub(r"\d+", "*", operator.name), operator.kind) for operator in graph.operators], []
+    for (name, kind), members in in_groups(range(len(names)), names.__getitem__).items():
         sums = (float(part[members].sum()) for part in (seconds, arithmetic, memory))
         share = float(seconds[members].sum() / seconds.sum()) if seconds.any() else 0.0
         bound = _bound(*sums, launched=accelerator.kernel_launch > 0)

@@ -27,6 +27,7 @@ from lightloom.collectives.collective import Kind
 from lightloom.collectives.registry import Refusal, algorithms, attempt
 from lightloom.core.arrays import Effort, Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.results import in_groups
 from lightloom.core.units import format_time
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics.load import fabric_from
@@ -340,10 +341,7 @@ class _Search:
             return
         wanted, many = self._request.divisions, self._rows.job.fabric.exclusive and self._rows.cluster.ranks > _MANY
         most, rows_of_each = (min(wanted, _OF_MANY), 1) if many else (wanted, _OF_A_DIVISION)
-        groups: dict[Hashable, list[Row]] = {}
-        for row in sorted(rows):
-            groups.setdefault(division(self._rows.choice(row)), []).append(row)
-        for key, group in groups.items():
+        for key, group in in_groups(sorted(rows), lambda row: division(self._rows.choice(row))).items():
             if len(known) >= most:
                 return
             if key in known:

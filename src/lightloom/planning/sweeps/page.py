@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
+from operator import attrgetter, itemgetter
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lightloom.core.results import cells
+from lightloom.core.results import cells, in_groups
 from lightloom.core.units import format_ratio, format_size, format_time
 from lightloom.planning.sweeps.run import Swept
 from lightloom.planning.sweeps.workers import DONE, FAILED, REFUSED, Row
@@ -104,17 +105,14 @@ class Contest:
 
 def contests(rows: Iterable[Row], what: str) -> list[Contest]:
     """Return the contests of the finished rows of a kind (``collective`` or ``plan``), in their order."""
-    entrants: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        if row["what"] == what and row["status"] == DONE:
-            entrants.setdefault(tuple(row[name] for name in _QUESTION[what]), []).append(row)
+    finished = (row for row in rows if row["what"] == what and row["status"] == DONE)
 
     def ranked(rivals: list[Row]) -> Contest:
         """Return the contest of some rows: those as fast as the fastest first, by name, then the others by time."""
         best = min(row["time_s"] for row in rivals)
         return Contest(tuple(sorted(rivals, key=lambda row: (not _as_fast(row, best) and row["time_s"], entrant(row)))))
 
-    return [ranked(rivals) for rivals in entrants.values()]
+    return [ranked(rivals) for rivals in in_groups(finished, itemgetter(*_QUESTION[what])).values()]
 
 
 def _as_fast(row: Row, best: float) -> bool:
@@ -135,10 +133,7 @@ def fastest(contests: Iterable[Contest]) -> Counter[str]:
 def grouped(contests: Iterable[Contest], *names: str) -> list[tuple[tuple[Any, ...], list[Contest]]]:
     """Return the groups of contests with equal values in the columns ``names``: (values, contests) in the order of
     their first contests."""
-    groups: dict[tuple[Any, ...], list[Contest]] = {}
-    for contest in contests:
-        groups.setdefault(tuple(contest.winner[name] for name in names), []).append(contest)
-    return list(groups.items())
+    return list(in_groups(contests, lambda contest: tuple(contest.winner[name] for name in names)).items())
 
 
 # The tables of a sweep's page.
@@ -372,10 +367,7 @@ def scatter_figure(points: Sequence[Point], colours: Colours, labels: tuple[str,
     from matplotlib.lines import Line2D
 
     figure, axes = single_panel(7.0, 4.6)
-    rivals: dict[str, list[Point]] = {}
-    for point in points:
-        rivals.setdefault(point.place, []).append(point)
-    for group in rivals.values():
+    for group in in_groups(points, attrgetter("place")).values():
         for point, best in zip(group, on_front([(point.x, point.y) for point in group]), strict=True):
             colour = colours.get(point.name, FAINT)
             look = {"color": colour, "markerfacecolor": colour if best else "none", "zorder": 2 + best}

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar, cast
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
-from lightloom.core.results import attributes
+from lightloom.core.results import attributes, in_groups
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.graph import ComputeGraph
 from lightloom.models.zoo import load_workload
@@ -46,11 +46,8 @@ class Batch:
 def batches(points: Iterable[tuple[str, Point]]) -> list[Batch]:
     """Return the points in batches, each of one family and in their order; every point is in one batch: at most 8
     plans, 32 collectives, or 1 whose schedule is built by size."""
-    families: dict[tuple[object, ...], list[tuple[str, Point]]] = {}
-    for key, point in points:
-        families.setdefault(point.family, []).append((key, point))
     parts = []
-    for members in families.values():
+    for members in in_groups(points, lambda keyed: keyed[1].family).values():
         first = members[0][1]
         most = _PLANS if isinstance(first, PlanPoint) else 1 if find(first.algorithm).by_size else _COLLECTIVES
         parts += [Batch(code_version(), tuple(members[at : at + most])) for at in range(0, len(members), most)]
