@@ -147,7 +147,7 @@ class InceptionnState(ExchangerState):
         sizes = None if named is None else {name: prod(real_shape(value)) for name, value in named}
         self.codec = codec
         exchanger, counts = ring_exchanger(codec, group, sizes, **options)
-        super().__init__(exchanger, group, named or (), adaptive=adaptive, loss_scale=loss_scale, statistics=counts)
+        super().__init__(exchanger, named or (), adaptive=adaptive, loss_scale=loss_scale, statistics=counts)
 
 
 def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None, **options: Any) -> InceptionnState:
@@ -188,7 +188,7 @@ class InceptionnFsdpState(FsdpState):
         self.codec = codec
         exchanger, counts = ring_exchanger(codec, group, tensor_sizes(geometries), **options)
         own = {"loss_scale": loss_scale, "plain_name": "plain reduce-scatter", "statistics": counts}
-        super().__init__(exchanger, group, geometries, adaptive=adaptive, **own)
+        super().__init__(exchanger, geometries, adaptive=adaptive, **own)
 
 
 def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **options: Any) -> InceptionnFsdpState:
@@ -267,9 +267,8 @@ class OpticalAverageState(ExchangerState):
         else:
             _check_averager(averager, group.size(), bits, rounding)
         self.averager = averager
-        super().__init__(
-            OpticalExchanger(averager, OwnGroup(group, timeout), block=block), group, statistics=OpticalStatistics()
-        )
+        exchanger = OpticalExchanger(averager, OwnGroup(group, timeout), block=block)
+        super().__init__(exchanger, statistics=OpticalStatistics())
 
     def _count(self, counts: Counts, geometry: Geometry, *, last: bool) -> None:
         """Add the counts of one bucket, with the bytes of codes up and down and of exponents that optical averaging

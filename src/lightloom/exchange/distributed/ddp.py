@@ -102,23 +102,16 @@ def attach_hook(model: DistributedDataParallel, state: DdpHookState) -> None:
 class ExchangerState(DdpHookState, Stepwise):
     """State of the hook of one rank; a ``Stateful`` whose checkpoint is the exchange's state and the last decision."""
 
-    def __init__(
-        self,
-        exchanger: Exchanger,
-        group: dist.ProcessGroup,
-        parameters: Iterable[tuple[str, Tensor]] = (),
-        **options: Any,
-    ) -> None:
+    def __init__(self, exchanger: Exchanger, parameters: Iterable[tuple[str, Tensor]] = (), **options: Any) -> None:
         """Start the thread that exchanges buckets.
 
         Args:
             exchanger: what to run.
-            group: the process group of the model.
             parameters: parameters by name; others are numbered in the order in which DDP first passes them.
             options: those of ``Stepwise``.
         """
         DdpHookState.__init__(self, "exchange")
-        Stepwise.__init__(self, exchanger, group, **options)
+        Stepwise.__init__(self, exchanger, **options)
         self._names = {id(parameter): (name, parameter) for name, parameter in parameters}
         self._geometries: dict[tuple[int, ...], Geometry] = {}
         self._error: LightloomError | None = None
@@ -231,7 +224,7 @@ class ExchangeState(ExchangerState):
         except UnsupportedError:
             run.close()
             raise
-        super().__init__(run, model.process_group, named, adaptive=adaptive, loss_scale=loss_scale)
+        super().__init__(run, named, adaptive=adaptive, loss_scale=loss_scale)
 
 
 def attach(model: DistributedDataParallel, method: ExchangeMethod | str, **options: Any) -> ExchangeState:

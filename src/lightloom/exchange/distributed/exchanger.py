@@ -276,7 +276,6 @@ class Stepwise:
     def __init__(
         self,
         exchanger: Exchanger,
-        group: dist.ProcessGroup,
         *,
         adaptive: bool = False,
         loss_scale: Callable[[], float] | None = None,
@@ -287,8 +286,7 @@ class Stepwise:
         """Keep an exchanger and start its statistics.
 
         Args:
-            exchanger: what to run.
-            group: process group over which ranks agree whether to step aside.
+            exchanger: what to run; over its process group ranks agree whether to step aside.
             adaptive: use the plain exchange while it is faster.
             loss_scale: ``scaler.get_scale`` of a ``GradScaler``; None for 1.
             plain_name: what the plain exchange is called in messages.
@@ -296,12 +294,14 @@ class Stepwise:
             statistics: where to count; new ones unless given.
         """
         self.statistics = Statistics() if statistics is None else statistics
-        self._exchanger, self._group, self._prefix = exchanger, group, prefix
+        self._exchanger, self._group, self._prefix = exchanger, exchanger.group.base, prefix
         self._loss_scale = loss_scale
         self.adaptive: AdaptiveCompression | None = None
-        if adaptive and group.size() > 1 and not exchanger.any_type:
+        if adaptive and exchanger.group.ranks > 1 and not exchanger.any_type:
             exchanger.remark += ", stepping aside where plain is faster"
-            self.adaptive = AdaptiveCompression(self._mean_over_ranks, log=group.rank() == 0, plain_name=plain_name)
+            self.adaptive = AdaptiveCompression(
+                self._mean_over_ranks, log=exchanger.group.rank == 0, plain_name=plain_name
+            )
             self.statistics.decisions = self.adaptive.decisions
 
     def close(self) -> None:

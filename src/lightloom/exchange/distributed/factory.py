@@ -108,8 +108,7 @@ class ReduceState(Stepwise):
             UnsupportedError: the method does not average at every step, or there is no process group.
         """
         self.method = method_of(method)
-        ranks = group_or_default(group)
-        super().__init__(exchanger(self.method, OwnGroup(ranks, timeout, device=device)), ranks)
+        super().__init__(exchanger(self.method, OwnGroup(group_or_default(group), timeout, device=device)))
         self._geometries: dict[tuple[str, tuple[int, ...]], Geometry] = {}
 
     @property

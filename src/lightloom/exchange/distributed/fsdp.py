@@ -147,11 +147,9 @@ class FsdpState(Stepwise):
     Residuals belong to complete parameters, padded as FSDP pads them, or to this rank's shards in hybrid sharding.
     """
 
-    def __init__(
-        self, exchanger: Exchanger, group: dist.ProcessGroup, geometries: Sequence[Geometry], **options: Any
-    ) -> None:
+    def __init__(self, exchanger: Exchanger, geometries: Sequence[Geometry], **options: Any) -> None:
         """Keep the geometries of the gradients of each module; ``options`` are those of ``Stepwise``."""
-        super().__init__(exchanger, group, **options)
+        super().__init__(exchanger, **options)
         self._geometries = geometries
         self._exchanged: set[Geometry] = set()
 
@@ -325,7 +323,7 @@ def attach_fsdp(
     plain_name = "plain reduce-scatter" if between is None else "plain all-reduce"
     prefix = "" if between is None else f"shard{inside.rank()}/"
     options = {"adaptive": adaptive, "loss_scale": loss_scale, "plain_name": plain_name, "prefix": prefix}
-    state = FsdpState(runner, group, geometries, **options)
+    state = FsdpState(runner, geometries, **options)
     try:
         if between is None:
             state.replace_reduce_scatters(modules)

@@ -54,7 +54,7 @@ class OwnGroup:
         self.sent = 0
         """Bytes that this rank has sent to others; an all-reduce counts as 2 (ranks - 1) / ranks of its size."""
         self._all = within or self
-        self._base, self._host = group, host
+        self.base, self._host = group, host
         self._mesh: Mesh | None = None
         self._group: Any = None
         self._closed = False
@@ -71,13 +71,13 @@ class OwnGroup:
         elif self.ranks > 1 and (self._mesh is None or self._mesh.closed):
             if self._closed:
                 raise TransportError(f"rank {self.rank}: the exchange is closed")
-            store = self._base.get_group_store()
+            store = self.base.get_group_store()
             number = store.add(f"lightloom/exchange/{self.rank}", 1)
             own = PrefixStore(f"lightloom/exchange/group/{number}", store)  # which no other group of these ranks uses
             self._mesh = mesh_from_store(own, self.rank, self.ranks, host=self._host, timeout=self.timeout)
             self._compared.clear()
         if self.device != "cpu" and self.ranks > 1 and self._group is None:
-            everyone = dist.get_process_group_ranks(self._base)
+            everyone = dist.get_process_group_ranks(self.base)
             ranks = [everyone[member] for member in self.members]
             self._group = dist.new_group(ranks, timedelta(seconds=self.timeout), use_local_synchronization=True)
 
@@ -124,7 +124,7 @@ class OwnGroup:
         """Return a group of some ranks of this one, given and numbered as in this one, over the same connections; this
         rank must be among them."""
         return OwnGroup(
-            self._base, self.timeout, device=self.device, within=self._all, members=[self.members[m] for m in members]
+            self.base, self.timeout, device=self.device, within=self._all, members=[self.members[m] for m in members]
         )
 
     def all_to_all(self, received: Tensor, sent: Tensor, received_sizes: Sequence[int], sizes: Sequence[int]) -> None:

@@ -16,7 +16,6 @@ and the optimizer's own state stay each rank's. A rank resumes from its own chec
 this object.
 """
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -27,10 +26,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.exchange.distributed.adaptive import Counts, Statistics
+from lightloom.exchange.distributed.exchanger import Stepwise
 from lightloom.exchange.distributed.factory import exchanger
-from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
-from lightloom.exchange.distributed.residuals import Geometry, SavedState, StateDict, with_prefix, without_prefix
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.residuals import Geometry, SavedState, StateDict
 from lightloom.exchange.method import ExchangeMethod, Gradient
 from lightloom.exchange.methods import DiLoCoExchange, LocalSgdExchange, PlainExchange, method_of
 from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
@@ -40,20 +39,22 @@ _STEP = "step"
 _INNER = "inner/"
 
 
-class Periodic(ABC):
-    """Exchanger of a model's weights every so many steps; a ``Stateful`` for checkpoints of one rank."""
+class Periodic(Stepwise, ABC):
+    """Exchanger of a model's weights every so many steps; a ``Stateful`` for checkpoints of one rank.
+
+    In its statistics each exchange counts as a step, steps between them do not.
+    """
 
     def __init__(self, model: nn.Module, inner: ExchangeMethod, method: ExchangeMethod, own: OwnGroup) -> None:
         """Give all ranks the weights of rank 0; ``periodic`` checks the arguments."""
         self.method = method
-        self.statistics = Statistics()
-        """Counts of exchanges: each counts as a step, steps between them do not."""
         named = [(name, parameter.detach()) for name, parameter in model.named_parameters() if parameter.requires_grad]
         self.parameters = {name: torch.view_as_real(p) if p.is_complex() else p for name, p in named}
         """Trainable weights by name, not copied, complex ones as pairs of real ones."""
         self.steps = 0
         """Number of optimizer steps counted so far."""
-        self._exchanger = exchanger(inner, own, {name: values.numel() for name, values in self.parameters.items()})
+        sizes = {name: values.numel() for name, values in self.parameters.items()}
+        super().__init__(exchanger(inner, own, sizes), prefix=_INNER)
         self._exchanger.remark = f" in {method}"
 
     def step(self) -> bool:
@@ -67,20 +68,18 @@ class Periodic(ABC):
         self.steps += 1
         due = self._due()
         for names in due:
-            began, group, sent = time.perf_counter(), self._exchanger.group, self._exchanger.group.sent
             with torch.no_grad():
                 self._exchange(names)
-            raw = raw_nbytes(sum(self.parameters[name].numel() for name in names), group.ranks)
-            self.statistics.add(Counts(raw, group.sent - sent, time.perf_counter() - began, buckets=1), last=True)
         return bool(due)
 
-    def close(self) -> None:
-        """Leave the group. May be called any number of times."""
-        self._exchanger.close()
+    def _average(self, values: Tensor, geometry: Geometry) -> None:
+        """Replace values by their mean over ranks, and count the exchange."""
+        with self._counted(geometry, last=True):
+            self._exchanger.average(values, geometry)
 
     def state_dict(self) -> StateDict:
         """Return the number of steps under ``step`` and the state of the inner method under ``inner/...``."""
-        return {_STEP: self.steps} | with_prefix(self._exchanger.state_dict(), _INNER)
+        return {_STEP: self.steps} | super().state_dict()
 
     def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank, beside those of the model and its optimizer.
@@ -90,8 +89,7 @@ class Periodic(ABC):
         """
         if _STEP not in state_dict:
             raise ConfigError(f"the checkpoint holds no {_STEP!r}: expected one of {self.method}")
-        inner = {key: value for key, value in state_dict.items() if key.startswith(_INNER)}
-        self._exchanger.load_state_dict(without_prefix(inner, _INNER))
+        super().load_state_dict({key: value for key, value in state_dict.items() if key.startswith(_INNER)})
         self.steps = int(state_dict[_STEP])
 
     def _wide(self, names: Iterable[str]) -> dict[str, Tensor]:
@@ -132,7 +130,7 @@ class LocalSgd(Periodic):
     def _exchange(self, names: list[str]) -> None:
         """Replace the weights of these tensors, which have one type, by their mean over ranks."""
         flat = torch.cat([*self._wide(names).values()])
-        self._exchanger.average(flat, Geometry.joined([("weights", tuple(flat.shape))]))
+        self._average(flat, Geometry.joined([("weights", tuple(flat.shape))]))
         for name, mean in self._split(flat, names):
             self.parameters[name].copy_(mean.view(self.parameters[name].shape))
 
@@ -189,7 +187,7 @@ class DiLoCo(Periodic):
         and make them the model's."""
         weights = self._wide(names)
         moved = torch.cat([(self.backup[name] - weights[name]).float() for name in names])
-        self._exchanger.average(moved, self._geometries[self.fragments.index(names)])
+        self._average(moved, self._geometries[self.fragments.index(names)])
         factor, rate = self._outer.outer_momentum, self._outer.outer_lr
         for name, gradient in self._split(moved, names):
             backup, momentum = self.backup[name], self.momentum[name]
