@@ -340,8 +340,7 @@ def values_of_parts(movement: Movement, itemsize: int) -> Ints:
     nearest, int64 [part]."""
     wanted = movement.collective
     assert wanted.sizes is not None
-    values: Ints = np.rint(wanted.sizes.share.ravel() * (wanted.distinct_nbytes / itemsize)).astype(np.int64)
-    return values
+    return np.rint(wanted.sizes.share.ravel() * (wanted.distinct_nbytes / itemsize)).astype(np.int64)
 
 
 def uneven_memory(movement: Movement, program: Program, itemsize: int) -> UnevenMemory:

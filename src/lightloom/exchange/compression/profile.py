@@ -110,8 +110,7 @@ def read_profile(path: Path) -> CompressionProfile:
         raise cannot_read(path, reason, "compression profile") from error
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise ConfigError(f"{str(path)!r} is no compression profile: expected a document with schema {SCHEMA!r}")
-    profile: CompressionProfile = validate(CompressionProfile, data, str(path))
-    return profile
+    return validate(CompressionProfile, data, str(path))
 
 
 def store_profile(profile: CompressionProfile, key: str) -> list[Path]:

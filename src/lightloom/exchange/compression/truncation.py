@@ -63,8 +63,7 @@ class Truncation(NumpyCodec):
             return _pack_tens(as_bits(values).view(np.uint32) >> np.uint32(self.dropped))[
                 : self.worst_bytes(values.size)
             ]
-        in_order: NDArray[np.uint8] = (as_bits(values) >> self.dropped).astype(f">u{bits // 8}").view(np.uint8)
-        return in_order
+        return (as_bits(values) >> self.dropped).astype(f">u{bits // 8}").view(np.uint8)
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
         """Return the values of a payload, their dropped bits 0; None where it has another size or padding that is not

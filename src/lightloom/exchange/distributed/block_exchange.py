@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightloom.core.arrays import Ints
 from lightloom.exchange.compression import blocks
 from lightloom.exchange.compression.blocks import BlockFormat
 from lightloom.exchange.distributed.exchanger import Exchanger
@@ -112,8 +111,7 @@ class BlockWire(WireFormat):
     def _find_places(self, share: Share, buffer: torch.Size, device: torch.device) -> Any:
         """Return where a share lies in a buffer of that shape and in a message, in the form that the kernels take: here
         its runs, int64 [runs, 3], of first value in the buffer, values, and first byte of the message."""
-        runs: Ints = share.runs * np.array([1, 1, self.block_bytes])
-        return runs
+        return share.runs * np.array([1, 1, self.block_bytes])
 
 
 class BlockKernels(BlockWire):

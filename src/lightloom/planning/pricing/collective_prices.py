@@ -386,8 +386,7 @@ class PriceLine(NamedTuple):
         slope below 4 KiB, the second only up to 128 GiB."""
         near = self.nothing + np.where(nbytes >= _SMALL, self.slope * nbytes, 0.0)
         beyond = np.where(nbytes <= _LARGE, self.far - self.far_slope * (_LARGE - nbytes), 0.0)
-        bound: Floats = np.maximum(near, beyond)
-        return bound
+        return np.maximum(near, beyond)
 
     def below(self, other: PriceLine) -> bool:
         """Return whether this bound is nowhere above another one, judged by the starts and slopes of both lines: True
@@ -418,8 +417,7 @@ def chords(sizes: Sequence[float] | Floats, seconds: Sequence[float] | Floats) -
 
     def bound(nbytes: Floats) -> Floats:
         """Return the seconds on the chord at each size, in the shape of ``nbytes``."""
-        least: Floats = np.interp(nbytes, sizes, known)
-        return least
+        return np.interp(nbytes, sizes, known)
 
     return bound
 
@@ -436,8 +434,7 @@ def steps_between(seconds: Callable[[float], float]) -> LowerPrice:
         place = np.clip(place, 0, len(known) - 1)
         for step in np.unique(place[np.isnan(known[place])]):
             known[step] = seconds(_DENSE_SIZES[step])
-        least: Floats = known[place]
-        return least
+        return known[place]
 
     return bound
 
@@ -460,8 +457,7 @@ def exchange_line(
         seconds = coding[0] + coding[1] * nbytes
         for lines, share in phases:
             seconds = seconds + np.minimum.reduce([line(nbytes * share) for line in lines])
-        least: Floats = seconds / every
-        return least
+        return seconds / every
 
     return bound
 

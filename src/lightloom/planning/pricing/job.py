@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.caches import cached_method
@@ -215,8 +216,7 @@ class DividedModel:
     def sums(self, values: Floats, edges: Ints) -> Floats:
         """Return the sums over the operators from each edge to before the next, of which each counts with the value of
         its sort: from [..., rows, sorts] to [..., rows, edges − 1]."""
-        summed: Floats = values @ np.diff(self._before[edges], axis=0).T.astype(np.float64)
-        return summed
+        return values @ np.diff(self._before[edges], axis=0).T.astype(np.float64)
 
     def chunks(self, rows: Strategies) -> Ints:
         """Return the first operator of each chunk and, last, the number of operators: [chunks + 1]; all rows have the
@@ -296,8 +296,7 @@ class DividedModel:
         """Return the bytes that a rank of a tensor group keeps, for one micro-batch, of the outputs from before each of
         the operators ``starts`` that it and later ones read, of those in slices its own: [rows, starts]."""
         crossing = self.crossing(rows, starts)
-        nbytes: Floats = crossing.total - (1 - 1 / rows.tp[:, None]) * crossing.sliced
-        return nbytes
+        return crossing.total - (1 - 1 / rows.tp[:, None]) * crossing.sliced
 
     @cached_method()
     def local_graph(self, samples: int) -> ComputeGraph:
@@ -403,23 +402,20 @@ class Job:
     def blocks(self, exchange: Ints) -> Mask:
         """Return True for methods, by number, that exchange only after the whole backward pass; False for 0: in the
         shape of ``exchange``."""
-        blocking: Mask = self._of_methods(exchange, [False, *(method.blocking for method in self.exchanges)])
-        return blocking
+        return self._of_methods(exchange, [False, *(method.blocking for method in self.exchanges)])
 
     def phased(self, exchange: Ints) -> Mask:
         """Return True for methods, by number, that take phases of their own instead of one schedule of coded sums;
         False for 0: in the shape of ``exchange``."""
-        phased: Mask = self._of_methods(exchange, [False, *(not method.in_schedule for method in self.exchanges)])
-        return phased
+        return self._of_methods(exchange, [False, *(not method.in_schedule for method in self.exchanges)])
 
     def kept_bytes(self, exchange: Ints) -> Floats:
         """Return the bytes that methods, by number, keep between steps for each parameter; 0 for 0: in the shape of
         ``exchange``."""
-        kept: Floats = self._of_methods(exchange, [0.0, *(method.state_bytes for method in self.exchanges)])
-        return kept
+        return self._of_methods(exchange, [0.0, *(method.state_bytes for method in self.exchanges)])
 
     @staticmethod
-    def _of_methods(exchange: Ints, values: list[Any]) -> Any:
+    def _of_methods(exchange: Ints, values: list[Any]) -> NDArray[Any]:
         """Return the value of each method by its number, the last one for higher numbers: in the shape of
         ``exchange``."""
         return np.array(values)[np.minimum(exchange, len(values) - 1)]

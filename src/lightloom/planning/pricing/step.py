@@ -395,8 +395,7 @@ def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> 
     between = beside.prolonged(1 / units, other.regather + other.scatter)
     to_first = beside.prolonged(1 / units, first.regather + other.scatter)
     several = other.regather + (units - 2) * between + to_first + first.scatter
-    prolonged: Floats = np.where(units > 1, several, first.regather + first.scatter)
-    return prolonged
+    return np.where(units > 1, several, first.regather + first.scatter)
 
 
 class Overlap(NamedTuple):
