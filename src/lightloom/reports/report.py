@@ -15,7 +15,7 @@ from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.claims import Claim
 from lightloom.core.files import write_atomically
-from lightloom.core.results import Document
+from lightloom.core.results import Document, in_groups
 from lightloom.core.timeline import Counter, Timeline
 from lightloom.core.units import format_energy
 from lightloom.machines.fabrics.fabric import Fabric
@@ -92,10 +92,8 @@ def _tasks(timeline: Timeline) -> list[tuple[str, str, int, float, float]]:
 
     Numbers of parts and devices, and the pass behind it, are left out of a name, so that they count together.
     """
-    seconds: dict[tuple[str, str], list[float]] = {}
-    for interval in timeline.intervals:
-        name = _PART.sub("", _PASS.sub("", interval.name))
-        seconds.setdefault((name, task_kind(interval)), []).append(interval.duration)
+    alike = in_groups(timeline.intervals, lambda each: (_PART.sub("", _PASS.sub("", each.name)), task_kind(each)))
+    seconds = {key: [interval.duration for interval in intervals] for key, intervals in alike.items()}
     tasks = [(*key, len(took), sum(took), max(took)) for key, took in seconds.items()]
     return sorted(tasks, key=lambda task: -task[3])[:_TASKS]
 

@@ -33,7 +33,7 @@ from lightloom.core.answer import MOST_ROWS
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Seconds
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import Document, in_groups, provenance
 from lightloom.core.units import format_ratio, format_size, format_time
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.failures import Failure, damaged
@@ -129,10 +129,9 @@ def _ranking_parts(ranking: CollectiveRanking, question: str, all: bool, explain
     )
     if explain:
         yield from ("", *(f"{schedule.algorithm}: {schedule.cost.summary()}" for schedule in shown))
-        reasons: dict[str, list[str]] = {}
-        for refusal in ranking.refused:
-            reasons.setdefault(refusal.why.removeprefix(f"{refusal.algorithm} "), []).append(refusal.algorithm)
-        yield from (f"refused {', '.join(names)}: {why}" for why, names in reasons.items())
+        reasons = in_groups(ranking.refused, lambda refusal: refusal.why.removeprefix(f"{refusal.algorithm} "))
+        for why, refusals in reasons.items():
+            yield f"refused {', '.join(refusal.algorithm for refusal in refusals)}: {why}"
     if worth:
         ledger = {winner.algorithm: ranking.ledger_of(winner)}
         yield from ("", Text(f"{TITLE} of the fabric", "bold"))

@@ -18,6 +18,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.caches import cached_method
+from lightloom.core.results import in_groups
 from lightloom.machines.transports.transport import Corrections, Scales, Transport
 from lightloom.machines.transports.ways import PROTOCOLS, REDUCTION, LibraryTask, Tasks, Tiers, ways
 
@@ -80,11 +81,8 @@ def scales_array(scales: Scales) -> Floats:
 
 def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) -> WayColumns:
     """Return the protocols and terms of the ways of each collective, of whatever kinds, in the order of the tasks."""
-    kinds: dict[str, list[int]] = {}
-    for place, task in enumerate(tasks):
-        kinds.setdefault(task.kind, []).append(place)
     parts = []
-    for kind, places in kinds.items():
+    for kind, places in in_groups(range(len(tasks)), lambda place: tasks[place].kind).items():
         sizes = np.array([tasks[place][1:] for place in places], np.float64).T
         parts.append((places, columns_of(Tasks(kind, *sizes), tiers, transport)))
     shape = max(len(part.protocol) for _, part in parts), len(tasks)

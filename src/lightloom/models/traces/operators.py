@@ -1,13 +1,14 @@
 """Exchanges among ranks as traces record them: collectives, sends and receives, with their bytes, group and time."""
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lightloom.core.errors import WorkloadError
+from lightloom.core.results import in_groups
 from lightloom.core.units import format_size, format_time
 from lightloom.models.graph import ComputeGraph, MeasuredTimes, Operator
 
@@ -51,11 +52,8 @@ def kind_of_words(name: str) -> str:
 def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
     """Return a line for each kind, group and number of ranks: how many exchanges, the sum of their bytes, their
     seconds."""
-    groups: dict[tuple[str, str, int | None], list[TracedExchange]] = defaultdict(list)
-    for exchange in exchanges:
-        groups[exchange.kind, exchange.group, exchange.ranks].append(exchange)
     lines = []
-    for (kind, group, ranks), members in groups.items():
+    for (kind, group, ranks), members in in_groups(exchanges, lambda each: (each.kind, each.group, each.ranks)).items():
         known = [exchange.nbytes for exchange in members if exchange.nbytes is not None]
         size = f"{format_size(sum(known))} put in" if len(known) == len(members) else "bytes not recorded"
         seconds = sum(exchange.seconds for exchange in members)
