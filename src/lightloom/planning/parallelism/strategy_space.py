@@ -7,7 +7,7 @@ Columns let a bound take a hundred thousand strategies at once. Names are those 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -159,12 +159,7 @@ class Strategies:
         """Return columns with one row for each strategy, in their order; names become indices, of algorithms by first
         use."""
         algorithms = tuple(dict.fromkeys(strategy.algorithm for strategy in strategies))
-        columns, named = dict[str, Any](), _names(algorithms)
-        by_field = zip(*strategies, strict=True) if strategies else [()] * len(Strategy._fields)
-        for name, values in zip(Strategy._fields, by_field, strict=True):
-            numbers = [named[name].index(value) for value in values] if name in named else values
-            columns[name] = np.array(numbers, None if numbers else np.int64)
-        return cls(algorithms=algorithms, **columns)
+        return cls(algorithms=algorithms, **columns_of(strategies, Strategy._fields, _names(algorithms)))
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -205,6 +200,15 @@ class Strategies:
     def rows(self, which: Any) -> Strategies:
         """Return the columns of the rows that a mask or indices choose."""
         return replace(self, **{name: getattr(self, name)[which] for name in Strategy._fields})
+
+
+def columns_of(rows: Sequence[tuple[Any, ...]], names: Sequence[str], named: Mapping[str, Sequence[str]]) -> Any:
+    """Return rows as columns by name, [rows] each; ``named`` has the names that columns of indices stand for."""
+    columns, by_name = dict[str, Any](), zip(*rows, strict=True) if rows else [()] * len(names)
+    for name, values in zip(names, by_name, strict=True):
+        numbers = [named[name].index(value) for value in values] if name in named else values
+        columns[name] = np.array(numbers, None if numbers else np.int64)
+    return columns
 
 
 def _names(algorithms: Sequence[str]) -> dict[str, Sequence[str]]:

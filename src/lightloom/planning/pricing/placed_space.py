@@ -23,6 +23,7 @@ from lightloom.planning.parallelism.placement.cuts import SPLITS, PartSeconds, S
 from lightloom.planning.parallelism.placement.place import reads_everything
 from lightloom.planning.parallelism.placement.placement import Reach
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS
+from lightloom.planning.parallelism.strategy_space import columns_of
 from lightloom.planning.pricing.job import DividedModel, Job, OperatorTimes
 
 RING_PEERS = 16
@@ -128,14 +129,7 @@ class PlacedRows:
     @classmethod
     def of(cls, choices: Sequence[PlacedChoice]) -> PlacedRows:
         """Return one row for each choice, in their order."""
-        indexed = [(*choice[:-1], RECOMPUTATIONS.index(choice.recomputation)) for choice in choices]
-        columns = zip(*indexed, strict=True) if choices else [()] * len(PlacedChoice._fields)
-        types = {"quantum": np.float64, "ratio": np.float64}
-        rows: dict[str, Any] = {
-            name: np.array(column, types.get(name, np.int64))
-            for name, column in zip(PlacedChoice._fields, columns, strict=True)
-        }
-        return cls(**rows)
+        return cls(**columns_of(choices, PlacedChoice._fields, {"recomputation": RECOMPUTATIONS}))
 
     def __len__(self) -> int:
         """Return the number of rows."""
