@@ -17,8 +17,7 @@ from lightloom.collectives.bounds.priced import (
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import costed
 from lightloom.collectives.synthesis.engine.trees import Timing
-from lightloom.collectives.synthesis.exchange.paths import Exchange, Trial, plan
-from lightloom.collectives.synthesis.exchange.search import Designs, exchange_schedule
+from lightloom.collectives.synthesis.exchange.search import Designs, Exchange, Trial, exchange_schedule, plan
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Floats, Ints
 from tests.collectives.strategies import wdm_ring

@@ -23,8 +23,16 @@ from lightloom.collectives.synthesis.exchange.circuits import (
     shared_wiring,
     trees_of,
 )
-from lightloom.collectives.synthesis.exchange.paths import Exchange, Trial, plan, route
-from lightloom.collectives.synthesis.exchange.search import Designs, ExchangeSearch, exchange, exchange_schedule
+from lightloom.collectives.synthesis.exchange.search import (
+    Designs,
+    Exchange,
+    ExchangeSearch,
+    Trial,
+    exchange,
+    exchange_schedule,
+    plan,
+    route,
+)
 from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 
