@@ -58,7 +58,7 @@ def test_each_size_is_priced_once_and_nothing_for_nothing(sizes: list[list[float
     cost: Any = exchange_costs(of, "ring", amount, uses if noting else None)
     nbytes = np.array(sizes)
     columns = [np.full(len(sizes), number) for number in (0, ranks, 7, 3)]
-    found = cost("all-gather", *columns, nbytes)
+    found = cost("data")("all-gather", *columns, nbytes)
     if ranks == 1:
         assert not found.any() and not asked and not uses and found.shape == nbytes.shape
         return

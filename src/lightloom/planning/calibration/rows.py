@@ -615,5 +615,5 @@ def step_seconds(jobs: Jobs, values: Mapping[str, float]) -> Floats:
         pricing = LibraryPricing(fabric)
         job, first = planned.job.repriced(accelerator, fabric, pricing), planned.strategy
         alone = first.plain or first.micro_batch
-        seconds[which] = strategy_seconds(job, first) if alone else planned_seconds(job, rows, pricing.exchange_time)
+        seconds[which] = strategy_seconds(job, first) if alone else planned_seconds(job, rows, pricing.on_axis)
     return seconds

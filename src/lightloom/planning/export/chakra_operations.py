@@ -22,7 +22,6 @@ from lightloom.planning.pricing.group_prices import Axis
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.step import (
     GATHER,
-    AxisTimes,
     ExchangeTime,
     Sends,
     StageExchanges,
@@ -191,7 +190,7 @@ def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
 
     def exchanges(price: Callable[[_Group, Floats], Floats]) -> StageExchanges:
         """Return the exchanges of the step with each collective at the seconds that ``price`` gives its bytes."""
-        return stage_exchanges(job, rows, AxisTimes(partial(_priced_by, price)), sharing=sharing, by_unit=by_unit)
+        return stage_exchanges(job, rows, partial(_priced_by, price), sharing=sharing, by_unit=by_unit)
 
     exchanges(record)
     found = []

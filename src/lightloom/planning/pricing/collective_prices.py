@@ -612,6 +612,10 @@ class LibraryPricing:
         assert fabric.library is not None
         self._library = fabric.library
 
+    def on_axis(self, _: object) -> Callable[[Kind, Ints, Ints, Ints, Ints, Floats], Floats]:
+        """Return :meth:`exchange_time`, whatever the axis."""
+        return self.exchange_time
+
     def exchange_time(
         self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats
     ) -> Floats:

@@ -46,28 +46,10 @@ from lightloom.planning.simulation.pipelined import StageTimes
 
 ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Ints, Floats], Floats]
 """Seconds of collectives by kind, algorithm, ranks, how far apart these lie, exchange and bytes."""
-
-
+AxisTimes = Callable[[Axis], ExchangeTime]
+"""Seconds of the exchanges of an axis, which may have a part of the fabric of its own."""
 Group = tuple[int, int, int, int]
 """Algorithm (an index), ranks, stride, exchange."""
-
-
-class AxisTimes:
-    """Seconds of exchanges where every axis has its own part of the fabric; in the place of one ``ExchangeTime``."""
-
-    def __init__(self, of_axis: Callable[[Axis], ExchangeTime]) -> None:
-        """``of_axis`` returns the seconds of the exchanges of one axis."""
-        self.of_axis = of_axis
-
-    def __call__(self, *_: object) -> Floats:
-        """Raise AssertionError: prices are of one axis, which :func:`on_axis` picks."""
-        raise AssertionError("an exchange whose axis is not said")
-
-
-def on_axis(exchange_time: ExchangeTime, axis: Axis) -> ExchangeTime:
-    """Return the function that gives the seconds of the exchanges of one axis; ``exchange_time`` itself unless it
-    differs by axis."""
-    return exchange_time.of_axis(axis) if isinstance(exchange_time, AxisTimes) else exchange_time
 
 
 class PassExchanges(NamedTuple):
@@ -78,17 +60,17 @@ class PassExchanges(NamedTuple):
 
 
 def pass_exchanges(
-    columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
+    columns: OperatorColumns, rows: Strategies, fabric: Fabric, axis_times: AxisTimes, *, sharing: bool
 ) -> dict[Axis, PassExchanges]:
     """Return, by axis, the seconds of every operator's collectives in one pass of a micro-batch: "tensor" always,
     "expert" only where some row has an ep above 1."""
-    exchanges: dict[Axis, PassExchanges] = {"tensor": _tensor_exchanges(columns, rows, exchange_time)}
+    exchanges: dict[Axis, PassExchanges] = {"tensor": _tensor_exchanges(columns, rows, axis_times)}
     if (rows.ep > 1).any():
-        exchanges["expert"] = _expert_exchanges(columns, rows, fabric, exchange_time, sharing=sharing)
+        exchanges["expert"] = _expert_exchanges(columns, rows, fabric, axis_times, sharing=sharing)
     return exchanges
 
 
-def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, exchange_time: ExchangeTime) -> PassExchanges:
+def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, axis_times: AxisTimes) -> PassExchanges:
     """Return the seconds of every operator's collectives in tensor groups, for one pass of a micro-batch: [rows,
     operators] each; 0 where tp is 1."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
@@ -112,12 +94,12 @@ def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, exchange_time:
     for kind, which, out, of, nbytes in exchanges:
         if len(which) and len(of):
             place = np.ix_(which, of)
-            out[place] += tensor_exchange(kind, rows.rows(which), nbytes[place], exchange_time)
+            out[place] += tensor_exchange(kind, rows.rows(which), nbytes[place], axis_times)
     return PassExchanges(there, back)
 
 
 def _expert_exchanges(
-    columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
+    columns: OperatorColumns, rows: Strategies, fabric: Fabric, axis_times: AxisTimes, *, sharing: bool
 ) -> PassExchanges:
     """Return the seconds of the all-to-alls that dispatch and combine tokens in expert groups: [rows, operators], the
     same forward and backward; 0 where ep is 1."""
@@ -129,7 +111,7 @@ def _expert_exchanges(
     share = interleaved(fabric, rows.tp[which], sharing)[:, None] / slices
     for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
         place = np.ix_(which, of)
-        either_way[place] += on_axis(exchange_time, "expert")(
+        either_way[place] += axis_times("expert")(
             "all-to-all",
             rows.algorithm[which],
             rows.ep[which],
@@ -140,23 +122,22 @@ def _expert_exchanges(
     return PassExchanges(either_way, either_way)
 
 
-def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
+def token_gradients(rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> Floats:
     """Return the seconds until a tensor group with slices of the sequence has added up, after the last pass, the
     gradients that its ranks have of their own tokens only: [rows, stages]; ``nbytes`` [stages]."""
     found = np.zeros((len(rows), len(nbytes)))
     which = np.flatnonzero(rows.sequence_parallel)
     if len(which):
         every = np.tile(nbytes, (len(which), 1))
-        found[which] = tensor_exchange("all-reduce", rows.rows(which), every, exchange_time)
+        found[which] = tensor_exchange("all-reduce", rows.rows(which), every, axis_times)
     return found
 
 
-def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
+def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> Floats:
     """Return the seconds of collectives of so many bytes, never coded, in tensor groups, whose ranks are
     neighbours: as ``nbytes`` [rows, ...]."""
     beside, as_it_is = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    tensor_time = on_axis(exchange_time, "tensor")
-    return tensor_time(kind, rows.algorithm, rows.tp, beside, as_it_is, nbytes)
+    return axis_times("tensor")(kind, rows.algorithm, rows.tp, beside, as_it_is, nbytes)
 
 
 def distance(fabric: Fabric, stride: Ints) -> Ints:
@@ -269,7 +250,7 @@ class ReplicaPrices:
     settings: TrainingSettings
     rows: Strategies
     fabric: Fabric
-    exchange_time: ExchangeTime
+    axis_times: AxisTimes
     sharing: bool
     """True where groups that interleave share a ring's wavelengths."""
     blocking: Mask
@@ -352,7 +333,7 @@ class ReplicaPrices:
             if len(which):
                 stride = group.stride[which]
                 shared = interleaved(self.fabric, stride, self.sharing)[:, None]
-                seconds[which] += on_axis(self.exchange_time, axis)(
+                seconds[which] += self.axis_times(axis)(
                     kind,
                     self.rows.algorithm[which],
                     group.ranks[which],
@@ -594,7 +575,7 @@ class Sends(NamedTuple):
     """Bytes that a tensor group gathers from slices afterwards."""
 
 
-def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Sends:
+def stage_sends(job: Job, rows: Strategies, axis_times: AxisTimes) -> Sends:
     """Return what is sent to each chunk from the one before it, whole or in slices that a tensor group gathers,
     whichever is faster (whole where channels are divided); all rows have the same stages and chunks."""
     combination, row = combinations(rows)
@@ -605,7 +586,7 @@ def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Send
     one, groups = np.ones(len(which), np.int64), combination.rows(which)
     which = which[served(job.pricing, GATHER, rows.algorithms, groups.algorithm, groups.tp, one, np.zeros_like(one))]
     if len(which):
-        seconds[which] = tensor_exchange(GATHER, combination.rows(which), gathered[which], exchange_time)
+        seconds[which] = tensor_exchange(GATHER, combination.rows(which), gathered[which], axis_times)
     if job.shares is not None:
         # The tensor group's planes serve a pass meanwhile.
         seconds[:] = np.inf
@@ -680,7 +661,7 @@ class StageExchanges(NamedTuple):
 
 
 def stage_times(
-    job: Job, rows: Strategies, exchange_time: ExchangeTime, sends: Sends | None = None, *, sharing: bool = True
+    job: Job, rows: Strategies, axis_times: AxisTimes, sends: Sends | None = None, *, sharing: bool = True
 ) -> StageTimes:
     """Return the seconds of each chunk and stage; all rows have the same number of both.
 
@@ -689,7 +670,7 @@ def stage_times(
     """
     edges, stages = job.model.chunks(rows), rows.stages
     forward, backward, forward_ring, backward_ring = _passes(job, rows, edges, sharing=sharing)
-    exchanges = stage_exchanges(job, rows, exchange_time, sharing=sharing)
+    exchanges = stage_exchanges(job, rows, axis_times, sharing=sharing)
     within, units = exchanges.replicas, job.model.units(edges)
     after = exchanges.token_gradients if within.unit_exchange else within.exchange + exchanges.token_gradients
     # Passes behind which replicas gather parameters, forward and backward, and the one that gradients leave.
@@ -710,7 +691,7 @@ def stage_times(
         backward_ring=backward_ring,
         forward_gather=exposed_forward(beside_forward, within, units),
         backward_gather=exposed_backward(beside_backward, within, units),
-        send=(stage_sends(job, rows, exchange_time) if sends is None else sends).seconds,
+        send=(stage_sends(job, rows, axis_times) if sends is None else sends).seconds,
         early_exchange=gradients.early,
         late_exchange=gradients.late,
         lead=gradients.lead,
@@ -747,7 +728,7 @@ def _update(job: Job, rows: Strategies, held: Floats) -> Floats:
 
 
 def stage_exchanges(
-    job: Job, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool = True, by_unit: Mask | None = None
+    job: Job, rows: Strategies, axis_times: AxisTimes, *, sharing: bool = True, by_unit: Mask | None = None
 ) -> StageExchanges:
     """Return the seconds of everything that the ranks of a stage exchange with each other; as :func:`stage_times`.
 
@@ -756,7 +737,7 @@ def stage_exchanges(
     model, fabric, settings = job.model, job.fabric, job.settings
     edges, columns, stages = model.chunks(rows), model.sorts, rows.stages
     combination, row = combinations(rows)
-    of_axes = pass_exchanges(columns, combination, fabric, exchange_time, sharing=sharing)
+    of_axes = pass_exchanges(columns, combination, fabric, axis_times, sharing=sharing)
     sums = {
         axis: [model.sums(part, edges)[row] for part in job.operators.repeating(seconds, combination.recomputation)]
         for axis, seconds in of_axes.items()
@@ -766,7 +747,7 @@ def stage_exchanges(
     begins = np.searchsorted(model.starts, edges[:-1])
     blocks = model.held_blocks(combination)
     held, first = np.add.reduceat(blocks, begins, axis=2)[:, row], blocks[:, :, begins][:, row]
-    prices = ReplicaPrices(settings, rows, fabric, exchange_time, sharing, job.blocks(rows.exchange))
+    prices = ReplicaPrices(settings, rows, fabric, axis_times, sharing, job.blocks(rows.exchange))
     alone = np.where(columns["sequenced"] & ~columns["divided"] & 1, columns["parameters"], 0)[None, :]
     nbytes = model.sums(alone, edges).reshape(-1, stages).sum(axis=0) * float(settings.gradient_bytes)
     return StageExchanges(
@@ -774,6 +755,6 @@ def stage_exchanges(
         experts=experts,
         held=held,
         replicas=prices.exchanges(held, first, model.units(edges), by_unit),
-        token_gradients=token_gradients(combination, nbytes, exchange_time)[row],
+        token_gradients=token_gradients(combination, nbytes, axis_times)[row],
         tied=tied_sums(model.tied, edges, rows, fabric, settings, job.tied_pair),
     )

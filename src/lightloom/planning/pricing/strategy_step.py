@@ -36,7 +36,6 @@ from lightloom.planning.pricing.job import Job, by_stage, sent_ratio
 from lightloom.planning.pricing.step import (
     GATHER,
     AxisTimes,
-    ExchangeTime,
     combinations,
     shares,
     stage_exchanges,
@@ -365,15 +364,15 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
     return times.row(0)
 
 
-def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Floats:
+def step_seconds(job: Job, rows: Strategies, axis_times: AxisTimes) -> Floats:
     """Return the step times of strategies as :func:`simulate` finds them one by one: [rows].
 
     Args:
         job: where the strategies run.
         rows: other than data parallelism alone, of as many stages and chunks each, their micro-batches all alike.
-        exchange_time: seconds of exchanges, exactly.
+        axis_times: seconds of the exchanges of each axis, exactly.
     """
-    times, share = stage_times(job, rows, exchange_time), job.fabric.arithmetic_share
+    times, share = stage_times(job, rows, axis_times), job.fabric.arithmetic_share
     steps = (
         PipelinedStep(times=times.row(row), micro_batches=count, arithmetic_share=share)
         for row, count in enumerate(rows.micro_batches.tolist())
@@ -436,7 +435,7 @@ def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exc
     return Priced(cost=cost)
 
 
-def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None) -> ExchangeTime:
+def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None) -> AxisTimes:
     """Return a function that gives the seconds of exchanges by algorithm ``name``, circuits in place; each collective
     that it prices is added to ``uses``."""
     return exchange_costs(job, name, lambda cost, _: cost.repeated_time, uses)
@@ -444,7 +443,7 @@ def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None)
 
 def exchange_costs(
     job: Job, name: str, amount: Callable[[Cost, int], float | None], uses: list[ExchangeUse] | None = None
-) -> ExchangeTime:
+) -> AxisTimes:
     """Return a function that gives an amount of each exchange in the place of its seconds, of one group at a time: 0
     where nothing is sent or of one rank; on divided channels, each axis on its own.
 
@@ -455,27 +454,22 @@ def exchange_costs(
         uses: takes the exchanges.
     """
 
-    def amounts(axis: Axis | None) -> ExchangeTime:
-        """Return the function of one axis' exchanges; None for any, where all channels serve every axis."""
+    def amounts(axis: Axis, kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
+        """Return the amount of each collective in the group of the first row: in the shape of ``nbytes``."""
+        if ranks[0] == 1:
+            return np.zeros_like(nbytes)
+        pricing = job.pricing if job.shares is None else job.shares.pricing(axis)
+        count, apart = int(ranks[0]), int(stride[0])
+        price = pricing.price(name, count, int(exchange[0]), apart)
+        sizes, where = np.unique(nbytes, return_inverse=True)
+        priced = [price(kind, size) if size else None for size in sizes.tolist()]
+        if uses is not None:
+            known = zip(sizes.tolist(), priced, strict=True)
+            uses.extend(ExchangeUse(kind, count, apart, size, one.algorithm) for size, one in known if one)
+        of_size = [0.0 if one is None else amount(one.cost, count) for one in priced]
+        return np.array(of_size, np.float64)[where].reshape(nbytes.shape)
 
-        def of_collectives(kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
-            """Return the amount of each collective in the group of the first row: in the shape of ``nbytes``."""
-            if ranks[0] == 1:
-                return np.zeros_like(nbytes)
-            pricing = job.pricing if axis is None or job.shares is None else job.shares.pricing(axis)
-            count, apart = int(ranks[0]), int(stride[0])
-            price = pricing.price(name, count, int(exchange[0]), apart)
-            sizes, where = np.unique(nbytes, return_inverse=True)
-            priced = [price(kind, size) if size else None for size in sizes.tolist()]
-            if uses is not None:
-                known = zip(sizes.tolist(), priced, strict=True)
-                uses.extend(ExchangeUse(kind, count, apart, size, one.algorithm) for size, one in known if one)
-            of_size = [0.0 if one is None else amount(one.cost, count) for one in priced]
-            return np.array(of_size, np.float64)[where].reshape(nbytes.shape)
-
-        return of_collectives
-
-    return amounts(None) if job.shares is None else AxisTimes(amounts)
+    return lambda axis: partial(amounts, axis)
 
 
 def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
@@ -527,7 +521,7 @@ def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float |
 
 
 def _over_all_ranks(
-    job: Job, strategy: Strategy, amount: ExchangeTime, sends: Callable[[float, int, int], float]
+    job: Job, strategy: Strategy, amount: AxisTimes, sends: Callable[[float, int, int], float]
 ) -> float:
     """Return the sum over all ranks of an amount of everything that a step of stages exchanges.
 
@@ -583,13 +577,13 @@ def sent_and_set(job: Job, strategy: Strategy, step: StrategyStep) -> tuple[floa
 
     ranks, changes = job.fabric.ranks, exchange_costs(job, strategy.algorithm, set_anew)
     if step.result is None:
-        nbytes = _over_all_ranks(job, strategy, sent, lambda size, senders, _: size * senders)
+        nbytes = _over_all_ranks(job, strategy, lambda _: sent, lambda size, senders, _: size * senders)
         return nbytes / ranks, _over_all_ranks(job, strategy, changes, lambda *_: 0.0) / ranks
     one, nbytes, times = np.ones(1, np.int64), 0.0, 0.0
     for each in step.result.plan.exchanges:
         group, method, size = one * strategy.dp, one * strategy.exchange, np.array([float(each.nbytes)])
         nbytes += float(sent(each.kind, one, group, one, method, size)[0])
-        times += float(changes(each.kind, one, group, one, method, size)[0])
+        times += float(changes("data")(each.kind, one, group, one, method, size)[0])
     return nbytes, times
 
 

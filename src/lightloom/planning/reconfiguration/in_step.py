@@ -24,7 +24,7 @@ from lightloom.planning.parallelism.placement.placement import HybridPlan
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.group_prices import Axis, PlanePrices, Planes, divisions
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import AxisTimes, stage_sends
+from lightloom.planning.pricing.step import stage_sends
 from lightloom.planning.pricing.strategy_step import (
     ExchangeUse,
     StrategyStep,
@@ -507,7 +507,7 @@ class _Notes:
 
 def _sends(job: Job, strategy: Strategy) -> Floats:
     """Return the bytes that are sent to each chunk the faster way, where gathers of slices take no time: [chunks]."""
-    sends: Floats = stage_sends(job, Strategies.of(strategy), AxisTimes(lambda _: nothing)).nbytes[0]
+    sends: Floats = stage_sends(job, Strategies.of(strategy), lambda _: nothing).nbytes[0]
     return sends
 
 

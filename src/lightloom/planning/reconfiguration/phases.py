@@ -73,7 +73,7 @@ def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     model, edges = job.model, job.model.chunks(rows)
     columns = model.columns
     forward, backward = (seconds[:, model.sort] for seconds in job.operators.of_sorts(rows))
-    by_axis = pass_exchanges(columns, rows, job.fabric, collective_bytes, sharing=False).values()
+    by_axis = pass_exchanges(columns, rows, job.fabric, lambda _: collective_bytes, sharing=False).values()
     exchanging = [sum(way) for way in zip(*by_axis, strict=True)]
     rings = columns["key_values"] * (rows.cp[0] > 1) > 0
     leads, tails = np.zeros(rows.stages), np.zeros(rows.stages)
@@ -121,8 +121,8 @@ class PhasedTimes:
         """Return the seconds of the exchange of gradients after the last pass: [chunks], of the first unit only where
         the others go before (``by_unit``, [chunks])."""
         job, rows = self._shared(division), Strategies.of(self.strategy)
-        exchange_time = exchange_seconds(job, self.strategy.algorithm)
-        replicas = stage_exchanges(job, rows, exchange_time, by_unit=by_unit[None]).replicas
+        seconds = exchange_seconds(job, self.strategy.algorithm)
+        replicas = stage_exchanges(job, rows, seconds, by_unit=by_unit[None]).replicas
         assert replicas.unit_exchange is not None
         late: Floats = np.where(by_unit, replicas.unit_exchange.first[0], replicas.exchange[0])
         return late
@@ -202,8 +202,8 @@ def step_bytes(
     def along(axis: Axis) -> StageExchanges:
         """Return the exchanges of the step with the bytes of one axis in place of seconds; those of all others are
         0."""
-        of_axis = AxisTimes(lambda asked: bytes_of if asked == axis else nothing)
-        return stage_exchanges(replace(job, shares=None), rows, of_axis, sharing=False, by_unit=by_unit[None])
+        prices: AxisTimes = lambda asked: bytes_of if asked == axis else nothing  # noqa: E731
+        return stage_exchanges(replace(job, shares=None), rows, prices, sharing=False, by_unit=by_unit[None])
 
     units, exchanges = job.model.units(job.model.chunks(rows)), {axis: along(axis) for axis in _EXCHANGING}
     tokens, tied = exchanges["tensor"], np.zeros(strategy.pp)

@@ -140,7 +140,7 @@ def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
     for which in _by_stages(strategies):
         rows = strategies.rows(which)
         # A smaller last micro-batch only makes the step longer than one without it.
-        times = stage_times(job, rows, lines, sharing=not divided)
+        times = stage_times(job, rows, lambda _: lines, sharing=not divided)
         found[which] = pipeline_bound(times, rows.micro_batches - (rows.micro_batch > 0))
     lines = PriceLines(pricing, strategies.algorithms, hidden_setup=True, proved=proved)
     for sharding, kind in KIND_OF_SHARDING.items():
