@@ -16,9 +16,9 @@ from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.models.zoo import load_workload
+from lightloom.papers.dadiannao import BATCHES
 from lightloom.papers.dadiannao.model import links, run
 from lightloom.papers.dadiannao.networks import ZOO, all_counted
-from lightloom.papers.dadiannao.paper import BATCHES
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import tensor_split
 from lightloom.planning.pricing.broadcast_step import FITTED, Moved

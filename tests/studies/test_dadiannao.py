@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.claims import Claim
 from lightloom.papers import study as load
-from lightloom.papers.dadiannao import model
+from lightloom.papers.dadiannao import BATCHES, HEADLINE, TABLE_2, model
 from lightloom.papers.dadiannao import rows as beyond
 from lightloom.papers.dadiannao.model import (
     BOTH_DIRECTIONS,
@@ -34,7 +34,6 @@ from lightloom.papers.dadiannao.networks import (
     trace_counts,
     trace_variant,
 )
-from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, TABLE_2
 from lightloom.papers.dadiannao.rows import largest_ratio, share, sizes, worse
 from lightloom.papers.study import Study
 from lightloom.planning.pricing.broadcast_step import FITTED, ChipLink, Constants, chips_needed

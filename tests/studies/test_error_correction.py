@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lightloom.machines.reducers.rivals import RATE
-from lightloom.papers.dadiannao.paper import CODE, DECODER_CYCLES
+from lightloom.papers.dadiannao import CODE, DECODER_CYCLES
 
 
 def test_an_iterative_solver_of_the_code_of_400_gigabit_ethernet_leaves_cycles_for_the_rest() -> None:

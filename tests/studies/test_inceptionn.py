@@ -16,8 +16,9 @@ from hypothesis.extra.numpy import arrays
 from lightloom.core.claims import Status
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.papers import inceptionn as paper
 from lightloom.papers import study as load
-from lightloom.papers.inceptionn import PAPER, paper, rows
+from lightloom.papers.inceptionn import PAPER, rows
 from lightloom.papers.inceptionn import runs as trainings
 from lightloom.papers.study import Study, paired, rounded
 from tests.studies.rows import assert_sound

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from lightloom.core.claims import Claim
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.papers import sipml as paper
 from lightloom.papers import study
-from lightloom.papers.sipml import comparison, paper, runs
+from lightloom.papers.sipml import BANDWIDTHS, JOBS, RING_MS, comparison, runs
 from lightloom.papers.sipml import rows as sipml
 from lightloom.papers.sipml.comparison import Comparison, rival_key, rivals
-from lightloom.papers.sipml.paper import BANDWIDTHS, JOBS, RING_MS
 from lightloom.papers.sipml.rows import balanced_graph
 from lightloom.planning.parallelism.circuits.group import grant
 from lightloom.planning.parallelism.placement.kernels import forward_pass

@@ -26,9 +26,8 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.machines.accelerators.dadiannao import DaDianNao, load_dadiannao
 from lightloom.machines.clusters.cluster import Rack
 from lightloom.machines.fabrics.grids import Mesh
-from lightloom.papers.dadiannao import PAPER
+from lightloom.papers.dadiannao import BATCHES, HEADLINE, LINKS, PAPER
 from lightloom.papers.dadiannao.networks import printed
-from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, LINKS
 from lightloom.planning.pricing.broadcast_step import (
     BroadcastStep,
     ChipLink,

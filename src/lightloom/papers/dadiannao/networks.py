@@ -16,7 +16,7 @@ from typing import Any
 from lightloom.core.files import write_atomically
 from lightloom.models.graph import ComputeGraph
 from lightloom.models.zoo import load_workload
-from lightloom.papers.dadiannao.paper import NEURON_BATCH, TABLE_2
+from lightloom.papers.dadiannao import NEURON_BATCH, TABLE_2
 from lightloom.planning.pricing.broadcast_step import Network
 
 ZOO = {

@@ -10,7 +10,20 @@ from typing import Any
 from lightloom.core.claims import Claim
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.clusters.cluster import Package, Rack
-from lightloom.papers.dadiannao import PAPER
+from lightloom.papers.dadiannao import (
+    BATCHES,
+    BEST,
+    CODE,
+    DECODER_CYCLES,
+    HEADLINE,
+    LINKS,
+    NEURON_BATCH,
+    PAPER,
+    SYMBOL_BITS,
+    TABLE_1,
+    TABLE_2,
+    Row,
+)
 from lightloom.papers.dadiannao.model import (
     BOTH_DIRECTIONS,
     MIXED,
@@ -34,19 +47,6 @@ from lightloom.papers.dadiannao.model import (
     tree_hops,
 )
 from lightloom.papers.dadiannao.networks import INCEPTION_VARIANT, MIB, ZOO, all_counted, printed, stored
-from lightloom.papers.dadiannao.paper import (
-    BATCHES,
-    BEST,
-    CODE,
-    DECODER_CYCLES,
-    HEADLINE,
-    LINKS,
-    NEURON_BATCH,
-    SYMBOL_BITS,
-    TABLE_1,
-    TABLE_2,
-    Row,
-)
 from lightloom.planning.pricing.broadcast_step import (
     FITTED,
     ChipLink,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lightloom.machines.clusters.cluster import Package
-from lightloom.papers.dadiannao import PAPER, rows
+from lightloom.papers.dadiannao import BATCHES, HEADLINE, LINKS, PAPER, rows
 from lightloom.papers.dadiannao.model import (
     BOTH_DIRECTIONS,
     MIXED,
@@ -18,7 +18,6 @@ from lightloom.papers.dadiannao.model import (
     savings,
 )
 from lightloom.papers.dadiannao.networks import printed
-from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, LINKS
 from lightloom.papers.dadiannao.rows import DOMINATED, FIGURE_2_BATCHES, largest_ratio, share
 from lightloom.papers.page import BLUE, GREEN, ORANGE, RED, SKY, canvas, stacked_bars
 from lightloom.papers.study import Study

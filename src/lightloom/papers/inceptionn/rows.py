@@ -15,8 +15,7 @@ from lightloom.core.claims import Basis, Claim
 from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.models.zoo import ZOO
-from lightloom.papers.inceptionn import PAPER
-from lightloom.papers.inceptionn.paper import (
+from lightloom.papers.inceptionn import (
     BEST_RATIO,
     BOUNDS,
     INC_C,
@@ -27,6 +26,7 @@ from lightloom.papers.inceptionn.paper import (
     LINK_BITS,
     MEGABYTES,
     MODELS,
+    PAPER,
     SPEEDUPS,
     TABLE_1,
     TABLE_2,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lightloom.papers.inceptionn import PAPER
-from lightloom.papers.inceptionn.paper import BOUNDS, ITERATIONS, MODELS, TABLE_2, TABLE_3, TAG_BITS, ratio_of_shares
+from lightloom.papers.inceptionn import BOUNDS, ITERATIONS, MODELS, PAPER, TABLE_2, TABLE_3, TAG_BITS, ratio_of_shares
 from lightloom.papers.inceptionn.rows import (
     FURTHER,
     MEASURED,

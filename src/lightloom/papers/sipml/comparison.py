@@ -26,10 +26,10 @@ from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.models.zoo import ZOO, load_workload
-from lightloom.papers.sipml import PAPER
-from lightloom.papers.sipml.paper import (
+from lightloom.papers.sipml import (
     BANDWIDTHS,
     JOBS,
+    PAPER,
     RANKS,
     RING_MS,
     SCALING,

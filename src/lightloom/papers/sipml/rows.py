@@ -16,20 +16,20 @@ from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from lightloom.models.graph import ComputeGraph, Operator
-from lightloom.papers.sipml import PAPER
-from lightloom.papers.sipml.comparison import PARTS, Comparison, Part, exchange_claims, gradient_bytes, stale
-from lightloom.papers.sipml.paper import (
+from lightloom.papers.sipml import (
     BANDWIDTHS,
     HEADLINE,
     HOLD_10,
     JOBS,
     NAMES,
     OCS_DEGREE,
+    PAPER,
     RECONFIGURATION,
     SYSTEMS,
     TODAY,
     System,
 )
+from lightloom.papers.sipml.comparison import PARTS, Comparison, Part, exchange_claims, gradient_bytes, stale
 from lightloom.planning.parallelism.circuits import ring, switch
 from lightloom.planning.parallelism.circuits.circuits import Assignment, Timing, Traffic, least_service
 from lightloom.planning.parallelism.circuits.ring import relax

@@ -16,6 +16,7 @@ from lightloom.core.files import write_atomically
 from lightloom.core.results import provenance
 from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES
 from lightloom.models.zoo import load_workload
+from lightloom.papers.sipml import BANDWIDTHS, JOBS, RANKS, SCALING, SYSTEMS, TODAY, System, fabric
 from lightloom.papers.sipml.comparison import (
     MOST_DEVICES,
     NAME,
@@ -32,7 +33,6 @@ from lightloom.papers.sipml.comparison import (
     rivals,
     simulate_split,
 )
-from lightloom.papers.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, SYSTEMS, TODAY, System, fabric
 from lightloom.papers.study import rounded
 from lightloom.planning.parallelism.placement.place import Partitions
 from lightloom.planning.simulation.placed_step import PlacedStep

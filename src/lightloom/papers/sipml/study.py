@@ -13,9 +13,8 @@ import numpy as np
 
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE
 from lightloom.papers.page import BLUE, GREEN, ORANGE, PURPLE, RED, SKY, canvas
-from lightloom.papers.sipml import PAPER, rows
+from lightloom.papers.sipml import BANDWIDTHS, HEADLINE, JOBS, NAMES, PAPER, SCALING, System, rows
 from lightloom.papers.sipml.comparison import Comparison, stale
-from lightloom.papers.sipml.paper import BANDWIDTHS, HEADLINE, JOBS, NAMES, SCALING, System
 from lightloom.papers.sipml.rows import all_to_all_case
 from lightloom.papers.study import Study
 from lightloom.reports.figures.canvas import FAINT, INK, cyclic_colours
