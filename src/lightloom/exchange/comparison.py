@@ -213,8 +213,6 @@ class Case:
     seed: int
     steps: int
     ranks: int
-    gradient_scale: float = 1.0
-    """Gradients are multiplied by it before the exchange, and divided afterwards."""
 
     @property
     def file(self) -> str:
@@ -281,11 +279,7 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
     for step in range(1, case.steps + 1):
         began = time.process_time()
         optimizer.zero_grad()
-        (job.loss(replica, chance) * case.gradient_scale).backward()  # type: ignore[no-untyped-call]
-        if case.gradient_scale != 1.0:
-            for parameter in model.parameters():
-                assert parameter.grad is not None
-                parameter.grad /= case.gradient_scale
+        job.loss(replica, chance).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         seconds.append(time.process_time() - began)
         if step % job.every == 0 or step == case.steps:
@@ -310,9 +304,7 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
     return result
 
 
-def cases(
-    job: str, methods: Sequence[str], seeds: int, ranks: int, steps: int, gradient_scale: float = 1.0
-) -> list[Case]:
+def cases(job: str, methods: Sequence[str], seeds: int, ranks: int, steps: int) -> list[Case]:
     """Return the runs of a comparison, seed by seed (0 to ``seeds`` - 1), the reference first; methods named twice run
     once.
 
@@ -324,7 +316,7 @@ def cases(
         method.phases(Gradient.flat(1), ranks)
     spelled = [REFERENCE, *(method.name for method in found)]
     return [
-        Case(task=job, method=method, seed=seed, steps=steps, ranks=ranks, gradient_scale=gradient_scale)
+        Case(task=job, method=method, seed=seed, steps=steps, ranks=ranks)
         for seed in range(seeds)
         for method in dict.fromkeys(spelled)
     ]

@@ -1,4 +1,4 @@
-"""Data parallelism alone with every algorithm by itself, so that algorithms can be compared."""
+"""When an exchange of gradients pays: steps of data parallelism with and without it."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.strategy_step import data_parallel_seconds
 
-# When an exchange of gradients pays: steps of data parallelism with and without, over models, link speeds and ranks.
+# Over models, link speeds and ranks.
 #
 # Replicas hold the whole model, gradients are exchanged bucket by bucket behind the backward pass: by the fabric's
 # collective library where it states one, else by the cheapest of a few algorithms, with and without a method alike.
