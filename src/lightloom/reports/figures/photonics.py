@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lightloom.photonics.meshes.files import Part
 
 
-_BEFORE, _AFTER, _LIMIT = "#c9603a", "#3b62ad", "#5ba8a0"
+_RED, _BLUE, _GREEN, _ORANGE, _VIOLET = "#c9603a", "#3b62ad", "#5ba8a0", "#e0892b", "#7d6bc4"
 _EXACT = 1e-5
 """Errors below are drawn here."""
 
@@ -58,7 +58,7 @@ def calibration_figure(rows: Sequence[Document], power_noise: float, title: str)
 def _draw_residuals(panel: Axes, rows: Sequence[Document], power_noise: float) -> None:
     """Draw a line of residuals over the steps of the fit for each chip, on a logarithmic scale."""
     for row in rows:
-        panel.plot(range(len(row["residuals"])), row["residuals"], "-", color=_AFTER, lw=1.0, alpha=0.6)
+        panel.plot(range(len(row["residuals"])), row["residuals"], "-", color=_BLUE, lw=1.0, alpha=0.6)
     if power_noise > 0:
         panel.axhline(power_noise, color=FAINT, lw=1.0)
         place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": "right", "fontsize": 7.5}
@@ -76,9 +76,9 @@ def _draw_errors(panel: Axes, rows: Sequence[Document]) -> None:
     """
     places, least = np.arange(len(rows)), np.inf
     for label, name, colour, marker, size in (
-        ("phases of ideal devices", "error_before", _BEFORE, "o", 4),
-        ("calibrated", "error_after", _AFTER, "o", 4),
-        ("what the devices allow", "error_limit", _LIMIT, "_", 7),
+        ("phases of ideal devices", "error_before", _RED, "o", 4),
+        ("calibrated", "error_after", _BLUE, "o", 4),
+        ("what the devices allow", "error_limit", _GREEN, "_", 7),
     ):
         values = np.maximum([row[name] for row in rows], _EXACT)
         panel.plot(places, values, marker, color=colour, markersize=size, label=label)
@@ -97,7 +97,6 @@ def _draw_errors(panel: Axes, rows: Sequence[Document]) -> None:
 # A whole averager as the light sees it: P, a mesh a layer with its nonlinear units behind, T.
 
 _PASSIVE, _LAYER = "#d5dbe6", "#aebfe3"
-_UNIT = "#e0892b"
 _MOST_GUIDES = 16
 """Waveguides drawn between two boxes; more would be a grey area."""
 
@@ -169,7 +168,7 @@ def _guides(axes: Axes, start: float, end: float, count: int, left: float, right
     axes.add_collection(LineCollection(lines, colors=FAINT, linewidths=0.9, zorder=1))
     if units:
         heights, size = [y * (left + right) / 2 for y in spread], min(36.0, 700 / shown**1.4)
-        axes.scatter([middle] * shown, heights, s=size, color=_UNIT, edgecolors=INK, lw=0.4, zorder=4)
+        axes.scatter([middle] * shown, heights, s=size, color=_ORANGE, edgecolors=INK, lw=0.4, zorder=4)
     axes.text(middle, max(left, right) / 2 + 0.02, f"{count:,}", ha="center", va="bottom", fontsize=7, color=INK)
 
 
@@ -185,8 +184,6 @@ def part_figure(part: Part, name: str = "") -> Figure:
 
 
 # The floor plan of a chip: interferometers, phase shifters, units and the waveguides between them, to scale.
-
-_MESH, _SIGMA, _SHIFTER = "#3b62ad", "#5ba8a0", "#7d6bc4"
 
 
 @styled
@@ -206,7 +203,7 @@ def chip_figure(plan: FloorPlan, title: str) -> Figure:
         panel.tick_params(labelsize=7)
         hide_spines(panel)
     panels[-1, 0].set_xlabel("µm")
-    names = {"interferometer": _MESH, "attenuator of Σ": _SIGMA, "phase shifter": _SHIFTER, "gain or unit": _UNIT}
+    names = {"interferometer": _BLUE, "attenuator of Σ": _GREEN, "phase shifter": _VIOLET, "gain or unit": _ORANGE}
     handles = [Patch(color=colour, label=name) for name, colour in names.items()]
     panels[0, 0].legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, fontsize=7.5)
     headline(figure, title)
@@ -226,10 +223,10 @@ def _draw_chip(panel: Axes, plan: FloorPlan) -> None:
     rules = plan.rules
     # Height of a box, and how far its upper edge lies above the waveguide, in pitches.
     for places, length, height, above, colour in (
-        (plan.interferometers, rules.column, 1.35, 0.85, _MESH),
-        (plan.attenuators, rules.column, 0.7, 0.35, _SIGMA),
-        (plan.shifters, rules.heater, 0.5, 0.25, _SHIFTER),
-        (plan.units, rules.unit, 0.8, 0.4, _UNIT),
+        (plan.interferometers, rules.column, 1.35, 0.85, _BLUE),
+        (plan.attenuators, rules.column, 0.7, 0.35, _GREEN),
+        (plan.shifters, rules.heater, 0.5, 0.25, _VIOLET),
+        (plan.units, rules.unit, 0.8, 0.4, _ORANGE),
     ):
         bottom, size = above * rules.pitch - height * rules.pitch, (0.92 * length, height * rules.pitch)
         boxes = [Rectangle((place.x + 0.04 * length, place.y + bottom), *size) for place in places]
@@ -243,7 +240,6 @@ def _bend(x0: float, y0: float, x1: float, y1: float) -> list[tuple[float, float
 
 # What a link's wrong words come from, and the word error rate against its options.
 
-_RATES, _ALONE = "#3b62ad", "#e0892b"
 _MOST_PARTS = 14
 
 
@@ -282,7 +278,7 @@ def _draw_parts(axes: Axes, compared: Document) -> None:
     places = np.arange(len(rows))
     together = compared["together"]["word_error_rate"]
     shown = [together or 1e-6]
-    for name, label, colour, offset in (("without", "made ideal", _RATES, 0.16), ("alone", "alone", _ALONE, -0.16)):
+    for name, label, colour, offset in (("without", "made ideal", _BLUE, 0.16), ("alone", "alone", _ORANGE, -0.16)):
         for place, row in zip(places, rows, strict=True):
             rate, (low, high) = row[name]["word_error_rate"], row[name]["interval_95"]
             axes.plot([max(low, 1e-9), high], [place + offset] * 2, color=colour, lw=1.2, alpha=0.5)
@@ -312,10 +308,10 @@ def _draw_sweep(axes: Axes, sweep: Document) -> None:
     values = np.array([row["value"] for row in sweep["rows"]])
     rates = np.array([row["word_error_rate"] for row in sweep["rows"]])
     low, high = np.array([row["interval_95"] for row in sweep["rows"]]).T
-    axes.fill_between(values, np.maximum(low, 1e-9), high, color=_RATES, alpha=0.18, lw=0)
+    axes.fill_between(values, np.maximum(low, 1e-9), high, color=_BLUE, alpha=0.18, lw=0)
     wrong = rates > 0
-    axes.plot(values[wrong], rates[wrong], "o-", color=_RATES, lw=1.4, markersize=3.5)
-    axes.plot(values[~wrong], high[~wrong], "o", color=_RATES, markersize=3.5, markerfacecolor="white")
+    axes.plot(values[wrong], rates[wrong], "o-", color=_BLUE, lw=1.4, markersize=3.5)
+    axes.plot(values[~wrong], high[~wrong], "o", color=_BLUE, markersize=3.5, markerfacecolor="white")
     wide = (values > 0).all() and values.max() > 5 * values.min()
     axes.set(yscale="log", xscale="log" if wide else "linear", ylabel="share of words wrong")
     least = max(float(np.where(wrong, rates, high).min()) / 3, 1e-8)
@@ -324,8 +320,6 @@ def _draw_sweep(axes: Axes, sweep: Document) -> None:
 
 
 # Error rate against noise: curves with their cliffs, the limit of each, and what no network can pass.
-
-_CURVE = "#3b62ad"
 
 
 def noise_steps(limit: float, bound: float) -> Floats:
@@ -364,11 +358,11 @@ def noise_figure(
     figure, axes = single_panel(8.0, 4.4)
     floor, wrong = min(0.3 / evaluations, (1 - TARGET) / 10), rates > 0
     label = plain(name) if limit is None else f"{plain(name)}: limit {limit:.2g}"
-    axes.plot(sigmas[wrong], rates[wrong], "o-", color=_CURVE, markersize=2.6, lw=1.4, label=label)
-    (dots,) = axes.plot(sigmas[~wrong], np.full((~wrong).sum(), floor), "o", color=_CURVE, markersize=3.2)
+    axes.plot(sigmas[wrong], rates[wrong], "o-", color=_BLUE, markersize=2.6, lw=1.4, label=label)
+    (dots,) = axes.plot(sigmas[~wrong], np.full((~wrong).sum(), floor), "o", color=_BLUE, markersize=3.2)
     dots.set(markerfacecolor="white", markeredgewidth=0.8, clip_on=False)
     if limit:
-        axes.plot([limit] * 2, [floor, 1 - TARGET], color=_CURVE, lw=0.9, ls=":")
+        axes.plot([limit] * 2, [floor, 1 - TARGET], color=_BLUE, lw=0.9, ls=":")
     axes.axhline(1 - TARGET, color=FAINT, lw=0.8)
     note: dict[str, Any] = {"ha": "right", "color": INK, "fontsize": 7.5}
     rate = f"1 in {1 / (1 - TARGET):,.0f}"
@@ -397,8 +391,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "FEC": ("error correction",),
 }
 """Groups of a table of energies, and the parts that each of them adds up."""
-_PART_COLOURS = dict(zip(PARTS, ("#6f9be0", "#3b62ad", "#e0892b", "#c2449a", "#7d6bc4", "#5ba8a0"), strict=True))
-_SAVES, _COSTS = "#5ba8a0", "#c9603a"
+_PART_COLOURS = dict(zip(PARTS, ("#6f9be0", _BLUE, _ORANGE, "#c2449a", _VIOLET, _GREEN), strict=True))
 _TURNS = 10
 _LEAST = -120.0
 """Percent that a rival saves at which bars of the second panel end."""
@@ -464,7 +457,7 @@ def _draw_turns(axes: Axes, made: ReducerComparison) -> None:
         constant = turn.constant
         for value, saving in ((constant.low, turn.at_low), (constant.high, turn.at_high)):
             end = max(100 * saving, _LEAST)
-            axes.barh(place, end - own, 0.6, left=own, color=_SAVES if end > own else _COSTS)
+            axes.barh(place, end - own, 0.6, left=own, color=_GREEN if end > own else _RED)
             side = 1 if end > own or end == _LEAST else -1
             text = f"{value:g}" if isfinite(saving) else f"{value:g}: no light does"
             style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "center", "fontsize": 6.5}
@@ -492,7 +485,6 @@ WORDS: Mapping[str, str] = {
     "detector_noise": "detector noise, of full scale",
 }
 """Fields of `NonIdealities` for people."""
-_ACCURACY = "#3b62ad"
 
 
 @styled
@@ -509,8 +501,8 @@ def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str = "") -> Figure
     for panel, sweep in zip(panels, sweeps, strict=False):
         names = ("value", "mean", "least", "largest")
         values, mean, least, largest = (np.array([row[name] for row in sweep["rows"]]) for name in names)
-        panel.fill_between(values, 100 * least, 100 * largest, color=_ACCURACY, alpha=0.18, lw=0)
-        panel.plot(values, 100 * mean, "o-", color=_ACCURACY, lw=1.4, markersize=3)
+        panel.fill_between(values, 100 * least, 100 * largest, color=_BLUE, alpha=0.18, lw=0)
+        panel.plot(values, 100 * mean, "o-", color=_BLUE, lw=1.4, markersize=3)
         wide = (values > 0).all() and values.max() > 20 * values.min()
         panel.set(xscale="log" if wide else "linear", ylim=(-3, 104))
         panel.set_xlabel(WORDS.get(sweep["parameter"], sweep["parameter"]))
@@ -526,8 +518,6 @@ def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str = "") -> Figure
 
 # How a network was trained: wrong outputs and loss by epoch.
 
-_WRONG, _LOSS = "#c9603a", "#3b62ad"
-
 
 @styled
 def training_figure(history: Sequence[Mapping[str, float]], points: int, title: str = "") -> Figure:
@@ -541,11 +531,11 @@ def training_figure(history: Sequence[Mapping[str, float]], points: int, title: 
         np.array([record[name] for record in history]) for name in ("epoch", "accuracy", "loss")
     )
     wrong, none = 1 - accuracies, 0.5 / points
-    axes.plot(epochs, np.maximum(wrong, none), "o-", color=_WRONG, markersize=3, lw=1.4, label="averaged wrongly")
+    axes.plot(epochs, np.maximum(wrong, none), "o-", color=_RED, markersize=3, lw=1.4, label="averaged wrongly")
     done = wrong * points < 0.5
-    style: dict[str, Any] = {"color": _WRONG, "markersize": 4.5, "markerfacecolor": "white"}
+    style: dict[str, Any] = {"color": _RED, "markersize": 4.5, "markerfacecolor": "white"}
     axes.plot(epochs[done], np.full(done.sum(), none), "o", label=f"none of {points:,} wrong", **style)
-    axes.plot(epochs, losses, "-", color=_LOSS, lw=1.0, label="loss")
+    axes.plot(epochs, losses, "-", color=_BLUE, lw=1.0, label="loss")
     axes.set(yscale="log", xlabel="epoch", ylabel="share of the grid; loss")
     hide_spines(axes)
     axes.legend(loc="upper right")
