@@ -133,8 +133,12 @@ def _words(dimension: Dimension) -> str:
 def format_quantity(value: float, dimension: Dimension) -> str:
     """Return an SI quantity as text with four digits, in the largest unit of its dimension that keeps the number at or
     above one, else the smallest."""
-    scale, units = _FORMATS[dimension]
-    return _scaled(value * scale, units)
+    factor, units = _FORMATS[dimension]
+    value *= factor
+    if value == 0:
+        return f"0 {units[-1][0]}"
+    name, scale = next(((n, s) for n, s in units if abs(value) >= s), units[-1])
+    return f"{value / scale:.4g} {name}"
 
 
 def format_time(seconds: float) -> str:
@@ -173,14 +177,6 @@ def format_rate(value: float) -> str:
 def format_energy(joules: float | None) -> str:
     """Return an energy in joules as text; ``not sourced`` for None, where a part of it has no published value."""
     return "not sourced" if joules is None else format_quantity(joules, "energy")
-
-
-def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
-    """Return a value with the first unit (name, size) that it reaches, else the last, with four digits."""
-    if value == 0:
-        return f"0 {units[-1][0]}"
-    name, scale = next(((n, s) for n, s in units if abs(value) >= s), units[-1])
-    return f"{value / scale:.4g} {name}"
 
 
 def format_ratio(value: float | None) -> str:
