@@ -15,7 +15,7 @@ from lightloom.core.errors import ConfigError, needing_torch
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, cells, provenance
 from lightloom.photonics.averaging.construct import build as construct
-from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, save_network
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.reports.console import Parts, facts_table, screen
@@ -194,10 +194,8 @@ def _function(scenario: int | None, servers: int | None, bits: int | None, round
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
     if servers is None or bits is None:
-        number = 1 if scenario is None else scenario
-        if not 1 <= number <= len(TABLE_I):
-            raise ConfigError(f"scenario {number}: expected 1 to {len(TABLE_I)}")
-        servers, bits = TABLE_I[number - 1].servers, TABLE_I[number - 1].bits
+        recipe = TrainingRecipe.scenario(1 if scenario is None else scenario)
+        servers, bits = recipe.servers, recipe.bits
     return FunctionArguments(servers=servers, bits=bits, rounding=cast(Any, rounding))
 
 
