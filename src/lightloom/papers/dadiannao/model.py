@@ -184,7 +184,7 @@ Savings = Mapping[tuple[str, str], Figures]
 
 
 def headlines(percentages: Savings) -> dict[str, float]:
-    """Return the ten percentages by the names of :data:`~lightloom.papers.dadiannao.paper.HEADLINE`: the best of all
+    """Return the ten percentages by the names of :data:`~lightloom.papers.dadiannao.HEADLINE`: the best of all
     cases, or the mean over all or over those of batch 256."""
     figures = {}
     for what in HEADLINE:
