@@ -350,16 +350,10 @@ def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Cir
 # span at every step.
 
 
-def long_division(function: AveragingFunction, radix: int = 4, saved: int = 0) -> Circuit:
-    """Return the circuit of a long division behind carries; floors compute ``radix`` - 1 bits per layer.
-
-    ``saved`` rounds of carry-saving come before the carries.
-    """
+def long_division(function: AveragingFunction, radix: int = 4) -> Circuit:
+    """Return the circuit of a long division behind carries; floors compute ``radix`` - 1 bits per layer."""
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
-    blocks = blocks_of(circuit, function, 1, function.outputs)
-    for _ in range(saved):
-        blocks = carry_save(circuit, blocks, radix)
-    done, top = ripple(circuit, blocks, radix)
+    done, top = ripple(circuit, blocks_of(circuit, function, 1, function.outputs), radix)
     remainder = circuit.hold(top)
     outputs: list[Form] = []
     for block in reversed(done):
