@@ -5,7 +5,6 @@ from pathlib import Path
 
 from lightloom.core.errors import LightloomError
 from lightloom.photonics.onn import aware, compare
-from lightloom.photonics.onn.compare import train_and_keep
 
 USAGE = "usage: python -m lightloom.photonics.onn rival NAME FOLDER | compare FILE | aware FILE"
 
@@ -15,7 +14,7 @@ def main(arguments: list[str]) -> str | int:
     try:
         match arguments:
             case ["rival", name, folder]:
-                train_and_keep(name, Path(folder))
+                compare.train_and_keep(name, Path(folder))
             case ["compare", file]:
                 compare.write(Path(file))
             case ["aware", file]:
