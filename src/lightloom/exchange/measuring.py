@@ -127,10 +127,7 @@ def _block_kernels(method: BlockExchange, count: int) -> Coding:
     values = torch.from_numpy(_draw_values(count))
     residual = torch.zeros_like(values) if method.feedback else None
     message, out = torch.empty(share.blocks * wire.block_bytes, dtype=torch.uint8), torch.zeros_like(values)
-    return (
-        lambda: wire.encode(values, residual, share, message),
-        lambda: wire.decode(message, share, out, add=True),
-    )
+    return (lambda: wire.encode(values, residual, share, message), lambda: wire.decode(message, share, out, add=True))
 
 
 def _codec_kernels(method: RingCodecExchange, count: int) -> Coding:

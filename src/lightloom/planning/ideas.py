@@ -89,10 +89,7 @@ def networks(ranks: int, bandwidth: float) -> list[Network]:
         Network("ring of light, synthesized", trees, ring),
         Network("optical mesh", frozenset({"mesh"}), load_fabric("mesh", ranks, {"bandwidth": bandwidth / 4})),
         Network(
-            "averager",
-            averaging,
-            load_fabric("optical-averager", ranks, {"bandwidth": bandwidth}),
-            method="optical",
+            "averager", averaging, load_fabric("optical-averager", ranks, {"bandwidth": bandwidth}), method="optical"
         ),
         *_with_averagers(ranks, bandwidth, light),
     ]

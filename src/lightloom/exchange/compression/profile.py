@@ -286,10 +286,7 @@ def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
     def coding(part: Float32s) -> Coding:
         """Return encoding some values on ``threads`` threads, and decoding their stream into memory made before."""
         stream, out = codec.encode(part), np.empty_like(part)
-        return (
-            lambda: codec.encode(part, threads=threads),
-            lambda: codec.decode(stream, out=out, threads=threads),
-        )
+        return (lambda: codec.encode(part, threads=threads), lambda: codec.decode(stream, out=out, threads=threads))
 
     large, small = coding(values), coding(values[:_MESSAGE_VALUES])
     return Rates(threads=threads, **coding_rates(large, small, (values.nbytes, values.nbytes)))

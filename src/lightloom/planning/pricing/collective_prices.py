@@ -800,10 +800,7 @@ class PhasedPrices(ABC):
         names: list[str] = []
         for phase in self.phases(kind, nbytes):
             prices = self.plain(phase.ranks, phase.stride).choice(phase.kind, phase.nbytes)
-            if isinstance(prices, LevelPrices):
-                names += prices.algorithms(phase.kind, phase.nbytes)
-            else:
-                names.append(prices.algorithm.name)
+            names += prices.algorithms(*phase[:2]) if isinstance(prices, LevelPrices) else (prices.algorithm.name,)
         return tuple(names)
 
     def lines(self, kind: Kind, lines_of: Callable[[Kind, int, int], Sequence[LowerPrice]]) -> Sequence[LowerPrice]:

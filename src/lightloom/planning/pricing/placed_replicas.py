@@ -53,21 +53,16 @@ class ReplicaExchange:
         prices = GroupPrices(between, job.settings, job.pricing.model, exchanges)
         if (why := prices.refusal("all-reduce", AUTO, between.ranks, len(exchanges))) is not None:
             raise UnsupportedError(f"replicas that exchange between groups: {why}")
-        price, whole = (
-            prices.price(AUTO, between.ranks, len(exchanges)),
-            job.graph.parameters * job.settings.gradient_bytes,
-        )
+        price = prices.price(AUTO, between.ranks, len(exchanges))
+        whole = job.graph.parameters * job.settings.gradient_bytes
         nothing, seconds = (price("all-reduce", nbytes).cost.repeated_time for nbytes in (0.0, float(whole)))
         return cls(nothing, (seconds - nothing) / whole)
 
     def granted(self, plan: HybridPlan, job: Job) -> GroupCircuits:
         """Return the circuits of one group inside, and a pipe from every device to its counterpart that takes as long
         as the exchange: a ring's 2 (groups - 1) / groups of the bytes and 2 (groups - 1) latencies."""
-        inside, steps, own = (
-            grant(replace(plan, groups=1), job.fabric.parts[0]),
-            2 * (plan.groups - 1),
-            np.arange(plan.k),
-        )
+        inside = grant(replace(plan, groups=1), job.fabric.parts[0])
+        steps, own = 2 * (plan.groups - 1), np.arange(plan.k)
         rate = steps / plan.groups / self.per_byte
         columns = {
             "source": own,

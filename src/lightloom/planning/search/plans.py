@@ -49,6 +49,10 @@ from lightloom.planning.simulation.placed_step import PlacedStep
 # Kinds and names of plans by what is chosen.
 
 
+_RECOMPUTED = {"full": "recomputing", "selective": "recomputing attention"}
+"""What a plan recomputes, in words."""
+
+
 def kind_of(choice: Strategy | PlacedChoice) -> str:
     """Return the kind of a plan, one of :data:`KINDS`."""
     if isinstance(choice, PlacedChoice):
@@ -73,7 +77,7 @@ def label(choice: Strategy | PlacedChoice) -> str:
             f"{choice.virtual_stages} chunks a stage" if choice.virtual_stages > 1 else "",
             f"{choice.micro_batches} micro-batches{sizes}" if choice.micro_batches > 1 else "",
             KIND_OF_SHARDING.get(choice.sharding, choice.sharding) if choice.replicas > 1 else "",
-            {"full": "recomputing", "selective": "recomputing attention"}.get(choice.recomputation, ""),
+            _RECOMPUTED.get(choice.recomputation, ""),
         ]
     return " · ".join(filter(None, parts))
 
@@ -92,8 +96,7 @@ def division_words(choice: Strategy | PlacedChoice) -> str:
         degrees |= {"context": choice.cp, "expert": choice.ep}
         parts = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1] or ["one rank"]
         parts += [_SHARDINGS[choice.sharding]] if choice.replicas > 1 else []
-    recomputed = {"full": "recomputing", "selective": "recomputing attention"}
-    return ", ".join(filter(None, [*parts, recomputed.get(choice.recomputation, "")]))
+    return ", ".join(filter(None, [*parts, _RECOMPUTED.get(choice.recomputation, "")]))
 
 
 def plan_words(choice: Strategy | PlacedChoice) -> str:
