@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
 from lightloom.models.traces.calls import Call, TraceTensor, product_flops
-from lightloom.models.traces.kineto import busy, read_profile
-from lightloom.models.traces.kineto_workload import read_kineto_workload
+from lightloom.models.traces.kineto import busy, read_kineto_workload, read_profile
 
 ENGINE = "autograd::engine::evaluate_function: MmBackward0"
 

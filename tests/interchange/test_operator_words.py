@@ -21,7 +21,7 @@ from lightloom.models.operator_words import KIND_OF_WORD, has_rule, product
 from lightloom.models.torch.trace import trace
 from lightloom.models.traces.calls import Call, is_causal
 from lightloom.models.traces.execution_trace import read_execution_trace
-from lightloom.models.traces.kineto_workload import read_kineto_workload
+from lightloom.models.traces.kineto import read_kineto_workload
 
 from .test_kineto_workload import call, tensors, written
 

@@ -15,7 +15,7 @@ from lightloom.models.graph import ComputeGraph
 from lightloom.models.onnx import read_onnx
 from lightloom.models.traces.chakra import read_chakra_workload
 from lightloom.models.traces.execution_trace import read_execution_trace
-from lightloom.models.traces.kineto_workload import read_kineto_workload
+from lightloom.models.traces.kineto import read_kineto_workload
 from lightloom.models.traces.layer_file import read_layer_file
 from lightloom.models.traces.operators import TraceReading, check_step
 
