@@ -107,6 +107,8 @@ class SchedulePrices:
         self._built: dict[tuple[Kind, float], _Built] = {}
         """By kind and the size that the schedule was built for."""
         self._priced: dict[PriceKey, Priced] = {}
+        self.proved: dict[tuple[Kind, float, float], Bound] = {}
+        """Lower bounds by kind, bytes sent, and bytes coded in line, shared by all algorithms on the fabric."""
         self.read = 0
         """Number of prices that are on the disk."""
         self._unchecked: set[PriceKey] = set()
@@ -122,6 +124,7 @@ class SchedulePrices:
         """
         prices = SchedulePrices(self.algorithm, self.fabric, self.model)
         prices.exchange, prices.element_bytes, prices._built = exchange, element_bytes, self._built
+        prices.proved = self.proved
         return prices
 
     def at(self, size: float) -> SchedulePrices:
@@ -183,7 +186,10 @@ class SchedulePrices:
         """Return whether a price from the disk stands: the lower bound that it states equals the one computed again now
         but for rounding, and its cost does not fall below that."""
         fabric, sent = self._carried(kind, nbytes)
-        proved = lower_bound(Collective(kind, fabric.ranks, sent), fabric, self.model)
+        key = kind, sent, nbytes if fabric is not self.fabric else sent
+        if key not in self.proved:
+            self.proved[key] = lower_bound(Collective(kind, fabric.ranks, sent), fabric, self.model)
+        proved = self.proved[key]
         return isclose(priced.bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
 
     def drop_schedules(self) -> None:

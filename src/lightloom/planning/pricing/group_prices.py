@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.bounds.lower_bound import bandwidth_bound
+from lightloom.collectives.bounds.lower_bound import Bound, bandwidth_bound
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.levels import levels
@@ -120,6 +120,8 @@ class GroupPrices(Pricing):
         self._refusals: dict[tuple[Kind, str, str], str | None] = {}
         self._lines: dict[tuple[int, Kind, bool], LowerPrice] = {}
         self._proved: dict[tuple[str, Kind], LowerPrice] = {}
+        self._bounds: dict[str, dict[tuple[Kind, float, float], Bound]] = {}
+        """Lower bounds of collectives by fabric, as its prices share them."""
 
     def with_choices(self, choices: Sequence[str]) -> GroupPrices:
         """Return prices where exchanges choose among other algorithms; what is priced is shared with these."""
@@ -139,7 +141,7 @@ class GroupPrices(Pricing):
         other = GroupPrices(
             fabric, self._training, self.model, tuple(self._exchanges.values()), choices, self._most_rows
         )
-        for name in ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_proved"):
+        for name in ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_proved", "_bounds"):
             setattr(other, name, getattr(self, name))
         return other
 
@@ -279,7 +281,8 @@ class GroupPrices(Pricing):
         if key not in self._plain and algorithm is LIBRARY:
             self._plain[key] = LibraryPrices(part, self.model)
         elif key not in self._plain:
-            self._plain[key] = _preloaded(SchedulePrices(algorithm, part, self.model))
+            self._plain[key] = prices = _preloaded(SchedulePrices(algorithm, part, self.model))
+            prices.proved = self._bounds.setdefault(key[1], prices.proved)
         return self._plain[key]
 
     def save(self) -> None:
