@@ -167,8 +167,12 @@ class GroupPrices(Pricing):
             return None
         if part.parts:
             return self._refusal_of_parts(kind, algorithm, part, exchange, stride)
-        reasons = [self._declined(kind, each, part, exchange) for each in self._among(kind, algorithm, part, exchange)]
-        return None if None in reasons else "; ".join(dict.fromkeys(filter(None, reasons)))
+        reasons: list[str] = []
+        for each in self._among(kind, algorithm, part, exchange):
+            if (why := self._declined(kind, each, part, exchange)) is None:
+                return None
+            reasons.append(why)
+        return "; ".join(dict.fromkeys(reasons))
 
     def _refusal_of_parts(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
         """Return why some level of a collective has no carrier on its part, or why coded sums have none; None where
