@@ -204,7 +204,7 @@ def test_bytes_count_once_where_groups_divide_channels_and_proofs_stand_for_sche
         def proved_lines(self, *_: Any, **__: Any) -> Any:
             return [PriceLine(1.0, 0.0, 1.0, 0.0)]
 
-    def slope(_: object, kind: Kind, ranks: int, exchange: int, stride: int) -> float:
+    def slope(_: object, kind: Kind, ranks: int, stride: int, exchange: int) -> float:
         return 1e-3 * (ranks + 10 * stride + 100 * exchange)
 
     monkeypatch.setattr(strategies, "slope", slope)
