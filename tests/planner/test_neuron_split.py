@@ -123,7 +123,7 @@ def test_every_layer_gathers_its_input_twice_and_scatters_its_gradient_once(
         return np.zeros_like(nbytes)
 
     # Columns of all operators, so that alike ones count each.
-    pass_exchanges(made.model.columns, split(tp), made.fabric, count, sharing=False)
+    pass_exchanges(made.model.columns, split(tp), made.fabric, lambda _: count, sharing=False)
     read = layers * 4 * channels * BATCH * WIDTH * WIDTH
     assert sent == ({} if tp == 1 else {"all-gather": 2 * read, "reduce-scatter": read})
 

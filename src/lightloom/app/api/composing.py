@@ -93,7 +93,7 @@ _SHOWN: Mapping[str, Callable[[Best], bool]] = {
     "compression (int4)": lambda best: best.ideas == {"compression"} and _family(best) == "int4",
     "averaging in light (OptINC)": lambda best: best.ideas == {"averaging"},
     "rings with averagers": lambda best: best.ideas == {"averaging", "wavelengths"},
-    "placed, with averagers": lambda best: best.ideas == {"averaging", "placement"},
+    "placement with averagers": lambda best: best.ideas == {"averaging", "placement"},
     "meshes with averagers": lambda best: best.ideas == {"averaging", "mesh"},
 }
 """Rows of the answer, each the best of the plans that it names."""
@@ -256,6 +256,8 @@ class Composition(DrawnResult):
         equal = f"{format_bandwidth(self.bandwidth)} a rank"
         if self.equal != "bandwidth":
             equal = f"the {self.equal} of a ring of {equal}"
+        rows = self.display_rows()
+        lacking = [row["idea"] for row in rows if row["gain"] == "–"]
         place = f"{self.accelerator.upper()} in {base.plan.cluster.training.precision}"
         held = f"{base.plan.global_batch:,} samples a step"
         return Answer(
@@ -266,11 +268,13 @@ class Composition(DrawnResult):
                 if gain >= _NOTHING
                 else format_time(best.plan.step_time),
             ],
-            rows=[{name: row[name] for name in _ON_SCREEN} for row in self.display_rows() if row["idea"] != _BEST],
+            rows=[
+                {name: row[name] for name in _ON_SCREEN} for row in rows if row["idea"] != _BEST and row["gain"] != "–"
+            ],
             legend="gain: of a sample's time, over the best electrical plan; = too close to tell; ≥: some parts have "
-            "no figure; –: no plan, or none faster than without it",
+            "no figure" + (f"; no plan, or none faster than without it: {', '.join(lacking)}" if lacking else ""),
             what_if=[*self._worth_words()],
-            limit="no plan has all five: some need a network alone, and light adds no compressed streams",
+            limit="no plan has all five: one network a rank; light adds no compressed data",
             rests="ideal software everywhere, and INCEPTIONN's least printed ratio"
             + ("" if any(row.gain.half_width for row in self.plans) else "; no spread of a price is known")
             + (f"; left out (--report says why): {', '.join(self.left_out)}" if self.left_out else ""),
