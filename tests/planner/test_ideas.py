@@ -72,6 +72,7 @@ def small(request: pytest.FixtureRequest) -> Composition:
     return compose("hdc", ranks=ranks, accelerator="titan-xp", bandwidth="10Gbps", global_batch=batch)
 
 
+@pytest.mark.long
 def test_more_ideas_are_never_slower_and_equal_the_best_of_all_pinned_plans(small: Composition) -> None:
     composed = small.composed
     values = composed.values
@@ -88,6 +89,7 @@ def test_more_ideas_are_never_slower_and_equal_the_best_of_all_pinned_plans(smal
         assert all(values[fewer].time >= best.time for fewer in values if fewer <= ideas)
 
 
+@pytest.mark.long
 def test_rows_are_the_plans_that_the_planner_finds_on_their_clusters(small: Composition) -> None:
     for row, document in zip(small.plans, small.rows(), strict=True):
         request = row.best.request
@@ -107,6 +109,7 @@ def test_rows_are_the_plans_that_the_planner_finds_on_their_clusters(small: Comp
             assert same.winner.step_time == document["iteration_time_s"]
 
 
+@pytest.mark.long
 def test_sets_that_cannot_be_are_named_and_have_no_plan(small: Composition) -> None:
     impossible = small.composed.impossible()
     assert all(len(ideas) == 2 and why for ideas, why in impossible.items())
@@ -114,6 +117,7 @@ def test_sets_that_cannot_be_are_named_and_have_no_plan(small: Composition) -> N
     assert not any(ideas <= best.ideas for ideas in impossible for best in small.composed.found)
 
 
+@pytest.mark.long
 def test_networks_are_told_by_their_accelerator_alone(small: Composition) -> None:
     """All rows have the same accelerator and training, and software that costs nothing."""
     assert {row.best.plan.cluster.accelerator.name for row in small.plans} == {"titan-xp"}
@@ -121,6 +125,7 @@ def test_networks_are_told_by_their_accelerator_alone(small: Composition) -> Non
     assert all(row.best.plan.cluster.fabric.library is None for row in small.plans)
 
 
+@pytest.mark.long
 def test_bytes_and_settings_of_circuits_are_those_of_replicas_that_exchange_all_gradients(small: Composition) -> None:
     """Of data parallelism without a codec: gradients of float32 around, once each where light adds them up."""
     seen = set[str]()

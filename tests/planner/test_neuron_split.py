@@ -147,6 +147,7 @@ def test_neurons_are_split_on_meshes_only() -> None:
         search(load_workload("alexnet-2012", batch=1), cluster, request)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ZOO)
 def test_the_paper_model_gives_the_chips_and_times_of_the_study(name: str) -> None:
     for speed in ("100", "400"):
