@@ -34,7 +34,6 @@ from lightloom.planning.search.document import (
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.rows import ClusterRows
 from lightloom.planning.search.search import _carriers, compared_plans
-from lightloom.planning.simulation.placed_step import PlacedStep
 from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import space, transformer
 from tests.planner.search.test_plans import found
@@ -134,7 +133,7 @@ def test_a_row_of_the_document_tells_the_figures_of_its_plan() -> None:
         spent = None if plan.spent is None else {name: each.tolist() for name, each in plan.spent.items()}
         assert row["rank_seconds"] == spent and (spent is None) == (plan.strategy != "tensor-pipeline")
         assert (row["placed"] is not None) == (plan.strategy == "placed") and row["in_step"] is None
-        division = None if isinstance(plan.step, PlacedStep) else plan.step.division
+        division = plan.division
         assert row["channels"] == (None if division is None else division.by_axis())
         divided += division is not None
         assert (row["compression"], row["exchange"]) == (None, None)

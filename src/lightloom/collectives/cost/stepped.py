@@ -361,7 +361,8 @@ def _messages(schedule: Schedule, end: Ints) -> Ints:
         ends = of_path[of_path >= 0]
     else:
         ends = np.unique(place * paths + schedule.lightpath) // paths
-    return np.bincount(ends, minlength=schedule.steps * ranks).reshape(schedule.steps, ranks).max(axis=1)
+    most: Ints = np.bincount(ends, minlength=schedule.steps * ranks).reshape(schedule.steps, ranks).max(axis=1)
+    return most
 
 
 # How much later a collective ends when one rank starts late, or sends slower than the others.

@@ -24,6 +24,7 @@ from lightloom.planning.export.chakra_operations import (
     tied_use,
 )
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.broadcast_step import BroadcastStep
 from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, LibraryPrices, SchedulePrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.placed_space import PlacedChoice
@@ -298,13 +299,17 @@ class StepTraces:
         return group_members(self.ranks, use.ranks, use.stride)
 
 
-def step_traces(job: Job, choice: Strategy | PlacedChoice, step: StrategyStep | PlacedStep) -> StepTraces:
+def step_traces(
+    job: Job, choice: Strategy | PlacedChoice, step: StrategyStep | PlacedStep | BroadcastStep
+) -> StepTraces:
     """Return everything that the traces of a plan's step say: what each stage does, how collectives are carried, and
     the network.
 
     Raises:
         UnsupportedError: the step has what neither traces nor a simulator of messages can say; the line names it.
     """
+    if isinstance(step, BroadcastStep):
+        raise UnsupportedError("a step by DaDianNao's equations has no schedules: expected no --cost-model paper")
     if not isinstance(choice, Strategy) or not isinstance(step, StrategyStep):
         raise UnsupportedError(
             "a placed plan sends parcels over circuits, which are not written: expected another --strategy"
