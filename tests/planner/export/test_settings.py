@@ -245,7 +245,7 @@ def test_placed_plans_cannot_be_exported() -> None:
     assert (facts.ranks, facts.blocks, facts.sequence_length) == (4, 2, 16)
     placed = replace(found, ranking=tuple(each for each in found.ranking if each.strategy == "placed"))
     assert placed.ranking
-    with pytest.raises(UnsupportedError, match="only placed plans were searched"):
+    with pytest.raises(UnsupportedError, match="only plans were found that place operators"):
         expressible(placed)
 
 

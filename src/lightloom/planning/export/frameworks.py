@@ -41,17 +41,19 @@ class ExportedJob(NamedTuple):
 
 
 def expressible(search: PlanSearch) -> Plan:
-    """Return the first plan of a ranking that frameworks have settings for: any but a placed one.
+    """Return the first plan of a ranking that frameworks have settings for: any but a placed one and one that splits
+    neurons.
 
     Raises:
-        UnsupportedError: all plans are placed ones.
+        UnsupportedError: there is no such plan.
     """
     for plan in search.ranking:
-        if isinstance(plan.choice, Strategy):
+        choice = plan.choice
+        if isinstance(choice, Strategy) and not (choice.tp > 1 and plan.job.model.split.of_neurons):
             return plan
     raise UnsupportedError(
-        "only placed plans were searched, which no framework has settings for: expected --strategy ddp, fsdp or "
-        "tensor-pipeline too"
+        "only plans were found that place operators or split neurons, which no framework has settings for: expected "
+        "--strategy ddp, fsdp or tensor-pipeline too, or another cluster"
     )
 
 
