@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf, log, sinh
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
@@ -301,6 +301,7 @@ class Composition(DrawnResult):
         return waterfall_figure(("best electrical plan", base.time), steps, (_BEST, best.time), title)
 
 
+@lru_cache(maxsize=64)
 def _over_bound(plan: Plan) -> float:
     """Return a plan's step time over what no schedules make shorter; of a placed plan, over what its placement does
     not."""

@@ -79,7 +79,7 @@ def check_rack(network: Network, batch: int, chip: DaDianNao, rack: Rack | None 
     rack = rack or Rack()
     chips = chips_needed(network, batch, chip.edram)
     largest = int((rack.chips * chip.edram - network.synapses) // network.neurons)
-    memory = (network.neurons * batch + network.synapses) / rack.chips
+    memory = network.held_bytes(batch) / rack.chips
     smaller = f"a batch of at most {largest}" if largest >= 1 else ""
     larger = f"{ceil(memory / 2**20)} MiB of eDRAM a chip instead of {chip.edram / 2**20:g}"
     try:

@@ -48,8 +48,7 @@ def expressible(search: PlanSearch) -> Plan:
         UnsupportedError: there is no such plan.
     """
     for plan in search.ranking:
-        choice = plan.choice
-        if isinstance(choice, Strategy) and not (choice.tp > 1 and plan.job.model.split.of_neurons):
+        if isinstance(plan.choice, Strategy) and not plan.splits_neurons:
             return plan
     raise UnsupportedError(
         "only plans were found that place operators or split neurons, which no framework has settings for: expected "

@@ -50,6 +50,10 @@ class Network:
     convolutions: int = 0
     connected: int = 0
 
+    def held_bytes(self, batch: int) -> float:
+        """Return the bytes of all neurons of a batch and of all synapses, which the chips hold between them."""
+        return self.neurons * batch + self.synapses
+
     @classmethod
     def of(cls, graph: ComputeGraph) -> Network:
         """Return the counts of a graph for one sample, as Table 2 counts (:mod:`lightloom.models.graph`): the input is
@@ -138,7 +142,7 @@ def chips_needed(network: Network, batch: int, memory: float) -> int:
     """
     if batch < 1:
         raise ConfigError(f"{network.name}: batch={batch}: expected at least 1")
-    return ceil((network.neurons * batch + network.synapses) / memory)
+    return ceil(network.held_bytes(batch) / memory)
 
 
 def broadcast_time(share: float, chips: int, link: ChipLink) -> float:

@@ -860,7 +860,7 @@ class LevelPrices(PhasedPrices):
         return self.fabric.ranks
 
     def choice(self, kind: Kind, nbytes: float) -> LevelPrices:
-        """Return these prices."""
+        """Return these prices themselves, as each level chooses its own algorithm."""
         return self
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:

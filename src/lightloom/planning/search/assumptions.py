@@ -168,7 +168,7 @@ def plan_assumptions(plan: Plan) -> Iterator[str]:
             f"multipliers pass {FITTED.passes:g} times at their peak for a pass of broadcasts, and reading synapses "
             f"takes {FITTED.synapse:g} of their seconds at 6.4 GB/s: fitted to the ten headlines of DaDianNao's paper"
         )
-    elif choice.tp > 1 and plan.job.model.split.of_neurons:
+    elif plan.splits_neurons:
         yield "neurons of every layer are shared out evenly among the ranks of a tensor group"
     if plan.spent is not None and choice.replicas > 1 and plan.cluster.training.overlap_gradients:
         yield (

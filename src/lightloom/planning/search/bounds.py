@@ -71,12 +71,13 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
     replicated, hybrid = strategies.sharding == NONE, strategies.sharding == HYBRID
     (in_pass, experts), (once, _) = replica_groups(strategies, job.fabric.node_ranks)
     tensor = Groups(tp, np.ones_like(tp))
-    slices = strategies.sequence_parallel | (job.model.split.of_neurons & (tp > 1))
+    neurons = job.model.split.of_neurons & (tp > 1)
+    slices = strategies.sequence_parallel | neurons
     kinds: tuple[tuple[Kind, Mask, Groups, Ints], ...] = (
         ("all-reduce", replicated | hybrid, once, exchange),
         ("all-gather", ~replicated, in_pass, exchange),
         ("reduce-scatter", ~replicated, in_pass, exchange),
-        ("all-reduce", (tp > 1) & ~slices if job.model.split.of_neurons else tp > 1, tensor, none),
+        ("all-reduce", (tp > 1) & ~neurons, tensor, none),
         ("reduce-scatter", slices, tensor, none),
         ("all-gather", slices, tensor, none),
         ("all-to-all", strategies.ep > 1, Groups(strategies.ep, tp), none),

@@ -358,6 +358,11 @@ class Plan:
         return isinstance(self.choice, Strategy)
 
     @property
+    def splits_neurons(self) -> bool:
+        """True where ranks share the neurons of every layer of a convolutional network."""
+        return isinstance(self.choice, Strategy) and self.choice.tp > 1 and self.job.model.split.of_neurons
+
+    @property
     def placed(self) -> PlacedStep | None:
         """The step of a placed plan; None of other plans."""
         return self.step if isinstance(self.step, PlacedStep) else None

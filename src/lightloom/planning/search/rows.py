@@ -602,7 +602,7 @@ class ClusterRows:
             link = ChipLink(float(fabric.link_bandwidth().min()), fabric.neighbour_latency())
             prices = GroupPrices(fabric, job.settings, self.request.cost_model)
             rows = ClusterRows(job.graph, replace(self.cluster, ranks=chips, fabric=fabric), self.request, prices)
-            held = (network.neurons * batch + network.synapses) / chips
+            held = network.held_bytes(batch) / chips
             ways: tuple[tuple[Moved, int, str], ...] = (("data", chips, "zero-3"), ("model", 1, "none"))
             for moved, dp, sharding in ways:
                 step = broadcast_step(network, batch, chips, rate, link, moved)
