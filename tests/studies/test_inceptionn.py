@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lightloom.core.claims import Status
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.papers import inceptionn as paper
 from lightloom.papers import study as load
@@ -169,7 +169,10 @@ def test_only_the_scale_of_the_loss_differs_between_its_runs() -> None:
 
 
 def test_measurements_of_a_folder_are_used_or_refused(tmp_path: Path) -> None:
+    (tmp_path / "training.json").write_text("{")
     with pytest.raises(ConfigError, match=r"training\.json"):
         load.find("inceptionn")(tmp_path)
-    with pytest.raises(UnsupportedError, match="--work"):
-        load.find("optree")(tmp_path)
+    with pytest.raises(UnsupportedError, match="--work and --run"):
+        load.find("optree").experiments()
+    with pytest.raises(UnknownNameError, match="training"):
+        load.find("inceptionn").experiments("train")

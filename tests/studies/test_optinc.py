@@ -230,7 +230,7 @@ def test_measured_runs_are_paired_and_say_what_they_are() -> None:
 
 
 def test_measured_files_of_the_users_own_are_read_or_refused(tmp_path: Path) -> None:
-    assert PAPER.measured("language", tmp_path, optional=True) is None
+    assert PAPER.measured("images", tmp_path, optional=True) is None
     (tmp_path / "language.json").write_text("{")
     with pytest.raises(ConfigError, match=r"cannot read '.*language\.json'"):
         regenerate(tmp_path)

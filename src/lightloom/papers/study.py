@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 from importlib import import_module
 from importlib.resources import files
@@ -20,6 +23,7 @@ from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.core.fields import Config
 from lightloom.core.files import cannot_read
+from lightloom.core.results import provenance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,13 +126,15 @@ class Paper:
 
         Args:
             name: of the file, without suffix.
-            folder: where to look instead of among the measurements that come with the package.
+            folder: where to look before the measurements that come with the package.
             optional: return None if there is no such file.
 
         Raises:
             ConfigError: the file cannot be read, or is not JSON.
         """
-        path = (folder or Path(str(files(f"lightloom.papers.{self.name}") / "measured"))) / f"{name}.json"
+        path = Path(str(files(f"lightloom.papers.{self.name}") / "measured")) / f"{name}.json"
+        if folder is not None and (folder / path.name).is_file():
+            path = folder / path.name
         if optional and not path.is_file():
             return None
         try:
@@ -167,6 +173,24 @@ class Paper:
 # Studies by name.
 
 
+class Experiment(NamedTuple):
+    """A long measurement of a study, in jobs that are not repeated where their results are there."""
+
+    jobs: Callable[[], int]
+    """Returns the number of jobs."""
+    measure: Callable[[Path, Path, Callable[[int], None]], object]
+    """Runs the jobs without results in a folder, with the data sets of a second one, and writes the measurements there;
+    the last argument is called with the number of jobs finished, or left out, since its last call."""
+    data: bool = True
+    """False if no data set is needed; the second folder then says nothing."""
+
+
+def origin(configuration: object, seed: int | None = None) -> dict[str, Any]:
+    """Return the provenance of a measurement that is stored: also the processor, its number of cores, and the date."""
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    return provenance(configuration, seed) | {"machine": machine, "run": date.today().isoformat()}
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A study that can be run; its modules are imported then."""
@@ -175,24 +199,26 @@ class Entry:
     measures: bool = False
     """True if the study has long measurements that can be repeated (``runs.py``) instead of using the package's."""
 
-    def job_count(self) -> int:
-        """Return the number of jobs of the long measurements."""
-        return int(import_module(f"lightloom.papers.{self.name}.runs").job_count())
+    def experiments(self, name: str | None = None) -> list[Experiment]:
+        """Return the long measurements, in order (``EXPERIMENTS`` of ``runs.py``), or the one of that name.
 
-    def measure(self, work: Path, data: Path | None, advance: Callable[[int], None]) -> None:
-        """Run the jobs without results in ``work``; ``advance`` is called with the number of jobs finished since its
-        last call."""
-        import_module(f"lightloom.papers.{self.name}.runs").measure(work, data, advance)
+        Raises:
+            UnknownNameError: there is none of that name; the message lists all.
+            UnsupportedError: the study has none.
+        """
+        if not self.measures:
+            raise UnsupportedError("this study has no long measurements: leave out --work and --run")
+        found: Mapping[str, Experiment] = import_module(f"lightloom.papers.{self.name}.runs").EXPERIMENTS
+        if name is not None and name not in found:
+            raise UnknownNameError("experiment", name, found)
+        return list(found.values()) if name is None else [found[name]]
 
     def __call__(self, work: Path | None = None) -> Study:
-        """Run the study, with the measurements in ``work`` if it is given.
+        """Run the study, with the measurements in ``work`` in the place of the package's if it is given.
 
         Raises:
             ConfigError: measurements in ``work`` cannot be read.
-            UnsupportedError: the study has no measurements to repeat.
         """
-        if not self.measures and work is not None:
-            raise UnsupportedError("this study has no long measurements: leave out --work")
         run = import_module(f"lightloom.papers.{self.name}.study").study
         study: Study = run(work) if self.measures else run()
         return study

@@ -24,6 +24,7 @@ def reproduce(
     study: str | None = None,
     *,
     report: OutFile = None,
+    run: str | None = None,
     work: Path | None = None,
     data: Path | None = None,
     all: bool = False,
@@ -35,24 +36,31 @@ def reproduce(
     Args:
         study: One study, e.g. optree; all of them if not given.
         report: Write the rows and figures as a self-contained HTML page.
-        work: Repeat the study's long measurements here (inceptionn, optinc: training runs, hours) and use them; a
-            folder that already holds some of them is resumed.
-        data: Folder with the data sets, for --work; $LIGHTLOOM_DATA unless given.
+        run: Repeat one long experiment of the study, e.g. comparison of sipml, and use its measurements; an unknown
+            name lists them.
+        work: Folder of the measurements, runs/STUDY unless given: what it holds already is not repeated. Without --run
+            all long experiments are repeated there (inceptionn, optinc: hours of training).
+        data: Folder with the data sets of experiments; $LIGHTLOOM_DATA unless given.
         all: Show every row with the reason for its deviation, and what the studies assume.
     """
+    from lightloom.exchange.datasets import data_folder
     from lightloom.papers.study import find, names
 
-    if work is not None and study is None:
-        raise ConfigError("--work needs one study, e.g. lightloom reproduce inceptionn --work runs")
+    repeats = run is not None or work is not None
+    if repeats and study is None:
+        raise ConfigError("--run and --work need one study, e.g. lightloom reproduce sipml --run comparison")
     chosen = [study] if study is not None else list(names())
-    runs = [find(name) for name in chosen]
-    if work is not None and runs[0].measures:
-        with progress("Training runs", runs[0].job_count()) as advance:
-            runs[0].measure(work, data, advance)
+    studies = [find(name) for name in chosen]
+    if repeats:
+        experiments = studies[0].experiments(run)
+        work = work or Path("runs", chosen[0])
+        with progress("Experiments", sum(each.jobs() for each in experiments)) as advance:
+            for each in experiments:
+                each.measure(work, data_folder(data) if each.data else work, advance)
     results = []
-    with progress("Studies", len(runs)) as advance:
-        for run in runs:
-            results.append(run(work))
+    with progress("Studies", len(studies)) as advance:
+        for entry in studies:
+            results.append(entry(work))
             advance(1)
     rows = [claim.to_json() for result in results for claim in result.claims]
     origin = provenance(["reproduce", *chosen, *([] if work is None else [content_hash(rows)])])

@@ -1,14 +1,11 @@
 """All training runs of the study: the short ones on more networks, then HDC for Table I's 10,000 iterations.
 
-A run with a result is not repeated. The short runs by themselves:
-
-    python -m lightloom.papers.inceptionn.runs DIR [DATA]
+A run with a result is not repeated.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -21,12 +18,11 @@ from numpy.typing import NDArray
 from lightloom.core.claims import Claim
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_record
-from lightloom.core.results import provenance
 from lightloom.exchange import datasets
-from lightloom.exchange.datasets import data_folder, training_digits
+from lightloom.exchange.datasets import training_digits
 from lightloom.exchange.transport.launch import launch
 from lightloom.papers.inceptionn import PAPER
-from lightloom.papers.study import rounded
+from lightloom.papers.study import Experiment, origin, rounded
 
 if TYPE_CHECKING:
     from lightloom.papers.runs.digits import Recipe
@@ -153,8 +149,9 @@ def measure_short(work: Path, data: Path, advance: Callable[[int], None] = lambd
         record = stored_record(_short_result(work, run, seed), partial(_train_short, run, seed, data))
         records.setdefault(run.network, {}).setdefault(run.name, []).append(record)
         advance(1)
-    origin = provenance({network: list(variants) for network, variants in records.items()}, seed=SHORT_SEEDS[0])
-    write_atomically(work / "networks.json", json.dumps({"ranks": RANKS, "runs": records, "provenance": origin}) + "\n")
+    made_by = origin({network: list(variants) for network, variants in records.items()}, seed=SHORT_SEEDS[0])
+    document = {"ranks": RANKS, "runs": records, "provenance": made_by}
+    write_atomically(work / "networks.json", json.dumps(document) + "\n")
     return work / "networks.json"
 
 
@@ -260,24 +257,23 @@ def long_jobs() -> list[tuple[TrainingRun, int]]:
     return sorted(every, key=lambda job: (len(job[0].seeds) == 1, job[1]))
 
 
-def measure_long(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure_long(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
     """Run the training runs without results in ``work``, write ``training.json`` there, and return its path.
 
     Args:
         work: folder for checkpoints and results, with a folder per run.
-        data: the data folder with MNIST; ``$LIGHTLOOM_DATA`` if None.
+        data: the data folder with MNIST.
         advance: called with 1 after each run.
 
     Raises:
         ConfigError: the data set is missing.
         LaunchError: a run failed; the next call resumes it from its checkpoint.
     """
-    folder = data_folder(data)
-    training_digits(folder)
+    training_digits(data)
     records: dict[str, list[dict[str, Any]]] = {}
     for run, seed in long_jobs():
         place = _folder(work, run, seed)
-        record = stored_record(place / "result.json", partial(_train_long, run, seed, place, folder))
+        record = stored_record(place / "result.json", partial(_train_long, run, seed, place, data))
         for checkpoint in place.glob("checkpoint-*.pt"):
             checkpoint.unlink()
         records.setdefault(run.name, []).append(record)
@@ -294,8 +290,8 @@ def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str,
         stage: {"iteration": at, **count_binades(np.load(folder / f"gradient-{at}.npy"))}
         for stage, at in SNAPSHOTS.items()
     }
-    origin = provenance({name: len(each) for name, each in records.items()}, seed=LONG_SEEDS[0])
-    return {"ranks": RANKS, "runs": rounded(records), "gradients": stages, "provenance": origin}
+    made_by = origin({name: len(each) for name, each in records.items()}, seed=LONG_SEEDS[0])
+    return {"ranks": RANKS, "runs": rounded(records), "gradients": stages, "provenance": made_by}
 
 
 def _folder(work: Path, run: TrainingRun, seed: int) -> Path:
@@ -316,32 +312,8 @@ def _train_long(run: TrainingRun, seed: int, folder: Path, data: Path) -> dict[s
     return record
 
 
-def job_count() -> int:
-    """Return the number of training runs, short and long, each seed counted."""
-    return short_job_count() + len(long_jobs())
-
-
-def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Run the training runs without results in ``work``, write ``networks.json`` and ``training.json`` there, and
-    return ``work``.
-
-    Raises:
-        ConfigError: the data set is missing.
-        LaunchError: a run failed; the next call resumes it from its checkpoint.
-    """
-    folder = data_folder(data)
-    measure_short(work, folder, advance)
-    measure_long(work, folder, advance)
-    return work
-
-
-def main() -> None:
-    """Measure the short runs into the folder that the command names, with data from a second one if given, and print
-    the path."""
-    folder, *data = (Path(argument) for argument in sys.argv[1:])
-    path = measure_short(folder, data_folder(data[0] if data else None))
-    sys.stdout.write(f"{path}\n")
-
-
-if __name__ == "__main__":
-    main()
+EXPERIMENTS = {
+    "networks": Experiment(short_job_count, measure_short),
+    "training": Experiment(lambda: len(long_jobs()), measure_long),
+}
+"""The long measurements, by name."""

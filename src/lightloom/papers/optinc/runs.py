@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_record
-from lightloom.core.results import provenance
 from lightloom.exchange.datasets import (
     Corpus,
     data_folder,
@@ -30,6 +29,7 @@ from lightloom.exchange.datasets import (
 )
 from lightloom.exchange.transport.launch import launch
 from lightloom.exchange.transport.worker import Worker
+from lightloom.papers.study import Experiment, origin
 from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, IdealAverager
 
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ def _folder_words(name: str) -> str:
 def _document(corpus: Corpus, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Return the content of a series' file: the corpus and its tokens, threads, records by variant, and provenance."""
     sizes = {"training": int(corpus.training.size), "validation": int(corpus.validation.size)}
-    origin = provenance({name: len(runs) for name, runs in records.items()}, seed=0)
-    return {"corpus": corpus.name, "tokens": sizes, "threads": THREADS, "runs": records, "provenance": origin}
+    made_by = origin({name: len(runs) for name, runs in records.items()}, seed=0)
+    return {"corpus": corpus.name, "tokens": sizes, "threads": THREADS, "runs": records, "provenance": made_by}
 
 
 # A LeNet on MNIST, four processes: equal seeds start from equal weights and see equal batches, to be compared in pairs.
@@ -290,7 +290,7 @@ def measure_digits(work: Path, data: Path, advance: Callable[[int], None] = lamb
         result = _digits_result(work, run, seed)
         if result.exists():
             records.setdefault(run.name, []).append(json.loads(result.read_text()))
-    document = {"ranks": RANKS, "runs": records, "provenance": provenance(list(records), seed=SEEDS[0])}
+    document = {"ranks": RANKS, "runs": records, "provenance": origin(list(records), seed=SEEDS[0])}
     write_atomically(work / "training.json", json.dumps(document, indent=1) + "\n")
     return work / "training.json"
 
@@ -312,25 +312,12 @@ def _digits_result(work: Path, run: DigitsRun, seed: int) -> Path:
     return work / f"{words}-seed{seed}.json"
 
 
-def job_count() -> int:
-    """Return the number of training runs: digits, both language series and images."""
-    return len(digits_jobs()) + sum(len(series.jobs()) for series in SERIES) + len(VARIANTS)
-
-
-def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Run the training runs without results in ``work``, write their records there, and return ``work``.
-
-    The records are ``training.json``, ``language-small.json`` and ``language.json``, and ``images.json`` if CIFAR-100
-    is available.
-
-    Raises:
-        ConfigError: a data set is missing.
-        LaunchError: a run failed; the next call resumes it from its checkpoint.
-    """
-    folder = data_folder(data)
-    for measure_part in (measure_digits, measure_language, measure_images):
-        measure_part(work, folder, advance)
-    return work
+EXPERIMENTS = {
+    "digits": Experiment(lambda: len(digits_jobs()), measure_digits),
+    "language": Experiment(lambda: sum(len(series.jobs()) for series in SERIES), measure_language),
+    "images": Experiment(lambda: len(VARIANTS), measure_images),
+}
+"""The long measurements, by name."""
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import write_atomically
-from lightloom.core.results import provenance
 from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES
 from lightloom.models.zoo import load_workload
 from lightloom.papers.sipml import BANDWIDTHS, JOBS, RANKS, SCALING, SYSTEMS, TODAY, System, fabric
@@ -33,7 +32,7 @@ from lightloom.papers.sipml.comparison import (
     rivals,
     simulate_split,
 )
-from lightloom.papers.study import rounded
+from lightloom.papers.study import Experiment, origin, rounded
 from lightloom.planning.parallelism.placement.place import Partitions
 from lightloom.planning.simulation.placed_step import PlacedStep
 
@@ -71,7 +70,7 @@ def job_count() -> int:
     return len(settings()) + len(networks())
 
 
-def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure(work: Path, _data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
     """Run the measurements without results in ``work``, and write ``comparison.json`` there after each; return
     ``work``. Results from other inputs count as missing; no data sets are needed; ``advance`` is called with 1 for
     each, done or kept.
@@ -88,8 +87,8 @@ def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None
         """Run and store a measurement unless its key has results."""
         if key not in done:
             done[key] = results()
-            origin = provenance({"study": "sipml"})
-            write_atomically(path, _document_text({"results": done, "inputs": hashes, "provenance": origin}))
+            document = {"results": done, "inputs": hashes, "provenance": origin({"study": "sipml"})}
+            write_atomically(path, _document_text(document))
         advance(1)
 
     for setting in settings():
@@ -161,3 +160,7 @@ def _document_text(document: dict[str, Any]) -> str:
     rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in document["results"].items())
     others = ",\n".join(f'"{name}": {json.dumps(document[name])}' for name in ("inputs", "provenance"))
     return f'{{"results": {{\n{rows}\n}},\n{others}}}\n'
+
+
+EXPERIMENTS = {"comparison": Experiment(job_count, measure, data=False)}
+"""The long measurements, by name."""
