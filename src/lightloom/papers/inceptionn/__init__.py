@@ -65,12 +65,6 @@ INC_TOTAL: Mapping[str, float] = {"AlexNet": 52, "HDC": 38, "ResNet-50": 49, "VG
 """Fig. 12: percent by which ring training is shorter than worker-aggregator training, neither compressed."""
 INC_COMMUNICATION: Mapping[str, float] = {"AlexNet": 55, "HDC": 39, "ResNet-50": 58, "VGG-16": 36}
 """Fig. 12: the same for communication alone."""
-WA_C, INC_C, INC_C_OVER_INC = 30.8, 80.7, 53.9
-"""Fig. 12: percent less communication than WA (WA+C, INC+C) and than INC (INC+C); the text says about."""
-SPEEDUPS = (2.2, 3.1)
-"""Figs. 12 and 13: INC+C over WA, least and greatest of the four models."""
-BEST_RATIO = 14.9
-"""Section VIII-C: the greatest compression ratio of Fig. 14."""
 
 
 def size_bytes(model: str) -> float:
@@ -94,8 +88,8 @@ def ratio(model: str, k: int) -> float:
 # ring                2 (p − 1) a + 2 (p − 1)/p n b + (p − 1)/p n c
 #
 # with p workers, n bytes, a seconds a message, b seconds a byte on a link, c seconds a byte summed. The base of the
-# logarithm is not stated; 2 is taken. Table II's communication fits neither, but 2 p n b: p copies of the gradients
-# in and p copies of the weights out, one after the other over the aggregator's one link.
+# logarithm is not stated; 2 is taken. The aggregator of Fig. 2 takes 2 p n b: p copies of the gradients in and p copies
+# of the weights out, over its one link.
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +115,6 @@ def ring(p: int, nbytes: float, link: Link) -> float:
     """Return the seconds of a ring exchange by section VIII-D: 2 (p − 1) a + 2 (p − 1)/p n b + (p − 1)/p n c."""
     share = (p - 1) / p
     return 2 * (p - 1) * link.latency + share * nbytes * (2 * link.byte_seconds + link.sum_seconds)
-
-
-def one_link(p: int, nbytes: float, link: Link) -> float:
-    """Return 2 p n b seconds: every copy goes over the aggregator's one link, gradients in and weights out."""
-    return 2 * p * nbytes * link.byte_seconds
 
 
 def link_of(model: str) -> Link:

@@ -14,6 +14,7 @@ import numpy as np
 
 from lightloom.papers.inceptionn import BOUNDS, ITERATIONS, MODELS, PAPER, TABLE_2, TABLE_3, TAG_BITS, ratio_of_shares
 from lightloom.papers.inceptionn.rows import (
+    DROPPED,
     FURTHER,
     MEASURED,
     base_at,
@@ -23,7 +24,6 @@ from lightloom.papers.inceptionn.rows import (
     mean_ratio,
     mean_shares,
     steps,
-    truncated,
 )
 from lightloom.papers.inceptionn.runs import LOWEST
 from lightloom.papers.page import BLUE, GREEN, GREY, ORANGE, RED, SKY, canvas, stacked_bars
@@ -70,7 +70,7 @@ def communication_share() -> Figure:
 def truncation(training: Record) -> Figure:
     """Draw Figure 4: test accuracy of HDC trained with truncated gradients, weights, or both, by dropped bits."""
     figure, (axes,) = canvas(1)
-    runs, drops = training["runs"], (16, 22, 24)
+    runs, drops = training["runs"], DROPPED
     _truncation_bars(axes, runs, drops, {"gradients only": "g", "weights only": "w", "both": "w+g"}, "{:.1f}")
     axes.axhline(base_at(runs, runs["truncate g 16"][0]), color=GREY, lw=1, ls="--", label="float32")
     axes.set_ylabel("accuracy on the test set, %")
@@ -261,7 +261,13 @@ def other_networks(networks: Record) -> Figure:
     lenet = networks["runs"]["lenet"]
     _learning(left, lenet, _LENET)
     left.set_title("LeNet on MNIST")
-    _truncation_bars(middle, lenet, truncated(lenet), {"gradients": "g", "weights": "w"}, "{:.0f}")
+    _truncation_bars(
+        middle,
+        lenet,
+        [bits for bits in DROPPED if f"truncate g {bits}" in lenet],
+        {"gradients": "g", "weights": "w"},
+        "{:.0f}",
+    )
     middle.axhline(final(lenet[BASE][0]), color=GREY, lw=1, ls="--")
     middle.set(ylim=(0, 109), ylabel="accuracy of LeNet, %")
     _learning(right, networks["runs"]["hdc"], _HDC)
