@@ -127,9 +127,10 @@ def test_a_study_names_what_deviates_most_and_all_says_why() -> None:
     assert done.code == 0 and done.out.count("\n") <= 25
     shares = [float(line.split()[-1][:-1]) for line in done.out.splitlines() if line.endswith("%") and "." in line]
     assert shares == sorted(shares, reverse=True) and len(shares) > 3
-    rows = json.loads(lightloom("reproduce", "economics", "--json").out)["rows"]
-    agree = sum(row["status"] not in ("deviates", "not reproducible") for row in rows)
-    assert f"{agree} of {len(rows)} printed numbers agree" in done.out
+    document = json.loads(lightloom("reproduce", "economics", "--json").out)
+    rows = document["rows"]
+    assert document["counts"] == {"economics": {"findings": len(rows)}} and not document["numbers"]["economics"]
+    assert f"{len(rows)} findings of ours" in done.out and not any(row["status"] for row in rows)
     every = lightloom("reproduce", "economics", "--all").out
     assert all(row["id"] in every for row in rows) and "assumed: " in every
 

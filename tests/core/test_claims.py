@@ -66,6 +66,8 @@ def test_every_status_has_a_meaning() -> None:
 def test_counts_name_every_status_once_and_fitted_matches_apart() -> None:
     rows = [claim(1.0), claim(1.0, fitted=True), claim(1.0, basis="by construction"), claim(2.0), claim(None)]
     assert status_counts(rows) == {"match": 2, "by construction": 1, "deviates": 1, "not reproducible": 1}
-    assert counts_in_words(rows) == (
-        "2 match (1 with fitted constants), 1 by construction, 1 deviates, 1 not reproducible, of 5 rows"
+    assert counts_in_words(rows, 3) == (
+        "2 match (1 with fitted constants), 1 by construction, 1 deviates, 1 not reproducible, of 5 printed numbers; "
+        "3 findings of ours"
     )
+    assert counts_in_words([], 3) == "3 findings of ours"

@@ -11,7 +11,7 @@ from rich.table import Table as TerminalTable
 
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.cost.price import Cost
-from lightloom.core.claims import Claim
+from lightloom.core.claims import Claim, status_counts
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.figures.comparisons import breakdown_figure
 from lightloom.reports.report import (
@@ -81,6 +81,7 @@ def sample_report() -> Report:
         memory={"parameters": 1e9, "activations": 3e9},
         memory_capacity=8e9,
         claims=CLAIMS,
+        counts=status_counts(CLAIMS),
         tables=(Table(title="Radices", columns=("algorithm", "share"), rows=(("optree", "83%"), ("ring", "9 ms"))),),
         provenance={"lightloom": "0.1.0", "configuration": "abc", "seed": None},
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 Basis = Literal["reproduced", "derived", "stand-in", "by construction"]
 Status = Literal["match", "derived", "stand-in", "by construction", "deviates", "not reproducible"]
@@ -18,7 +18,7 @@ MEANINGS: Mapping[Status, str] = {
     "not reproducible": "there is nothing to compare",
 }
 """Meaning of each status, in words."""
-SCHEMA = "lightloom.study/1"
+SCHEMA = "lightloom.study/2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Claim:
       definition, so that agreement shows nothing but that it was copied and calculated rightly.
 
     It is ``deviates`` where the numbers differ, and ``not reproducible`` where there is nothing to compare (``ours`` or
-    ``paper`` is None). A row that does not match says why.
+    ``paper`` is None). A row that does not match says why, but for a finding of ours, which has no ``paper``.
 
     Raises:
         ValueError: a row that does not match says nothing, or the tolerance accepts the trivial answer. A tolerance of
@@ -60,7 +60,7 @@ class Claim:
     def __post_init__(self) -> None:
         """Raise ValueError for a row that does not match and says nothing, or whose tolerance accepts the trivial
         answer."""
-        if self.status != "match" and not self.why:
+        if self.status != "match" and not self.why and self.paper is not None:
             raise ValueError(f"{self.id}: a row that {self.status} must say why")
         shows = self.tolerance or self.status in ("match", "stand-in")
         if shows and isinstance(self.paper, int | float) and self._agrees(self.paper, self.trivial):
@@ -93,20 +93,30 @@ class Claim:
         return asdict(self) | {"status": self.status}
 
 
-def status_counts(claims: Iterable[Claim]) -> dict[Status, int]:
-    """Return the number of rows with each status, the best status first; statuses without a row are left out."""
-    statuses = [claim.status for claim in claims]
+class Settled(Protocol):
+    """A row, or a printed number."""
+
+    @property
+    def status(self) -> Status: ...
+    @property
+    def fitted(self) -> bool: ...
+
+
+def status_counts(numbers: Iterable[Settled]) -> dict[Status, int]:
+    """Return how many have each status, the best status first; statuses that none has are left out."""
+    statuses = [number.status for number in numbers]
     return {status: count for status in STATUSES if (count := statuses.count(status))}
 
 
-def counts_in_words(claims: Iterable[Claim]) -> str:
-    """Return the counts as a sentence reads them: ``31 match, 9 by construction, 18 deviates, of 58 rows``.
+def counts_in_words(numbers: Iterable[Settled], findings: int) -> str:
+    """Return the counts as a sentence reads them: ``31 match, 18 deviates, of 49 printed numbers; 7 findings of ours``.
 
-    Matches that rest on fitted constants are named beside them.
+    Matches that rest on fitted constants are named beside them. Without printed numbers only findings are counted.
     """
-    rows = list(claims)
-    words = [f"{count} {status}" for status, count in status_counts(rows).items()]
-    fitted = sum(claim.fitted and claim.status == "match" for claim in rows)
+    printed = list(numbers)
+    words = [f"{count} {status}" for status, count in status_counts(printed).items()]
+    fitted = sum(number.fitted and number.status == "match" for number in printed)
     if fitted:
         words[0] += f" ({fitted} with fitted constants)"
-    return f"{', '.join(words)}, of {len(rows)} rows"
+    settled = f"{', '.join(words)}, of {len(printed)} printed numbers; " if printed else ""
+    return f"{settled}{findings} findings of ours"

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lightloom.core.claims import MEANINGS, counts_in_words, status_counts
+from lightloom.core.results import cells
 from lightloom.papers.study import Study
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write
-from lightloom.reports.report import Picture, Report
+from lightloom.reports.report import Picture, Report, table_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
+
+
+_FINDING = "finding: {id} | beside: {paper:claim} | ours: {ours:claim} | unit: {unit} | why: {why}"
 
 
 def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, Any]) -> Path:
@@ -24,7 +28,8 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
     Raises:
         ConfigError: the place cannot be written to.
     """
-    claims = tuple(claim for study in studies for claim in study.claims)
+    numbers = [number for study in studies for number in study.numbers]
+    findings = sum(len(study.findings) for study in studies)
     pictures = tuple(
         Picture(title=figure.title, svg=to_svg(figure.draw()), caption=figure.caption)
         for study in studies
@@ -32,17 +37,26 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
     )
     report = Report(
         title=", ".join(study.name for study in studies) + " reproduced",
-        headline=f"{counts_in_words(claims)}; what does not match stays and says why.",
+        headline=f"{counts_in_words(numbers, findings)}; what does not match stays and says why.",
         facts=tuple(
-            (study.name, study.paper + (f": {counts_in_words(study.claims)}" if len(studies) > 1 else ""))
-            for study in studies
+            (study.name, study.paper + (f": {study.counts()}" if len(studies) > 1 else "")) for study in studies
         ),
         notes=(
-            "; ".join(f"{status}: {MEANINGS[status]}" for status in status_counts(claims)),
+            "; ".join(f"{status}: {MEANINGS[status]}" for status in status_counts(numbers)),
             *(f"Assumed for {study.name}: {each}" for study in studies for each in study.assumptions),
         ),
         pictures=pictures,
-        claims=claims,
+        claims=tuple(claim for study in studies for claim in study.settling),
+        counts=status_counts(numbers),
+        tables=tuple(
+            table_of(f"{study.name}: {title}", rows)
+            for study in studies
+            for title, rows in (
+                ("printed, and settled without a row", study.stated()),
+                ("findings of ours", cells(_FINDING, study.findings)),
+            )
+            if rows
+        ),
         provenance=provenance,
     )
     return write(report, path)

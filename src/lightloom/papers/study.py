@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from lightloom.core.claims import Basis, Claim
+from lightloom.core.claims import Basis, Claim, counts_in_words
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.core.fields import Config
 from lightloom.core.files import cannot_read
-from lightloom.core.results import provenance
+from lightloom.core.results import cells, provenance
+from lightloom.papers.register import Number, Register, Value, settle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 """A measurement as read from a JSON file."""
-Value = float | str | None
-"""Value of a row; None where there is none to compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +67,8 @@ class Study:
     assumptions: tuple[str, ...]
     """Assumptions where the paper leaves something open; none was chosen to meet a printed number, but for
     those that say that they are fitted or inferred."""
+    numbers: tuple[Number, ...] = ()
+    """Everything that the paper prints, each once, settled by a row or without one."""
 
     def __post_init__(self) -> None:
         """Raise ValueError where two rows share an id."""
@@ -76,6 +77,29 @@ class Study:
             if claim.id in seen:
                 raise ValueError(f"study {self.name!r}: two rows are called {claim.id!r}")
             seen.add(claim.id)
+
+    @property
+    def settling(self) -> tuple[Claim, ...]:
+        """Rows that settle something printed."""
+        named = {number.row for number in self.numbers}
+        return tuple(claim for claim in self.claims if claim.id in named)
+
+    @property
+    def findings(self) -> tuple[Claim, ...]:
+        """The other rows: findings of our own, other readings, and what goes beyond the paper."""
+        settling = self.settling
+        return tuple(claim for claim in self.claims if claim not in settling)
+
+    def counts(self) -> str:
+        """Return the counts of printed numbers by status, and of findings, in words."""
+        return counts_in_words(self.numbers, len(self.findings))
+
+    def stated(self) -> list[dict[str, str]]:
+        """Return the printed numbers that no row settles as texts by column."""
+        return cells(
+            "where: {where} | what: {what} | printed: {value:claim} | unit: {unit} | status: {status} | why: {why}",
+            (number for number in self.numbers if not number.row),
+        )
 
 
 class Printed(Config):
@@ -167,7 +191,9 @@ class Paper:
             legend = self.figures[(draw.func if isinstance(draw, partial) else draw).__name__]
             figures.append(StudyFigure(title=legend.title, caption=legend.caption.format(**values), draw=draw))
         assumptions = tuple(text.format(**values) for text in self.assumptions)
-        return Study(self.name, self.title, claims, tuple(figures), assumptions)
+        register = Register.load(self.name)
+        numbers = settle(register, self.name, claims) if register else ()
+        return Study(self.name, self.title, claims, tuple(figures), assumptions, numbers)
 
 
 # Studies by name.

@@ -69,9 +69,10 @@ def _broken(name: Text, width: int) -> Text:
     return Text("\n".join(lines), name.style)
 
 
-def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "") -> Table:
+def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "", judged: bool = True) -> Table:
     """Return a table of published figures beside ours, a row a claim; what deviates says why. Without a width, nothing
-    is broken or given up; else reasons are given up where there is no room for whole words."""
+    is broken or given up; else reasons are given up where there is no room for whole words. Findings have no status:
+    ``judged`` is False."""
     rows = list(claims)
     columns = {
         "figure": [Text(claim.id) for claim in rows],
@@ -81,6 +82,8 @@ def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "")
         "status": [Text(claim.status + " (fitted)" * claim.fitted, _STATUS_STYLES[claim.status]) for claim in rows],
         "why": [Text(claim.why, "dim") for claim in rows],
     }
+    if not judged:
+        del columns["status"]
     whole = "status" if width is None or width >= 60 else ""
     most = {name: max(text.cell_len for text in (Text(name), *cells)) for name, cells in columns.items()}
     least = most.copy()

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lightloom.core.claims import status_counts
 from lightloom.core.files import write_atomically
 from lightloom.core.results import FORMS, Result
 from lightloom.reports.figures.canvas import INK, SHARES, to_svg
@@ -111,7 +110,6 @@ def _environment() -> Environment:
         "front": FRONT,
         "memory_colours": _MEMORY_COLOURS,
         "numeric_columns": numeric_columns,
-        "status_counts": status_counts,
     }
     return environment
 

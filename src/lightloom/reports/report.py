@@ -13,7 +13,7 @@ import numpy as np
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.claims import Claim
+from lightloom.core.claims import Claim, Status
 from lightloom.core.files import write_atomically
 from lightloom.core.results import Document, in_groups
 from lightloom.core.timeline import Counter, Timeline
@@ -316,6 +316,8 @@ class Report:
     """Bytes of the accelerator's memory; None when unknown."""
     claims: tuple[Claim, ...] = ()
     """Published figures beside ours."""
+    counts: Mapping[Status, int] = field(default_factory=dict)
+    """Printed numbers by status."""
     tables: tuple[Table, ...] = ()
     explored: Mapping[int, Document] = field(default_factory=dict)
     """Plans of the ranking that a reader may look into, from :func:`explored_plan`, by their places."""

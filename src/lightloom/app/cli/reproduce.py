@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,10 @@ from rich.table import Table
 
 from lightloom.app.cli.options import OutFile, Shown
 from lightloom.core.answer import MOST_ROWS
-from lightloom.core.claims import SCHEMA, STATUSES, Claim, Status, counts_in_words, status_counts
+from lightloom.core.claims import SCHEMA, STATUSES, Claim, Status, status_counts
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, attributes, cells, content_hash, provenance
-from lightloom.reports.console import Parts, claims_table, make_console, screen
+from lightloom.reports.console import Parts, claims_table, make_console, rows_table, screen
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -62,17 +63,19 @@ def reproduce(
         for entry in studies:
             results.append(entry(work))
             advance(1)
-    rows = [claim.to_json() for result in results for claim in result.claims]
+    rows = [claim.to_json() for result in results for claim in result.settling]
+    rows += [claim.to_json() | {"status": None} for result in results for claim in result.findings]
+    numbers = {result.name: [asdict(number) for number in result.numbers] for result in results}
     origin = provenance(["reproduce", *chosen, *([] if work is None else [content_hash(rows)])])
     if report is not None:
         from lightloom.papers.page import write_page
 
         write_page(results, report, origin)
     assumptions = {result.name: list(result.assumptions) for result in results}
-    counts = {result.name: status_counts(result.claims) for result in results}
-    document = {"schema": SCHEMA, "rows": rows, "counts": counts, "assumptions": assumptions, "provenance": origin}
+    counts = {result.name: status_counts(result.numbers) | {"findings": len(result.findings)} for result in results}
+    document = {"schema": SCHEMA, "rows": rows, "numbers": numbers, "counts": counts, "assumptions": assumptions}
     parts = _every_row(results) if all else _answer(results)
-    return Shown(document, parts, {"report": report})
+    return Shown(document | {"provenance": origin}, parts, {"report": report})
 
 
 _SHORT: dict[Status, str] = {"by construction": "constructed", "not reproducible": "absent"}
@@ -81,30 +84,35 @@ _SHORT: dict[Status, str] = {"by construction": "constructed", "not reproducible
 
 def _answer(results: Sequence[Study]) -> Parts:
     """Return how many printed numbers agree, with a row for each study, or for those of one that deviate most."""
-    claims = [claim for result in results for claim in result.claims]
-    counts = status_counts(claims)
-    agree = len(claims) - counts.get("deviates", 0) - counts.get("not reproducible", 0)
+    numbers = [number for result in results for number in result.numbers]
+    findings = sum(len(result.findings) for result in results)
+    counts = status_counts(numbers)
+    agree = len(numbers) - counts.get("deviates", 0) - counts.get("not reproducible", 0)
     own = counts.get("derived", 0) + counts.get("by construction", 0)
-    best = (
-        f"{agree} of {len(claims)} printed numbers agree, {counts.get('deviates', 0)} deviate",
+    best = [
+        f"{agree} of {len(numbers)} printed numbers agree, {counts.get('deviates', 0)} deviate",
         f"{counts.get('match', 0)} reproduce an experiment, {counts.get('stand-in', 0)} hold in another one, {own} "
-        "follow from printed figures or formulas",
-    )
+        f"follow from printed figures or formulas; {findings} findings are ours",
+    ]
+    if not numbers:
+        best = [f"{findings} findings of ours"]
     assumed = sum(len(result.assumptions) for result in results)
     more = ["--all: every row, and why", "--report page.html"]
     if len(results) > 1:
         rows = []
         for result in results:
-            of_study = status_counts(result.claims)
-            rows.append({"study": result.name, "rows": str(len(result.claims))})
+            of_study = status_counts(result.numbers)
+            rows.append({"study": result.name, "printed": str(len(result.numbers))})
             rows[-1] |= {_SHORT.get(status, status): str(of_study.get(status, 0)) for status in STATUSES}
+            rows[-1]["findings"] = str(len(result.findings))
         question = f"What {len(results)} papers printed, beside ours"
         legend = "constructed: by the paper's own figures or formulas, which shows nothing; absent: nothing to compare"
         more = ["lightloom reproduce STUDY", *more]
         limit = f"{assumed} assumptions: --all"
         return screen(question, best, rows, all=True, legend=legend, limit=limit, more=more)
-    numbers = [(claim, _deviation(claim)) for claim in claims if claim.status == "deviates"]
-    worst = sorted(numbers, key=lambda entry: -entry[1])[:MOST_ROWS]
+    compared = results[0].settling or results[0].findings
+    deviating = [(claim, _deviation(claim)) for claim in compared if claim.status == "deviates"]
+    worst = sorted(deviating, key=lambda entry: -entry[1])[:MOST_ROWS]
     shown: list[Document] = [
         {"name": claim.id.partition(".")[2], "off": None if off < 0 else off, **attributes(claim, "paper ours unit")}
         for claim, off in worst
@@ -113,7 +121,7 @@ def _answer(results: Sequence[Study]) -> Parts:
         f"{results[0].paper}: what it printed, beside ours",
         best,
         cells("deviates: {name} | paper: {paper:claim} | ours: {ours:claim} | unit: {unit} | off by: {off:.1%}", shown),
-        hidden=len(claims) - len(worst),
+        hidden=len(results[0].claims) - len(worst),
         legend="off by: as a share of the larger number",
         limit=f"{assumed} assumptions where the paper leaves something open: --all",
         more=more,
@@ -133,6 +141,9 @@ def _every_row(results: Iterable[Study]) -> Iterator[str | Table]:
     console = make_console()
     width = console.width if console.is_terminal else None
     for result in results:
-        yield claims_table(result.claims, width, title=f"{result.name}: {result.paper}")
-        yield f"{result.name}: {counts_in_words(result.claims)}"
+        yield claims_table(result.settling, width, title=f"{result.name}: {result.paper}")
+        if stated := result.stated():
+            yield rows_table(stated, title="printed, and settled without a row", left=list(stated[0]))
+        yield claims_table(result.findings, width, title="findings of ours", judged=False)
+        yield f"{result.name}: {result.counts()}"
         yield from (f"assumed: {assumption}" for assumption in result.assumptions)

@@ -1,0 +1,120 @@
+"""Registers of papers: what they lack, entries drawn at random, and the counts that the pages state.
+
+    python -m scripts.register optree                  # what does not fit between the register and the text
+    python -m scripts.register --draw 40 --seed HASH   # entries of all papers, each with its line of the text
+    python -m scripts.register --write                 # run the studies and write their counts into README and docs
+
+The papers' texts lie in ``$LIGHTLOOM_PAPERS``, or in ``papers`` beside ``$LIGHTLOOM_DATA``.
+"""
+
+import os
+import re
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from textwrap import fill, shorten
+
+from lightloom.core.claims import STATUSES
+from lightloom.papers.register import Register, around, faults, numerals
+from lightloom.papers.study import STUDIES, names
+
+ROOT = Path(__file__).parents[1]
+COUNTS = re.compile(r"\*\*([^*]*(?:of \d+ rows|findings\s+of\s+ours))\*\*")
+"""The counts on the page of a study."""
+
+
+def texts() -> Path | None:
+    """Return the folder of the papers' texts; None if no variable names one."""
+    if "LIGHTLOOM_PAPERS" in os.environ:
+        return Path(os.environ["LIGHTLOOM_PAPERS"])
+    return Path(os.environ["LIGHTLOOM_DATA"]).parent / "papers" if "LIGHTLOOM_DATA" in os.environ else None
+
+
+def registers() -> dict[str, Register]:
+    """Return the registers by study."""
+    return {name: register for name in names() if (register := Register.load(name))}
+
+
+def drawn(number: int, seed: str, folder: Path) -> Iterator[str]:
+    """Yield entries of all registers, drawn by the seed, each with what settles it and its line of the text."""
+    every = [(name, register, entry) for name, register in registers().items() for entry in register.entries]
+    for name, register, entry in Random(seed).sample(every, number):
+        text = (folder / register.text).read_text(encoding="utf-8")
+        line, _, ordinal = str(entry.at[0]).partition("-")[0].partition(".")
+        found = numerals(text).get((int(line), int(ordinal or 1)))
+        quoted = around(found) if found and ordinal else shorten(text.split("\n")[int(line) - 1], 200)
+        settled = ", ".join(entry.names) or f"{entry.settled}: {entry.why}"
+        value = entry.printed or entry.value or entry.values or ""
+        yield f"{name} {entry.at[0]}, {entry.where}: {entry.what} {value} {entry.unit} [{settled}]\n    {quoted}"
+
+
+def stated(name: str) -> str:
+    """Return the counts that the page of a study states."""
+    found = COUNTS.search((ROOT / "docs" / "papers" / f"{name}.md").read_text())
+    return " ".join(found[1].split()) if found else ""
+
+
+def sums() -> list[tuple[Path, str, str]]:
+    """Return (file, pattern, text) of what follows from the counts on the pages: README's sentence, and a row of the
+    table of statuses for each study."""
+    counted = {name: stated(name) for name in names()}
+    total = {
+        what: sum(int(count) for words in counted.values() for count in re.findall(rf"(\d+) {what}", words))
+        for what in (*STATUSES, "printed numbers", "findings")
+    }
+    proves_nothing = total["derived"] + total["by construction"]
+    sentence = (
+        "* **Papers are reproduced as they are**, deviations included and explained. Of "
+        f"{total['printed numbers']} printed numbers {total['match']} match, {total['stand-in']} hold in another "
+        f"experiment, {proves_nothing} agree by the papers' own figures or formulas and prove nothing, "
+        f"{total['deviates']} deviate and {total['not reproducible']} cannot be compared; {total['findings']} findings "
+        "are ours ([what that means](docs/papers/statuses.md))."
+    )
+    readme = (
+        ROOT / "README.md",
+        r"\* \*\*Papers are reproduced as they are\*\*.*?\)\.\n",
+        fill(sentence, 128, subsequent_indent="  ") + "\n",
+    )
+    page = ROOT / "docs" / "papers" / "statuses.md"
+    rows = [(page, rf"\({name}\.md\) \|[^|]*\|", f"({name}.md) | {words} |") for name, words in counted.items()]
+    return [readme, *rows]
+
+
+def write() -> None:
+    """Run all studies, and write their counts into their pages, then what follows from them."""
+    for name in names():
+        page, words = ROOT / "docs" / "papers" / f"{name}.md", STUDIES[name]().counts()
+        sys.stdout.write(f"{name}: {words}\n")
+        page.write_text(COUNTS.sub(f"**{words}**", page.read_text(), count=1))
+    for path, pattern, text in sums():
+        path.write_text(re.sub(pattern, text, path.read_text(), count=1, flags=re.DOTALL))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line asks, and return 1 if a register does not fit its text."""
+    parser = ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("study", nargs="?")
+    parser.add_argument("--draw", type=int, default=0)
+    parser.add_argument("--seed", default="")
+    parser.add_argument("--write", action="store_true")
+    chosen, folder = parser.parse_args(arguments), texts()
+    if chosen.write:
+        write()
+        return 0
+    if folder is None:
+        parser.error("no texts: set LIGHTLOOM_PAPERS")
+    lines = list(drawn(chosen.draw, chosen.seed, folder))
+    wrong = [
+        f"{name}: {fault}"
+        for name, register in registers().items()
+        for fault in faults(register, (folder / register.text).read_bytes())
+        if not chosen.draw and chosen.study in (None, name)
+    ]
+    sys.stdout.writelines(f"{line}\n" for line in lines + wrong)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
