@@ -100,6 +100,17 @@ def _accuracy(runs: Record) -> Iterator[Claim]:
         yield PAPER.claim(template, paper if most < 2 else f"{most:.1f} points lost")
 
 
+def _findings(runs: Record, network: str) -> Iterator[Claim]:
+    """Yield the points of accuracy that each run of a network with the first seed loses to float32."""
+    for name in runs:
+        run = runs[name][0]
+        if name != BASE and run["recipe"].get("gradient_scale", 1) == 1:
+            what = name.replace(" 2^-", "_bound").replace("+", "_").replace(" ", "_")
+            sent = f", float32 bytes over sent ones {mean_ratio(run):.1f}" if run["nbytes_sent"] else ""
+            values = {"network": network, "what": what, "final": final(run), "sent": sent}
+            yield PAPER.claim("figure14.{network}_lost_{what}", round(lost(runs, name), 2), **values)
+
+
 def reached(run: Record, level: float) -> int | None:
     """Return the first recorded iteration with at least that accuracy (0 to 1), or None if none has it."""
     hits = (i for i, accuracy in zip(run["iterations"], run["accuracy"], strict=True) if accuracy >= level)
@@ -444,7 +455,7 @@ and less than it in every round."""
 
 
 def _software_loop(loop: Record, codec: Record) -> Iterator[Claim]:
-    """Yield the rows of codecs in HDC's loop, from ``loop``, and of Snappy's ratio, from ``codec``."""
+    """Yield the rows of codecs in HDC's loop, from ``loop``, and of ratios, from ``codec``."""
     by_name = {row["codec"]: row for row in loop["rows"]}
     snappy, sz = by_name["snappy"], by_name["sz3:2^-10"]
     yield PAPER.claim("figure7.hdc_snappy", round(snappy["step_of_none"], 2), row=snappy, loop=loop)
@@ -456,8 +467,11 @@ def _software_loop(loop: Record, codec: Record) -> Iterator[Claim]:
     factors = ", ".join(f"{row['step_of_none']:.2f}" for row in cut)
     paper = PAPER.rows["figure7.hdc_truncate"].paper
     yield PAPER.claim("figure7.hdc_truncate", paper if shorter else f"{factors} times as long", loop=loop)
-    rates = [row["ratio"] for row in codec["data"][codec["middle"]] if row["codec"] == "snappy"]
-    yield PAPER.claim("figure7.snappy_ratio", round(rates[0], 2))
+    ratios = {row["codec"]: row["ratio"] for row in codec["data"][codec["middle"]]}
+    yield PAPER.claim("figure7.snappy_ratio", round(ratios["snappy"], 2))
+    ours, others = ratios["inceptionn:2^-10"], (ratios["snappy"], ratios["zstd -3"], ratios["SZ3 2^-10"])
+    words = f"{ours:.1f} beside {', '.join(f'{each:.1f}' for each in others)}"
+    yield PAPER.claim("figure14.general_purpose", words if ours < max(others) else "significantly more")
 
 
 def claims(
@@ -483,6 +497,7 @@ def claims(
         *(*_figure_3(), *_reductions(exchange), *_compressed(), _packet_cost()),
         *(*_accuracy(runs), _truncation(runs, "hdc"), _extra_epochs(runs)),
         *((*_hdc_under_two_losses(short["hdc"]), _truncation(short["lenet"], "lenet")) if short else ()),
+        *(*_findings(runs, "hdc"), *(_findings(short["lenet"], "lenet") if short else ())),
         *figure5_claims(training["gradients"]),
         *_software_loop(loop, codec),
         *_exchange_times(),
