@@ -18,8 +18,6 @@ PAPER = Paper.load(__name__)
 
 HOLD_10 = 10.0
 """Hold over reconfiguration that section 3.1 calls a duty cycle of 90 %."""
-RECONFIGURATION = {"circuit-switch": 10e-3, "sip-ring": 25e-6}
-"""Seconds to reconfigure, section 3.1, by the catalog's names."""
 RANKS = 1024
 BANDWIDTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 """Gb/s a GPU, electrical, in the simulator's scripts."""
@@ -60,13 +58,6 @@ JOBS = {
 """Jobs by the name in row ids."""
 NAMES = {"resnet50": "ResNet-50", "transformer_big": "Transformer-big", "gpt2_355m": "GPT-2 355M"}
 """Display names of the models."""
-RING_MS = {
-    "resnet50": {400: 10.0, 8192: 0.488},
-    "transformer_big": {400: 28.0, 8192: 1.367},
-    "gpt2_355m": {400: 272.0, 8192: 13.28},
-}
-"""2 · weights · 8 / B in milliseconds, by Gb/s of B: the scripts' term for the exchange between groups."""
-
 
 # The networks that are compared, each by the bandwidth of a GPU.
 #

@@ -31,7 +31,6 @@ from lightloom.papers.sipml import (
     JOBS,
     PAPER,
     RANKS,
-    RING_MS,
     SCALING,
     SYSTEMS,
     TODAY,
@@ -56,11 +55,9 @@ GRADIENT_BYTES = 4
 """Bytes of one gradient in float32."""
 
 
-def ring_time(nbytes: float, gbps: float, ranks: int | None = None) -> float:
-    """Return the seconds of a ring all-reduce of ``nbytes`` over links of so many Gb/s: 2 (n − 1) / n of the bytes, or
-    2 of them without ``ranks``, the limit of many."""
-    share = 1.0 if ranks is None else (ranks - 1) / ranks
-    return 2 * share * nbytes * 8 / (gbps * 1e9)
+def ring_time(nbytes: float, gbps: float) -> float:
+    """Return the seconds of a ring all-reduce of ``nbytes`` among many over links of so many Gb/s."""
+    return 2 * nbytes * 8 / (gbps * 1e9)
 
 
 def gradient_bytes(key: str) -> float:
@@ -68,18 +65,12 @@ def gradient_bytes(key: str) -> float:
     return float(ZOO[JOBS[key].model].parameters * GRADIENT_BYTES)
 
 
-def exchange_claims() -> Iterator[Claim]:
-    """Yield the milliseconds of a ring all-reduce of the scripts' weights on 1,024 GPUs beside those that the scripts
-    print, and our models' gradients in MB beside those weights."""
+def weight_claims() -> Iterator[Claim]:
+    """Yield our models' gradients in MB, which the scripts' weights are told beside."""
     for key, job in JOBS.items():
-        for gbps, printed in RING_MS[key].items():
-            ours = round(1e3 * ring_time(job.weights, gbps, RANKS), 4)
-            values = {"paper": printed, "tolerance": 0.002 * printed, "model": key, "gbps": gbps}
-            yield PAPER.claim("example.exchange_{model}_{gbps}", ours, **values)
         parameters = ZOO[job.model].parameters
-        ours = round(gradient_bytes(key) / 1e6, 1)
         values = {"model": key, "millions": parameters / 1e6, "nbytes": job.weights / parameters}
-        yield PAPER.claim("example.weights_{model}", ours, paper=job.weights / 1e6, **values)
+        yield PAPER.claim("example.weights_{model}", round(gradient_bytes(key) / 1e6, 1), job=job, **values)
 
 
 NAME = "comparison"

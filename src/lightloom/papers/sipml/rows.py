@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from math import inf, log
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,32 +15,29 @@ from lightloom.core.errors import InputError
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
-from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.papers.sipml import (
     BANDWIDTHS,
     HEADLINE,
     HOLD_10,
     JOBS,
     NAMES,
-    OCS_DEGREE,
     PAPER,
-    RECONFIGURATION,
     SYSTEMS,
     TODAY,
     System,
 )
-from lightloom.papers.sipml.comparison import PARTS, Comparison, Part, exchange_claims, gradient_bytes, stale
+from lightloom.papers.sipml.comparison import PARTS, Comparison, Part, gradient_bytes, stale, weight_claims
 from lightloom.planning.parallelism.circuits import ring, switch
 from lightloom.planning.parallelism.circuits.circuits import Assignment, Timing, Traffic, least_service
 from lightloom.planning.parallelism.circuits.ring import relax
 from lightloom.planning.parallelism.circuits.verify import verify
 from lightloom.planning.parallelism.placement.check import check
-from lightloom.planning.parallelism.placement.place import partition, place
+from lightloom.planning.parallelism.placement.place import problem_of
 from lightloom.planning.parallelism.placement.placement import BalancedGraph, HybridPlan, Link, Placement, Reach
 
-UNIFORM = {(4, 4): 2, (4, 8): 4, (5, 16): 5, (8, 8): 1, (8, 16): 2}
-"""All-to-all, (nodes, wavelengths each way): circuits of every pair, one fibre."""
-NEIGHBOUR = ((8, 8), 9)
+UNIFORM = ((4, 4), (4, 8), (5, 16), (8, 8), (8, 16))
+"""All-to-all: (nodes, wavelengths each way), one fibre."""
+NEIGHBOUR = (8, 8)
 """Every node to the next one clockwise: eight circuits that way and one the other way round."""
 LONG = (6, 4, 4)
 """Nodes, links clockwise to the one reader of each, wavelengths: counts fit that no wavelengths can."""
@@ -75,10 +72,10 @@ def all_to_all_case(nodes: int, wavelengths: int) -> RingCase:
     return solve(all_to_all(nodes), wavelengths)
 
 
-def solve(matrix: Floats, wavelengths: int) -> RingCase:
+def solve(matrix: Floats, wavelengths: int, fibres: int = 1) -> RingCase:
     """Assign a ring's circuits to a traffic matrix [sender, receiver] by the integer program and by the fast algorithm;
-    both results are verified."""
-    traffic, fabric = Traffic.of(matrix), WdmRing(ranks=len(matrix), wavelengths=wavelengths)
+    both results are verified. Every fibre carries the wavelengths each way."""
+    traffic, fabric = Traffic.of(matrix), WdmRing(ranks=len(matrix), wavelengths=wavelengths, fibres=fibres)
     counted = switch.solve_ring(traffic, fabric)
     circuits, unassigned = ring.realise(traffic, fabric, counted.counts)
     fast = ring.assign(traffic, fabric)
@@ -88,19 +85,17 @@ def solve(matrix: Floats, wavelengths: int) -> RingCase:
 
 
 def _rings() -> Iterator[Claim]:
-    """Yield the circuits of the worst pair on rings, by the integer program and by the fast algorithm, for uniform
-    all-to-all traffic and for neighbours, then a case whose counts fit but find no wavelengths; all are counted on
-    circuits that are built."""
-    cases = [(f"all_to_all_{n}_{w}", all_to_all_case(n, w), t) for (n, w), t in UNIFORM.items()]
-    (nodes, wavelengths), expected = NEIGHBOUR
-    cases.append((f"neighbour_{nodes}_{wavelengths}", solve(ahead(nodes, 1), wavelengths), expected))
-    for name, case, expected in cases:
-        values = {"paper": expected, "name": name, "case": case}
-        yield PAPER.claim("example.ring_{name}_program", case.optimum, **values)
-        yield PAPER.claim("example.ring_{name}_fast", case.fast.max_min, **values)
+    """Yield the circuits of the worst pair on rings by the fast algorithm, for uniform all-to-all traffic and for
+    neighbours, then a case whose counts fit but find no wavelengths; all are counted on circuits that are built."""
+    cases = [(f"all_to_all_{n}_{w}", all_to_all_case(n, w)) for n, w in UNIFORM]
+    nodes, wavelengths = NEIGHBOUR
+    cases.append((f"neighbour_{nodes}_{wavelengths}", solve(ahead(nodes, 1), wavelengths)))
+    cases.append(("all_to_all_8_2_on_5_rings", solve(all_to_all(8), 2, fibres=5)))
+    for name, case in cases:
+        yield PAPER.claim("example.ring_{name}", case.fast.max_min, name=name, case=case)
     nodes, links, wavelengths = LONG
     case = solve(ahead(nodes, links), wavelengths)
-    values = {"nodes": nodes, "wavelengths": wavelengths, "links": links, "paper": case.optimum, "case": case}
+    values = {"nodes": nodes, "wavelengths": wavelengths, "links": links, "case": case}
     bound = relax(case.traffic, case.fabric).service
     yield PAPER.claim("example.ring_counts_without_wavelengths", case.fast.max_min, bound=bound, **values)
 
@@ -120,7 +115,8 @@ def _switches() -> Iterator[Claim]:
     exact = switch.solve_multiplicities(square, CircuitSwitch(ranks=4, degree=6))
     fast = switch.assign(square, CircuitSwitch(ranks=4, degree=6))
     yield PAPER.claim("example.ocs_more_peers_than_switches", least_service(granted, traffic), refused=refused)
-    yield PAPER.claim("example.ocs_all_to_all_4_6", fast.max_min, paper=least_service(exact.counts.sum(axis=1), square))
+    values = {"exact": least_service(exact.counts.sum(axis=1), square)}
+    yield PAPER.claim("example.ocs_all_to_all_4_6", fast.max_min, **values)
 
 
 # The paper leaves open whether its repair ends: sweeps that chase one another, on five sub-operators.
@@ -213,58 +209,82 @@ def _nearest(x: int, device: list[int], back: bool) -> int:
 
 # Fig. 4: four operators in sequence, split, placed on k = 4 devices with Δ = 2, repeated in l = 2 groups.
 #
-# A ──► B ──► C ──► D        A, B and D balanced; C in four parts on three devices, as B has only two peers
+# A ──► B ──► C ──► D        B in one part, C in four
 #
-# The text fixes that B is in one part and C in four. Assumed: the order of the names, one or two parts of A, four of
-# D, and that every part reads its own slice.
+# Open in the text: one or two parts of A (of four, B would have no device), four of D, that every part reads its own
+# slice, and which of the devices that are equally early Algorithm 1 takes.
 
-Rule = Literal["peers", "forward"]
 K, GROUPS, DEGREE = 4, 2, 3
 """k, l and D."""
-_QUANTUM = 1e-6
-_CHANNELS = 64
+TIES = ("last", "first", "nearest", "farthest")
+"""Which of the devices that are equally early is taken: by its number, or by how far it is ahead of the producer's."""
 
 
-@cache
-def split(parts_of_a: int = 2) -> BalancedGraph:
-    """Return the balanced graph of Fig. 4 (b): every part takes one quantum, and half of it more so that no rounding
-    decides.
+def planned(balanced: BalancedGraph, device: Sequence[int], k: int, degree: int) -> HybridPlan:
+    """Return a placement on k devices by the paper's rule of distance, repeated in two groups, timed and checked."""
+    from lightloom.planning.parallelism.placement.kernels import iteration_time
 
-    Depthwise convolutions, whose parts along the channels read their own slices and share no parameter.
-    """
-    wanted = {"A": parts_of_a, "B": 1, "C": 4, "D": 4}
-    sizes: dict[str, Any] = {"parameters": 9 * _CHANNELS, "parameter_bytes": 36 * _CHANNELS, "activation_bytes": 1024}
-    sizes["dimensions"] = {"sample": 1, "channel": _CHANNELS, "groups": _CHANNELS}
-    operators = [
-        Operator(name=name, kind="conv", inputs=(before,), **sizes)
-        for before, name in zip(["input", *wanted], wanted, strict=False)
-    ]
-    start = Operator(name="input", kind="input", dimensions={"sample": 1, "channel": _CHANNELS})
-    graph = ComputeGraph(name="figure-4", batch=1, operators=(start, *operators))
-    forward = np.array([0.0, *((each + 0.5) * _QUANTUM for each in wanted.values())])
-    return partition(graph, np.column_stack([forward, 2 * forward]), K, _QUANTUM)
-
-
-@cache
-def figure_4_plan(rule: Rule = "peers", parts_of_a: int = 2) -> HybridPlan:
-    """Return the plan of Fig. 4 (d) by the paper's forward pass (``effort=0``: nothing searched), checked, and repeated
-    in two groups; ``rule`` is that of the reach."""
-    balanced = split(parts_of_a)
-    placement = place(balanced, K, Reach(DEGREE - 1, rule), None, Link(bandwidth=1e12), effort=0)
+    reach, link, times = Reach(degree, "forward"), Link(bandwidth=1e12), np.zeros((4, balanced.size))
+    columns = np.array(device, np.int32)
+    makespan = iteration_time(problem_of(balanced, k, reach, None, link).rows, columns, times)
+    start, end, backward_start, backward_end = times
+    placement = Placement(
+        device=columns,
+        devices=k,
+        reach=reach,
+        link=link,
+        start=start,
+        end=end,
+        backward_start=backward_start + end.max(),
+        backward_end=backward_end + end.max(),
+        makespan=makespan,
+        repaired=0,
+        method="given",
+    )
     check(placement, balanced)
-    return HybridPlan(placement, balanced, K, GROUPS)
+    return HybridPlan(placement, balanced, k, GROUPS)
+
+
+@cache
+def figure_4_plan(parts_of_a: int = 1, waits: bool = False, ties: str = "last") -> HybridPlan:
+    """Return the plan of Fig. 4 (d) by Algorithm 1 as printed.
+
+    Args:
+        parts_of_a: one or two.
+        waits: take the device on which a part could start first, not the one that is free first as printed.
+        ties: which device of those that are equally early.
+    """
+    parts = (parts_of_a, 1, 4, 4)
+    producers = [*((a, parts_of_a) for a in range(parts_of_a)), *((parts_of_a, parts_of_a + 1 + c) for c in range(4))]
+    edges = [*producers, *((parts_of_a + 1 + c, parts_of_a + 5 + c) for c in range(4))]
+    balanced = balanced_graph("figure-4", parts, edges)
+    free, device, end = [0] * K, list[int](), list[int]()
+    for x in range(balanced.size):
+        before = balanced.parent[balanced.parent_start[x] : balanced.parent_start[x + 1]].tolist()
+        ready = max((end[each] for each in before), default=0)
+        home = device[before[-1]] if before else 0
+        choices = []
+        for to in range(K):
+            if all((to - device[each]) % K < DEGREE for each in before):
+                early = max(free[to], ready if waits else 0)
+                ahead = (to - home) % K
+                choices.append((early, (-to, to, ahead, -ahead)[TIES.index(ties)], to))
+        _, _, taken = min(choices)
+        free[taken] = max(free[taken], ready) + 1
+        device.append(taken)
+        end.append(free[taken])
+    return planned(balanced, device, K, DEGREE - 1)
 
 
 def devices(placed: HybridPlan) -> dict[str, list[int]]:
-    """Return the devices of every operator's parts, in the order of the parts, by the operator's name."""
-    names, operator = placed.balanced.operators, placed.balanced.operator
-    return {name: placed.placement.device[operator == place].tolist() for place, name in enumerate(names)}
+    """Return the devices of every operator's parts, in the order of the parts, by the operator's name, A to D."""
+    operator = placed.balanced.operator
+    return {name: placed.placement.device[operator == number].tolist() for number, name in enumerate("ABCD")}
 
 
 def not_balanced(placed: HybridPlan) -> list[str]:
-    """Return the names of operators whose parts are on fewer devices than there are parts, or than the group has
-    devices, whichever is less."""
-    return [name for name, used in devices(placed).items() if len(set(used)) < min(K, len(used))]
+    """Return the names of operators whose parts are on fewer devices than there are parts."""
+    return [name for name, used in devices(placed).items() if len(set(used)) < len(used)]
 
 
 def peers_of_device(placed: HybridPlan, device: int) -> list[int]:
@@ -275,12 +295,11 @@ def peers_of_device(placed: HybridPlan, device: int) -> list[int]:
 
 def most_peers(placed: HybridPlan) -> int:
     """Return the most peers in the first group that any device of it has, including gradients."""
-    return max(sum(rank < K for rank in peers_of_device(placed, device)) for device in range(K))
+    return max(sum(rank < placed.k for rank in peers_of_device(placed, device)) for device in range(placed.k))
 
 
-def peers_of_gpu_1(placed: HybridPlan) -> list[int]:
-    """Return the sorted GPU numbers of the peers of the GPU that holds B, from 1 on, in both groups, the ring turned so
-    that this GPU is 1."""
+def turned(placed: HybridPlan) -> list[int]:
+    """Return the peers of the GPU that holds B, counted from 1 with the ring turned so that this GPU is 1."""
     home = devices(placed)["B"][0]
     return sorted((rank - home) % K + rank // K * K + 1 for rank in peers_of_device(placed, home))
 
@@ -291,20 +310,29 @@ def most_devices_of_c(degree: int = DEGREE - 1) -> int:
     return max(len(set(c)) for c in product(range(K), repeat=4) if len(set(c) - {0}) <= degree)
 
 
+def printed_facts(placed: HybridPlan) -> tuple[int, str, str]:
+    """Return the three facts that the text states of Fig. 4: the most peers of a GPU in its group, the operators that
+    are not balanced, and the peers of GPU 1, counted from 0."""
+    return most_peers(placed), ", ".join(not_balanced(placed)), ", ".join(map(str, peers_of_device(placed, 1)))
+
+
+def readings_of_figure_4() -> dict[tuple[int, bool, str], bool]:
+    """Return whether each reading (parts of A, whether devices wait, ties) gives the three printed facts."""
+    facts = tuple(PAPER.rows[f"figure4.{name}"].paper for name in ("most_peers", "not_balanced", "circuits_of_gpu_1"))
+    return {each: printed_facts(figure_4_plan(*each)) == facts for each in product((1, 2), (False, True), TIES)}
+
+
 def _figure_4() -> tuple[Claim, ...]:
-    """Return the rows of Fig. 4: the two properties of (c), peers within reach and operators on devices of their own,
-    the example of (d), and what is impossible."""
-    placed, formula, alone = figure_4_plan(), figure_4_plan("forward"), figure_4_plan("forward", 1)
-    used, most, home = len(set(devices(placed)["C"])), most_devices_of_c(), devices(formula)["B"][0]
-    by_formula = {"peers": peers_of_device(formula, home), "home": home}
-    circuits, of_formula, of_alone = (", ".join(map(str, peers_of_gpu_1(plan))) for plan in (placed, formula, alone))
-    others = {"formula": of_formula, "alone": of_alone, "most": most_peers(alone)}
+    """Return the rows of Fig. 4, all of one placement: the two properties of (c), the example of (d), and what is
+    impossible."""
+    placed, tried, most = figure_4_plan(), readings_of_figure_4(), most_devices_of_c()
+    values = {"tried": len(tried), "agree": sum(tried.values()), "turned": ", ".join(map(str, turned(placed)))}
+    peers, uneven, circuits = printed_facts(placed)
     return (
-        PAPER.claim("figure4.most_peers", most_peers(placed), paper=DEGREE - 1),
-        PAPER.claim("figure4.most_peers_by_formula", most_peers(formula), paper=DEGREE - 1, **by_formula),
-        PAPER.claim("figure4.not_balanced", ", ".join(not_balanced(placed)), formula=", ".join(not_balanced(formula))),
-        PAPER.claim("figure4.devices_of_c", "all 4" if most == K else "not all 4", most=most, used=used),
-        PAPER.claim("figure4.circuits_of_gpu_1", circuits, **others),
+        PAPER.claim("figure4.most_peers", peers, **values),
+        PAPER.claim("figure4.not_balanced", uneven),
+        PAPER.claim("figure4.devices_of_c", "all 4" if most == K else "not all 4", most=most),
+        PAPER.claim("figure4.circuits_of_gpu_1", circuits, **values),
     )
 
 
@@ -381,7 +409,7 @@ def _speedups(measured: Comparison) -> Iterator[Claim]:
         )
         ours = f"{min(by_model.values()):.2f} to {max(by_model.values()):.2f}"
         values = {"name": name, "reading": reading, "fastest": FASTEST, "speedups": speedups}
-        row = PAPER.claim("headline.speedup_{name}", ours, paper=f"{low} to {high}", **values)
+        row = PAPER.claim("headline.speedup_{name}", ours, **values)
         yield _flagged(row, measured, "rivals" if name.startswith("search_") else "placed")
 
 
@@ -492,60 +520,17 @@ def balanced_graph(
     )
 
 
-# Section 3.1 and 3.2: duty cycles, circuits of a node, and how many peers the distance rule really allows.
+# Section 3.1 and 3.2: duty cycle, reconfiguration, and how many peers the distance rule really allows.
 
-DUTY = {"10r": Timing(HOLD_10, 1.0), "100us_20us": Timing(100e-6, 20e-6), "4r": Timing(4.0, 1.0)}
-"""Timing of the duty cycles by name."""
 RULE_REACH, RULE_DEVICES = 3, 8
 """Δ and k of the constructed case: 2 Δ < k, so that all peers differ."""
 
 
-class Peers(NamedTuple):
-    """Numbers of peers of the devices of a group."""
-
-    most: int
-    """Largest number of peers of a device, for activations and gradients."""
-    readers: int
-    """Number of peers that it sends activations to."""
-
-
 def forward_case(degree: int = RULE_REACH, devices: int = RULE_DEVICES) -> HybridPlan:
     """Return a plan of two operators with a part on every device, in two groups; part i of the second reads parts i − Δ
-    ... i of the first.
-
-    Every edge keeps (i − j) mod k ≤ Δ, and the placement passes the independent check under that rule.
-    """
+    ... i of the first, so that every edge keeps (i − j) mod k ≤ Δ."""
     edges = [((i - back) % devices, devices + i) for i in range(devices) for back in range(degree + 1)]
-    balanced = balanced_graph("forward-case", (devices, devices), edges)
-    link, seconds = Link(bandwidth=1e12), 1e-6
-    arrival = np.repeat([0.0, seconds + 1e3 / link.bandwidth], devices)
-    last = float(arrival[-1] + seconds)
-    placement = Placement(
-        device=np.tile(np.arange(devices, dtype=np.int32), 2),
-        devices=devices,
-        reach=Reach(degree, "forward"),
-        link=link,
-        start=arrival,
-        end=arrival + seconds,
-        backward_start=last + arrival[::-1],
-        backward_end=last + arrival[::-1] + seconds,
-        makespan=2 * last,
-        repaired=0,
-        method="constructed",
-    )
-    check(placement, balanced)
-    return HybridPlan(placement, balanced, devices, 2)
-
-
-def group_peers(plan: HybridPlan) -> Peers:
-    """Return the most peers inside the first group that one of its devices has: either way in an iteration's
-    model-parallel traffic, and as receivers of activations along the graph's edges."""
-    sent = plan.traffic.model_parallel.toarray()[: plan.k, : plan.k] > 0
-    balanced, device = plan.balanced, plan.placement.device
-    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
-    ways = {(a, b) for a, b in zip(device[balanced.parent].tolist(), device[reader].tolist(), strict=True) if a != b}
-    readers = max(sum(a == d for a, _ in ways) for d in range(plan.k))
-    return Peers(int((sent | sent.T).sum(axis=1).max()), readers)
+    return planned(balanced_graph("forward-case", (devices, devices), edges), [*range(devices)] * 2, devices, degree)
 
 
 def circuits_refusal(plan: HybridPlan, degree: int) -> str:
@@ -558,42 +543,21 @@ def circuits_refusal(plan: HybridPlan, degree: int) -> str:
     return ""
 
 
-def least_degree(plan: HybridPlan) -> int:
-    """Return the fewest planes on which every communicating pair of a plan gets a circuit."""
-    return next(degree for degree in range(1, plan.ranks) if not circuits_refusal(plan, degree))
-
-
-def _fabrics() -> Iterator[Claim]:
-    """Yield the paper's constants beside the catalog's: planes of OCS, and the reconfiguration of the ring in µs and of
-    OCS in ms."""
-    fabric = CircuitSwitch(ranks=64, degree=OCS_DEGREE)
+def _section_3() -> Iterator[Claim]:
+    """Yield the duty cycle, the reconfiguration of the ring in µs and of OCS in ms beside the catalog's, and the most
+    peers that the rule (i − j) mod k ≤ Δ allows."""
+    yield PAPER.claim("example.duty_10r", round(100 * Timing(HOLD_10, 1.0).duty_cycle, 2))
     ring, ocs = load_fabric("sip-ring", 64), load_fabric("circuit-switch", 64)
-    yield PAPER.claim("example.ocs_degree", fabric.channels, paper=OCS_DEGREE)
-    yield PAPER.claim("example.ring_reconfiguration", ring.setup_time * 1e6, paper=RECONFIGURATION["sip-ring"] * 1e6)
-    paper = RECONFIGURATION["circuit-switch"] * 1e3
-    yield PAPER.claim("example.ocs_reconfiguration", ocs.setup_time * 1e3, paper=paper)
-
-
-def _distance_rule() -> Iterator[Claim]:
-    """Yield what the rule (i − j) mod k ≤ Δ allows: the most receivers and the most peers of a device, and the planes
-    that the plan needs."""
+    yield PAPER.claim("example.ring_reconfiguration", ring.setup_time * 1e6)
+    yield PAPER.claim("example.ocs_reconfiguration", ocs.setup_time * 1e3)
     plan = forward_case()
-    counted, needed = group_peers(plan), least_degree(plan)
-    case = f"k = {RULE_DEVICES}, Δ = {RULE_REACH}, part i of one operator reads parts i − Δ ... i of the one before"
-    yield PAPER.claim("example.readers_by_distance", counted.readers, paper=RULE_REACH, case=case)
-    yield PAPER.claim("example.peers_by_distance", counted.most, paper=RULE_REACH, case=case)
     refusal = circuits_refusal(plan, RULE_REACH + 1)
-    yield PAPER.claim("example.degree_by_distance", needed, paper=RULE_REACH + 1, refusal=refusal)
+    yield PAPER.claim("example.peers_by_distance", most_peers(plan), paper=RULE_REACH, k=RULE_DEVICES, refusal=refusal)
 
 
 def claims(measured: Comparison) -> tuple[Claim, ...]:
     """Return all rows, those of the headline from the measured comparison of networks."""
     return (
-        *(PAPER.claim(f"example.duty_{name}", round(100 * time.duty_cycle, 2)) for name, time in DUTY.items()),
-        *(*_fabrics(), *_distance_rule()),
-        *_figure_4(),
-        _repair_ends(),
-        *(*_rings(), *_switches()),
-        *exchange_claims(),
-        *(*_speedups(measured), *_beyond_the_paper(measured)),
+        *(*_section_3(), *_figure_4(), _repair_ends(), *_rings(), *_switches()),
+        *(*weight_claims(), *_speedups(measured), *_beyond_the_paper(measured)),
     )

@@ -54,24 +54,16 @@ def placement_figure() -> Figure:
     return figure
 
 
-def _turned(device: int) -> int:
-    """Return the GPU number, from 1, of a device of the first group, turned so that the device of B is GPU 1."""
-    home = rows.devices(rows.figure_4_plan())["B"][0]
-    return (device - home) % rows.K + 1
-
-
 def _draw_passes(axes: Axes) -> None:
     """Draw the parts of the operators as bars: µs of the forward pass along x, GPUs downwards, one colour for each
     operator."""
     plan = rows.figure_4_plan()
     placed, balanced = plan.placement, plan.balanced
-    for x in range(balanced.size):
-        name = balanced.operators[balanced.operator[x]]
-        begin, length = placed.start[x] * 1e6, (placed.end[x] - placed.start[x]) * 1e6
-        row = _turned(int(placed.device[x]))
-        axes.barh(row, length, left=begin, height=0.8, color=_OPERATORS[name], edgecolor="white", lw=1.5)
-        axes.text(begin + length / 2, row, f"{name}/{balanced.part[x]}", ha="center", va="center", color=INK)
-    axes.set_yticks(range(1, rows.K + 1), [f"GPU {row}" for row in range(1, rows.K + 1)])
+    for x, (start, end, row) in enumerate(zip(placed.start * 1e6, placed.end * 1e6, placed.device, strict=True)):
+        name = "ABCD"[balanced.operator[x]]
+        axes.barh(row, end - start, left=start, height=0.8, color=_OPERATORS[name], edgecolor="white", lw=1.5)
+        axes.text((start + end) / 2, row, f"{name}{balanced.part[x] + 1}", ha="center", va="center", color=INK)
+    axes.set_yticks(range(rows.K), [f"GPU {row}" for row in range(rows.K)])
     axes.invert_yaxis()
     axes.grid(visible=False)
     axes.set(xlabel="µs", title="forward pass of a group")
@@ -82,21 +74,16 @@ def _draw_peers(axes: Axes) -> None:
     straight and dark, data parallelism bent and red."""
     plan, k = rows.figure_4_plan(), rows.K
     angle = np.pi / 2 - 2 * np.pi * np.arange(k) / k
-    place = {}
-    for group in range(rows.GROUPS):
-        for device in range(k):
-            turn = angle[_turned(device) - 1]
-            place[group * k + device] = (group * 3.6 + np.cos(turn), np.sin(turn))
+    place = [(group * 3.6 + np.cos(turn), np.sin(turn)) for group in range(plan.groups) for turn in angle]
     sent = plan.traffic
     for matrix, colour in ((sent.model_parallel, INK), (sent.data_parallel, RED)):
         for a, b in zip(*matrix.nonzero(), strict=True):
             line = {"arrowstyle": "-", "color": colour, "lw": 1.5, "shrinkA": 12, "shrinkB": 12}
             line["connectionstyle"] = "arc3,rad=0" if colour == INK else "arc3,rad=-0.25"
             axes.annotate("", place[int(b)], place[int(a)], arrowprops=line)
-    for rank, (x, y) in place.items():
-        number = str(_turned(rank % k) + rank // k * k)
+    for rank, (x, y) in enumerate(place):
         circle = {"boxstyle": "circle,pad=0.35", "facecolor": "white", "edgecolor": FAINT}
-        axes.text(x, y, number, ha="center", va="center", fontsize=11, bbox=circle)
+        axes.text(x, y, str(rank), ha="center", va="center", fontsize=11, bbox=circle)
     axes.plot([], [], color=INK, label="model parallelism")
     axes.plot([], [], color=RED, label="data parallelism")
     axes.legend(frameon=False, loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.12))
