@@ -50,7 +50,7 @@ def _parts_of_tpu_v4() -> Iterator[Claim]:
     yield PAPER.claim("tpu_v4.power_of_switches", round(share, 3), watts=switch.value, chip=chip.value)
     yield _optics_of_tpu_v4(fibres, share, chip.value)
     dollars = sum(line.total("dollars").value or 0.0 for line in bill.lines)
-    yield PAPER.claim("tpu_v4.cost", None, dollars=dollars)
+    yield PAPER.claim("tpu_v4.cost", round(dollars))
 
 
 def _optics_of_tpu_v4(fibres: int, switches: float, chip: float) -> Claim:
@@ -98,7 +98,7 @@ def _fabrics() -> Iterator[Claim]:
     yield PAPER.claim("copackaged.saving", round(100 * (1 - packaged.value / plug.value), 1))
 
 
-# Goodput: TPU v4's slices, Meta's, Llama 3's and MegaScale's months, and crashes that Alibaba and OPT counted.
+# Goodput: TPU v4's slices, Meta's, Llama 3's and MegaScale's months, and restarts that OPT counted.
 
 _DAY = 86400.0
 _BLOCKS, _HOSTS_OF_A_BLOCK = 64, 16
@@ -106,8 +106,6 @@ _BLOCKS, _HOSTS_OF_A_BLOCK = 64, 16
 _SLICES = {"1k": 16, "2k": 32, "3k": 48}
 """Blocks of a slice."""
 _CLUSTER = "h100-1024-no-nvlink-400g"
-_LINK_A_MONTH, _TOR_A_MONTH, _TOR_PORTS = 0.00057, 0.00051, 128
-"""Shares of links to top-of-rack switches, and of these, that fail a month (HPN, section 2.3), and links of one."""
 
 
 def _slices_of_tpu_v4() -> Iterator[Claim]:
@@ -132,12 +130,11 @@ def _slices_of_tpu_v4() -> Iterator[Claim]:
 
 def _months() -> Iterator[Claim]:
     """Yield the rows of months that Meta (hours between failures), Llama 3 and MegaScale (goodput above or below 90 %),
-    HPN (crashes a month), OPT (restarts in 60 days of 992 ranks) and ByteRobust (per cent of goodput) counted."""
+    OPT (restarts in 60 days of 992 ranks) and ByteRobust (per cent of goodput) counted."""
     for ranks in (16384, 131072, 1024):
         job = estimate_cluster(load_cluster(_CLUSTER), {"rates": "rsc-1"}, ranks=ranks).job
         yield PAPER.claim("meta.mttf_{ranks}", round(job.mtbf / 3600, 3), ranks=ranks)
     log = load_log("llama-3")
-    yield PAPER.claim("llama3.interruptions", log.total)
     mtbf = log.days * _DAY / log.total
     for restart, write in ((300, 30), (600, 60)):
         goodput = total_job(mtbf, restart, Checkpoint(stall=write)).goodput
@@ -146,9 +143,6 @@ def _months() -> Iterator[Claim]:
     checkpoint = Checkpoint(stall=0.59, save=51)
     two, three, four = (100 * total_job(weeks * 7 * _DAY / 100, 1500, checkpoint).goodput for weeks in (2, 3, 4))
     yield PAPER.claim("megascale.effective", _above(three / 100), two=two, three=three, four=four)
-    for ranks in (2048, 3072):
-        crashes = ranks * (_LINK_A_MONTH + _TOR_A_MONTH / _TOR_PORTS)
-        yield PAPER.claim("hpn.crashes_{ranks}", round(crashes, 2), ranks=ranks)
     counts = {name: load_log(name) for name in ("llama-3", "rsc-1")}
     ours = {name: log.total / log.ranks / log.days * 992 * 60 for name, log in counts.items()}
     yield PAPER.claim("opt.restarts", round(ours["rsc-1"], 1), llama=ours["llama-3"])
