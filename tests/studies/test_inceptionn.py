@@ -33,7 +33,7 @@ ROWS: dict[str, tuple[Status, float | str]] = {
     "table2.alexnet_communicate": ("deviates", 156.36),
     "figure3.alexnet_size": ("match", 233.081),
     "figure3.hdc_size": ("deviates", 4.383),
-    "figure4.hdc_order": ("match", "g no worse than w"),
+    "figure4.hdc_order": ("stand-in", "g no worse than w"),
     "figure6.blocks": ("match", 16),
     "figure7.hdc_truncate": ("deviates", "1.00, 1.56, 0.86 times as long"),
     "figure12.hdc_inc_communication": ("deviates", 77.0),
