@@ -18,7 +18,7 @@ from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.models.zoo import load_workload
 from lightloom.papers.dadiannao import BATCHES
 from lightloom.papers.dadiannao.model import links, run
-from lightloom.papers.dadiannao.networks import ZOO, all_counted
+from lightloom.papers.dadiannao.networks import ZOO, stored
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import tensor_split
 from lightloom.planning.pricing.broadcast_step import FITTED, Moved
@@ -158,7 +158,7 @@ def test_the_paper_model_gives_the_chips_and_times_of_the_study(name: str) -> No
         for plan in found:
             moved: Moved = "data" if plan.choice._asdict()["sharding"] == "zero-3" else "model"
             link = links((3.2e9, 12.5e9, 50e9))[f"{speed}-O"]
-            study = run(all_counted()[name], plan.global_batch, link, FITTED, moved)
+            study = run(stored()[name], plan.global_batch, link, FITTED, moved)
             assert (plan.cluster.ranks, plan.step_time) == (study.chips, study.time)
             assert plan.fits
             assert sum(plan.breakdown.values()) == pytest.approx(plan.step_time)

@@ -103,12 +103,6 @@ def printed() -> Mapping[str, Network]:
     return networks
 
 
-@cache
-def all_counted() -> Mapping[str, Network]:
-    """Return the counts of the nine networks, with Inception-v3 in its published form."""
-    return {name: stored()[name] for name in TABLE_2}
-
-
 if __name__ == "__main__":
     counts = {name: trace_counts(name) for name in TABLE_2} | {INCEPTION_VARIANT: trace_variant()}
     document = {name: asdict(row) for name, row in counts.items()}

@@ -8,20 +8,19 @@ from lightloom.machines.clusters.cluster import Package
 from lightloom.papers.dadiannao import BATCHES, HEADLINE, LINKS, PAPER, rows
 from lightloom.papers.dadiannao.model import (
     BOTH_DIRECTIONS,
+    FITTED_TO_TIMES,
     MIXED,
-    ONE_FITTED,
     PEAK,
-    chip,
     links,
     mean,
     run,
     savings,
 )
 from lightloom.papers.dadiannao.networks import printed
-from lightloom.papers.dadiannao.rows import DOMINATED, FIGURE_2_BATCHES, largest_ratio, share
+from lightloom.papers.dadiannao.rows import DOMINATED, FIGURE_2_BATCHES, chips, largest_ratio, share
 from lightloom.papers.page import BLUE, GREEN, ORANGE, RED, SKY, canvas, stacked_bars
 from lightloom.papers.study import Study
-from lightloom.planning.pricing.broadcast_step import FITTED, chips_needed
+from lightloom.planning.pricing.broadcast_step import FITTED
 from lightloom.reports.figures.canvas import FAINT, INK, SHARES
 
 if TYPE_CHECKING:
@@ -82,13 +81,8 @@ _NOTE: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8}
 
 def study() -> Study:
     """Return the study with all rows and figures."""
-    draw = (breakdown, times, energy_delay, saved_by_network, proof, faster_links, floorplan)
-    return PAPER.study(rows.claims(), *draw, fitted=FITTED, one_fitted=ONE_FITTED)
-
-
-def chips(name: str, batch: int) -> int:
-    """Return the number of chips that a case needs, with the printed sizes."""
-    return chips_needed(printed()[name], batch, chip().edram)
+    draw = (breakdown, times, energy_delay, proof, faster_links, floorplan)
+    return PAPER.study(rows.claims(), *draw, fitted=FITTED, times=FITTED_TO_TIMES)
 
 
 def breakdown() -> Figure:
@@ -153,26 +147,6 @@ def energy_delay() -> Figure:
         axes.set(ylim=(0, 1.18), ylabel=f"EDP / 25-E's, B = {batch}")
     key = [(f"{speed} Gb/s", colour) for speed, colour in _SPEEDS.items()]
     legend(figure, [*key, ("worse than 25-E", RED)])
-    return figure
-
-
-def saved_by_network() -> Figure:
-    """Draw percent of time saved against electrical links by network, mean over the batches as bars and each batch as a
-    point, at both speeds."""
-    figure, (axes,) = canvas(size=(10, 4.4))
-    for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
-        values = savings(FITTED)["time", speed]
-        each = {name: [values[name, batch] for batch in BATCHES] for name in printed()}
-        places = [i + side for i in range(len(each))]
-        axes.bar(places, [sum(v) / len(v) for v in each.values()], 0.38, color=colour, label=f"{speed} Gb/s")
-        for at, three in zip(places, each.values(), strict=True):
-            axes.plot([at] * 3, three, "o", color="white", mec=INK, ms=4)
-        paper = HEADLINE[f"time_average_{speed}"]
-        axes.axhline(paper, color=colour, lw=1.2, ls="--")
-        axes.annotate(f"paper's mean, {paper} %", (3.15, paper), (0, 3), ha="center", color=INK, **_NOTE)
-    axes.set_xticks(range(len(printed())), list(printed()), fontsize=8)
-    axes.set_ylabel("% of time saved against 25-E")
-    axes.legend(frameon=False, loc="upper right")
     return figure
 
 
