@@ -6,8 +6,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -21,30 +21,14 @@ from lightloom.papers import study
 from lightloom.papers.optinc import PAPER
 from lightloom.papers.optinc import rows as optinc
 from lightloom.papers.optinc import runs as trainings
-from lightloom.papers.optinc import study as drawings
 from lightloom.papers.optinc.rows import ACCURACY, GRAPHS, ROWS, SAVED, traced, workload
 from lightloom.papers.optinc.study import study as regenerate
 from lightloom.papers.study import Study, paired
-from lightloom.photonics.averaging.cascade import basic, end_to_end, random_codes
+from lightloom.photonics.averaging.cascade import basic, build_cascade, end_to_end, random_codes
 from tests.studies.rows import assert_sound
 
 ID = re.compile(r"optinc\.(table[12]|figure6|figure7[ab]|headline|example)\.[a-z0-9_]+")
-QUICK: dict[str, tuple[Status, float | str]] = {
-    "figure6.ring_n4": ("match", 1.5),
-    "figure6.ring_n8": ("match", 1.75),
-    "figure6.ring_n16": ("match", 1.875),
-    "figure6.optinc_n16": ("by construction", 1.0),
-    "headline.ring_overhead_n16": ("derived", 87.5),
-    "headline.synchronisation": ("stand-in", "less than 0.4 %"),
-    "figure7b.bound_n4": ("derived", "below the bound"),
-    "figure7b.resnet50_saving": ("deviates", 5.6),
-    "example.input_combinations": ("deviates", 4**16),
-    "example.dataset": ("by construction", 28_561),
-    "example.lowest_area": ("deviates", 39.3),
-    "example.area_without_units_8x4": ("deviates", 39.1),
-    "example.floor_bias": ("deviates", -0.375),
-}
-WHOLE: dict[str, tuple[Status, float | str | None]] = {
+EXPECTED: dict[str, tuple[Status, float | str | None]] = {
     "table1.area_8x4": ("by construction", 39.3),
     "table1.area_8x8": ("by construction", 40.9),
     "table1.area_8x16": ("by construction", 40.4),
@@ -53,15 +37,33 @@ WHOLE: dict[str, tuple[Status, float | str | None]] = {
     "table1.accuracy_constructed_8x8": ("stand-in", 100.0),
     "table1.accuracy_constructed_8x16": ("stand-in", 100.0),
     "table1.accuracy_constructed_16x4": ("stand-in", 100.0),
+    "table1.accuracy_trained_8x4": ("match", 100.0),
     "table1.accuracy_trained_16x4": ("not reproducible", None),
     "table2.area_layers3_6": ("by construction", 43.7),
     "table2.area_layers3_7": ("deviates", 42.3),
-    "table2.wrong_layers3_6": ("by construction", 110.9),
-    "table2.order": ("deviates", "3-7, 4-7, 4-8, 3-6"),
-    "example.cascade_level2_wrong_outputs": ("stand-in", 0),
+    "table2.errors_layers4_7": ("derived", "90, 10"),
+    "table2.errors_layers3_7": ("deviates", "79.5, 17, 3.4"),
+    "figure6.ring_n4": ("derived", 1.5),
+    "figure6.ring_n8": ("derived", 1.75),
+    "figure6.ring_n16": ("derived", 1.875),
+    "figure6.optinc_n16": ("by construction", 1.0),
+    "figure7a.resnet50_errors": ("stand-in", "at most 0.55 points less"),
+    "figure7b.resnet50_saving": ("not reproducible", None),
+    "figure7b.communication": ("derived", "dominates, comparable"),
+    "headline.ring_overhead_n16": ("match", 87.5),
+    "headline.ring_rounds": ("match", 6),
+    "headline.synchronisation": ("stand-in", "less than 0.4 %"),
+    "example.cascade_basic": ("match", "errors"),
     "example.cascade_end_to_end_wrong_outputs": ("stand-in", 0),
     "example.cascade_hardware_overhead": ("deviates", 9.98),
-    "figure7a.resnet50_errors": ("not reproducible", None),
+    "example.cascade_trained_levels_accuracy": ("match", 100.0),
+    "example.cascade_trained_end_to_end_wrong_outputs": ("deviates", 209),
+    "example.input_combinations": ("deviates", "4^(MN)"),
+    "example.dataset": ("by construction", 28_561),
+    "example.mesh_of_a_unitary": ("match", 6),
+    "example.meshes_of_a_matrix": ("match", 16),
+    "example.mesh_reduction": ("match", 49.2),
+    "example.lowest_area": ("deviates", 39.3),
 }
 
 
@@ -69,34 +71,26 @@ def by_name(claims: tuple[Claim, ...]) -> dict[str, Claim]:
     return {claim.id.removeprefix("optinc."): claim for claim in claims}
 
 
-def test_rows_have_the_value_that_their_proof_gives() -> None:
-    rows = by_name(
-        (
-            *optinc._figure_6(),
-            *optinc._overhead_of_ring(),
-            optinc._synchronisation(),
-            *optinc._savings_at_usual_batches(),
-            *optinc._samples_for_savings(),
-            *optinc._bounds_of_savings(),
-            *optinc._combinations(),
-            *optinc._printed_areas(),
-            optinc._bias_of_floor(),
-            optinc._twos_complement(),
-        )
-    )
-    assert {name: (rows[name].status, rows[name].ours) for name in QUICK} == QUICK
-    assert all(row.why and ID.fullmatch(row.id) for row in rows.values())
+@pytest.fixture(scope="module")
+def whole() -> Study:
+    return study.find("optinc")()
+
+
+def test_the_whole_study_holds_in_ten_cpu_seconds() -> None:
+    started = process_time()
+    found = study.find("optinc")()
+    assert process_time() - started < 10
+    rows = by_name(found.claims)
+    assert {name: (rows[name].status, rows[name].ours) for name in EXPECTED} == EXPECTED
+    assert_sound("optinc", rows.values())
+    assert all(row.why and ID.fullmatch(row.id) and not row.fitted for row in rows.values())
+    assert all(row.paper is None for row in found.findings)
 
 
 @pytest.mark.slow
-def test_the_whole_study_holds_and_draws() -> None:
-    found: Study = study.find("optinc")()
-    rows = by_name(found.claims)
-    assert {name: (rows[name].status, rows[name].ours) for name in WHOLE} == WHOLE
-    assert_sound("optinc", rows.values())
-    assert all(row.why and ID.fullmatch(row.id) and not row.fitted for row in rows.values())
-    for figure in found.figures:
-        assert figure.draw().axes, figure.title
+def test_every_figure_draws(whole: Study) -> None:
+    for figure in whole.figures:
+        assert all(np.isfinite(axes.get_xlim()).all() for axes in figure.draw().axes), figure.title
 
 
 @pytest.mark.slow
@@ -132,11 +126,11 @@ def test_the_papers_points_lie_on_the_curves() -> None:
 
 
 def test_areas_of_table_ii_are_held_to_the_printed_digit() -> None:
-    """Two rows come out with P and T, as Table I does, two without, and one in neither way."""
+    """One row comes out with P and T, as Table I does, two without, and one in neither way."""
     rows = by_name(tuple(optinc._table_ii_areas()))
     statuses = {name.removeprefix("table2.area_layers"): row.status for name, row in rows.items()}
     agreeing = {ident for ident, status in statuses.items() if status == "by construction"}
-    assert agreeing == {"4_6", "3_6"} and set(statuses.values()) == {"by construction", "deviates"}
+    assert agreeing == {"3_6"} and set(statuses.values()) == {"by construction", "deviates"}
     assert {row.tolerance for row in rows.values()} == {PAPER.rows["table1.area_{name}"].tolerance}
     for ident in ("4_8", "3_7"):
         assert rows[f"table2.area_layers{ident}"].why.endswith("come out without P and T")
@@ -150,7 +144,19 @@ def test_counts_print_as_the_papers_accuracy(row: str) -> None:
     assert all(round(100 * (1 - count / total), 5) == ACCURACY[row] for count in possible)
     for outside in (possible[0] - 1, possible[-1] + 1):
         assert round(100 * (1 - outside / total), 5) != ACCURACY[row]
-    assert optinc.likely_count(row) == {"4-7": 19, "4-8": 1, "3-6": 1536, "3-7": 89}[row]
+    found = {"4-7": [18, 2], "4-8": [1], "3-6": [1520, 14, 2], "3-7": [70, 15, 3]}[row]
+    assert optinc.likely_counts(row) == found and sum(found) in possible
+
+
+@pytest.mark.parametrize("names", [("8x4",), pytest.param(("8x8", "8x16", "16x4", "cascade"), marks=pytest.mark.slow)])
+def test_constructed_networks_give_what_is_stored(names: tuple[str, ...], tmp_path: Path) -> None:
+    stored = PAPER.measured("constructed")
+    for name in set(stored) - set(names):
+        (tmp_path / f"constructed-{name}.json").write_text("{}")
+    found = json.loads(trainings.measure_constructed(tmp_path, tmp_path).read_text())
+    for name in names:
+        assert found[name] | {"cpu_seconds": 0} == stored[name] | {"cpu_seconds": 0}
+    assert set(stored["provenance"]) >= {"machine", "run", "seed"}
 
 
 def test_a_training_that_did_not_converge_is_a_row_of_its_own() -> None:
@@ -163,15 +169,8 @@ def test_a_training_that_did_not_converge_is_a_row_of_its_own() -> None:
     assert rows["table1.accuracy_trained_16x4"].status == "not reproducible"
 
 
-def test_trained_levels_are_right_apart_and_not_together() -> None:
-    rows = by_name(tuple(optinc._trained_cascade(optinc.kept("cascade"))))
-    names = [f"example.cascade_trained_{what}_wrong_outputs" for what in ("level1", "level2", "end_to_end")]
-    assert [(rows[name].status, rows[name].ours) for name in names] == [("match", 0), ("match", 0), ("deviates", 209)]
-    assert all(ID.fullmatch(row.id) and row.why for row in rows.values())
-
-
 def test_two_level_floors_lose_and_carried_decimals_do_not() -> None:
-    found = end_to_end(optinc.built(), 20_000)
+    found = end_to_end(build_cascade(4, 4, 8), 20_000)
     codes = random_codes(4, 4, 8, 20_000, np.random.default_rng(0))
     assert found["wrong_with_decimals"] == 0
     assert (basic(codes) - codes.sum(axis=(0, 1)) // 16).min() == -1
@@ -180,11 +179,7 @@ def test_two_level_floors_lose_and_carried_decimals_do_not() -> None:
 
 @pytest.mark.slow
 def test_ten_million_tuples_through_the_cascade() -> None:
-    assert end_to_end(optinc.built(), 10_000_000, seed=1)["wrong_with_decimals"] == 0
-
-
-def test_signs_survive_offset_binary_alone() -> None:
-    assert 0.86 < optinc.twos_complement_wrong(20_000) < 0.89
+    assert end_to_end(build_cascade(4, 4, 8), 10_000_000, seed=1)["wrong_with_decimals"] == 0
 
 
 @given(
@@ -217,16 +212,17 @@ def test_measured_runs_are_paired_and_say_what_they_are() -> None:
             assert {k: v for k, v in each["recipe"].items() if k not in differing} == {
                 k: v for k, v in plain.items() if k not in differing
             }
-    rows = by_name(
-        (
-            *optinc._losses("llama", language),
-            *optinc._learned("mnist", None, "accuracy", "points less", 2),
-            *optinc._images(None),
-        )
-    )
-    assert rows["figure7a.llama_quantised"].status == rows["figure7a.llama_half_up"].status == "stand-in"
+    rows = by_name(tuple(optinc._losses("llama", language)))
+    assert rows["figure7a.llama_quantised"].status == "stand-in"
+    assert rows["figure7a.llama_half_up"].paper is None and "figure7a.llama_8_bits" not in rows
     assert "192 steps stand for 50,000" in rows["figure7a.llama_quantised"].why
-    assert rows["figure7a.mnist_quantised"].status == "not reproducible"
+
+
+def test_images_of_the_users_own_take_the_place_of_digits(tmp_path: Path) -> None:
+    runs = {name: [{"recipe": {"seed": 0}, "accuracy": [0.7]}] for name in trainings.VARIANTS}
+    (tmp_path / "images.json").write_text(json.dumps({"runs": runs}))
+    row = by_name(regenerate(tmp_path).claims)["figure7a.resnet50_quantised"]
+    assert row.status == "match" and "ResNet-50" in row.why
 
 
 def test_measured_files_of_the_users_own_are_read_or_refused(tmp_path: Path) -> None:
@@ -285,21 +281,3 @@ def test_kept_graphs_have_the_layouts_parameters(name: str) -> None:
 def test_kept_graphs_are_what_tracing_gives(name: str) -> None:
     pytest.importorskip("torch")
     assert traced(name).to_json() == workload(name).to_json()
-
-
-@pytest.mark.slow
-def test_every_quick_figure_draws() -> None:
-
-    language = PAPER.measured("language")
-    noise = {
-        "sigmas": [1e-3, 1e-2],
-        "networks": [
-            {"kind": kind, "name": kind, "nonlinearity": "relu", "mzi_count": 7, "error_rates": [0.0, 0.5]}
-            for kind in ("trained", "constructed")
-        ],
-    }
-    draw: list[Callable[[], Any]] = [drawings.traffic, drawings.savings, drawings.breakdown, drawings.errors]
-    draw += [lambda: drawings.training(language, PAPER.measured("training")), lambda: drawings.noise(noise)]
-    draw += [lambda: drawings.in_pairs(language, language, PAPER.measured("training"))]
-    for each in draw:
-        assert all(np.isfinite(axes.get_xlim()).all() for axes in each().axes)

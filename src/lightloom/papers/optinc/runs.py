@@ -1,26 +1,23 @@
-"""All training runs of the study: MNIST through DDP, the language model, and CIFAR-100 if it is available.
+"""All long measurements of the study: constructed networks, MNIST through DDP, the language model, and CIFAR-100.
 
-A run with a result is not repeated; an interrupted one resumes from its last checkpoint. What the measurements of the
-package lack of the language model, by itself:
-
-    python -m lightloom.papers.optinc.runs DIR [DATA]
+A run with a result is not repeated; an interrupted one resumes from its last checkpoint.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from time import process_time
 from typing import TYPE_CHECKING, Any, Literal
 
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_record
+from lightloom.core.results import attributes
 from lightloom.exchange.datasets import (
     Corpus,
-    data_folder,
     is_there,
     plain_text,
     read_cifar,
@@ -31,6 +28,9 @@ from lightloom.exchange.transport.launch import launch
 from lightloom.exchange.transport.worker import Worker
 from lightloom.papers.study import Experiment, origin
 from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, IdealAverager
+from lightloom.photonics.averaging.cascade import Cascade, build_cascade, end_to_end
+from lightloom.photonics.averaging.construct import Construction, build
+from lightloom.photonics.averaging.networks import TABLE_I
 
 if TYPE_CHECKING:
     from lightloom.papers.runs.digits import Recipe
@@ -183,16 +183,6 @@ def _train_language(series: Series, name: str, seed: int, corpus: Corpus, folder
     return train(corpus, Recipe(seed=seed, **series.settings, **series.variants[name]), folder)
 
 
-def unpack(series: Series, work: Path) -> None:
-    """Write the results that come with the package to ``work``, where none are, so that only the others are run."""
-    from lightloom.papers.optinc import PAPER
-
-    stored = PAPER.measured(series.file, optional=True) or {"runs": {}}
-    for name, records in stored["runs"].items():
-        for record in records:
-            stored_record(_language_result(series, name, record["recipe"]["seed"], work), partial(dict, record))
-
-
 def _language_result(series: Series, name: str, seed: int, work: Path) -> Path:
     """Return the path of the result of a series' run with one variant and seed."""
     return work / f"{series.file}-{_folder_words(name)}-seed{seed}" / "result.json"
@@ -312,23 +302,40 @@ def _digits_result(work: Path, run: DigitsRun, seed: int) -> Path:
     return work / f"{words}-seed{seed}.json"
 
 
+# The constructed networks of the four scenarios, and a cascade of five of them, on all of their inputs.
+
+TUPLES = 1_000_000
+"""Number of tuples that are drawn; a slow test draws ten times as many."""
+
+
+def measure_constructed(work: Path, _data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Try what has no result in ``work``, write ``constructed.json`` there, and return its path; ``advance`` is called
+    with 1 for each network and for the cascade."""
+    jobs = {f"{each.bits}x{each.servers}": partial(build, each.servers, each.bits) for each in TABLE_I}
+    records = {}
+    for name, job in (jobs | {"cascade": partial(build_cascade, 4, 4, 8)}).items():
+        records[name] = stored_record(work / f"constructed-{name}.json", partial(_tried, job))
+        advance(1)
+    document = records | {"provenance": origin([*jobs, TUPLES], seed=0)}
+    write_atomically(work / "constructed.json", json.dumps(document, indent=1) + "\n")
+    return work / "constructed.json"
+
+
+def _tried(job: Callable[[], Construction | Cascade]) -> dict[str, Any]:
+    """Return a network's errors on all inputs, or a cascade's also on tuples from end to end, with the CPU seconds."""
+    start, made = process_time(), job()
+    if isinstance(made, Cascade):
+        levels = [each.verify().counts for each in (made.first, made.second)]
+        record: dict[str, Any] = {"levels": levels, "end_to_end": end_to_end(made, TUPLES)}
+    else:
+        record = {**attributes(made, "name mzi_count layers=network.layers"), **made.verify().counts}
+    return record | {"cpu_seconds": round(process_time() - start, 1)}
+
+
 EXPERIMENTS = {
+    "constructed": Experiment(lambda: len(TABLE_I) + 1, measure_constructed, data=False),
     "digits": Experiment(lambda: len(digits_jobs()), measure_digits),
     "language": Experiment(lambda: sum(len(series.jobs()) for series in SERIES), measure_language),
     "images": Experiment(lambda: len(VARIANTS), measure_images),
 }
 """The long measurements, by name."""
-
-
-def main() -> None:
-    """Run the language runs that the package's measurements lack, into the folder that the command names, and print the
-    paths of their files."""
-    work, *data = (Path(argument) for argument in sys.argv[1:])
-    for series in SERIES:
-        unpack(series, work)
-    for path in measure_language(work, data_folder(data[0] if data else None)):
-        sys.stdout.write(f"{path}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -43,22 +43,22 @@ def study(work: Path | None = None) -> Study:
     """Return the study with all rows and figures.
 
     Args:
-        work: a folder whose ``training.json``, ``language.json``, ``language-small.json`` and ``images.json`` replace
-            those of the package.
+        work: a folder whose ``constructed.json``, ``training.json``, ``language.json``, ``language-small.json`` and
+            ``images.json`` replace those of the package.
 
     Raises:
         ConfigError: one of the files cannot be read.
     """
-    language, small, digits, images = (
-        PAPER.measured(name, work, optional=True) for name in ("language", "language-small", "training", "images")
-    )
     noisy, aware, cascade = (rows.kept(name) for name in ("noise", "aware", "cascade"))
-    trained = (
-        () if language is None else (partial(training, language, digits), partial(in_pairs, language, small, digits))
+    files = {"language": "language", "small": "language-small", "digits": "training"}
+    runs = {name: PAPER.measured(file, work) for name, file in files.items()}
+    images = {"images": PAPER.measured("images", work, optional=True)}
+    claims = rows.claims(noisy, aware, cascade, PAPER.measured("constructed", work), runs | images)
+    figures = (
+        *(traffic, partial(training, runs["language"], runs["digits"]), partial(in_pairs, **runs)),
+        *(savings, breakdown, errors, partial(noise, noisy), partial(aware_training, aware)),
     )
-    others = (savings, breakdown, errors, partial(noise, noisy), partial(aware_training, aware))
-    claims = rows.claims(noisy, aware, cascade, language=language, small=small, digits=digits, images=images)
-    return PAPER.study(claims, traffic, *trained, *others)
+    return PAPER.study(claims, *figures)
 
 
 def traffic() -> Figure:
@@ -77,9 +77,9 @@ def traffic() -> Figure:
     return figure
 
 
-def training(language: Record, digits: Record | None) -> Figure:
+def training(language: Record, digits: Record) -> Figure:
     """Draw Figure 7(a): the language model's validation loss over tokens, and accuracy on MNIST over iterations, by
-    variant; the second panel stays empty without ``digits``."""
+    variant."""
     figure, (left, right) = canvas(2)
     runs = language["runs"]
     recipe = runs[BASE][0]["recipe"]
@@ -87,9 +87,6 @@ def training(language: Record, digits: Record | None) -> Figure:
     _means(left, runs, "steps", "validation_loss", tokens / 1e3, 1.0)
     left.set(xlabel=f"thousand tokens of {language['corpus']}", ylabel="validation loss, nats a byte (mean over seeds)")
     left.legend(loc="upper right")
-    if digits is None:
-        right.set_axis_off()
-        return figure
     _means(right, digits["runs"], "iterations", "accuracy", 1.0, 100.0)
     right.set(xlabel="iteration, CNN on MNIST", ylabel="test accuracy, % (mean over seeds)")
     right.legend(loc="lower right", fontsize=7)
@@ -110,9 +107,9 @@ def _means(axes: Axes, runs: Record, along: str, key: str, stretch: float, scale
             axes.plot(at, mean, style, color=colour, lw=1.3, label=name + fewer)
 
 
-def in_pairs(language: Record, small: Record | None, digits: Record | None) -> Figure:
+def in_pairs(language: Record, small: Record, digits: Record) -> Figure:
     """Draw differences from float32 with the same seed, a row for each variant: single runs, their mean and its 95 %
-    interval; a panel for each record that is not None."""
+    interval; a panel for each record."""
     figure, panels = canvas(3, size=(13, 4.4))
     sources = (
         (language, "validation_loss", 1.0, "validation loss less float32's, nats a byte"),
@@ -120,9 +117,6 @@ def in_pairs(language: Record, small: Record | None, digits: Record | None) -> F
         (digits, "accuracy", 100.0, "test accuracy less float32's, points (MNIST)"),
     )
     for axes, (record, key, scale, label) in zip(panels, sources, strict=True):
-        if record is None:
-            axes.set_axis_off()
-            continue
         runs = record["runs"]
         names = [name for name in runs if name != BASE]
         for place, name in enumerate(reversed(names)):
