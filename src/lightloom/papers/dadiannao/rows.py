@@ -246,13 +246,11 @@ def _best_strategies() -> Iterator[Claim]:
     yield PAPER.claim("figure5.data_parallel_best", ours, all_neurons=all_neurons)
 
 
-# Table 1, the derivation of the latency of 160 ns, and package, blade and rack (Figs. 3 and 4).
-
-_MEBI, _KIBI = 2.0**20, 2.0**10
+# Table 1, the latency of the decoder, and package, blade and rack (Figs. 3 and 4).
 
 
-def chip_in_units_of_table_1() -> dict[str, float]:
-    """Return our chip's values by the names and in the units of Table 1."""
+def _chip_of_table_1() -> Iterator[Claim]:
+    """Yield a row for each value of Table 1, ours those of the chip; bandwidths follow from the links' bit rates."""
     c = chip()
     values = {
         "frequency": c.frequency / 1e6,
@@ -263,21 +261,16 @@ def chip_in_units_of_table_1() -> dict[str, float]:
         "power": c.power,
         "local_edram_latency": c.local_edram_cycles,
         "central_edram_latency": c.central_edram_cycles,
-        "neuron_buffer": c.neuron_buffer / _KIBI,
-        "local_edram": c.local_edram / _MEBI,
-        "central_edram": c.central_edram / _MEBI,
+        "neuron_buffer": c.neuron_buffer / 2**10,
+        "local_edram": c.local_edram / MIB,
+        "central_edram": c.central_edram / MIB,
     }
     for name, speed in zip(LINKS, ("25", "100", "400"), strict=True):
         link = c.link(name)
         values[f"phy_power_{speed}"] = link.phy_power or 0.0
         values[f"latency_{speed}"] = link.latency * 1e9
-    return values
-
-
-def _chip_of_table_1() -> Iterator[Claim]:
-    """Yield a row for each value of Table 1; bandwidths are those that follow from the links' bit rates."""
-    rates = {"products": chip().product_rate / 1e9, "sums": chip().sum_rate / 1e9}
-    values = chip_in_units_of_table_1() | {f"bandwidth_{int(rate)}": 2 * rate / 8 for rate in (25.6, 100, 400)}
+    values |= {f"bandwidth_{int(rate)}": 2 * rate / 8 for rate in (25.6, 100, 400)}
+    rates = {"products": c.product_rate / 1e9, "sums": c.sum_rate / 1e9}
     for what, (paper, unit) in TABLE_1.items():
         yield PAPER.claim("table1.{what}", round(values[what], 4), paper=paper, unit=unit, what=what, **rates)
 
