@@ -41,12 +41,12 @@ class DigitModel(nn.Module):
         return (torch.empty(batch, math.prod(self.shape)),)
 
 
-def hdc() -> DigitModel:
-    """Return the network of handwritten digit classification: 784-500-500-500-500-10.
+def hdc(layers: int = 5) -> DigitModel:
+    """Return the network of handwritten digit classification with so many weight layers: 784-500-500-500-500-10.
 
     Five weight layers give 1.149 M parameters (4.6 MB); the 2.5 MB that the paper states would fit three of them.
     """
-    return DigitModel(_linear(784, 500, 500, 500, 500, 10), (784,))
+    return DigitModel(_linear(784, *[500] * (layers - 1), 10), (784,))
 
 
 def lenet(channels: int = 1, side: int = 28, classes: int = 10) -> DigitModel:
