@@ -160,6 +160,17 @@ def check_folder(folder: Path) -> None:
         raise ConfigError(f"cache folder {str(folder)!r} can be written by others: {remedy}, or run chmod go-w on it")
 
 
+@cache
+def source_hash(*parts: str) -> str:
+    """Return the SHA-256 of source files, read once a process, by which what they computed is kept: modules of this
+    package and all in its subpackages, as paths below its folder."""
+    digest = sha256()
+    for path in (Path(__file__).parents[1] / part for part in parts):
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 def read_entry(path: Path) -> bytes | None:
     """Return the content of a cache entry without its head; None where there is none, where an older version wrote it,
     or where it is damaged, which is logged.

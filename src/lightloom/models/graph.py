@@ -116,8 +116,10 @@ class Operator:
             raise WorkloadError("an operator needs a name")
         if self.kind not in KINDS:
             raise WorkloadError(f"operator {self.name!r}: kind {self.kind!r} is none of {', '.join(KINDS)}")
-        for key in COUNTS:
-            check_integer(self.name, key, getattr(self, key), 0)
+        counts = [getattr(self, key) for key in COUNTS]
+        if {*map(type, counts)} != {int} or min(counts) < 0:
+            for key, count in zip(COUNTS, counts, strict=True):
+                check_integer(self.name, key, count, 0)
         for key, size in self.dimensions.items():
             check_integer(self.name, f"dimension {key}", size, 1)
         if self.shared_bytes > self.forward_bytes:
@@ -385,6 +387,8 @@ class ComputeGraph(Result):
 
     def with_element_bytes(self, element_bytes: int) -> ComputeGraph:
         """Return the graph with every element stored in that many bytes (2 for bfloat16); FLOPs stay."""
+        if element_bytes == self.element_bytes:
+            return self
         operators = tuple(operator.with_element_bytes(element_bytes, self.element_bytes) for operator in self.operators)
         return replace(self, element_bytes=element_bytes, operators=operators)
 

@@ -118,7 +118,7 @@ def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pyt
     ]
     paths += [prices_path(plain.coded(method, sizes)) for method in methods]
     assert prices_path(plain.coded(coded(2.0), sizes)) is None, "a method from elsewhere"
-    monkeypatch.setattr(collective_prices, "_code_hash", lambda: "another")
+    monkeypatch.setattr(collective_prices, "source_hash", lambda *_: "another")
     paths.append(prices_path(SchedulePrices(ring, cluster().fabric, "physical")))
     assert None not in paths and len(set(paths)) == len(paths)
 

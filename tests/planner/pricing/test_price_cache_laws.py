@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import lightloom
+from lightloom.core.files import source_hash
 from lightloom.planning.pricing import collective_prices
 
 PACKAGES = ("core", "exchange/compression", "photonics", "machines", "collectives", "planning/pricing")
@@ -15,14 +16,14 @@ PACKAGES = ("core", "exchange/compression", "photonics", "machines", "collective
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_change_in_any_file_of_a_package_changes_the_hash(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    collective_prices._code_hash.cache_clear()
-    before = collective_prices._code_hash()
+    source_hash.cache_clear()
+    before = source_hash(*collective_prices._PRICING)
     read = Path.read_bytes
     files = sorted((Path(lightloom.__file__).parent / package).rglob("*.py"))
     for changed in (files[0], files[len(files) // 2], files[-1]):
         with monkeypatch.context() as patch:
             patch.setattr(Path, "read_bytes", lambda path, changed=changed: read(path) + b"#" * (path == changed))
-            collective_prices._code_hash.cache_clear()
-            assert collective_prices._code_hash() != before
-    collective_prices._code_hash.cache_clear()
-    assert collective_prices._code_hash() == before
+            source_hash.cache_clear()
+            assert source_hash(*collective_prices._PRICING) != before
+    source_hash.cache_clear()
+    assert source_hash(*collective_prices._PRICING) == before

@@ -9,12 +9,15 @@ total is then a lower bound.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
+from lightloom.core.results import content_hash
 from lightloom.machines.parts.part import load_part
 from lightloom.machines.reducers.built import SYMBOL_RATE, Averaging
 from lightloom.photonics.averaging.cascade import build_cascade
@@ -180,22 +183,35 @@ def averager_for(
 ) -> AveragerHardware:
     """Return the constructed averager for ``ranks``: one level, or two if an averager has only ``servers`` ports.
 
+    The widths of its layers are kept on the disk, since the search for a network that tolerates noise takes longest.
+
     Raises:
         ConfigError: two levels do not reach all ranks, or an argument is out of range.
         UnsupportedError: no network tolerates the noise.
     """
-    if servers is None or ranks <= servers:
-        return of_layers(ranks, bits, build(ranks, bits, noise=noise, nonlinearity=nonlinearity).network.layers)
-    groups = -(-ranks // servers)
-    if groups > servers:
+    groups = 1 if servers is None else -(-ranks // servers)
+    if servers is not None and groups > servers:
         raise ConfigError(f"{ranks} ranks: two levels of averagers for {servers} servers each reach {servers**2}")
-    cascade = build_cascade(groups, servers, bits, nonlinearity, noise)
-    first, second = cascade.first.network.layers, cascade.second.network.layers
+    key = [ranks, bits, servers, noise, nonlinearity, source_hash("photonics/averaging", "photonics/meshes")]
+    path = cache_directory() / "averagers" / f"{content_hash(key)}.json"
+    kept = read_entry(path)
+    layers: list[tuple[int, ...]]
+    if kept is not None:
+        layers = [tuple(level) for level in json.loads(kept)]
+    else:
+        if servers is None or groups == 1:
+            layers = [build(ranks, bits, noise=noise, nonlinearity=nonlinearity).network.layers]
+        else:
+            cascade = build_cascade(groups, servers, bits, nonlinearity, noise)
+            layers = [cascade.first.network.layers, cascade.second.network.layers]
+        write_entry(path, json.dumps(layers))
+    if servers is None or groups == 1:
+        return of_layers(ranks, bits, layers[0])
     return AveragerHardware(
         ranks,
         (
-            AveragerLevel(averagers=groups, ports=servers, bits=bits, layers=first),
-            AveragerLevel(averagers=1, ports=groups, bits=bits, layers=second),
+            AveragerLevel(averagers=groups, ports=servers, bits=bits, layers=layers[0]),
+            AveragerLevel(averagers=1, ports=groups, bits=bits, layers=layers[1]),
         ),
     )
 

@@ -153,8 +153,7 @@ def groups_of(amounts: Floats, mark: float, first_mark: float = math.inf) -> Ite
 def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph:
     """Return the graph of one rank: with the settings' batch of a rank, and elements of as many bytes as its number
     format has."""
-    sized, element_bytes = graph.with_batch(settings.batch_per_rank), ELEMENT_BYTES[settings.precision]
-    return sized if element_bytes == sized.element_bytes else sized.with_element_bytes(element_bytes)
+    return graph.with_element_bytes(ELEMENT_BYTES[settings.precision]).with_batch(settings.batch_per_rank)
 
 
 def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:

@@ -24,8 +24,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, partial
-from hashlib import sha256
+from functools import partial
 from itertools import islice
 from math import floor, isclose, log2
 from pathlib import Path
@@ -56,7 +55,7 @@ from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.core.caches import cached_method
 from lightloom.core.errors import BoundError, UnsupportedError
-from lightloom.core.files import LOG, cache_directory, read_entry, write_entry
+from lightloom.core.files import LOG, cache_directory, read_entry, source_hash, write_entry
 from lightloom.core.results import Document, content_hash
 from lightloom.exchange.method import Phase, nbytes_of_terms, sum_over_hops
 from lightloom.machines.fabrics.derived import structure
@@ -294,7 +293,7 @@ def prices_path(prices: SchedulePrices) -> Path | None:
     origins = (builder.__module__, module, __name__ if exchange is None else type(exchange.method).__module__)
     if not all(origin.startswith("lightloom.") for origin in origins):
         return None
-    key: list[object] = [algorithm.name, name, fabric.model_dump(mode="json"), prices.model, _code_hash()]
+    key: list[object] = [algorithm.name, name, fabric.model_dump(mode="json"), prices.model, source_hash(*_PRICING)]
     if exchange is not None:
         # What is sent follows the model's tensors, each byte of a collective alike.
         sizes = {kind: prices.sent_nbytes(kind, _LARGE) for kind in prices.element_bytes}
@@ -331,17 +330,6 @@ def write_prices(path: Path | None, prices: Prices) -> None:
         for (kind, size, nbytes), priced in islice(reversed(prices.items()), _MOST)  # type: ignore[call-overload]
     ]
     write_entry(path, json.dumps(rows[::-1]))
-
-
-@cache
-def _code_hash() -> str:
-    """Return the SHA-256 of the source files of the packages that build, verify and cost schedules, once a process."""
-    digest = sha256()
-    for package in _PRICING:
-        path = Path(__file__).parents[2] / package
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 # Lower bounds of prices: lines below convex prices, chords below concave ones, steps below all others.

@@ -34,7 +34,6 @@ from lightloom.planning.parallelism.plan import (
     crossing_bytes,
     cuts,
     equal_blocks,
-    local_graph,
     make_plan,
     recomputation_columns,
     repeated_operators,
@@ -301,7 +300,12 @@ class DividedModel:
     @cached_method()
     def local_graph(self, samples: int) -> ComputeGraph:
         """Return the graph at so many samples of a rank, in the job's number format, cached."""
-        return local_graph(self.graph, self.settings.model_copy(update={"batch_per_rank": samples}))
+        return self._precise_graph.with_batch(samples)
+
+    @cached_property
+    def _precise_graph(self) -> ComputeGraph:
+        """The graph in the job's number format."""
+        return self.graph.with_element_bytes(ELEMENT_BYTES[self.settings.precision])
 
     @cached_property
     def gathered_bytes(self) -> float:

@@ -429,10 +429,11 @@ def shares(rows: Strategies, held: Floats, sharers: Ints) -> Floats:
 def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
     """Return True for rows whose cp is 1, or whose context groups are a part of a fabric that does not add up light on
     its way: [rows]."""
-    groups, row = np.unique(np.stack([cp, distance(fabric, tp)]), axis=1, return_inverse=True)
+    groups = cp, distance(fabric, tp)
+    _, first, row = np.unique(packed(groups), return_index=True, return_inverse=True)
     served = [
         ranks == 1 or (fabric.any_pair and _group(fabric, ranks, stride) is not None)
-        for ranks, stride in groups.T.tolist()
+        for ranks, stride in zip(*(column[first].tolist() for column in groups), strict=True)
     ]
     return np.array(served, np.bool_)[row]
 

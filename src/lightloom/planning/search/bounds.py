@@ -203,8 +203,11 @@ def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Fl
         computing: Floats = done[:, -1] + update
         return computing
     group = rows.algorithm, rows.dp, rows.tp, rows.exchange
-    sizes = [(each.kind, np.full((len(rows), 1), each.nbytes)) for each in plan.exchanges]
-    durations = np.stack([lines(kind, *group, nbytes)[:, 0] for kind, nbytes in sizes], axis=1)
+    nbytes = np.broadcast_to([each.nbytes for each in plan.exchanges], (len(rows), len(plan.exchanges)))
+    durations = np.empty(nbytes.shape)
+    for each in dict.fromkeys(exchange.kind for exchange in plan.exchanges):
+        alike = np.array([exchange.kind == each for exchange in plan.exchanges])
+        durations[:, alike] = lines(each, *group, nbytes[:, alike])
     following = durations[:, ::-1].cumsum(axis=1)[:, ::-1]
     after = np.array([each.starts_after for each in plan.exchanges])
     first = np.where(plan.exchanges[0].needed_by == 0, durations[:, :1], 0.0)

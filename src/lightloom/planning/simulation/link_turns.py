@@ -26,7 +26,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.core.arrays import Floats, Int32s, Ints, packed
 from lightloom.core.caches import cached_method
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import links_of
@@ -107,14 +107,14 @@ class LinkTurns:
         tensor = Groups(rows.tp, np.ones_like(rows.tp))
         inside = (tensor, Groups(rows.ep, rows.tp, all_to_all=True), Groups(rows.cp, rows.tp))
         groups = (*inside, *beside)
-        keys = np.stack([column for group in groups for column in (group.ranks, group.stride)], axis=1)
-        different, row = np.unique(keys, axis=0, return_inverse=True)
+        keys = np.stack([column for group in groups for column in (group.ranks, group.stride)])
+        _, first, row = np.unique(packed(list(keys)), return_index=True, return_inverse=True)
         kinds = [group.all_to_all for group in groups]
-        sets = [self._sets(tuple(zip(key[::2], key[1::2], kinds, strict=True))) for key in different.tolist()]
+        sets = [self._sets(tuple(zip(key[::2], key[1::2], kinds, strict=True))) for key in keys.T[first].tolist()]
         loads = np.zeros((len(sets), max(map(len, sets)), len(inside) + 1))
         for table, own in zip(loads, sets, strict=True):
             table[: len(own)] = own
-        of_rows = loads[row.ravel()]
+        of_rows = loads[row]
         busy = np.einsum("arc,rsa->rcs", np.stack(within), of_rows[:, :, :-1])
         return Pass(seconds, share, busy, of_rows[:, None, :, -1])
 

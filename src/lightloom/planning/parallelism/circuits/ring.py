@@ -16,10 +16,8 @@ have load 2), and the fewest are hard to find (Garey, Johnson, Miller and Papadi
 """
 
 from dataclasses import dataclass
-from functools import cache
 from hashlib import sha256
 from heapq import heappop, heappush
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +25,7 @@ from scipy import sparse
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.core.files import cache_directory, read_entry, write_entry
+from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 from lightloom.planning.parallelism.circuits.circuits import (
     Assignment,
@@ -534,6 +532,10 @@ def _lowest_free_colours(pipes: _Pipes, pipe: Ints) -> Ints:
 # no change of it meets an old optimum. Entries carry a digest, so that a damaged one is solved again.
 
 
+_SOURCE = "planning/parallelism/circuits/ring.py"
+"""This module, which states and solves the programme."""
+
+
 def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
     """Return :func:`relax` of the traffic, from the cache where it has been solved before.
 
@@ -541,7 +543,7 @@ def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
         InputError: the sizes differ, or transceivers bind before the links do.
     """
     check_ring(traffic, fabric)
-    digest = sha256(f"{_source_hash()} {traffic.ranks} {fabric.channels}".encode())
+    digest = sha256(f"{source_hash(_SOURCE)} {traffic.ranks} {fabric.channels}".encode())
     for array in (traffic.source, traffic.destination, traffic.nbytes):
         digest.update(array.tobytes())
     path = cache_directory() / "circuits" / f"{digest.hexdigest()[:16]}.f64"
@@ -552,9 +554,3 @@ def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
         return relaxation
     values = np.frombuffer(content)
     return Relaxation(float(values[-1]), values[:-1])
-
-
-@cache
-def _source_hash() -> str:
-    """Return the SHA-256 of this module's source, which states and solves the programme."""
-    return sha256(Path(__file__).read_bytes()).hexdigest()
