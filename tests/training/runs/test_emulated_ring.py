@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from threading import Barrier, Thread
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from lightloom.core.arrays import Float32s
 from lightloom.exchange.compression.registry import find
 from lightloom.exchange.transport.channel import Payload
 from lightloom.exchange.transport.ring_all_reduce import all_reduce_in_place
-from lightloom.papers.runs.emulated import emulated_ring_sum
+from lightloom.papers.runs.digits import BOUNDS, tag_shares
+from lightloom.papers.runs.emulated import emulated_ring_sum, partial_sums, perceptron_gradients, shares_by_loss
 
 CODECS = ("inceptionn:2^-10", "inceptionn-printed:2^-8", "truncate:22")
 
@@ -91,3 +95,46 @@ def test_the_scale_of_the_loss_changes_no_step_in_float32() -> None:
         assert len(record["accuracy"]) == len(record["tags"]) == 4
     assert losses[0] == losses[1]
     assert losses[0][-1] != losses[0][0]
+
+
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 5), st.floats(0.5, 30), st.integers(0, 99))
+@settings(deadline=None, max_examples=15)
+def test_gradients_of_all_ranks_at_once_are_those_of_each(
+    ranks: int, layers: int, batch: int, scale: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    widths = [6, *[5] * (layers - 1), 3]
+    pairs = [(nn.Linear(width, following), nn.ReLU()) for width, following in pairwise(widths)]
+    net = nn.Sequential(*[layer for pair in pairs for layer in pair][:-1])
+    images, labels = torch.rand(ranks, batch, 6), torch.randint(3, (ranks, batch))
+    rows = torch.empty(ranks, sum(parameter.numel() for parameter in net.parameters()))
+    first = perceptron_gradients(net, images, labels, scale, rows)
+    for rank, row in enumerate(rows):
+        loss = nn.functional.cross_entropy(net(images[rank]), labels[rank])
+        pieces = torch.autograd.grad(scale * loss, list(net.parameters()))
+        assert torch.allclose(row, torch.cat([piece.flatten() for piece in pieces]), rtol=1e-4, atol=1e-5)
+        assert rank or torch.isclose(first, loss)
+
+
+@given(st.integers(2, 5), st.integers(1, 60), st.integers(0, 99))
+def test_partial_sums_are_what_the_ring_sends(ranks: int, size: int, seed: int) -> None:
+    values = _gradients(ranks, size, seed)
+    sums = partial_sums(values)
+    np.testing.assert_allclose(sums[-1], values.sum(axis=0), rtol=1e-4, atol=1e-8)
+    blocks = np.array_split(np.arange(size), ranks)
+    for block, places in enumerate(blocks):
+        np.testing.assert_array_equal(sums[0, places], values[block, places])
+    # Where nothing is lost, the ring sends each partial sum once and the whole one to all others.
+    codec, values = find("inceptionn:2^-10"), (np.sign(values) * 2.0**-9).astype(np.float32)
+    sums = partial_sums(values)
+    messages = [row[part] for row in (*sums[:-1], *[sums[-1]] * (ranks - 1)) for part in blocks if part.size]
+    sent = sum(codec.encode(message).nbytes for message in messages)
+    assert sent == emulated_ring_sum(values.copy(), codec).nbytes_sent
+
+
+@given(st.integers(1, 400), st.integers(1, 64), st.integers(0, 99))
+def test_shares_without_encoding_are_those_of_the_tags(size: int, batch: int, seed: int) -> None:
+    values = (100 * _gradients(1, size, seed)[0]) ** 3
+    for loss, scale in (("mean", 1), ("summed", batch)):
+        expected = [tag_shares(np.float32(scale) * values, k) for k in BOUNDS]
+        np.testing.assert_allclose(shares_by_loss(values, batch)[loss], expected, atol=1e-12)

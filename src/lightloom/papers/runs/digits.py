@@ -39,10 +39,12 @@ from lightloom.photonics.averaging.block_quantisation import Rounding
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "hdc": hdc,
+    "hdc-4": partial(hdc, 4),
+    "hdc-3": partial(hdc, 3),
     "lenet": lenet,
     "lenet-cifar": partial(lenet, 3, datasets.SIDE, datasets.CLASSES),
 }
-"""Networks by name; ``lenet-cifar`` learns CIFAR-100, the others MNIST."""
+"""Networks by name; ``hdc`` has five weight layers; ``lenet-cifar`` learns CIFAR-100, the others MNIST."""
 
 
 class ImageSets(NamedTuple):
@@ -115,7 +117,7 @@ class Recipe:
 
     seed: int
     network: str = "hdc"
-    """``hdc``, ``lenet`` or ``lenet-cifar``."""
+    """One of ``NETWORKS``."""
     gradient_scale: float = 1.0
     """Factor of the mean loss over a rank's batch, hence of all gradients; ``batch_per_rank`` makes it the summed loss.
     The learning rate is divided by it and the weight decay multiplied, so that float32 takes the same steps."""
@@ -141,7 +143,7 @@ class Recipe:
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.SGD:
         """Return SGD with momentum for a network's parameters, the weight decay times ``gradient_scale``."""
         decay = self.weight_decay * self.gradient_scale
-        return torch.optim.SGD(parameters, self.learning_rate, self.momentum, weight_decay=decay)
+        return torch.optim.SGD(parameters, self.learning_rate, self.momentum, weight_decay=decay, fused=True)
 
     def set_rate(self, optimizer: torch.optim.SGD, iteration: int) -> None:
         """Set the learning rate of an iteration, which counts from 1: divided once every ``iterations_per_division``,

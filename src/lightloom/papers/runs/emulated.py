@@ -4,7 +4,7 @@ Equal recipes see equal batches and start from equal weights as there; the ring 
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -73,8 +73,10 @@ def emulated_ring_sum(values: Float32s, codec: Codec, *, leave: bool = False) ->
     return RingSum(total, sent)
 
 
-def train(recipe: Recipe, sets: ImageSets, ranks: int) -> dict[str, Any]:
+def train(recipe: Recipe, sets: ImageSets, ranks: int, *, counted: bool = False) -> dict[str, Any]:
     """Train with all ranks in this process, and return the record with the recipe; ``seconds`` are of the processor.
+
+    ``counted`` adds ``shares``, those of ``CountedRun``, instead of tags.
 
     Raises:
         ConfigError: the recipe averages by light, or a rank has fewer images than a batch takes.
@@ -84,10 +86,12 @@ def train(recipe: Recipe, sets: ImageSets, ranks: int) -> dict[str, Any]:
     count = ranks * recipe.batch_per_rank
     if len(sets.training.labels) < count:
         raise ConfigError(f"{len(sets.training.labels)} images: {ranks} ranks take {count} a step")
-    return {"recipe": asdict(recipe), **asdict(_EmulatedRun(recipe, sets, ranks).run())}
+    run = (CountedRun if counted else EmulatedRun)(recipe, sets, ranks)
+    record = {"recipe": asdict(recipe), **asdict(run.run())}
+    return record | {"shares": run.shares()} if isinstance(run, CountedRun) else record
 
 
-class _EmulatedRun(RecipeRun):
+class EmulatedRun(RecipeRun):
     """The run of all ranks in one process."""
 
     clock = staticmethod(time.process_time)
@@ -103,21 +107,40 @@ class _EmulatedRun(RecipeRun):
         self.residuals = np.zeros((ranks, sum(self.sizes)), np.float32)
 
     def compute_gradients(self, iteration: int) -> float:
-        """Leave the mean gradient of all ranks in the parameters, and return rank 0's loss before any scaling."""
-        computed = [self._gradient(iteration, rank) for rank in range(self.ranks)]
-        gradients = np.stack([gradient for gradient, _ in computed])
-        if iteration % self.recipe.record_every == 0:
-            self.record.tags.append([tag_shares(gradients[0], k) for k in BOUNDS])
-        attach_gradients(self.parameters, self.sizes, torch.from_numpy(self._mean(gradients)))
-        return computed[0][1]
+        """Leave the mean gradient of all ranks in the parameters, and return the loss before any scaling: rank 0's, or
+        that of all ranks' images where nothing needs the gradients of each."""
+        scale = self.recipe.gradient_scale
+        batches = [batch_of(part, self.recipe, rank, iteration) for rank, part in enumerate(self.parts)]
+        images, labels = map(torch.stack, zip(*batches, strict=True))
+        if self.codec is None and not self.counts(iteration):
+            self.optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(self.net(images.flatten(0, 1)), labels.flatten())
+            (scale * loss).backward()  # type: ignore[no-untyped-call]
+            return float(loss.detach())
+        gradients = torch.empty(self.ranks, sum(self.sizes))
+        layers = [module for module in self.net.modules() if not list(module.children())]
+        if all(isinstance(layer, nn.Linear | nn.ReLU) for layer in layers):
+            loss = perceptron_gradients(layers, images, labels, scale, gradients)
+        else:
+            losses = [
+                nn.functional.cross_entropy(self.net(each), own) for each, own in zip(images, labels, strict=True)
+            ]
+            for each, row in zip(losses, gradients, strict=True):
+                pieces = torch.autograd.grad(scale * each, self.parameters)
+                torch.cat([piece.flatten() for piece in pieces], out=row)
+            loss = losses[0].detach()
+        if self.counts(iteration):
+            self.count(gradients.numpy())
+        attach_gradients(self.parameters, self.sizes, torch.from_numpy(self._mean(gradients.numpy())))
+        return float(loss)
 
-    def _gradient(self, iteration: int, rank: int) -> tuple[Float32s, float]:
-        """Return one rank's flat gradient, of the scaled loss, and its loss before scaling."""
-        images, labels = batch_of(self.parts[rank], self.recipe, rank, iteration)
-        loss = self.recipe.gradient_scale * nn.functional.cross_entropy(self.net(images), labels)
-        pieces = torch.autograd.grad(loss, self.parameters)
-        flat: Float32s = torch.cat([piece.flatten() for piece in pieces]).numpy()
-        return flat, float(loss.detach()) / self.recipe.gradient_scale
+    def counts(self, iteration: int) -> bool:
+        """Return True if the sizes of an iteration's gradients are counted."""
+        return iteration % self.recipe.record_every == 0
+
+    def count(self, gradients: Float32s) -> None:
+        """Count the tags of rank 0's gradient (the first row)."""
+        self.record.tags.append([tag_shares(gradients[0], k) for k in BOUNDS])
 
     def _mean(self, gradients: Float32s) -> Float32s:
         """Return the mean of the rows as the ring gives it, and add the bytes of one rank, sent and as float32, to the
@@ -133,6 +156,98 @@ class _EmulatedRun(RecipeRun):
         self.record.nbytes_raw += 2 * (self.ranks - 1) * total.nbytes // self.ranks
         self.record.ratio = [self.record.nbytes_raw / self.record.nbytes_sent]
         return total / np.float32(self.ranks)
+
+
+@torch.no_grad()
+def perceptron_gradients(
+    layers: Iterable[nn.Module], images: Tensor, labels: Tensor, scale: float, rows: Tensor
+) -> Tensor:
+    """Write the gradient of ``scale`` times the mean cross-entropy of each rank's batch into its row, all ranks at
+    once, and return rank 0's loss.
+
+    Args:
+        layers: linear ones with ReLUs between them.
+        images: (ranks, batch, values); labels: (ranks, batch).
+        rows: (ranks, n) float32, in the order of the parameters.
+    """
+    linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
+    inputs = [images]
+    for layer in linear[:-1]:
+        inputs.append(layer(inputs[-1]).relu_())
+    scores = linear[-1](inputs[-1]).log_softmax(-1)
+    delta = scores.exp()
+    delta.scatter_add_(-1, labels[..., None], -torch.ones_like(delta[..., :1])).mul_(scale / labels.shape[1])
+    end = rows.shape[1]
+    for layer, values in zip(reversed(linear), reversed(inputs), strict=True):
+        weights, start = layer.weight.numel(), end - layer.weight.numel() - len(layer.bias)
+        torch.bmm(delta.mT, values, out=rows[:, start : start + weights].view(-1, *layer.weight.shape))
+        torch.sum(delta, 1, out=rows[:, start + weights : end])
+        end = start
+        if start:
+            delta = (delta @ layer.weight).mul_(values > 0)
+    loss: Tensor = -scores[0].gather(-1, labels[0, :, None]).mean()
+    return loss
+
+
+# What a paper's count of sizes can mean: of one rank's own gradient, or of all that crosses the ring; of the mean loss
+# over a rank's batch, or of its sum, whose gradients are as many times as large.
+
+
+def shares_by_loss(gradient: Float32s, batch: int) -> dict[str, Any]:
+    """Return the shares of 2-, 10-, 18- and 34-bit values (bounds x 4) in a gradient of the mean loss over a batch, and
+    in that of the summed loss, by ``mean`` and ``summed``: what ``tag_shares`` gives, without encoding."""
+    sizes = np.abs(gradient)
+
+    def below(limit: float) -> float:
+        return 1 - float(np.count_nonzero(sizes >= np.float32(limit))) / sizes.size
+
+    def shares(scale: int) -> Any:
+        one = below(1 / scale)
+        edges = [[0, below(2.0**-k / scale), below(2.0 ** -(k // 2) / scale), one, 1] for k in BOUNDS]
+        return np.diff(edges, axis=1)
+
+    return {"mean": shares(1), "summed": shares(batch)}
+
+
+class CountedRun(EmulatedRun):
+    """A run without a codec that counts sizes under every reading, in the middle of each 50 iterations."""
+
+    def __init__(self, recipe: Recipe, sets: ImageSets, ranks: int) -> None:
+        """Start without counts."""
+        super().__init__(recipe, sets, ranks)
+        self.counted: list[dict[str, Any]] = []
+
+    def counts(self, iteration: int) -> bool:
+        """Return True once in 50 iterations."""
+        return iteration % 50 == 25
+
+    def count(self, gradients: Float32s) -> None:
+        """Append the shares of rank 0's gradient and those of all messages of a ring without losses, each by loss."""
+        means = gradients / np.float32(self.recipe.gradient_scale)
+        own, *sums = (shares_by_loss(row, self.recipe.batch_per_rank) for row in (means[0], *partial_sums(means)))
+        # Each rank passes the whole sum on, as often as it has sent a partial one.
+        messages = [*sums[:-1], *sums[-1:] * (self.ranks - 1)]
+        ring = {loss: np.mean([message[loss] for message in messages], axis=0) for loss in own}
+        self.counted.append({"own": own, "ring": ring})
+
+    def shares(self) -> dict[str, Any]:
+        """Return the shares (bounds x 4) by what is counted and loss, averaged over the counts."""
+        first = self.counted[0]
+        return {
+            what: {loss: np.mean([each[what][loss] for each in self.counted], axis=0).tolist() for loss in losses}
+            for what, losses in first.items()
+        }
+
+
+def partial_sums(gradients: Float32s) -> Float32s:
+    """Return what all ranks of a ring send at each step of the sum (ranks, n), in the last row the whole sum: block b
+    starts at rank b, and each next rank adds its own."""
+    ranks, n = gradients.shape
+    sums = np.empty_like(gradients)
+    for block, part in enumerate(np.array_split(np.arange(n), ranks)):
+        order = [(block + hop) % ranks for hop in range(ranks)]
+        sums[:, part] = np.cumsum(gradients[np.ix_(order, part)], axis=0)
+    return sums
 
 
 # N servers in one process: their gradients one after the other, then one average for all of them.

@@ -198,9 +198,11 @@ def _random(like: object, tokens: int, generator: torch.Generator) -> object:
 
 
 def _mnist(training: Training, example: Example, generator: torch.Generator) -> Iterator[tuple[Example, Tensor | None]]:
-    """Yield inputs in the example's shape and labels from MNIST's training set without end, drawn with replacement."""
+    """Yield inputs in the example's shape and labels from MNIST's training set without end, drawn with replacement;
+    images of another size (n, channels, height, width) are interpolated, and all channels are equal."""
     shape = tuple(example[0].shape) if len(example) == 1 and isinstance(example[0], Tensor) else ()
-    if int(np.prod(shape[1:])) != PIXELS or len(shape) < 2:
+    resized = len(shape) == 4 and shape[2:] != (28, 28)
+    if len(shape) < 2 or not (resized or int(np.prod(shape[1:])) == PIXELS):
         raise ConfigError(
             f"{training.model}: no data set fits its inputs {shape}: MNIST has {PIXELS} pixels; leave --data out "
             "for random inputs, or give --gradients from a run of your own"
@@ -208,8 +210,10 @@ def _mnist(training: Training, example: Example, generator: torch.Generator) -> 
     digits = training_digits(training.data)
     while True:
         chosen = torch.randint(len(digits.labels), (shape[0],), generator=generator).numpy()
-        images = torch.from_numpy(digits.images[chosen].astype(np.float32) / 255).view(shape)
-        yield (images,), torch.from_numpy(digits.labels[chosen].astype(np.int64))
+        images = torch.from_numpy(digits.images[chosen].astype(np.float32) / 255)
+        if resized:
+            images = nn.functional.interpolate(images.view(-1, 1, 28, 28), shape[2:], mode="bilinear").expand(shape)
+        yield (images.reshape(shape),), torch.from_numpy(digits.labels[chosen].astype(np.int64))
 
 
 def _backward(module: nn.Module, inputs: Example, labels: Tensor | None) -> None:
