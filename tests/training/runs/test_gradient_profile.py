@@ -13,6 +13,8 @@ import torch
 from torch import nn
 
 from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.exchange.datasets import Digits
+from lightloom.papers.runs import gradient_profile
 from lightloom.papers.runs.gradient_profile import (
     Training,
     _build,
@@ -69,6 +71,10 @@ def empty():
 
 def failing():
     raise RuntimeError("no weights today")
+
+
+def images():
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10)), (torch.empty(4, 3, 8, 8),)
 """
 
 
@@ -129,6 +135,14 @@ def test_a_model_with_one_output_a_sample_is_trained_on_squares(model: str) -> N
 def test_a_factory_may_name_the_axis_of_samples(model: str) -> None:
     ((_, _, gradients),) = trained_gradients(Training(model=f"{model}sequence_first", steps=1), 8)
     assert gradients.keys() == {"weight", "bias"}
+
+
+def test_digits_are_resized_for_images_and_alike_in_all_channels(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = Digits(np.random.default_rng(0).integers(0, 256, (50, 784), np.uint8), np.arange(50, dtype=np.uint8) % 10)
+    monkeypatch.setattr(gradient_profile, "training_digits", lambda _: digits)
+    ((_, _, found),) = trained_gradients(Training(model=f"{model}images", steps=1, data=Path()), 1_930)
+    red, green, blue = found["1.weight"].reshape(10, 3, 64).swapaxes(0, 1)
+    assert red.any() and np.array_equal(red, green) and np.array_equal(green, blue)
 
 
 def test_requests_that_cannot_be_met(model: str, tmp_path: Path) -> None:
