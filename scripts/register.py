@@ -32,14 +32,14 @@ def texts() -> Path | None:
     return Path(os.environ["LIGHTLOOM_DATA"]).parent / "papers" if "LIGHTLOOM_DATA" in os.environ else None
 
 
-def registers() -> dict[str, Register]:
-    """Return the registers by study."""
-    return {name: register for name in names() if (register := Register.load(name))}
+def registers(studies: Sequence[str]) -> dict[str, Register]:
+    """Return the registers of those studies that have one."""
+    return {name: register for name in studies if (register := Register.load(name))}
 
 
 def drawn(number: int, seed: str, folder: Path) -> Iterator[str]:
     """Yield entries of all registers, drawn by the seed, each with what settles it and its line of the text."""
-    every = [(name, register, entry) for name, register in registers().items() for entry in register.entries]
+    every = [(name, register, entry) for name, register in registers(names()).items() for entry in register.entries]
     for name, register, entry in Random(seed).sample(every, number):
         text = (folder / register.text).read_text(encoding="utf-8")
         line, _, ordinal = str(entry.at[0]).partition("-")[0].partition(".")
@@ -105,14 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if folder is None:
         parser.error("no texts: set LIGHTLOOM_PAPERS")
-    lines = list(drawn(chosen.draw, chosen.seed, folder))
-    wrong = [
-        f"{name}: {fault}"
-        for name, register in registers().items()
-        for fault in faults(register, (folder / register.text).read_bytes())
-        if not chosen.draw and chosen.study in (None, name)
-    ]
-    sys.stdout.writelines(f"{line}\n" for line in lines + wrong)
+    if chosen.draw:
+        sys.stdout.writelines(f"{line}\n" for line in drawn(chosen.draw, chosen.seed, folder))
+        return 0
+    found = registers([chosen.study] if chosen.study else names())
+    wrong = [(name, fault) for name, each in found.items() for fault in faults(each, (folder / each.text).read_bytes())]
+    sys.stdout.writelines(f"{name}: {fault}\n" for name, fault in wrong)
     return int(bool(wrong))
 
 
