@@ -68,7 +68,7 @@ def sums() -> list[tuple[Path, str, str]]:
     sentence = (
         "* **Papers are reproduced as they are**, deviations included and explained. Of "
         f"{total['printed numbers']} printed numbers {total['match']} match, {total['stand-in']} hold in another "
-        f"experiment, {proves_nothing} agree by the papers' own figures or formulas and prove nothing, "
+        f"experiment, {proves_nothing} are inputs or follow from the papers' own figures and prove nothing, "
         f"{total['deviates']} deviate and {total['not reproducible']} cannot be compared; {total['findings']} findings "
         "are ours ([what that means](docs/papers/statuses.md))."
     )
