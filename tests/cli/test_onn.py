@@ -57,8 +57,9 @@ def onn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         ["--set", "rounding=half-up"],
         ["--set", "carries_decimals=true"],
         ["--set", "inputs=1"],
+        ["--layers", "2-30-20-20-24-2"],
     ],
-    ids=["plain", "half-up", "decimals", "one input"],
+    ids=["plain", "half-up", "decimals", "one input", "layers"],
 )
 def test_what_is_built_is_verified_and_recognised(onn: Command, options: list[str]) -> None:
     built = onn.json("build", *SMALL, *QUICK, *options, "--set", "nonlinearity=clipped", "--out", "net.npz")

@@ -218,6 +218,10 @@ CASES: list[tuple[list[str], str]] = [
     (["onn", "map", "--study", "train", "net.npz", "--sweep", "loss=0..1"], "--sweep: not with --study train"),
     (["onn", "map", "--study", "train", "net.npz", "--set", "iterations=0"], "field 'iterations': 0"),
     (["onn", "map", "--study", "train", "net.npz", "--set", "data=nowhere"], "no data folder 'nowhere'"),
+    (["onn", "build", "--servers", "4", "--bits", "8", "--layers", "4-9-9-4"], "fits into 4-9-9-4"),
+    (["onn", "build", "--servers", "5", "--bits", "8", "--layers", "printed"], "expected a network of the paper"),
+    (["onn", "build", "--servers", "4", "--bits", "8", "--layers", "4-0-4"], "--layers 0: expected at least 1"),
+    (["onn", "build", "--servers", "4", "--bits", "8", "--layers", "4-9-4", "--cascade", "4"], "--layers: not with"),
     (["onn", "train", "--scenario", "5"], "scenario 5: expected 1 to 4"),
     (["onn", "train", "--servers", "4"], "give --servers, --bits and --layers together"),
     (

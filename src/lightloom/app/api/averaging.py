@@ -1,5 +1,6 @@
 """Averagers: networks of interferometers that average servers' codes inside the light, built and proved."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,8 @@ class ProvedAverager(Result):
     evaluations: int
     """Noisy draws behind the noise limit."""
     mapping: MeshMapping | None = None
-    """Mapping to meshes with which it bears errors of its devices; None if it was not searched for one."""
+    """Mapping to meshes with which it bears errors of its devices, or squares Σ · U of given layers; None if it was not
+    asked for one."""
 
     @cached_property
     def verification(self) -> Verification:
@@ -74,6 +76,7 @@ class ProvedAverager(Result):
         function, made = self.arguments, self.construction
         settings: list[object] = [function.servers, function.bits, self.noise, made.network.nonlinearity]
         settings += [function.inputs, function.rounding, function.carries_decimals, self.evaluations]
+        settings += [] if made.embedding is None else [made.network.layers]
         document = {
             "schema": "lightloom.onn-build/1",
             "servers": function.servers,
@@ -108,6 +111,7 @@ def averager(
     *,
     noise: float | None = None,
     nonlinearity: Literal["relu", "clipped"] = "relu",
+    layers: Sequence[int] | None = None,
     inputs: int = 4,
     rounding: Literal["floor", "half-up"] = "floor",
     carries_decimals: bool = False,
@@ -123,17 +127,22 @@ def averager(
         noise: standard deviation on every signal, as a share of full scale, at which 99.99 % of the outputs must be
             right; None asks for exactness alone.
         nonlinearity: ``relu``, or ``clipped`` units, which saturate.
+        layers: numbers of signals, from the inputs to the outputs, of a wider network whose matrices are all squares
+            Σ · U, exactly; the one that tolerates most is built.
         inputs: number of signals to which the codes are grouped.
         rounding: ``floor`` or ``half-up``.
         carries_decimals: whether the last output keeps decimals, for level 2 of a cascade.
         evaluations: noisy draws behind the noise limit.
 
     Raises:
-        UnsupportedError: no network bears this noise.
+        UnsupportedError: no network bears this noise, or fits into these layers.
         InputError: an argument out of range.
     """
     arguments = FunctionArguments(
         servers=servers, bits=bits, inputs=inputs, rounding=rounding, carries_decimals=carries_decimals
     )
-    construction = build(**asdict(arguments), noise=noise, nonlinearity=nonlinearity)
-    return ProvedAverager(construction=construction, arguments=arguments, noise=noise, evaluations=evaluations)
+    construction = build(**asdict(arguments), noise=noise, nonlinearity=nonlinearity, layers=layers)
+    mapping = None if layers is None else MeshMapping(form="sigma-u")
+    return ProvedAverager(
+        construction=construction, arguments=arguments, noise=noise, evaluations=evaluations, mapping=mapping
+    )

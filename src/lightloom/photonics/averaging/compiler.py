@@ -94,9 +94,12 @@ class Realised:
         return compile_network(self.layers, self.realisation)
 
 
-def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisation) -> Realised:
-    """Return the gadgets that compute the circuit's outputs from the inputs of ``function``."""
-    return Realised(circuit, realisation, _Layering(circuit, function, realisation).layers())
+def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisation, depth: int = 0) -> Realised:
+    """Return the gadgets that compute the circuit's outputs from the inputs of ``function``, with at least ``depth``
+    hidden layers: the last ones carry the outputs along if fewer suffice."""
+    layering = _Layering(circuit, function, realisation)
+    layering.depth = max(layering.depth, depth)
+    return Realised(circuit, realisation, layering.layers())
 
 
 def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisation) -> LayeredNetwork:

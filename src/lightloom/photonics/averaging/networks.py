@@ -93,6 +93,18 @@ class LayeredNetwork:
         ours, theirs = self.weights + self.biases, other.weights + other.biases
         return self.layers == other.layers and all(map(np.array_equal, ours, theirs))
 
+    def pruned(self, noise: bool) -> LayeredNetwork:
+        """Return the network without hidden signals that cannot change its outputs: those that nothing reads, and
+        unless there is ``noise`` those that are always 0, with rows and biases of 0."""
+        kept = [np.arange(self.layers[0])]
+        for matrix, bias, after in zip(self.weights, self.biases, self.weights[1:], strict=False):
+            kept.append(np.flatnonzero(after.any(axis=0) & (noise | matrix.any(axis=1) | (bias != 0))))
+        kept.append(np.arange(self.layers[-1]))
+        weights = tuple(w[np.ix_(kept[i + 1], kept[i])] for i, w in enumerate(self.weights))
+        biases = tuple(bias[rows] for bias, rows in zip(self.biases, kept[1:], strict=True))
+        scales = tuple(scale[rows] for scale, rows in zip(self.full_scale, kept, strict=True))
+        return LayeredNetwork(weights, biases, self.nonlinearity, scales)
+
     def signals(
         self, inputs: Floats, sigma: float = 0.0, rng: np.random.Generator | None = None, dtype: type = np.float64
     ) -> list[Floats]:

@@ -13,7 +13,7 @@ Steps 1 and 2 use exact rationals. Steps 3 and 4 are sums of non-negative floats
 own rounding.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError, VerificationError
 from lightloom.core.results import attributes
 from lightloom.photonics.averaging.circuits import Circuit, sum_of_servers
@@ -47,10 +47,12 @@ class Proof:
     """The steps of the proof as text."""
 
 
-def prove(realised: Realised, function: AveragingFunction) -> Proof:
+def prove(realised: Realised, function: AveragingFunction, dark: Sequence[Floats] | None = None) -> Proof:
     """Prove that the network computes the function, and return the figures of the proof.
 
     Only integers and digits must hold: ``float64`` says whether errors of that arithmetic stay within the margin.
+    ``dark`` are the sums of the magnitudes of weights from signals that are 0 (`structure.Embedding`): they change no
+    signal and no rounding, but what such a signal is off by reaches others.
 
     Raises:
         VerificationError: the integers or the digits fail.
@@ -59,7 +61,7 @@ def prove(realised: Realised, function: AveragingFunction) -> Proof:
     circuit.check_floors()
     margin = check_digits(circuit, function)
     errors = {unit: _output_error(realised, unit, 0.0) for unit in (FLOAT64, FLOAT32)}
-    tolerance = _largest_share(lambda tau: _output_error(realised, FLOAT64, tau), margin)
+    tolerance = _largest_share(lambda tau: _output_error(realised, FLOAT64, tau, dark=dark), margin)
     bounded = realised.realisation.bounded
     bend = _largest_share(lambda bend: _output_error(realised, FLOAT64, 0.0, bend=bend), margin) if bounded else None
     floors, bits = len(circuit.floors), sum(m.count for _, m in circuit.floors)
@@ -109,12 +111,15 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
     return 0.5
 
 
-def _output_error(realised: Realised, unit: float, tau: float, bend: float = 0.0) -> float:
+def _output_error(
+    realised: Realised, unit: float, tau: float, bend: float = 0.0, dark: Sequence[Floats] | None = None
+) -> float:
     """Return a bound on the error of any output in levels.
 
     Arithmetic has the rounding unit ``unit``, and every signal is off by a share ``tau``.
 
-    The shares are of a signal's full scale; values that are kept bend by ``bend`` of full scale.
+    The shares are of a signal's full scale; values that are kept bend by ``bend`` of full scale. ``dark`` is that of
+    `prove`.
     """
     scales = realised.network.full_scale
     errors = [
@@ -124,6 +129,8 @@ def _output_error(realised: Realised, unit: float, tau: float, bend: float = 0.0
     for layer, gadgets in enumerate(realised.layers[1:], 1):
         weights, biases = np.abs(realised.network.weights[layer - 1]), np.abs(realised.network.biases[layer - 1])
         rounding = (weights.shape[1] + 3) * unit * (weights @ (scales[layer - 1] * at_most) + biases)
+        if dark is not None:
+            rounding = rounding + tau * dark[layer - 1]
         last = layer == len(realised.layers) - 1
         fresh, start = [], 0
         for gadget in gadgets:
@@ -220,6 +227,8 @@ def verify(
     """
     if exhaustive is None:
         exhaustive = function.points <= EXHAUSTIVE_POINTS
+    if isinstance(network, LayeredNetwork):
+        network = network.pruned(noise=False)
     chunks = function.grid() if exhaustive else adversarial_points(function, samples, seed)
     checked, errors, largest = 0, dict[int, int](), 0.0
     for points in chunks:
@@ -296,7 +305,7 @@ def noisy_accuracy(
     """
     if not sigma >= 0:
         raise InputError(f"sigma = {sigma!r}: expected a standard deviation of at least 0")
-    rng = np.random.default_rng([seed, 1])
+    network, rng = network.pruned(noise=True), np.random.default_rng([seed, 1])
     wrong = done = 0
     while done < evaluations:
         for drawn in _points_to_try(function, evaluations, evaluations, seed):

@@ -316,11 +316,16 @@ def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular", gains: Gains = "ro
 def square_blocks(shape: tuple[int, int], blocks: Sequence[MappedMatrix]) -> MappedBlocks:
     """Return ``blocks`` as squares along the longer side of a matrix of ``shape``, in order; the last one may be partly
     dark."""
+    outputs, inputs = zip(*square_places(shape), strict=True)
+    return MappedBlocks(shape=shape, blocks=tuple(blocks), outputs=outputs, inputs=inputs)
+
+
+def square_places(shape: tuple[int, int]) -> list[tuple[Ints, Ints]]:
+    """Return the outputs and the inputs of every square along the longer side of a matrix of ``shape``, in order."""
     side, most = sorted(shape)
     along = [np.arange(start, min(start + side, most)) for start in range(0, most, side)]
-    across = [np.arange(side)] * len(along)
-    outputs, inputs = (along, across) if shape[0] >= shape[1] else (across, along)
-    return MappedBlocks(shape=shape, blocks=tuple(blocks), outputs=tuple(outputs), inputs=tuple(inputs))
+    across = np.arange(side)
+    return [(part, across) if shape[0] >= shape[1] else (across, part) for part in along]
 
 
 def map_components(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rich.table import Table
 
 from lightloom.app.api.averaging import ProvedAverager, averager
-from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, draw_noise, percent, refuse_options
+from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, draw_noise, percent, read_layers, refuse_options
 from lightloom.app.cli.onn.settings import BuildSettings, ReducersSettings, SettingsFile, SettingTexts, settings_of
 from lightloom.app.cli.options import FigureFile, Shown, draw
 from lightloom.core.answer import MOST_ROWS
@@ -201,6 +201,7 @@ def build(
     servers: int | None = None,
     bits: int | None = None,
     noise: float | None = None,
+    layers: str | None = None,
     tolerate: str | None = None,
     cascade: int | None = None,
     reducers: bool = False,
@@ -222,6 +223,7 @@ def build(
         bits (B): Bits of a code, 1 to 32.
         noise (S): Take the smallest that is 99.99 % right at this noise, a share of full scale; of a file, the accuracy
             at it.
+        layers (4-64-...-4): Fill a network of these signals, ``printed`` for the paper's, with squares Σ · U alone.
         tolerate (NAME=VALUE,...): Take the fewest interferometers, P and T included, that bear these errors at once:
             phase-error, coupler-error, power, loss, loss-spread, crosstalk, dac-bits.
         cascade (GROUPS): Build two levels: an averager of N servers for each group, one above them.
@@ -268,7 +270,8 @@ def build(
     else:
         with progress("Building", None):
             fields: dict[str, Any] = {**asdict(arguments), "noise": noise, "nonlinearity": units}
-            made = averager(**fields, evaluations=chosen.evaluations)
+            signals = None if layers is None else read_layers(layers, servers, bits)
+            made = averager(**fields, layers=signals, evaluations=chosen.evaluations)
     with progress("Trying inputs, and noise on every signal", None):
         document = made.to_json() | tolerance
     if figure is not None:
@@ -295,16 +298,16 @@ def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Par
         ("proved tolerance", f"{document['proved_tolerance']:.3g} of full scale on every signal, worst signs"),
         *([] if tolerance is None else tolerance_rows(tolerance)),
     ]
-    size = (tolerance or document)["mzi_count"]
+    size, embedding = (tolerance or document)["mzi_count"], made.construction.embedding
+    kind = "Smallest exact averager" if embedding is None else "Exact averager of squares Σ · U"
     yield from screen(
-        f"Smallest exact averager of {function.servers} servers, codes of {function.bits} bits, "
-        f"{ROUNDED[function.rounding]}{bears}",
+        f"{kind} of {function.servers} servers, codes of {function.bits} bits, {ROUNDED[function.rounding]}{bears}",
         [
             f"{size:,} interferometers, proved exact; {document['wrong_outputs']:,} of {tried} wrong",
             f"It bears noise of {document['noise_limit']:.3g} of full scale on every signal.",
         ],
         table=facts_table(rows[:MOST_ROWS]),
-        what_if=[] if tolerance is not None else list(_neighbours(made)),
+        what_if=[] if tolerance is not None or embedding is not None else list(_neighbours(made)),
         limit=f"no network bears noise of more than {document['noise_bound_of_any_network']:.3g} of full scale: its "
         "inputs alone err then",
         more=["--explain", "--figure noise.png", "onn map NET.npz", "onn link NET.npz"],

@@ -9,11 +9,11 @@ from typing import Annotated
 import numpy as np
 
 from lightloom.app.cli.onn.settings import stored_mapping
-from lightloom.app.cli.options import check_file
+from lightloom.app.cli.options import check_file, read_count
 from lightloom.core.answer import MOST_ROWS
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, provenance_line
-from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
+from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, LayeredNetwork
 from lightloom.photonics.averaging.proof import input_bound, noisy_accuracy
 from lightloom.photonics.meshes.mapping import MeshMapping
 from lightloom.reports.figures.canvas import save
@@ -31,6 +31,22 @@ def refuse_options(given: Mapping[str, object], taken: Collection[str], what: st
         if value and name not in taken:
             options = ", ".join(f"--{option}" for option in taken)
             raise ConfigError(f"--{name}: not with {what}: expected {f'only {options}' if options else 'it alone'}")
+
+
+def read_layers(text: str, servers: int | None = None, bits: int | None = None) -> tuple[int, ...]:
+    """Return the numbers of signals that --layers states, as ``4-64-4``, or as ``printed`` those of the paper's Table I
+    for so many servers and bits.
+
+    Raises:
+        ConfigError: a number is no whole number of at least 1, or the paper has no such network.
+    """
+    if text == "printed":
+        for row in TABLE_I:
+            if (row.servers, row.bits) == (servers, bits):
+                return row.layers
+        known = ", ".join(f"--servers {row.servers} --bits {row.bits}" for row in TABLE_I)
+        raise ConfigError(f"--layers printed: expected a network of the paper, {known}")
+    return tuple(read_count(number, "--layers", least=1) for number in text.split("-"))
 
 
 def draw_noise(

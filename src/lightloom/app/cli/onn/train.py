@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lightloom.app.cli.onn.build import train_levels
-from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, device_errors
+from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, device_errors, read_layers
 from lightloom.app.cli.onn.settings import SettingsFile, SettingTexts, TrainSettings, settings_of
-from lightloom.app.cli.options import FigureFile, Shown, draw, read_count
+from lightloom.app.cli.options import FigureFile, Shown, draw
 from lightloom.core.errors import ConfigError, needing_torch
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, cells, provenance
@@ -51,7 +51,7 @@ def train(
         scenario (1..4): A row of the paper's Table I; 1 unless --servers is given.
         servers: Servers whose codes are averaged, instead of a scenario.
         bits (B): Bits of a code.
-        layers (4-64-...-4): Signals of the inputs, the hidden layers and the outputs.
+        layers (4-64-...-4): Signals of the inputs, the hidden layers and the outputs; ``printed``: the paper's.
         cascade (GROUPS): Train two levels: a network of N servers for each group, one above them.
         search: Try depths and widths of hidden layers by successive halving.
         seed (S): Seed of weights, order and noise.
@@ -61,7 +61,7 @@ def train(
         all: Show every network that a search tried.
     """
     chosen = settings_of(TrainSettings, settings, set)
-    structure = _structure(layers, chosen)
+    structure = _structure(layers, servers, bits, chosen)
     options = _training(chosen) | {"seed": seed}
     if cascade is not None:
         if search or scenario is not None or figure is not None or options["rounding"] != "floor":
@@ -95,9 +95,9 @@ def _signals(layers: Sequence[int]) -> str:
     return "-".join(map(str, layers))
 
 
-def _structure(layers: str | None, settings: TrainSettings) -> Document:
+def _structure(layers: str | None, servers: int | None, bits: int | None, settings: TrainSettings) -> Document:
     """Return what is stated of the network's structure as fields of the recipe."""
-    signals = None if layers is None else tuple(read_count(number, "--layers") for number in layers.split("-"))
+    signals = None if layers is None else read_layers(layers, servers, bits)
     given = {"form": settings.form, "layers": signals, "approximated": settings.approximated}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -1,0 +1,127 @@
+"""Embed a network in wider layers so that every matrix has the paper's form: squares Σ · U (OptINC, Fig. 4, eq. 4).
+
+    dark signals    those of the wider layers that the network lacks: rows and biases of 0, so that they are always 0
+    a square        live rows D R, with D their lengths, and in columns of dark signals D Z:
+                    R Rᵀ + Z Zᵀ = λ I,  λ the largest eigenvalue of R Rᵀ,
+                    so that the square is D √λ times orthonormal rows
+
+Entries in columns of dark signals change no signal. Z needs as many dark columns as λ I − R Rᵀ has rank, at most one
+less than the rows; a square without dark columns takes rows that are orthogonal already, or a single one. Rows that
+overlap with no other get no entries: groups of overlapping rows have a λ each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import UnsupportedError
+from lightloom.photonics.averaging.networks import LayeredNetwork
+from lightloom.photonics.meshes.mapping import connected_components, square_places
+
+_TOLERANCE = 1e-12
+"""Eigenvalues closer than this share of the largest one are equal up to rounding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedding:
+    """A network in wider layers, and where its signals are."""
+
+    network: LayeredNetwork
+    """The network with all signals; dark ones have a full scale of 1, so that they are as noisy as live ones."""
+    places: tuple[Ints, ...]
+    """Number of every live signal in the wider layer, for the inputs, the hidden layers and the outputs."""
+
+    @property
+    def dark(self) -> list[Floats]:
+        """Sum of the magnitudes of the weights from dark signals, (live signals,), for each matrix."""
+        parts = zip(self.network.weights, self.places, self.places[1:], strict=False)
+        return [np.abs(np.delete(matrix[rows], columns, axis=1)).sum(axis=1) for matrix, columns, rows in parts]
+
+
+def embed(network: LayeredNetwork, layers: Sequence[int]) -> Embedding:
+    """Return the network in layers of these numbers of signals, with rows of every square orthogonal to rounding.
+
+    Raises:
+        UnsupportedError: the layers are of another number, narrower, or too narrow for orthogonal rows.
+    """
+    live, wide = network.layers, tuple(layers)
+    ends = (live[0], live[-1]) == (wide[0], wide[-1])
+    if len(live) != len(wide) or not ends or any(n > m for n, m in zip(live, wide, strict=True)):
+        raise UnsupportedError(f"layers of {_text(live)} signals do not fit into {_text(wide)}")
+    places = [np.arange(live[0])]
+    weights, biases, scales = [], [], [network.full_scale[0]]
+    for layer, width in enumerate(wide[1:], 1):
+        places.append(np.arange(width) if layer == len(wide) - 1 else _places(network, wide, layer))
+        matrix, bias, scale = np.zeros((width, wide[layer - 1])), np.zeros(width), np.ones(width)
+        matrix[np.ix_(places[-1], places[-2])] = network.weights[layer - 1]
+        bias[places[-1]], scale[places[-1]] = network.biases[layer - 1], network.full_scale[layer]
+        lit = np.isin(np.arange(wide[layer - 1]), places[-2])
+        for rows, columns in square_places((width, wide[layer - 1])):
+            dark = columns[~lit[columns]]
+            completed = _completion(matrix[np.ix_(rows, columns[lit[columns]])], dark.size)
+            if completed is None:
+                raise UnsupportedError(f"layer {layer} of {_text(wide)}: too few dark signals for orthogonal rows")
+            matrix[np.ix_(rows, dark)] = completed
+        weights.append(matrix)
+        biases.append(bias)
+        scales.append(scale)
+    whole = LayeredNetwork(tuple(weights), tuple(biases), network.nonlinearity, tuple(scales))
+    return Embedding(whole, tuple(places))
+
+
+def _text(layers: Sequence[int]) -> str:
+    """Return numbers of signals as ``4-64-4``."""
+    return "-".join(map(str, layers))
+
+
+def _places(network: LayeredNetwork, wide: tuple[int, ...], layer: int) -> Ints:
+    """Return the place of every signal of a hidden layer: in the emptiest squares of the matrices before and after that
+    can still be completed, so that rows get the fewest entries from dark signals.
+
+    Squares of the matrix before lie one below the other where the layer is not narrower than the one before, and a
+    place decides which of them its row joins. Those of the matrix after lie side by side where the next layer is
+    narrower.
+    """
+    before, after = (np.asarray(matrix, np.float64) for matrix in network.weights[layer - 1 : layer + 1])
+    width, inputs, outputs = wide[layer], wide[layer - 1], wide[layer + 1]
+    tall, broad = width >= inputs, width > outputs
+    places: list[int] = []
+    for signal in range(len(before)):
+        choices: dict[tuple[int, int], int] = {}
+        for place in sorted({*range(width)}.difference(places), reverse=True):
+            choices[tall * place // inputs, broad * place // outputs] = place
+        fitting: list[tuple[int, int]] = []
+        for (row, column), place in choices.items():
+            joined = [at for at, other in enumerate(places) if other // inputs == row or not tall] + [signal]
+            beside = [at for at, other in enumerate(places) if other // outputs == column or not broad] + [signal]
+            free = min(outputs, width - column * outputs) - len(beside)
+            fits = not tall or _completion(before[joined], inputs - before.shape[1]) is not None
+            if fits and (not broad or _completion(after[:, beside], free) is not None):
+                fitting.append((tall * len(joined) + broad * len(beside), place))
+        if not fitting:
+            raise UnsupportedError(f"layer {layer} of {_text(wide)} has no place for {len(before)} signals")
+        places.append(min(fitting)[1])
+    return np.array(places)
+
+
+def _completion(rows: Floats, dark: int) -> Floats | None:
+    """Return the entries of rows [n, live columns] in ``dark`` further columns that make them orthogonal, [n, dark];
+    None if that takes more columns. Rows of zeros stay so."""
+    lengths = np.linalg.norm(rows, axis=1)
+    units = rows / np.where(lengths > 0, lengths, 1.0)[:, None]
+    overlaps = units @ units.T
+    added, used = np.zeros((len(rows), dark)), 0
+    for group, _ in connected_components(np.where(np.abs(overlaps) > _TOLERANCE, overlaps, 0.0)):
+        values, vectors = np.linalg.eigh(overlaps[np.ix_(group, group)])
+        lacking = values[-1] - values
+        lacks = lacking > _TOLERANCE * values[-1]
+        columns = used + np.arange(lacks.sum())
+        used += columns.size
+        if used > dark:
+            return None
+        added[np.ix_(group, columns)] = lengths[group, None] * vectors[:, lacks] * np.sqrt(lacking[lacks])
+    return added
