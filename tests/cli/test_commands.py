@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from runpy import run_module
 from typing import Any
 
 import pytest
 
+from lightloom.papers.sipml import runs
+from lightloom.papers.study import Experiment
 from tests.cli.commands import lightloom
 
 ROOT = Path(__file__).parents[2]
@@ -133,6 +136,21 @@ def test_a_study_names_what_deviates_most_and_all_says_why() -> None:
     assert f"{len(rows)} findings of ours" in done.out and not any(row["status"] for row in rows)
     every = lightloom("reproduce", "economics", "--all").out
     assert all(row["id"] in every for row in rows) and "assumed: " in every
+
+
+def test_one_experiment_of_a_study_is_run_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    def measure(work: Path, data: Path, advance: Callable[[int], None]) -> None:
+        asked.append(work)
+        advance(1)
+
+    monkeypatch.setattr(runs, "EXPERIMENTS", {"comparison": Experiment(lambda: 1, measure, data=False)})
+    for options in ([], ["--work", str(tmp_path / "here")]):
+        assert lightloom("reproduce", "sipml", "--run", "comparison", *options, folder=tmp_path).code == 0
+    assert asked == [Path("runs", "sipml"), tmp_path / "here"]
+    done = lightloom("reproduce", "sipml", "--run", "compare")
+    assert done.code == 2 and "comparison" in done.err and done.err.count("\n") == 1
 
 
 def test_help_and_version_answer() -> None:

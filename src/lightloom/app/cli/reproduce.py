@@ -91,8 +91,8 @@ def _answer(results: Sequence[Study]) -> Parts:
     own = counts.get("derived", 0) + counts.get("by construction", 0)
     best = [
         f"{agree} of {len(numbers)} printed numbers agree, {counts.get('deviates', 0)} deviate",
-        f"{counts.get('match', 0)} reproduce an experiment, {counts.get('stand-in', 0)} hold in another one, {own} "
-        f"follow from printed figures or formulas; {findings} findings are ours",
+        f"{counts.get('match', 0)} reproduce an experiment, {counts.get('stand-in', 0)} hold in another one, {own} are "
+        f"inputs or follow from printed figures; {findings} findings are ours",
     ]
     if not numbers:
         best = [f"{findings} findings of ours"]
@@ -106,7 +106,7 @@ def _answer(results: Sequence[Study]) -> Parts:
             rows[-1] |= {_SHORT.get(status, status): str(of_study.get(status, 0)) for status in STATUSES}
             rows[-1]["findings"] = str(len(result.findings))
         question = f"What {len(results)} papers printed, beside ours"
-        legend = "constructed: by the paper's own figures or formulas, which shows nothing; absent: nothing to compare"
+        legend = "constructed: inputs, and the papers' own formulas, which show nothing; absent: nothing to compare"
         more = ["lightloom reproduce STUDY", *more]
         limit = f"{assumed} assumptions: --all"
         return screen(question, best, rows, all=True, legend=legend, limit=limit, more=more)

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, combinations_with_replacement, groupby, pairwise, product
 from math import ceil, e, log, log2, prod, sqrt
-from statistics import fmean
+from operator import truediv
+from statistics import fmean, geometric_mean
 from typing import Any, NamedTuple
 
 from lightloom.collectives.algorithms.optree import best_radices, optree, stage_steps
@@ -206,12 +207,10 @@ def _figure_6() -> Iterator[Claim]:
     """Yield whether the steps of OpTree and WRHT fall or rise from 96 to 128 wavelengths, then how WRHT's compare with
     NE's at 128, by both counts of WRHT."""
     few, many = (paper_steps(n, w) for n, w in BY_WAVELENGTHS)
-    literal = literal_steps(*BY_WAVELENGTHS[1])
     for name in ("OpTree", "WRHT"):
         trend = "falls" if many[name] < few[name] else "rises"
         yield PAPER.claim(f"figure6.{name.lower()}_from_w96_to_w128", trend, few=few[name], many=many[name])
-    for name, steps in (("wrht", many), ("wrht_by_formula", literal)):
-        yield PAPER.claim(f"figure6.{name}_against_ne_w128", _against(steps["WRHT"], steps["NE"]), steps=steps)
+    yield PAPER.claim("figure6.wrht_against_ne_w128", _against(many["WRHT"], many["NE"]), steps=many)
 
 
 def _against(ours: int, theirs: int) -> str:
@@ -256,32 +255,19 @@ def _other_counts() -> Iterator[Claim]:
     least = [theorem_1_steps(n, w, best_stages(n, w)) for n, w in BY_RANKS]
     argmin = fmean(100 * (1 - best / counts["WRHT"]) for best, counts in zip(least, steps, strict=True))
     limit = fmean(100 * (1 - counts["OpTree"] / (2 * counts["NE"] - 1)) for counts in steps)
-    four_mib = fmean(
-        100 * (1 - seconds(counts["OpTree"], MESSAGE) / seconds(counts["NE"], MESSAGE, later_shares=2))
-        for counts in steps
-    )
     yield PAPER.claim("headline.wrht_reduction_nodes_argmin", round(argmin, 4), paper=NODES["WRHT"])
-    yield PAPER.claim("headline.ne_reduction_nodes_two_shares", round(limit, 4), paper=NODES["NE"], four_mib=four_mib)
+    yield PAPER.claim("headline.ne_reduction_nodes_two_shares", round(limit, 4), paper=NODES["NE"])
 
 
 def _averages_over_wavelengths() -> Iterator[Claim]:
     """Yield the per cents that OpTree saves on average over Fig. 6's settings, one row for each rival, then how many
     readings of the paper give all three."""
-    printed = "; ".join(
-        f"w = {w}: " + ", ".join(f"{name} {paper_steps(n, w)[name]}" for name in ORDER) for n, w in BY_WAVELENGTHS
-    )
+    printed = "; ".join(f"w = {w}: {_steps_in_words(paper_steps(n, w))}" for n, w in BY_WAVELENGTHS)
     yield from _reductions("wavelengths", LIGHT, BY_WAVELENGTHS, printed=printed)
-    own, (tried, others) = BY_WAVELENGTHS[0][1], (readings(96, 128), [readings(*pair) for pair in _OTHER_PAIRS])
-    values = {
-        "tried": tried.tried,
-        "nearest": tried.nearest,
-        "off": tried.off,
-        "others": sum(each.tried for each in others),
-        "agree": sum(each.agree for each in others),
-        "most": most_wrht_steps(),
-        "padded": paper_steps(RANKS, own)["WRHT"],
-    }
-    yield PAPER.claim("headline.readings_of_the_averages", tried.agree, **values)
+    tried, agree, off, nearest = readings(96, 128)
+    values = {"tried": tried, "off": off, "nearest": nearest, "most": most_wrht_steps()}
+    values["others"], values["agree"] = map(sum, zip(*(readings(*pair)[:2] for pair in _OTHER_PAIRS), strict=True))
+    yield PAPER.claim("headline.readings_of_the_averages", agree, **values)
 
 
 def _headline() -> Iterator[Claim]:
@@ -299,80 +285,66 @@ _OTHER_PAIRS = tuple(pair for pair in combinations(range(32, 257, 32), 2) if pai
 """Other pairs of wavelengths than those that the paper states."""
 _TOLERANCE = 0.02
 _MEANS: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
-    "mean": lambda ours, theirs: fmean(a / b for a, b in zip(ours, theirs, strict=True)),
+    "mean": lambda ours, theirs: fmean(map(truediv, ours, theirs)),
     "quotient of sums": lambda ours, theirs: sum(ours) / sum(theirs),
-    "harmonic mean": lambda ours, theirs: 1 / fmean(b / a for a, b in zip(ours, theirs, strict=True)),
-    "geometric mean": lambda ours, theirs: prod(a / b for a, b in zip(ours, theirs, strict=True)) ** (1 / len(ours)),
+    "harmonic mean": lambda ours, theirs: 1 / fmean(map(truediv, theirs, ours)),
+    "geometric mean": lambda ours, theirs: geometric_mean(map(truediv, ours, theirs)),
 }
 """Ways to average the quotient of OpTree's steps and a rival's."""
+
+
+def stage_ceilings(ranks: int, wavelengths: int, stages: int) -> int:
+    """Return Theorem 1's steps with a ceiling for each stage."""
+    first = float(ranks ** (1 + 1 / stages) / (8 * wavelengths))
+    return ceil(first - 1e-9) + (stages - 1) * ceil(2 * first - 1e-9)
 
 
 def optree_readings(wavelengths: int) -> dict[str, float]:
     """Return OpTree's steps at 1,024 ranks by each of the paper's forms at every depth up to 12, which holds every rule
     for k, and by integer radices."""
-    forms: Mapping[str, Callable[[int, int, int], float]] = {
-        "Theorem 1": theorem_1_steps,
-        "Theorem 1 without its ceiling": theorem_1_exact,
-        "Eq. 3": equation_3_steps,
-        "Theorem 3's proof": theorem_3_proof_steps,
-        "a ceiling for each stage": lambda n, w, k: (
-            ceil(n ** (1 + 1 / k) / (8 * w) - 1e-9) + (k - 1) * ceil(n ** (1 + 1 / k) / (4 * w) - 1e-9)
-        ),
-    }
-    found = {f"{form}, k = {k}": steps(RANKS, wavelengths, k) for form, steps in forms.items() for k in range(1, 13)}
+    forms: tuple[Callable[[int, int, int], float], ...]
+    forms = (theorem_1_steps, theorem_1_exact, equation_3_steps, theorem_3_proof_steps, stage_ceilings)
+    found = {f"{form.__name__}, k = {k}": form(RANKS, wavelengths, k) for form in forms for k in range(1, 13)}
     return found | {"integer radices": sum(stage_steps(RANKS, wavelengths, best_radices(RANKS, wavelengths)))}
 
 
 def wrht_readings(wavelengths: int) -> dict[str, int]:
     """Return WRHT's steps at 1,024 ranks by Table I's formula and the text's two totals, for several p, with θ as it is
     needed or one more, and with N itself or padded to p^θ."""
-    totals = {}
-    for name, p in (
-        (f"{times}w{more:+d}", int(times or 1) * wavelengths + more) for times in ("", "2") for more in (-1, 0, 1)
-    ):
-        needed = next(theta for theta in range(1, 99) if p**theta >= RANKS)
-        for more, padded in product((0, 1), (False, True)):
-            theta = needed + more
-            n, where = p**theta if padded else RANKS, f"p = {name}, θ{more:+d}{', N padded' * padded}"
-            collect = 1 - (p - n) // (p - 1)
-            totals[f"Table I, {where}"] = collect - (1 - theta) * n // p
-            totals[f"text, {where}"] = collect + (theta - 1) * p ** (theta - 1)
-            totals[f"text with one root, {where}"] = collect + theta * p ** (theta - 1)
+    totals: dict[str, int] = {}
+    for times, offset, more, padded in product((1, 2), (-1, 0, 1), (0, 1), (False, True)):
+        p = times * wavelengths + offset
+        theta = more + next(theta for theta in range(1, 99) if p**theta >= RANKS)
+        n, name = p**theta if padded else RANKS, f"p = {times}w{offset:+d}, θ{more:+d}{', N padded' * padded}"
+        collect, once = 1 - (p - n) // (p - 1), p ** (theta - 1)
+        broadcasts = {"Table I": -((1 - theta) * n // p), "text": (theta - 1) * once, "one root": theta * once}
+        totals |= {f"{form}, {name}": collect + steps for form, steps in broadcasts.items()}
     return totals
 
 
-class Readings(NamedTuple):
-    """Result of the search at two numbers of wavelengths."""
+def readings(few: int, many: int) -> tuple[int, int, float, str]:
+    """Return how many readings of the averages over two numbers of wavelengths there are, how many give all three
+    within the tolerance, and how far off the nearest is, in per cent, and which it is.
 
-    tried: int
-    agree: int
-    """Readings whose three averages are all within the tolerance of the printed ones."""
-    nearest: str
-    """The reading whose farthest average is nearest to the printed one, among those that are within 1 % over Ring and
-    NE."""
-    off: float
-    """What that average is off by, in per cent."""
-
-
-@cache
-def readings(few: int, many: int) -> Readings:
-    """Return how many readings give the printed averages over two numbers of wavelengths: of OpTree's and WRHT's steps,
-    one share a step of NE or two, N or N − 1 steps of Ring, and the kind of mean."""
+    A reading takes one form each of OpTree's and WRHT's steps, one share a step of NE or two, N or N − 1 steps of Ring,
+    and a kind of mean. Those off by more than 1 % over Ring or NE are not looked at further.
+    """
     trees, wrhts = ([by(w) for w in (few, many)] for by in (optree_readings, wrht_readings))
-    tried = agree = 0
-    off, nearest = 100.0, ""
-    for tree, (kind, mean), ring, ne in product(trees[0], _MEANS.items(), (RANKS - 1, RANKS), (RANKS // 2, RANKS - 1)):
+    found = []
+    rivals = list(product(trees[0], _MEANS, (RANKS - 1, RANKS), (RANKS // 2, RANKS - 1)))
+    for tree, kind, ring, ne in rivals:
         ours = [each[tree] for each in trees]
-        tried += len(wrhts[0])
-        far = max(abs(100 * (1 - mean(ours, [n, n])) - LIGHT[name]) for name, n in (("Ring", ring), ("NE", ne)))
-        if far > 1:
-            continue
-        for wrht in wrhts[0]:
-            saved = 100 * (1 - mean(ours, [each[wrht] for each in wrhts]))
-            farthest = max(far, abs(saved - LIGHT["WRHT"]))
-            agree += farthest <= _TOLERANCE
-            off, nearest = min((off, nearest), (farthest, f"OpTree by {tree}, WRHT by {wrht}, {kind}"))
-    return Readings(tried, agree, nearest, off)
+        far = max(_off(kind, ours, [ring, ring], "Ring"), _off(kind, ours, [ne, ne], "NE"))
+        for wrht in wrhts[0] if far <= 1 else ():
+            farthest = max(far, _off(kind, ours, [each[wrht] for each in wrhts], "WRHT"))
+            found.append((farthest, f"{tree}; WRHT by {wrht}; {kind}"))
+    agree = sum(off <= _TOLERANCE for off, _ in found)
+    return len(rivals) * len(wrhts[0]), agree, *min(found, default=(100.0, "none"))
+
+
+def _off(kind: str, ours: Sequence[float], theirs: Sequence[float], rival: str) -> float:
+    """Return what an average saving is off by from the printed one, in per cent."""
+    return abs(100 * (1 - _MEANS[kind](ours, theirs)) - LIGHT[rival])
 
 
 def most_wrht_steps() -> int:
@@ -517,15 +489,9 @@ def _example_stages() -> Iterator[Claim]:
 
 
 def _radices() -> Iterator[Claim]:
-    """Yield the steps of the example's three stages by Theorem 1, by the uniform radix 3 and its colours, and as built
-    with radices 3, 3, 2."""
-    m, stages = 3, 3
-    share = [ceil(N / m**stage) for stage in range(1, stages + 1)]
-    colours = [share[0] * ceil(m * m / 8)]
-    colours += [m ** (stage - 1) * share[stage - 1] * (m * m // 4) for stage in range(2, stages + 1)]
-    other, steps = built("optree", N, W, (3, 3, 2)), sum(ceil(count / W) for count in colours)
+    """Yield the steps of the example's three stages by Theorem 1, and as built with radices 3, 3, 2."""
+    other = built("optree", N, W, (3, 3, 2))
     yield PAPER.claim("example.three_stage_theorem_1_steps", theorem_1_steps(N, W, 3))
-    yield PAPER.claim("example.three_stage_uniform_steps", steps, colours=" + ".join(map(str, colours)))
     yield PAPER.claim("example.three_stage_best_steps", other.steps, other=other)
 
 
