@@ -2,7 +2,7 @@
 
     python -m scripts.register optree                  # what does not fit between the register and the text
     python -m scripts.register --draw 40 --seed HASH   # entries of all papers, each with its line of the text
-    python -m scripts.register --write                 # run the studies and write their counts into README and docs
+    python -m scripts.register --write                 # run the studies (or one) and write their counts into the pages
 
 The papers' texts lie in ``$LIGHTLOOM_PAPERS``, or in ``papers`` beside ``$LIGHTLOOM_DATA``.
 """
@@ -82,9 +82,9 @@ def sums() -> list[tuple[Path, str, str]]:
     return [readme, *rows]
 
 
-def write() -> None:
-    """Run all studies, and write their counts into their pages, then what follows from them."""
-    for name in names():
+def write(studies: Sequence[str]) -> None:
+    """Run studies, and write their counts into their pages, then what follows from those of all pages."""
+    for name in studies:
         page, words = ROOT / "docs" / "papers" / f"{name}.md", STUDIES[name]().counts()
         sys.stdout.write(f"{name}: {words}\n")
         page.write_text(COUNTS.sub(f"**{words}**", page.read_text(), count=1))
@@ -100,15 +100,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default="")
     parser.add_argument("--write", action="store_true")
     chosen, folder = parser.parse_args(arguments), texts()
+    studies = [chosen.study] if chosen.study else names()
     if chosen.write:
-        write()
+        write(studies)
         return 0
     if folder is None:
         parser.error("no texts: set LIGHTLOOM_PAPERS")
     if chosen.draw:
         sys.stdout.writelines(f"{line}\n" for line in drawn(chosen.draw, chosen.seed, folder))
         return 0
-    found = registers([chosen.study] if chosen.study else names())
+    found = registers(studies)
     wrong = [(name, fault) for name, each in found.items() for fault in faults(each, (folder / each.text).read_bytes())]
     sys.stdout.writelines(f"{name}: {fault}\n" for name, fault in wrong)
     return int(bool(wrong))
