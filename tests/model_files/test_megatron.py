@@ -84,7 +84,7 @@ def test_what_an_unknown_condition_decides_is_named(tmp_path: Path) -> None:
         "SIZE=\\\n$2\nif [ $SIZE = 7B ]; then\nHIDDEN=64\nfi\nONE=${10}\n" + GPT.format(more="", layers="4")
     )
     path.write_text(path.read_text().replace("--hidden-size 64", "--hidden-size $HIDDEN"))
-    with pytest.raises(InputError, match=r"line 3: whether \[ \$SIZE = 7B \] \(--define 2=VALUE\)"):
+    with pytest.raises(InputError, match=r"line 3: whether \[ \$SIZE = 7B \] succeeds \(--define 2=VALUE\)"):
         decoder_sizes(read_options(path, {}), None)
     assert decoder_sizes(read_options(path, {"2": "7B"}), None)[0].hidden == 64
 

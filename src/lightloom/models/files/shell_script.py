@@ -7,31 +7,15 @@ is not followed becomes unknown, and says so where its value is asked for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightloom.core.documents import read_text
 from lightloom.core.errors import ConfigError
-from lightloom.models.files.shell_words import (
-    MARK,
-    UNSET,
-    ScriptError,
-    UnknownValue,
-    Variables,
-    builtin_holds,
-    evaluate,
-    fields,
-    forget_assigned,
-    is_known,
-    keyword_holds,
-    matches,
-    negated,
-    unknown,
-    value,
-)
+from lightloom.models.files import shell_words
+from lightloom.models.files.shell_words import MARK, UNSET, Status, Variables, fields, is_known, negated, value
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -48,8 +32,6 @@ _MOST_STATEMENTS = 20_000
 """Statements that are followed at most, those of loops and functions counted as often as they run."""
 _PLACES = tuple("123456789")
 _ARGUMENTS = ("@", "*", "#", *_PLACES)
-_READING = ("read", "mapfile", "readarray", "getopts", "wait", "select")
-_SUCCEEDING = ("true", ":", "echo", "export", "printf", "pwd")
 
 
 class _Leave(Exception):
@@ -89,6 +71,7 @@ class Script:
         self.conditional: list[tuple[str, list[str]]] = []
         """Words of each command that it calls only if something holds that is not known, behind what that is."""
         self.variables = dict(definitions)
+        """Values by name; of a function, under ``name()``, the number of its body."""
         self.notes: list[str] = []
         """Statements that could not be followed, each with its line."""
         self.ended_at: int | None = None
@@ -97,11 +80,11 @@ class Script:
         """Variables that a branch would set whose condition depends on what the file does not say: line and
         condition."""
         self._path, self._definitions = path, definitions
-        self._functions: dict[str, Node] = {}
-        self._locals: list[dict[str, str | list[str] | None]] = []
-        """For each call of a function, what its local variables were before; None where unset."""
-        self._left: dict[str, list[Variables]] = {"return": [], "break": [], "continue": []}
-        """Variables where a branch that may be taken leaves a function or a loop."""
+        self._bodies: list[Node] = []
+        self._locals: list[set[str]] = []
+        """For each function or other script that is followed, its local variables."""
+        self._left: list[Variables] = []
+        """Variables where a branch that may be taken leaves a loop or the function that is followed."""
         self._conditions: list[str] = []
         """Unknown conditions around the statement that is followed, outermost first."""
         self._odd: set[str] = set()
@@ -110,48 +93,41 @@ class Script:
         self._stops_at_failure = False
         self._guarded = 0
         """How many conditions are around the statement: a failure in them does not stop the script."""
-        self._last_in_shell = False
         self._statements = 0
 
-    def follow(self, text: str) -> bool | None:
+    def follow(self, text: str) -> Status:
         """Follow a text in the present state, and return whether its last command succeeds, None if not known.
 
         Raises ConfigError where the text cannot be parsed or followed to its end.
         """
         return self._all(_parsed(text, self._path).children)
 
-    # Statements
+    # Statements. Each returns whether it succeeds, None where that is not known.
 
-    def _all(self, nodes: Iterable[Node]) -> bool | None:
-        """Follow statements in order, and return whether the last succeeds (None: not known).
+    def _all(self, nodes: Sequence[Node], guarded: bool = False) -> Status:
+        """Follow statements in order; return the status of the last. Where ``guarded``, a failure does not stop the
+        script.
 
         One before ``&`` runs in another process: its variables are lost, and it counts as succeeding.
         """
-        status: bool | None = True
-        nodes = list(nodes)
-        for node, following in zip_longest(nodes, nodes[1:]):
-            if node.is_named and node.type != "comment":
+        status: Status = True
+        self._guarded += guarded
+        try:
+            for node, following in zip_longest(nodes, nodes[1:]):
                 if following is not None and following.type == "&":
                     self._in_subshell([node])
                     status = True
-                else:
+                elif node.is_named and node.type != "comment":
                     status = self._statement(node)
+        finally:
+            self._guarded -= guarded
         return status
 
-    def _condition(self, nodes: Iterable[Node]) -> bool | None:
-        """Follow statements in order where a failure does not stop the script; return whether the last succeeds, None
-        if not known."""
-        self._guarded += 1
-        try:
-            return self._all(nodes)
-        finally:
-            self._guarded -= 1
+    def _statement(self, node: Node) -> Status:
+        """Follow one statement by the method of its type; a type without one makes every variable unknown.
 
-    def _statement(self, node: Node) -> bool | None:
-        """Follow one statement by the method of its type, and return whether it succeeds, None if not known.
-
-        A type without a method makes every variable unknown. A failure under ``set -e`` leaves the script; ConfigError
-        beyond the most statements, and where the script would stop with an error.
+        A failure under ``set -e`` leaves the script; ConfigError beyond the most statements, and where the script would
+        stop with an error.
         """
         self._statements += 1
         if self._statements > _MOST_STATEMENTS:
@@ -159,12 +135,12 @@ class Script:
                 node,
                 f"more than {_MOST_STATEMENTS:,} statements: expected a script that sets its variables in fewer steps",
             )
-        handler: Callable[[Node], bool | None] | None = getattr(self, f"_follow_{node.type}", None)
-        if handler is None:
-            return self._forget_all(_at(node, node.type.replace("_", " ")))
+        follow: Callable[[Node], Status] | None = getattr(self, f"_follow_{node.type}", None)
+        if follow is None:
+            return self._forget_all(node, node.type.replace("_", " "))
         try:
-            status = handler(node)
-        except ScriptError as error:
+            status = follow(node)
+        except shell_words.ScriptError as error:
             raise self._error(node, f"{error} in {_words_of(node)!r}: expected a script that runs") from error
         simple = node.type in ("command", "test_command", "compound_statement", "subshell", "pipeline")
         if status is False and simple and self._stops_at_failure and not self._guarded:
@@ -175,77 +151,85 @@ class Script:
         """Return, not raise, an error that names the file, the line of a statement, and the complaint."""
         return ConfigError(f"{self._path}, {_at(node, complaint)}")
 
-    def _follow_list(self, node: Node) -> bool | None:
-        """Follow ``a && b`` or ``a || b`` and return its status, None if not known.
+    def _follow_list(self, node: Node) -> Status:
+        """Follow ``a && b`` or ``a || b``."""
+        left, sign, right = (node.children[at] for at in (0, 1, -1))
+        return self._branch([left], [right], lambda: sign.type == "||", wanted=sign.type == "&&")
 
-        The right side is followed as one that may run where it is not known whether the left succeeds.
-        """
-        left, right, wanted = node.children[0], node.children[-1], node.children[1].type == "&&"
-        status = self._condition([left])
-        if status is None:
-            state = _at(left, f"whether {_words_of(left)} {'succeeds' if wanted else 'fails'}")
-            return self._perhaps(state, [lambda: self._statement(right), lambda: None])
-        if status != wanted:
-            return status
-        return self._unless_it_ends([left], lambda: self._statement(right), lambda: not wanted)
-
-    def _follow_pipeline(self, node: Node) -> bool | None:
-        """Follow the stages of a pipeline, each in a subshell (the last not under ``lastpipe``); return the last
-        one's status."""
+    def _follow_pipeline(self, node: Node) -> Status:
+        """Follow the stages of a pipeline, each in a subshell."""
         *stages, last = (child for child in node.children if child.is_named and child.type != "comment")
         for stage in stages:
-            self._in_subshell([stage], self._condition)
-        return self._statement(last) if self._last_in_shell else self._in_subshell([last])
+            self._in_subshell([stage], guarded=True)
+        return self._in_subshell([last])
 
-    def _follow_negated_command(self, node: Node) -> bool | None:
-        """Follow ``! command``, and return the opposite of its status, None if not known."""
-        return negated(self._condition(node.children[1:]))
+    def _follow_negated_command(self, node: Node) -> Status:
+        """Follow ``! command``."""
+        return negated(self._all(node.children[1:], guarded=True))
 
-    def _follow_subshell(self, node: Node) -> bool | None:
-        """Follow ``( ... )``, whose variables are lost behind it; return the status of its last command."""
+    def _follow_subshell(self, node: Node) -> Status:
+        """Follow ``( ... )``."""
         return self._in_subshell(node.children[1:-1])
 
-    def _follow_compound_statement(self, node: Node) -> bool | None:
-        """Follow ``{ ... }`` and return the status of its last command, or ``(( ... ))`` and return whether its value
-        is not 0; None if not known."""
+    def _follow_compound_statement(self, node: Node) -> Status:
+        """Follow ``{ ... }``, or ``(( ... ))``, which succeeds if its value is not 0."""
         if node.children[0].type == "((":
             return self._arithmetic_holds(_text_of(node)[2:-2], node)
         return self._all(node.children[1:-1])
 
-    def _follow_redirected_statement(self, node: Node) -> bool | None:
-        """Follow a statement without its redirections; return its status, True where only redirections stand."""
+    def _follow_redirected_statement(self, node: Node) -> Status:
+        """Follow a statement without its redirections."""
         body = node.child_by_field_name("body")
         return True if body is None else self._statement(body)
 
-    def _follow_if_statement(self, node: Node) -> bool | None:
-        """Follow ``if`` with its ``elif`` and ``else``; return the status of the branch, None if not known."""
-        return self._choose(list(_branches(node)), node)
+    def _follow_if_statement(self, node: Node) -> Status:
+        """Follow ``if`` with its ``elif`` and ``else``."""
+        branches: list[tuple[Sequence[Node], Sequence[Node]]] = []
+        clauses = [child for child in node.children if child.type in ("elif_clause", "else_clause")]
+        for clause in (node, *clauses):
+            types = [child.type for child in clause.children]
+            then = types.index("then") if "then" in types else 0
+            body = [child for child in clause.children[then + 1 :] if child not in clauses and child.type != "fi"]
+            branches.append((clause.children[1:then], body))
 
-    def _choose(self, branches: Sequence[tuple[Sequence[Node], Sequence[Node]]], node: Node) -> bool | None:
-        """Follow the branch whose condition holds; all that may be taken where that is not known.
+        def choose(at: int) -> Status:
+            """Follow the branch whose condition holds, from this one on; True if there is none to take."""
+            condition, body = branches[at] if at < len(branches) else ([], [])
+            return self._branch(condition, body, lambda: choose(at + 1)) if condition else self._all(body)
 
-        Returns the status of the branch, True if there is none to take, None where the condition is not known.
-        Variables that a branch left out would set are noted as undecided if its condition asks for one that the file
-        never sets.
+        return choose(0)
+
+    def _branch(
+        self, condition: Sequence[Node], body: Sequence[Node], otherwise: Callable[[], Status], wanted: bool = True
+    ) -> Status:
+        """Follow ``body`` if the status of a condition is the one ``wanted``, else what is ``otherwise``; both where it
+        is not known.
+
+        If the body ends the script where a variable is missing that the condition asks for, the other way is followed
+        and noted: whoever runs such a script sets what it asks for. If it is left out where one is missing, what it
+        would set is noted as undecided.
         """
-        if not branches:
-            return True
-        condition, branch = branches[0]
-        follow, rest = partial(self._all, branch), partial(self._choose, branches[1:], node)
-        if not condition:
-            return follow()
         before = dict(self.variables)
-        known = self._condition(condition)
-        what = _at(node, f"whether {_words_of(*condition)}")
-        if known is None:
-            return self._perhaps(what, [follow, rest])
-        if known:
-            return self._unless_it_ends(condition, follow, rest)
-        if missing := self._missing(condition, before):
+        status = self._all(condition, guarded=True)
+        what = _at(condition[0], f"whether {_words_of(*condition)} succeeds")
+        if status is None:
+            return self._perhaps(what, [lambda: self._all(body), otherwise])
+        missing = self._missing(condition, before)
+        if status == wanted:
+            start = dict(self.variables)
+            try:
+                return self._all(body)
+            except _Leave as leave:
+                if leave.word != "exit" or not missing:
+                    raise
+                self.variables = start
+                ends = f"the script ends there unless {', '.join(missing)} is set, and is followed as if it were"
+                self.notes.append(_at(condition[0], ends))
+        elif missing:
             settings = ", ".join(f"--define {name}=VALUE" for name in missing)
-            for name in re.findall(r"(?<![-\w])([A-Za-z_]\w*)\+?=", "\n".join(map(_text_of, branch))):
+            for name in _assigned_in("\n".join(map(_text_of, body))):
                 self.undecided.setdefault(name, f"{what} ({settings})")
-        return rest()
+        return otherwise()
 
     def _missing(self, condition: Sequence[Node], variables: Variables) -> list[str]:
         """Return the names of variables that the file never sets and that a condition, or the values of its variables,
@@ -254,514 +238,368 @@ class Script:
         texts = [value(f"${{{name}}}", dict(variables)) for name in names]
         return list(dict.fromkeys(mark.group()[1:-1] for text in texts for mark in UNSET.finditer(text)))
 
-    def _unless_it_ends(
-        self, condition: Sequence[Node], way: Callable[[], bool | None], otherwise: Callable[[], bool | None]
-    ) -> bool | None:
-        """Follow ``way``; if that ends the script where a variable is missing that the condition asks for, follow
-        ``otherwise`` and note it.
-
-        Whoever runs such a script sets what it asks for. Returns the status of what was followed.
-        """
-        start = dict(self.variables)
-        try:
-            return way()
-        except _Leave as leave:
-            missing = self._missing(condition, start)
-            if leave.word != "exit" or not missing:
-                raise
-            self.variables = start
-            what = f"the script ends there unless {', '.join(missing)} is set, and is followed as if it were"
-            self.notes.append(_at(condition[0], what))
-            return otherwise()
-
-    def _follow_case_statement(self, node: Node) -> bool | None:
-        """Follow ``case`` with its subject expanded; return the status of the item, None if not known."""
-        subject = node.child_by_field_name("value")
+    def _follow_case_statement(self, node: Node) -> Status:
+        """Follow ``case``: the first item that matches its subject; each that may match where that is not known."""
+        subject = value(_text_of(_field(node, "value")), self.variables)
         items = [child for child in node.children if child.type == "case_item"]
-        return self._case(value(_text_of(subject), self.variables) if subject else "", items, node)
 
-    def _case(self, subject: str, items: Sequence[Node], node: Node) -> bool | None:
-        """Follow the first item that matches the subject; perhaps each that may match where that is not known.
-
-        Returns the status of the item, True if none matches, None where it is not known or an item falls through.
-        """
-        falls = any(item.child_by_field_name("fallthrough") is not None for item in items)
-        for at, item in enumerate(items):
-            closing = next((i for i, child in enumerate(item.children) if child.type == ")"), 0)
-            body, patterns = item.children[closing + 1 :], item.children_by_field_name("value")
-            known = [matches(subject, _text_of(pattern), self.variables) for pattern in patterns]
-            if not falls and True in known:
+        def choose(at: int) -> Status:
+            """Follow the item that matches, from this one on; True if none does."""
+            if at == len(items):
+                return True
+            types = [child.type for child in items[at].children]
+            body = items[at].children[types.index(")") + 1 :]
+            patterns = items[at].children_by_field_name("value")
+            known = [shell_words.matches(subject, _text_of(each), self.variables) for each in patterns]
+            if True in known:
                 return self._all(body)
-            if falls or None in known:
-                what = _at(item, f"which case {subject} is")
-                rest = partial(self._case, subject, items[at + 1 :], node)
-                self._perhaps(what, [partial(self._all, body), bool if falls else rest])
-                if not falls:
-                    return None
-        return None if falls else True
+            if None not in known:
+                return choose(at + 1)
+            return self._perhaps(
+                _at(items[at], f"which case {subject} is"), [lambda: self._all(body), lambda: choose(at + 1)]
+            )
 
-    # Loops
+        falls = any(item.child_by_field_name("fallthrough") is not None for item in items)
+        return self._forget_all(node, "a case that falls through") if falls else choose(0)
 
-    def _follow_for_statement(self, node: Node) -> bool | None:
-        """Follow ``for`` over its words, by default the arguments; return None, a status that is not known.
+    # Loops, whose status is never known
+
+    def _follow_for_statement(self, node: Node) -> Status:
+        """Follow ``for`` over its words, by default the arguments.
 
         ``select`` and unknown words repeat an unknown number of times; items that the file never sets are left out.
         """
-        name, body = (_field(node, field) for field in ("variable", "body"))
-        words = [_text_of(child) for child in node.children_by_field_name("value")] or ['"$@"']
-        items = [item for word in words for item in fields(word, self.variables)]
-        known = node.children[0].type != "select" and all(map(is_known, items)) and not any(map(_is_glob, words))
+        name, words = _text_of(_field(node, "variable")), node.children_by_field_name("value")
+        texts = [_text_of(child) for child in words] or ['"$@"']
+        items = [item for text in texts for item in fields(text, self.variables)]
+        known = node.children[0].type != "select" and all(map(is_known, items)) and not any(map(_is_glob, texts))
         left = [item for item in items if not UNSET.fullmatch(item)]
 
-        def next_item() -> bool | None:
-            """Set the variable to the next item and return True; False behind the last, None where items are not
-            known."""
+        def next_item() -> Status:
+            """Set the variable to the next item and return True; False behind the last, None if items are unknown."""
             if not known or not left:
-                return False if known else None
-            self._assign(_text_of(name), left.pop(0), node)
+                return False if known else self._forget([name], node)
+            self._assign(name, left.pop(0), node)
             return True
 
-        return self._loop(node, next_item, body, lambda: known or self._forget([_text_of(name)], node))
+        return self._loop(node, next_item)
 
-    def _follow_while_statement(self, node: Node) -> bool | None:
-        """Follow ``while`` or ``until``, whose status is always None, not known."""
-        condition = partial(self._condition, node.children_by_field_name("condition"))
-        until = node.children[0].type == "until"
-        return self._loop(node, (lambda: negated(condition())) if until else condition, _field(node, "body"))
+    def _follow_while_statement(self, node: Node) -> Status:
+        """Follow ``while`` or ``until``."""
+        condition, until = node.children_by_field_name("condition"), node.children[0].type == "until"
 
-    def _follow_c_style_for_statement(self, node: Node) -> bool | None:
-        """Follow ``for ((start; condition; update))``; its status is always None, not known."""
-        parts = _text_of(node).partition("((")[2].partition("))")[0].split(";")
-        body = node.child_by_field_name("body")
-        if body is None or len(parts) != 3:
-            return self._forget_all(_at(node, "a loop"))
-        start, holds, update = (
-            partial(self._arithmetic_holds, part, node) if part.strip() else lambda: True for part in parts
-        )
-        start()
-        return self._loop(node, holds, body, update)
+        def holds() -> Status:
+            """Follow the condition, and return whether the loop goes on."""
+            status = self._all(condition, guarded=True)
+            return negated(status) if until else status
 
-    def _loop(
-        self, node: Node, holds: Callable[[], bool | None], body: Node, update: Callable[[], object] = lambda: None
-    ) -> bool | None:
-        """Repeat a body while a condition holds; once that is not known, all that the body sets is unknown.
+        return self._loop(node, holds)
 
-        ``update`` runs after each round. The status returned is always None, not known.
-        """
-        while (known := holds()) is not False:
-            if known is None:
-                one_more_round: list[Callable[[], object]] = [
-                    lambda: (update(), holds(), self._body(body)),
-                    lambda: None,
-                ]
-                earlier: Variables | None = None
-                while earlier != self.variables:  # until nothing more becomes unknown
-                    earlier = dict(self.variables)
-                    self._perhaps(_at(node, "how often the loop runs"), one_more_round)
-                    self._join_left("break")
-                break
-            if not self._body(body):
-                break
-            update()
-        self._join_left("break")
-        return None
+    def _follow_c_style_for_statement(self, node: Node) -> Status:
+        """Follow ``for ((start; condition; update))`` as a loop of which it is not known how often it runs."""
+        return self._loop(node, lambda: self._arithmetic_holds(_text_of(node).partition("))")[0] + "?", node))
 
-    def _body(self, body: Node) -> bool:
-        """Follow the body of a loop once; return whether the loop goes on, False behind a ``break`` that is certain."""
-        goes_on = True
-        try:
-            self._all(body.children[1:-1])
-        except _Leave as leave:
-            if leave.word not in ("break", "continue"):
-                raise
-            if leave.levels > 1:
-                raise _Leave(leave.word, leave.line, leave.levels - 1) from None
-            goes_on = leave.word == "continue"
-            if not self._left["continue"] and not goes_on:
-                return False
-        self._join_left("continue")
-        return goes_on
+    def _loop(self, node: Node, holds: Callable[[], Status]) -> Status:
+        """Repeat the body of a loop while a condition holds; once that is not known, all that it sets is unknown."""
+        body = _field(node, "body")
+
+        def next_round() -> Status:
+            """Follow the body and then the condition, and return whether it holds; False behind a ``break``."""
+            try:
+                self._all(body.children[1:-1])
+            except _Leave as leave:
+                leave.levels -= 1
+                if leave.levels or leave.word in ("exit", "return"):
+                    raise
+                if leave.word == "break":
+                    return False
+            self._join(self._left, _at(node, "where the loop is left"))
+            return holds()
+
+        known = holds()
+        while known:
+            known = next_round()
+        earlier: Variables | None = None if known is None else self.variables
+        while earlier != self.variables:  # until nothing more becomes unknown
+            earlier = dict(self.variables)
+            self._perhaps(_at(node, "how often the loop runs"), [next_round, lambda: None])
+        return self._join(self._left, _at(node, "where the loop is left"))
 
     # Branches of which it is not known whether they are taken
 
-    def _perhaps(self, what: str, ways: Sequence[Callable[[], object]]) -> bool | None:
+    def _perhaps(self, what: str, ways: Sequence[Callable[[], object]]) -> Status:
         """Follow each way from the state at hand; variables that differ behind them become unknown.
 
-        A way that ends the script is left out: what comes behind is asked for by those who run it to its end. Returns
-        None, a status that is not known; leaves as they do if all ways leave.
+        A way that ends the script is left out: what comes behind is asked for by those who run it to its end. Leaves as
+        they do if all ways leave.
         """
-        start, functions = dict(self.variables), dict(self._functions)
-        ends: list[Variables] = []
-        leaving: list[_Leave] = []
+        start, ends, leaving = self.variables, list[Variables](), list[_Leave]()
         self._conditions.append(what)
         for way in ways:
-            self.variables, self._functions = dict(start), dict(functions)
+            self.variables = dict(start)
             try:
                 way()
                 ends.append(self.variables)
             except _Leave as leave:
                 leaving.append(leave)
                 if leave.word != "exit":
-                    self._left[leave.word].append(self.variables)
+                    self._left.append(self.variables)
         self._conditions.pop()
         self.variables = ends[0] if ends else start
         if not ends:
-            raise next((leave for leave in leaving if leave.word != "exit"), leaving[0])
-        self._join(ends[1:], what)
-        return None
+            raise min(leaving, key=lambda leave: leave.word == "exit")
+        return self._join(ends[1:], what)
 
-    def _join(self, others: Iterable[Variables], why: str) -> None:
+    def _join(self, others: Iterable[Variables], why: str) -> Status:
         """Make the variables unknown that differ between the present state and others."""
         for other in others:
             for name in sorted({*self.variables, *other}):
                 if self.variables.get(name) != other.get(name):
                     self._set_unknown(name, why)
-
-    def _join_left(self, word: str) -> None:
-        """Make unknown what differs from the states in which this word (``return``, ``break``, ``continue``) may have
-        left, and clear them."""
-        self._join(self._left[word], f"whether a {word} is reached")
-        self._left[word] = []
+        return None
 
     def _set_unknown(self, name: str, why: str) -> None:
         """Make a variable unknown, unless it was defined beforehand: then it has that value again."""
-        self.variables[name] = self._definitions.get(name, unknown(name, why))
+        self.variables[name] = self._definitions.get(name, shell_words.unknown(name, why))
 
-    def _forget(self, names: Iterable[str], node: Node) -> bool | None:
-        """Make variables unknown (defined ones get that value again), and return None, a status that is not known."""
+    def _forget(self, names: Iterable[str], node: Node) -> Status:
+        """Make variables unknown."""
         for name in names:
             self._set_unknown(name, _at(node, _words_of(node)))
         return None
 
-    def _forget_all(self, why: str) -> bool | None:
-        """Make every variable unknown, as a statement may have set any; note it, and return None, a status that is
-        not known."""
-        for name in list(self.variables):
-            self._set_unknown(name, why)
-        self.notes.append(f"{why} is not followed")
+    def _forget_all(self, node: Node, what: str) -> Status:
+        """Make every variable unknown, as a statement may have set any, and note it."""
+        for name in [*self.variables, *_assigned_in(_text_of(node))]:
+            self._set_unknown(name, _at(node, what))
+        self.notes.append(_at(node, f"{what} is not followed"))
         return None
 
-    def _in_subshell(
-        self, nodes: Sequence[Node], follow: Callable[[Sequence[Node]], bool | None] | None = None
-    ) -> bool | None:
-        """Follow statements whose variables and functions are lost behind them, and return their status.
-
-        None where they leave.
-        """
-        kept, functions = dict(self.variables), dict(self._functions)
+    def _in_subshell(self, nodes: Sequence[Node], guarded: bool = False) -> Status:
+        """Follow statements whose variables are lost behind them, or not under ``lastpipe``: those become unknown."""
+        before = dict(self.variables)
         try:
-            return (follow or self._all)(nodes)
+            return self._all(nodes, guarded)
         except _Leave:
             return None
         finally:
-            self.variables, self._functions = kept, functions
+            self._join([before], _at(nodes[0], "a subshell"))
 
     # Tests and arithmetic
 
-    def _follow_test_command(self, node: Node) -> bool | None:
-        """Return whether a test holds (``[``, ``[[`` or ``((``), None if not known."""
+    def _follow_test_command(self, node: Node) -> Status:
+        """Return whether a test holds (``[``, ``[[`` or ``((``)."""
         if node.children[0].type == "((":
             return self._arithmetic_holds(_text_of(node)[2:-2], node)
-        if node.has_error:
-            return None
         words = [text for child in node.children[1:-1] for text in _test_words(child)]
-        return (keyword_holds if node.children[0].type == "[[" else builtin_holds)(words, self.variables)
+        return None if node.has_error else shell_words.holds(words, self.variables, node.children[0].type == "[[")
 
-    def _arithmetic_holds(self, text: str, node: Node) -> bool | None:
-        """Return whether an arithmetic expression is not 0, and make its assignments.
+    def _arithmetic_holds(self, text: str, node: Node) -> Status:
+        """Return whether an arithmetic expression is not 0, and make its assignment.
 
         None where it is not followed; what it would assign is unknown then.
         """
-        names = set(self.variables)
         try:
-            return evaluate(value(text, self.variables), self.variables, "") != 0
-        except UnknownValue:
-            forget_assigned(text, self.variables)
+            return shell_words.evaluate(value(text, self.variables), self.variables, "") != 0
+        except shell_words.UnknownValue:
+            shell_words.forget_assigned(text, self.variables)
             return None
         finally:
-            self._forget((set(self.variables) - names) & self._odd, node)
+            self._forget(self._odd, node)
 
     # Assignments
 
-    def _follow_variable_assignment(self, node: Node) -> bool | None:
-        """Set a variable, an element or an array; return True, or None where a command inside decides the status."""
+    def _follow_variable_assignment(self, node: Node) -> Status:
+        """Set a variable or an array; an array becomes unknown where an element is set, or words state indices."""
         target, given = _field(node, "name"), node.child_by_field_name("value")
-        adds = any(child.type == "+=" for child in node.children)
-        text, name = "" if given is None else _text_of(given), _text_of(target)
-        if target.type == "subscript":
-            self._assign_element(target, value(text, self.variables), adds, node)
-        elif given is not None and given.type == "array":
-            self._assign_array(name, given, adds, node)
+        text, name = "" if given is None else _text_of(given), re.split(r"\W", _text_of(target), maxsplit=1)[0]
+        if given is not None and given.type == "array":
+            words = [_text_of(child) for child in given.children[1:-1] if child.is_named and child.type != "comment"]
+            new: str | list[str] = [part for word in words for part in fields(word, self.variables)]
         else:
-            new, held = value(text, self.variables), self.variables.get(name, "") if adds else ""
-            if isinstance(held, list):
-                self._assign(name, ["".join(held[:1]) + new, *held[1:]], node)
-            else:
-                self._assign(name, held + new, node)
+            words, new = [], value(text, self.variables)
+        adds = any(child.type == "+=" for child in node.children)
+        held = self.variables.get(name, type(new)()) if adds else type(new)()
+        indexed = target.type == "subscript" or any(re.match(r"\[[^\]]*\]\+?=", word) for word in words)
+        if indexed or type(held) is not type(new):
+            self._forget([name], node)
+        else:
+            self._assign(name, held + new, node)  # type: ignore[operator]
         return None if "$(" in text or "`" in text else True
 
-    def _follow_variable_assignments(self, node: Node) -> bool | None:
-        """Follow several assignments on a line; return the status of the last, None if not known."""
+    def _follow_variable_assignments(self, node: Node) -> Status:
+        """Follow several assignments on a line."""
         return self._all(node.children)
 
     def _assign(self, name: str, new: str | list[str], node: Node) -> None:
         """Set a variable; it becomes unknown if it is more than a text or an array. ConfigError if it is read-only."""
         if name in self._read_only:
             raise self._error(node, f"{name} is read-only and is set again: expected one value for it")
-        if name in self._odd:
-            self._forget([name], node)
-        elif name in ("BASHOPTS", "SHELLOPTS"):
-            self._forget_all(_at(node, name))
-        else:
-            self.variables[name] = new
+        self.variables[name] = new
+        self._forget({name} & self._odd, node)
 
-    def _assign_array(self, name: str, given: Node, adds: bool, node: Node) -> None:
-        """Set an array to the fields of its words, or add them; it becomes unknown where words state their own
-        indices."""
-        words = [_text_of(child) for child in given.children[1:-1] if child.is_named and child.type != "comment"]
-        elements = [part for word in words for part in fields(word, self.variables)]
-        held = self.variables.get(name, []) if adds else []
-        if any(re.match(r"\[[^\]]*\]\+?=", word) for word in words) or (isinstance(held, str) and not is_known(held)):
-            self._forget([name], node)
-        else:
-            self._assign(name, [*([held] if isinstance(held, str) else held), *elements], node)
-
-    def _assign_element(self, target: Node, new: str, adds: bool, node: Node) -> None:
-        """Set an element of an array, or add to it; the whole becomes unknown where the index is not known or leaves
-        a gap."""
-        name, at = _text_of(_field(target, "name")), _field(target, "index")
-        held = self.variables.get(name, [])
-        elements = list(held) if isinstance(held, list) else [held]
-        try:
-            number = evaluate(value(_text_of(at), self.variables), self.variables, "")
-        except UnknownValue:
-            number = -1
-        whole = isinstance(held, list) or is_known(held)
-        if not 0 <= number <= len(elements) or not whole or name in self._odd:
-            self._forget([name], node)
-            return
-        elements[number : number + 1] = ["".join(elements[number : number + 1] if adds else []) + new]
-        self._assign(name, elements, node)
-
-    def _follow_declaration_command(self, node: Node) -> bool | None:
-        """Follow ``declare``, ``local``, ``export`` and the like, with the assignments in them; return True."""
+    def _follow_declaration_command(self, node: Node) -> Status:
+        """Follow ``declare``, ``local``, ``export`` and the like, with the assignments in them."""
         word = node.children[0].type
         arguments = [child for child in node.children[1:] if child.is_named and child.type != "comment"]
         flags = "".join(_text_of(child) for child in arguments if _text_of(child)[:1] in "-+")
+        is_local = word == "local" or (word in ("declare", "typeset") and self._locals and "g" not in flags)
         for child in arguments:
-            text = _text_of(child)
-            if text[:1] in "-+":
-                continue
-            if child.type != "variable_assignment" and not re.fullmatch(r"\w+", text):
-                self._declare_words(text, node)
-                continue
-            name = re.split(r"\W", text, maxsplit=1)[0]
-            if word == "local" or (word in ("declare", "typeset") and self._locals and "g" not in flags):
-                self._make_local(name, node)
-            if child.type == "variable_assignment":
-                self._follow_variable_assignment(child)
-            if word == "readonly" or "r" in flags:
-                self._read_only.add(name)
-            if any(flag in flags for flag in "Aniul"):
-                # What a reference stands for changes with it.
-                referred = value(text.partition("=")[2], self.variables) if "n" in flags else ""
-                names = [name, *filter(str.isidentifier, [referred])]
-                self._forget(names, node)
-                self._odd.update(names)
+            assigned = child.type == "variable_assignment"
+            # A name may be expanded, as in ``export "$NAME=3"``.
+            for text in [_text_of(child)] if assigned else fields(_text_of(child), self.variables):
+                name = re.split(r"\W", text, maxsplit=1)[0]
+                sign, new = text[len(name) :][:1], text[len(name) + 1 :]
+                if text[0] in "-+":
+                    continue
+                stated = assigned or sign in ("", "=")
+                if not stated or not name.isidentifier() or (is_local and not self._locals):
+                    return self._forget_all(node, _words_of(node))
+                if is_local and name not in self._locals[-1]:
+                    self._locals[-1].add(name)
+                    self.variables[name] = ""
+                if assigned:
+                    self._follow_variable_assignment(child)
+                elif sign:
+                    self._assign(name, new, node)
+                if word == "readonly" or "r" in flags:
+                    self._read_only.add(name)
+                if any(flag in flags for flag in "Aniul"):
+                    # What a reference stands for changes with it.
+                    self._odd.update(filter(str.isidentifier, (name, value(new, self.variables))))
+                    self._forget(self._odd, node)
         return True
 
-    def _declare_words(self, text: str, node: Node) -> None:
-        """Set variables by an assignment that is quoted or expanded, such as ``export "$NAME=3"``.
-
-        Every variable becomes unknown where a name in it is none.
-        """
-        for field in fields(text, self.variables):
-            name, sign, new = field.partition("=")
-            if not name.isidentifier():
-                self._forget_all(_at(node, _words_of(node)))
-            elif sign:
-                self._assign(name, new, node)
-
-    def _make_local(self, name: str, node: Node) -> None:
-        """Make a variable local to the function that is followed, and empty; unknown outside of functions."""
-        if not self._locals:
-            self._forget([name], node)
-        elif name not in self._locals[-1]:
-            self._locals[-1][name] = self.variables.get(name)
-            self.variables[name] = ""
-
-    def _follow_unset_command(self, node: Node) -> bool | None:
-        """Remove variables and functions, and return True; what cannot simply be removed becomes unknown."""
-        words = [part for word in _text_of(node).split()[1:] for part in fields(word, self.variables)]
-        for word in words:
-            if not is_known(word):
-                self._forget_all(_at(node, _words_of(node)))
-            elif "[" in word:
-                self._forget([word.partition("[")[0]], node)
-            elif "-f" in words:
-                self._functions.pop(word, None)
-            elif word in self._odd or (self._locals and word in self._locals[-1]):
-                self._forget([word], node)
-            elif not word.startswith("-"):
-                self.variables.pop(word, None)
-                self._functions.pop(word, None)
-        return True
+    def _follow_unset_command(self, node: Node) -> Status:
+        """Make variables and functions unknown that are removed."""
+        words = _text_of(node).split()
+        return self._run_read([part for word in words for part in fields(word, self.variables)], node)
 
     # Commands
 
-    def _follow_function_definition(self, node: Node) -> bool | None:
-        """Keep the body of a function, under its name, for its calls, and return True."""
-        self._functions[_text_of(_field(node, "name"))] = _field(node, "body")
+    def _follow_function_definition(self, node: Node) -> Status:
+        """Keep the body of a function, under its name, for its calls."""
+        self._bodies.append(_field(node, "body"))
+        self.variables[f"{_text_of(_field(node, 'name'))}()"] = str(len(self._bodies) - 1)
         return True
 
-    def _follow_command(self, node: Node) -> bool | None:
-        """Follow a command with the variables that are set for it alone; return whether it succeeds, None if not
-        known."""
-        set_for_it: dict[str, str | list[str] | None] = {}
+    def _follow_command(self, node: Node) -> Status:
+        """Follow a command; variables that are set for it alone become unknown behind it."""
+        for_it: list[Node] = []
         words: list[str] = []
         for child, before in zip(node.children, [None, *node.children], strict=False):
             if before is not None and child.start_point[0] > before.end_point[0]:
                 # The grammar takes lines of several assignments for a part of the command on the next line.
-                set_for_it.clear()
-            text = _text_of(child)
+                self._all(for_it)
+                for_it.clear()
             if child.type == "variable_assignment":
-                name = re.split(r"\W", text, maxsplit=1)[0]
-                set_for_it.setdefault(name, self.variables.get(name))
-                self._follow_variable_assignment(child)
+                for_it.append(child)
             elif child.is_named and not child.type.endswith("redirect"):
-                if words and before is not None and child.start_byte == before.end_byte:
-                    text = words.pop() + text
-                words.append(text)
-        # Words are expanded before the assignments in front of them are made.
-        after = {name: self.variables.get(name) for name in set_for_it}
-        self._restore(set_for_it)
+                joined = words and before is not None and child.start_byte == before.end_byte
+                words.append((words.pop() if joined else "") + _text_of(child))
         called = [part for word in words for part in fields(word, self.variables)]
-        self._restore(after)
-        try:
-            return self._call(called, words, node) if called else True
-        finally:
-            self._restore(set_for_it)
+        self._all(for_it)
+        status = self._call(called, node, words) if called else True
+        if called:
+            self._forget((re.split(r"\W", _text_of(child), maxsplit=1)[0] for child in for_it), node)
+        return status
 
-    def _restore(self, held: Mapping[str, str | list[str] | None]) -> None:
-        """Set variables back to what they were before; those with None are removed."""
-        for name, before in held.items():
-            if before is None:
-                self.variables.pop(name, None)
-            else:
-                self.variables[name] = before
+    def _call(self, called: list[str], node: Node, words: Sequence[str] = ()) -> Status:
+        """Follow a command, given its words as they are expanded and, for ``test``, as they are written.
 
-    def _call(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Follow a command, given its words as they are expanded and as they are written.
-
-        Commands that are neither functions nor of the shell itself are collected. Returns whether it succeeds, None if
-        not known.
+        Commands that are neither functions nor of the shell itself are collected.
         """
         name = called[0]
-        if name in self._functions:
-            return self._call_function(called, node)
+        if (place := self.variables.get(f"{name}()")) is not None:
+            if not isinstance(place, str) or not place.isdecimal():
+                return self._forget_all(node, _words_of(node))
+            return self._call_function(self._bodies[int(place)], called, node)
         if name in _BUILTINS:
-            run: Callable[[list[str], Sequence[str], Node], bool | None] = getattr(self, f"_run_{_BUILTINS[name]}")
-            return run(called, words, node)
-        if name in ("[", "test"):
-            return builtin_holds(words[1:], self.variables)
+            run: Callable[[list[str], Node], Status] = getattr(self, f"_run_{_BUILTINS[name]}")
+            return run(called, node)
+        if name == "test":
+            return shell_words.holds(words[1:], self.variables, keyword=False) if words else None
         if self._conditions:
             self.conditional.append((self._conditions[-1], called))
         else:
             self.commands.append(called)
         return True if name in _SUCCEEDING else False if name == "false" else None
 
-    def _call_function(self, called: list[str], node: Node) -> bool | None:
-        """Follow the body of a function with its arguments and local variables; ConfigError if calls are too deep.
+    def _call_function(self, body: Node, called: list[str], node: Node) -> Status:
+        """Follow the body of a function with its arguments."""
+        held = {name: value for name, value in self.variables.items() if name in _ARGUMENTS}
+        self._set_arguments(called[1:])
+        self._in_function(lambda: self._statement(body), node)
+        self.variables = {name: value for name, value in self.variables.items() if name not in _ARGUMENTS} | held
+        return None
 
-        Returns its status, None where it may return earlier.
-        """
+    def _in_function(self, follow: Callable[[], object], node: Node) -> None:
+        """Follow what ``return`` leaves; its local variables are unknown behind it. ConfigError if calls are too
+        deep."""
         if len(self._locals) >= _DEEPEST_CALL:
             raise self._error(
-                node, f"{called[0]} calls itself more than {_DEEPEST_CALL} times: expected functions that end"
+                node, f"more than {_DEEPEST_CALL} calls inside of each other: expected functions that end"
             )
-        kept = {name: self.variables.get(name) for name in _ARGUMENTS}
-        outer_left, self._left["return"] = self._left["return"], []
-        self._set_arguments(called[1:])
-        self._locals.append({})
-        status: bool | None = None
+        outer, self._left = self._left, []
+        self._locals.append(set())
         try:
-            status = self._statement(self._functions[called[0]])
+            follow()
         except _Leave as leave:
             if leave.word != "return":
                 raise
         finally:
-            self._join_left("return")
-            self._left["return"] = outer_left
-            self._restore(self._locals.pop())
-            self._restore(kept)
-        return status if not outer_left else None
+            self._join(self._left, "whether a return is reached")
+            self._left = outer
+            self._forget(self._locals.pop(), node)
 
     def _set_arguments(self, arguments: Sequence[str]) -> None:
         """Set ``$1`` to ``$9``, ``$@``, ``$*`` and ``$#``; places without an argument are empty."""
         self.variables.update(zip(_PLACES, [*arguments, *[""] * len(_PLACES)], strict=False))
         self.variables.update({"@": list(arguments), "*": list(arguments), "#": str(len(arguments))})
 
-    def _run_again(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Follow the command behind ``time``, ``command`` or ``builtin``, and return its status, True without one."""
-        rest = [word for word in called[1:] if not (word.startswith("-") and called[0] != "builtin")]
+    def _run_again(self, called: list[str], node: Node) -> Status:
+        """Follow the command behind ``time``, ``command``, ``builtin`` or ``exec``, which ends the script."""
+        rest = [word for word in called[1:] if not (word.startswith("-") and called[0] in ("time", "command"))]
         if any(re.match(r"[A-Za-z_]\w*\+?=", word) for word in rest[:1]):
             return self._forget([rest[0].partition("=")[0].removesuffix("+")], node)
-        return self._call(rest, words[len(words) - len(rest) :], node) if rest else True
-
-    def _run_leave(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Leave by ``exit``, ``return``, ``break``, ``continue`` or ``exec``, whose command is called first.
-
-        Only an ``exec`` without a command returns, True.
-        """
-        if called[0] == "exec":
-            if len(called) == 1:
-                return True
-            self._call(called[1:], words[1:], node)
+        status = self._call(rest, node) if rest else True
+        if called[0] == "exec" and rest:
             raise _Leave("exit", _line_of(node))
+        return status
+
+    def _run_leave(self, called: list[str], node: Node) -> Status:
+        """Leave by ``exit``, ``return``, ``break`` or ``continue``."""
         if called[0] == "exit" or (called[0] == "return" and not self._locals):
             raise _Leave("exit", _line_of(node))
         levels = called[1] if len(called) > 1 and called[0] != "return" else "1"
         raise _Leave(called[0], _line_of(node), int(levels) if levels.isdecimal() and int(levels) else 1)
 
-    def _run_eval(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+    def _run_eval(self, called: list[str], node: Node) -> Status:
         """Follow the words as a script of their own; every variable becomes unknown where the first word is not
         known."""
         text = " ".join(called[1:])
         if not is_known(text.split()[0] if text.split() else ""):
-            return self._forget_all(_at(node, _words_of(node)))
-        # Marks stand for words that are not to be parsed again.
-        marks = {f"__mark_{at}": mark.group() for at, mark in enumerate(MARK.finditer(text))}
-        for name, mark in marks.items():
-            text = text.replace(mark, f"${{{name}}}")
-        self.variables.update(marks)
-        try:
-            return self.follow(text)
-        finally:
-            for name in marks:
-                self.variables.pop(name, None)
+            return self._forget_all(node, _words_of(node))
+        # What is not known is a word that is not to be parsed again.
+        return self.follow(MARK.sub(lambda mark: "'" + mark.group().replace("'", "") + "'", text))
 
-    def _run_read(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Make the variables unknown that ``read``, ``mapfile``, ``getopts`` and the like set; return None, not
-        known."""
-        names = [word for word in called[1:] if word.isidentifier()]
+    def _run_read(self, called: list[str], node: Node) -> Status:
+        """Make the variables unknown that ``read``, ``mapfile``, ``getopts``, ``printf -v`` and the like set, and the
+        functions of these names."""
+        if called[0] == "printf" and called[1:2] != ["-v"]:
+            return True
+        names = [name for name in (word.partition("[")[0] for word in called[1:]) if name.isidentifier()]
         if any(not is_known(word) for word in called[1:]):
-            self._forget_all(_at(node, _words_of(node)))
-        return self._forget([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], node)
+            self._forget_all(node, _words_of(node))
+        functions = [f"{name}()" for name in names if f"{name}()" in self.variables]
+        return self._forget([*names, *functions, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], node)
 
-    def _run_printf(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Make the variable unknown that ``printf -v`` sets, and return True."""
-        if len(called) > 2 and called[1].startswith("-v"):
-            self._forget([re.sub(r"\[.*", "", called[1][2:] or called[2])], node)
-        return True
-
-    def _run_let(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Carry out arithmetic expressions, and return whether the last is not 0, None if not known; False without
-        any."""
+    def _run_let(self, called: list[str], node: Node) -> Status:
+        """Carry out arithmetic expressions: the status is that of the last, False without any."""
         return [False, *(self._arithmetic_holds(text, node) for text in called[1:])][-1]
 
-    def _run_shift(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Drop the first arguments, as many as stated (1), and return True; unknown, and None, where they or how many
-        are not known."""
+    def _run_shift(self, called: list[str], node: Node) -> Status:
+        """Drop the first arguments, as many as stated (1); unknown where they or how many are not known."""
         held = self.variables.get("@")
         count = called[1] if len(called) > 1 else "1"
         if not isinstance(held, list) or not count.isdecimal():
@@ -769,7 +607,7 @@ class Script:
         self._set_arguments(held[int(count) :])
         return True
 
-    def _run_set(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+    def _run_set(self, called: list[str], node: Node) -> Status:
         """Set arguments, and whether a failure stops the script (``-e``, ``+e``, ``-o errexit``); other options are
         ignored."""
         options = called[1:]
@@ -781,48 +619,35 @@ class Script:
             self._set_arguments(options[1:] if options[0] in ("--", "-") else options)
         return True
 
-    def _run_shopt(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Note whether the last stage of a pipeline runs in the shell itself (``lastpipe``); return None, not known."""
-        if "lastpipe" in called:
-            self._last_in_shell = "-s" in called
-        return None
-
-    def _run_trap(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Follow the command of a trap as one that may or may not run, and return True."""
-        if len(called) > 2 and called[1] not in ("-", "--"):
-            self._perhaps(_at(node, "when the trap is sprung"), [lambda: self.follow(called[1]), lambda: None])
+    def _run_trap(self, called: list[str], node: Node) -> Status:
+        """Note a trap, whose command runs where the script ends or is interrupted."""
+        self.notes.append(_at(node, f"{_words_of(node)} is not followed"))
         return True
 
-    def _run_source(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Follow another script, which is looked for beside this one; return its status.
-
-        One that does not lie there is noted and not read; the status is then None.
-        """
-        name = Path(MARK.sub("", called[1])).name if len(called) > 1 else ""
-        path = self._path.with_name(name) if name else self._path
-        if path == self._path or not path.is_file() or len(self._locals) >= _DEEPEST_CALL:
-            self.notes.append(_at(node, f"{''.join(words[1:2])} does not lie beside the file, and is not read"))
+    def _run_source(self, called: list[str], node: Node) -> Status:
+        """Follow another script, which is looked for beside this one; one that does not lie there is noted."""
+        path = self._path.with_name(Path(MARK.sub("", "".join(called[1:2]))).name or self._path.name)
+        if path == self._path or not path.is_file():
+            self.notes.append(
+                _at(node, f"{_words_of(node).partition(' ')[2]} does not lie beside the file, and is not read")
+            )
             return None
         outer, self._path = self._path, path
-        self._locals.append({})
         try:
-            return self.follow(read_text(path, MOST_BYTES))
-        except _Leave as leave:
-            if leave.word != "return":
-                raise
-            return None
+            self._in_function(lambda: self.follow(read_text(path, MOST_BYTES)), node)
         finally:
-            self._locals.pop()
             self._path = outer
+        return None
 
 
 _BUILTINS = {
-    "time": "again", "command": "again", "builtin": "again", "exit": "leave", "return": "leave", "break": "leave",
-    "continue": "leave", "exec": "leave", "eval": "eval", "printf": "printf", "let": "let", "shift": "shift",
-    "set": "set", "shopt": "shopt", "trap": "trap", "source": "source", ".": "source",
-    **dict.fromkeys(_READING, "read"),
+    **dict.fromkeys(("time", "command", "builtin", "exec"), "again"), "eval": "eval", "let": "let", "shift": "shift",
+    **dict.fromkeys(("exit", "return", "break", "continue"), "leave"), "set": "set", "trap": "trap",
+    **dict.fromkeys(("read", "mapfile", "readarray", "getopts", "wait", "select", "printf"), "read"),
+    "source": "source", ".": "source",
 }  # fmt: skip
 """Which method follows a command of the shell itself."""
+_SUCCEEDING = ("true", ":", "echo", "export", "printf", "pwd")
 
 
 def _parsed(text: str, path: Path) -> Node:
@@ -840,14 +665,14 @@ def _parsed(text: str, path: Path) -> Node:
     parser = Parser(Language(tree_sitter_bash.language()))
     root = parser.parse(text.encode()).root_node
     if root.has_error:
-        text = _PLACEHOLDER.sub(lambda match: f"='{unknown(match[1], 'a placeholder')}'", text)
+        text = _PLACEHOLDER.sub(lambda match: f"='{shell_words.unknown(match[1], 'a placeholder')}'", text)
         root = parser.parse(text.encode()).root_node
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
         if depth > _DEEPEST_NODE:
             raise ConfigError(
-                f"{path}, line {_line_of(node)}: expected at most {_DEEPEST_NODE} constructs inside of each other"
+                f"{path}, {_at(node, f'expected at most {_DEEPEST_NODE} constructs inside of each other')}"
             )
         in_test = node.is_missing and node.parent is not None and node.parent.type == "test_command"
         if (node.is_missing and not in_test) or node.type == "ERROR":
@@ -858,27 +683,20 @@ def _parsed(text: str, path: Path) -> Node:
     return root
 
 
-def _branches(node: Node) -> Iterator[tuple[Sequence[Node], Sequence[Node]]]:
-    """Yield (condition, statements) for each branch of an ``if``; the condition of ``else`` is empty."""
-    clauses = [child for child in node.children if child.type in ("elif_clause", "else_clause")]
-    for clause in (node, *clauses):
-        types = [child.type for child in clause.children]
-        then = types.index("then") if "then" in types else 0
-        following = clause.children[then + 1 :]
-        yield clause.children[1:then], [each for each in following if each not in clauses and each.type != "fi"]
+def _assigned_in(text: str) -> list[str]:
+    """Return the names that are assigned in a text."""
+    return re.findall(r"(?<![-\w])([A-Za-z_]\w*)\+?=", text)
 
 
-def _test_words(node: Node) -> Iterator[str]:
-    """Yield the words, operators and brackets of a test in order, as they are written."""
+def _test_words(node: Node) -> list[str]:
+    """Return the words, operators and brackets of a test in order, as they are written."""
     if node.type in ("binary_expression", "unary_expression", "parenthesized_expression"):
-        for child in node.children:
-            yield from _test_words(child)
-    else:
-        yield _text_of(node)
+        return [word for child in node.children for word in _test_words(child)]
+    return [_text_of(node)]
 
 
 def _is_glob(word: str) -> bool:
-    """Return whether a word holds ``*``, ``?`` or ``[`` outside of quotes and expansions."""
+    """Return whether a word holds ``*``, ``?`` or ``[`` outside of quotes and expansions, or a list in braces."""
     return any(sign in re.sub(r"\"[^\"]*\"|'[^']*'|\$\{[^}]*\}|\$[@*?#]", "", word) for sign in "*?[")
 
 
