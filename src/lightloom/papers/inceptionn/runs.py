@@ -182,32 +182,34 @@ def _short_result(work: Path, run: TrainingRun, seed: int) -> Path:
 
 LAYERS = {3: "hdc-3", 4: "hdc-4", 5: "hdc"}
 """Networks by number of weight layers; the paper says five and 2.5 MB, which no number of them has."""
-SETTLED = 4, "summed", "own"
-"""Layers, loss and what is counted where most cells agree; chosen by that, hence fitted."""
-LITERAL = "float32, rate as printed"
-"""Runs of the summed loss at Table I's rate, which is not divided by the batch."""
+SETTLED = 4, "glorot", "summed", "own"
+"""Layers, initial weights, loss and what is counted where most cells agree; chosen by that, hence fitted."""
+PYTORCH, LITERAL = "float32, PyTorch's weights", "float32, rate as printed"
+"""Runs from PyTorch's initial weights instead of Glorot's, and those of the summed loss at Table I's rate, which is not
+divided by the batch."""
 STAND_INS = {"alexnet": ("AlexNet", 16), "resnet50": ("ResNet-50", 4), "vgg16": ("VGG-16", 2)}
 """Model and number of steps, by network, of what stands for training on ImageNet: at full size, from random weights, on
 enlarged digits."""
 
 
 def table_3_jobs() -> list[tuple[TrainingRun, int]]:
-    """Return pairs of run and seed: HDC by layers, seed by seed, also with the loss summed at Table I's rate for long
-    enough to see it diverge; the codec as printed at each bound; the other networks."""
+    """Return pairs of run and seed: HDC by layers, from Glorot's weights and from PyTorch's, also with the loss summed
+    at Table I's rate for long enough to see it diverge; the codec as printed at each bound; the other networks."""
     # One run serves both losses where they take the same steps, and both things that can be counted.
     literal = {"gradient_scale": SUMMED, "learning_rate": 0.1 * SUMMED, "weight_decay": 5e-5 / SUMMED}
     literal |= {"iterations": 250, "record_every": 50}
-    jobs = []
-    for seed in LONG_SEEDS:
+    settings: Mapping[str, Any]
+    runs = []
+    for name, settings in ((BASE, {}), (LITERAL, literal), (PYTORCH, {"glorot": False})):
         for network in LAYERS.values():
-            settings = {"network": network, "record_every": 1_000}
-            jobs.append((TrainingRun(BASE, settings, LONG_SEEDS, counted=True), seed))
-            jobs.append((TrainingRun(LITERAL, settings | literal, LONG_SEEDS, counted=True), seed))
-    settings = {"network": LAYERS[SETTLED[0]], "record_every": 1_000, "gradient_scale": SUMMED}
+            common = {"network": network, "glorot": True, "record_every": 1_000}
+            runs.append(TrainingRun(name, common | settings, LONG_SEEDS, counted=True))
+    settings = {"network": LAYERS[SETTLED[0]], "glorot": True, "record_every": 1_000, "gradient_scale": SUMMED}
     for k in BOUNDS:
-        run = TrainingRun(f"printed 2^-{k}", settings | {"gradients": f"inceptionn-printed:2^-{k}"}, LONG_SEEDS[:1])
-        jobs.append((run, LONG_SEEDS[0]))
-    return [*jobs, *((TrainingRun(BASE, {"network": network}, LONG_SEEDS[:1]), LONG_SEEDS[0]) for network in STAND_INS)]
+        codec = {"gradients": f"inceptionn-printed:2^-{k}"}
+        runs.append(TrainingRun(f"printed 2^-{k}", settings | codec, LONG_SEEDS[:1]))
+    runs += [TrainingRun(BASE, {"network": network}, LONG_SEEDS[:1]) for network in STAND_INS]
+    return [(run, seed) for run in runs for seed in run.seeds]
 
 
 def _few_steps(network: str, seed: int, data: Path) -> dict[str, Any]:

@@ -118,6 +118,8 @@ class Recipe:
     seed: int
     network: str = "hdc"
     """One of ``NETWORKS``."""
+    glorot: bool = False
+    """Start from Glorot's uniform weights and biases of 0, as was customary, instead of PyTorch's."""
     gradient_scale: float = 1.0
     """Factor of the mean loss over a rank's batch, hence of all gradients; ``batch_per_rank`` makes it the summed loss.
     The learning rate is divided by it and the weight decay multiplied, so that float32 takes the same steps."""
@@ -219,6 +221,9 @@ class RecipeRun:
         torch.manual_seed(recipe.seed)
         self.net = network(recipe.network)
         self.parameters = list(self.net.parameters())
+        if recipe.glorot:
+            for parameter in self.parameters:
+                nn.init.xavier_uniform_(parameter) if parameter.ndim > 1 else nn.init.zeros_(parameter)
         self.optimizer = recipe.optimizer(self.parameters)
         self.weights = None if recipe.weights == "none" else find(recipe.weights)
         self.record = Record()
