@@ -176,9 +176,9 @@ def test_runs_of_table_3_differ_in_what_they_read_otherwise() -> None:
     for seed in range(5):
         for network in trainings.LAYERS.values():
             mine = (recipe for run, recipe in jobs if (run.counted, recipe.seed, run.network) == (True, seed, network))
-            same, literal, pytorch = mine
+            same, literal, *pytorch = mine
             assert (same.iterations, same.gradient_scale, same.learning_rate) == (10_000, 1, 0.1)
-            assert replace(same, glorot=False) == pytorch
+            assert [replace(same, glorot=False)] * (seed == 0) == pytorch
             # What the optimizer subtracts is the printed rate times the summed gradient and the printed decay.
             assert literal.learning_rate / literal.gradient_scale == paper.TABLE_1["HDC"]["learning_rate"] * -1
             decay = paper.TABLE_1["HDC"]["weight_decay"]
