@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from lightloom.core.documents import parse_yaml, read_text
 from lightloom.core.errors import InputError
 
 
@@ -25,148 +27,17 @@ class Former(NamedTuple):
     """New spelling of each argument; ``{}`` stands for it."""
 
 
-_TABLE = """
-onn build => onn build
-  --set: nonlinearity inputs rounding word-errors tuples evaluations seed
-  --carries-decimals => --set carries_decimals=true
-onn train => onn train
-  --set: phase-error coupler-error loss dac-bits form approximated aware-from noise nonlinearity rounding cpu-seconds
-  --set: epochs batch gradient-epochs gradient-loss threads device widths depths
-onn verify => onn build
-  --set: samples evaluations
-onn map => onn map
-  --set: form mesh gains
-  --components => --set components=true
-  --whole => --set components=false
-  --like => {}
-  --layer => --set layer={}
-onn disturb => onn map --study disturb
-  --set: phase-error coupler-error loss dac-bits loss-spread heater-spread crosstalk detector-noise samples data
-  --set: iterations folder form mesh gains
-  --correct => --set correct=true
-  --uncalibrated => --set uncalibrated=true
-  --train => --study train
-  --components => --set components=true
-  --whole => --set components=false
-onn chip => onn map --study chip
-  --set: form mesh gains pitch
-  --components => --set components=true
-  --whole => --set components=false
-  --gds => --out {}
-onn calibrate => onn map --study calibrate
-  --set: phase-error coupler-error loss dac-bits loss-spread heater-spread crosstalk modes chips power-noise
-  --set: output-orders drift aging form mesh gains
-  --settings => --set measured_settings={}
-  --unknown-offsets => --set unknown_offsets=true
-  --components => --set components=true
-  --whole => --set components=false
-onn compare-reducers => onn build --reducers
-  --set: word-errors pair draws
-onn link => onn link
-  --set: full-scale path-loss modulation rin phase-lock power-error polarisation skew gain noise-figure bandwidth
-  --set: local-oscillator responsivity noise-density detector-bandwidth unit swing bias-error gain-error
-  --set: threshold-error calibration phase-error coupler-error loss loss-spread crossing-loss crosstalk dac-bits words
-  --set: form mesh gains
-  --ideal => --set ideal=true
-  --rate-only => --set parts=false
-  --components => --set components=true
-  --whole => --set components=false
-plan => plan
-  --site: pue electricity amortisation maintenance board-price host-power host-price fabric-price
-  --pin: micro-batches micro-batch virtual-stages recompute sharding quantum
-  --sequence-parallel => --pin sequence_parallel=yes
-  --no-sequence-parallel => --pin sequence_parallel=no
-  --overlap => --pin overlap=yes
-  --no-overlap => --pin overlap=no
-  --latency-sensitivity => --explain
-  --pictures => --figure {}
-  --export-graph --export-torchtitan --export-megatron --export-chakra => --export {}
-collective => collective
-  --site: pue electricity amortisation maintenance
-  --set: wavelengths
-damage => collective
-  --set: wavelengths
-  --kill => --without {}
-  --together => --without {--kill}
-  --late => --straggler late={}
-  --slow => --straggler slow={}
-  without --fabric => --fabric wdm-ring
-  without --slow => --straggler slow=1
-schedule export => collective | {} | --out {}
-  without --algorithm => --algorithm synthesized
-schedule import => schedule | {} | --out {}
-schedule check => schedule
-execute => schedule --execute
-  --set: dtype rounds seed timeout
-  --algorithm => `lightloom collective KIND --algorithm NAME --out FILE`, then `schedule FILE --execute`
-circuits => circuits
-  --set: hold reconfiguration
-design => design
-  --site: pue electricity amortisation maintenance board-price host-power host-price
-  --jobs => --workers {}
-  --dask => --workers dask:{}
-  --ray => --workers ray:{}
-  --no-prune => --set prune=false
-  --budget-dollars => --budget dollars={}
-  --budget-watts => --budget watts={}
-sweep => sweep
-  --jobs => --workers {}
-  --dask => --workers dask:{}
-  --ray => --workers ray:{}
-budget => budget
-  --set: wavelengths taps
-goodput => goodput
-  --set: rates interruption-time restart interval spares repair node-ranks remedy spare-channels damage-slowdown
-  --set: communication node-price spare-price months runs block host-availability weibull crews
-  --mtbf => --set mtbf.{}
-  --recovery => --set recovery.{}
-  --checkpoint => --set stall={} --set save={}
-  --rack => --set rack.nodes={} --set rack.mtbf={}
-compress profile => compress profile
-  --set: steps learning-rate sums data
-compress decompress => compress file
-exchange compare => exchange compare
-  --set: steps link data folder
-  --method => --exchange {}
-  --evidence => --out {}
-exchange break-even => exchange break-even
-  --set: batch cluster engine
-accuracy => accuracy
-  --cross-validate --transport => --calibration {}
-calibrate => calibrate
-  --collectives --profile => {}
-  -o => --out {}
-exchange list => catalog exchanges --all
-exchange show => catalog
-  --values => --model {}
-schema => catalog --schema
-  without => cluster
-"""
-"""Former spelling => today's. A line of a command has its words, and the spelling of each argument behind a bar; the
-lines below it have its options. ``--set: a b`` stands for ``--a => --set a={}`` and ``--b => --set b={}``, and
-``without --a`` for an option, or for all arguments, that is not given."""
+def _former(row: Mapping[str, Any]) -> Former:
+    """Return the former command that a row of the table states."""
+    options = dict(row.get("options", {}))
+    for option in ("set", "site", "pin"):
+        names = row.get(option, "").split()
+        options |= {f"--{name}": f"--{option} {name.replace('-', '_')}={{}}" for name in names}
+    return Former(row["command"], options, row.get("defaults", {}), row.get("arguments", ()))
 
 
-def _read(table: str) -> dict[str, Former]:
-    """Return the former commands of the table by their words."""
-    commands: dict[str, Former] = {}
-    for line in table.strip().splitlines():
-        former, arrow, new = line.strip().partition(" => ")
-        if not line.startswith(" "):
-            command, *arguments = new.split(" | ")
-            options, defaults = dict[str, str](), dict[str, str]()
-            commands[former] = Former(command, options, defaults, arguments)
-        elif not arrow:
-            option, *names = former.split()
-            options |= {f"--{name}": f"{option[:-1]} {name.replace('-', '_')}={{}}" for name in names}
-        elif former.startswith("without"):
-            defaults[former.removeprefix("without").strip()] = new
-        else:
-            options |= dict.fromkeys(former.split(), new)
-    return commands
-
-
-COMMANDS = _read(_TABLE)
+_FILE = Path(__file__).with_suffix(".yaml")
+COMMANDS = {words: _former(row) for words, row in parse_yaml(read_text(_FILE), str(_FILE)).items()}
 """Former spellings by the words of the command as they are written."""
 
 
