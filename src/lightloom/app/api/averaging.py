@@ -128,7 +128,7 @@ def averager(
             right; None asks for exactness alone.
         nonlinearity: ``relu``, or ``clipped`` units, which saturate.
         layers: numbers of signals, from the inputs to the outputs, of a wider network whose matrices are all squares
-            Σ · U, exactly; the one that tolerates most is built.
+            Σ · U, exactly; the one that bears most noise is built.
         inputs: number of signals to which the codes are grouped.
         rounding: ``floor`` or ``half-up``.
         carries_decimals: whether the last output keeps decimals, for level 2 of a cascade.

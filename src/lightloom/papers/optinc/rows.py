@@ -257,11 +257,20 @@ def _area(network: PaperNetwork) -> Claim:
     return PAPER.claim("table1.area_{name}", round(network.ratio(), 1), **values)
 
 
-def _constructed(network: PaperNetwork, found: Record) -> Claim:
-    """Return a scenario's row on the constructed network: its accuracy in percent."""
-    values = {"name": scenario(network), "layers": "-".join(map(str, found["layers"])), "found": found}
+def _constructed(network: PaperNetwork, found: Record) -> Iterator[Claim]:
+    """Yield a scenario's rows on constructed weights in the paper's layers, accuracies in percent: of any matrices, and
+    with the approximated ones of the form Σ · U."""
     accuracy = 100 * (1 - found["wrong_outputs"] / found["checked_inputs"])
-    return PAPER.claim("table1.accuracy_constructed_{name}", accuracy, trained=network.area(units=False), **values)
+    # The first scenario's approximated network is trained.
+    for form in ("constructed",) if network is TABLE_I[0] else ("constructed", "sigma_u"):
+        yield PAPER.claim(f"table1.accuracy_{form}_{{name}}", accuracy, name=scenario(network), found=found)
+
+
+def _structure_of_table_ii(found: Record) -> Claim:
+    """Return the row of wrong outputs that the structure itself allows, whichever matrices of scenario 4 are
+    approximated."""
+    selections = "; ".join(f"{row}, {each.ratio():.1f} % of the area" for row, each in zip(ROWS, TABLE_II, strict=True))
+    return PAPER.claim("table2.structure_wrong_outputs", found["wrong_outputs"], found=found, selections=selections)
 
 
 def _table_ii_areas() -> list[Claim]:
@@ -348,19 +357,18 @@ def kept(name: str) -> Any:
 
 
 def _accuracies() -> Iterator[Claim]:
-    """Yield the accuracy of trained networks by scenario, in percent; None where no training is kept.
+    """Yield the accuracy of trained networks in percent.
 
     The first scenario's comes from its kept weights on all inputs, the second's from the record of its training.
     """
     with as_file(_TRAINED / f"{_WEIGHTS}.npz") as path:
         weights, arguments = load_network(path)
     verification = verify(weights, arguments.function())
-    for number, network in enumerate(TABLE_I, 1):
-        template, command = "table1.accuracy_trained_{name}", f"lightloom onn train --scenario {number}"
-        values: dict[str, Any] = {"name": scenario(network), "command": command}
+    for number, network in enumerate(TABLE_I[:_TRAINED_ONCE], 1):
+        template, command = f"table1.accuracy_trained_{scenario(network)}", f"lightloom onn train --scenario {number}"
         if number == 1:
-            yield PAPER.claim(template, 100 * verification.accuracy, verification=verification, **values)
-        elif number == _TRAINED_ONCE:
+            yield PAPER.claim(template, 100 * verification.accuracy, verification=verification, command=command)
+        else:
             record = kept(f"scenario-{number}")
             why = (
                 f"trained for {record['epochs']} of {record['recipe']['epochs']} epochs, {record['cpu_seconds']:.0f} "
@@ -368,9 +376,7 @@ def _accuracies() -> Iterator[Claim]:
                 f"{record['checked_inputs']:,} inputs, not converged; a kept record. {command} --batch "
                 f"{record['recipe']['batch']} repeats the training"
             )
-            yield PAPER.claim(template, round(100 * record["accuracy"], 2), why=why, **values)
-        else:
-            yield PAPER.claim(template, None, area=network.area(units=False), **values)
+            yield PAPER.claim(template, round(100 * record["accuracy"], 2), why=why)
 
 
 def best(noise: Record, kind: str, units: str = "any") -> Any:
@@ -554,8 +560,9 @@ def claims(noise: Record, aware: Record, cascade: Record, found: Record, runs: R
     learned = partial(_learned, key="accuracy", words="points less", places=2)
     basis, network = ("stand-in", "A CNN on MNIST, four processes") if images is None else ("reproduced", "ResNet-50")
     return (
-        *(row for each in TABLE_I for row in (_area(each), _constructed(each, found[scenario(each)]))),
-        *(*_table_ii_areas(), *_errors(), *_accuracies(), *_noise(noise), _aware(aware)),
+        *(row for each in TABLE_I for row in (_area(each), *_constructed(each, found[scenario(each)]))),
+        *(*_table_ii_areas(), _structure_of_table_ii(found["16x4"]), *_errors()),
+        *(*_accuracies(), *_noise(noise), _aware(aware)),
         *(*_figure_6(), _synchronisation()),
         *(*_losses("llama", runs["language"]), *_losses("llama_small", runs["small"])),
         *learned("resnet50", images or digits, basis=basis, network=network),

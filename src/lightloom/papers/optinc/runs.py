@@ -13,6 +13,8 @@ from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_record
 from lightloom.core.results import attributes
@@ -31,6 +33,7 @@ from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAvera
 from lightloom.photonics.averaging.cascade import Cascade, build_cascade, end_to_end
 from lightloom.photonics.averaging.construct import Construction, build
 from lightloom.photonics.averaging.networks import TABLE_I
+from lightloom.photonics.meshes.mapping import approximate
 
 if TYPE_CHECKING:
     from lightloom.papers.runs.digits import Recipe
@@ -302,7 +305,7 @@ def _digits_result(work: Path, run: DigitsRun, seed: int) -> Path:
     return work / f"{words}-seed{seed}.json"
 
 
-# The constructed networks of the four scenarios, and a cascade of five of them, on all of their inputs.
+# Constructed weights in the paper's layers, and a cascade of five constructed networks, on all of their inputs.
 
 TUPLES = 1_000_000
 """Number of tuples that are drawn; a slow test draws ten times as many."""
@@ -311,7 +314,7 @@ TUPLES = 1_000_000
 def measure_constructed(work: Path, _data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
     """Try what has no result in ``work``, write ``constructed.json`` there, and return its path; ``advance`` is called
     with 1 for each network and for the cascade."""
-    jobs = {f"{each.bits}x{each.servers}": partial(build, each.servers, each.bits) for each in TABLE_I}
+    jobs = {f"{n.bits}x{n.servers}": partial(build, n.servers, n.bits, layers=n.layers) for n in TABLE_I}
     records = {}
     for name, job in (jobs | {"cascade": partial(build_cascade, 4, 4, 8)}).items():
         records[name] = stored_record(work / f"constructed-{name}.json", partial(_tried, job))
@@ -322,13 +325,16 @@ def measure_constructed(work: Path, _data: Path, advance: Callable[[int], None] 
 
 
 def _tried(job: Callable[[], Construction | Cascade]) -> dict[str, Any]:
-    """Return a network's errors on all inputs, or a cascade's also on tuples from end to end, with the CPU seconds."""
+    """Return a network's errors on all inputs, how far its matrices are from the form Σ · U, as a share of the largest
+    element, and the noise it bears, or a cascade's errors also on tuples from end to end; with the CPU seconds."""
     start, made = process_time(), job()
     if isinstance(made, Cascade):
         levels = [each.verify().counts for each in (made.first, made.second)]
         record: dict[str, Any] = {"levels": levels, "end_to_end": end_to_end(made, TUPLES)}
     else:
-        record = {**attributes(made, "name mzi_count layers=network.layers"), **made.verify().counts}
+        off = [np.abs(approximate(matrix) - matrix).max() / np.abs(matrix).max() for matrix in made.network.weights]
+        record = attributes(made, "name mzi_count layers=network.layers tolerance=proof.tolerance")
+        record |= {"largest_difference": float(max(off)), "noise_limit": made.noise_limit(), **made.verify().counts}
     return record | {"cpu_seconds": round(process_time() - start, 1)}
 
 

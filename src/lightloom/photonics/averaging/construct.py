@@ -44,6 +44,8 @@ _CARRY_SAVE_SERVERS = 16
 """Largest number of servers for which a carry-save layer is of a reasonable width."""
 _DECIDED_STEPS = 128
 """Largest number of steps of all inputs for which a layer that decides every step is of a reasonable width."""
+_QUICK = 20_000
+"""Noisy evaluations behind each accuracy where constructions in the same layers are compared."""
 _REALISATIONS: dict[Nonlinearity, tuple[Realisation, ...]] = {
     "relu": (
         Realisation(window=HALF),
@@ -192,8 +194,7 @@ def candidates(
 
 
 def embedded(function: AveragingFunction, nonlinearity: Nonlinearity, layers: Sequence[int]) -> list[Construction]:
-    """Return the constructions that fit into ``layers``, numbers of signals, with every matrix of squares Σ · U, those
-    that are proved to tolerate the largest errors of all signals first.
+    """Return the constructions that fit into ``layers``, numbers of signals, with every matrix of squares Σ · U.
 
     Raises:
         InputError: the nonlinearity is unknown.
@@ -203,7 +204,7 @@ def embedded(function: AveragingFunction, nonlinearity: Nonlinearity, layers: Se
         realised = realise(plain.realised.circuit, function, plain.realised.realisation, len(layers) - 2)
         with suppress(UnsupportedError):
             result.append(Construction(plain.name, function, realised, embed(realised.network, layers)))
-    return sorted(result, key=lambda construction: -construction.proof.tolerance)
+    return result
 
 
 def recognise(network: LayeredNetwork, function: AveragingFunction) -> Construction | None:
@@ -245,7 +246,7 @@ def build(
             inputs must be averaged correctly. None requires exactness only.
         nonlinearity: plain ``relu``, as in the paper, or ``clipped``, a unit that saturates.
         layers: numbers of signals of a wider network, from the inputs to the outputs, in which every matrix shall
-            consist of squares Σ · U; the construction is then the one that tolerates most. None requires nothing.
+            consist of squares Σ · U; the construction is then the one that bears most noise. None requires nothing.
         function_options: further arguments of `AveragingFunction.of`: ``inputs``, ``rounding`` and
             ``carries_decimals``.
 
@@ -262,7 +263,8 @@ def build(
         limited = f"noise on the inputs limits any network of {servers} servers to {bound:.1e}"
         raise UnsupportedError(f"noise = {noise:g}: {limited}")
     if layers is not None:
-        attempts: Iterable[list[Construction]] = (embedded(function, nonlinearity, layers),)
+        fitting = embedded(function, nonlinearity, layers)
+        attempts: Iterable[list[Construction]] = (sorted(fitting, key=lambda c: -c.noise_limit(_QUICK)),)
     else:
         counts = (True, False) if noise is None else (False,)
         attempts = (candidates(function, nonlinearity, smallest) for smallest in counts)
