@@ -46,6 +46,16 @@ def test_it_learns_a_small_function_exactly_and_in_the_form(form: str) -> None:
         np.testing.assert_allclose(approximate(weights), weights, atol=1e-9)
 
 
+@pytest.mark.parametrize("form", ["cayley", "periodic", "free"])
+def test_training_starts_from_constructed_weights(form: str) -> None:
+    """Nothing is wrong before the first step, in the form of the training, nor after steps too small to matter."""
+    approximated = () if form == "free" else (1, 2, 3, 4)
+    recipe = small(layers=(2, 30, 30, 30, 2), form=form, approximated=approximated, constructed=True)
+    assert recipe.to_json()["constructed"] and "constructed" not in small().to_json()
+    assert verify(OpticalNetwork(recipe, torch.Generator()).export(), recipe.function).wrong_outputs == 0
+    assert train(recipe.but(learning_rate=1e-9, epochs=1)).accuracy == 1.0
+
+
 def test_full_scales_are_the_largest_signals() -> None:
     trained = train(small(epochs=5))
     points = next(trained.recipe.function.grid())
@@ -183,6 +193,7 @@ def test_losses_are_those_of_eq_7() -> None:
         ({"cpu_seconds": 1.0, "gradient_epochs": 5}, "no gradient_epochs"),
         ({"output_weights": (1.0,)}, "expected 2"),
         ({"servers": 0}, "servers = 0"),
+        ({"groups": 2, "constructed": True}, "no constructed start"),
     ],
 )
 def test_bad_recipes_are_refused_in_one_line(options: dict[str, Any], message: str) -> None:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.mapped import set_levels
 from lightloom.photonics.averaging.networks import LayeredNetwork
 from lightloom.photonics.averaging.proof import with_measured_full_scale
@@ -43,16 +44,17 @@ def join(squares: Tensor, tall: bool) -> Tensor:
     return squares.reshape(count * side, side) if tall else squares.transpose(0, 1).reshape(side, count * side)
 
 
-@torch.no_grad()
-def project_(matrix: Tensor) -> Tensor:
-    """Replace every square W by diag(d) U_a in place, and return the matrix.
-
-    U_a = U_s V_sᵀ (eq. 5), d_i = Σ_j W_ij U_a,ij (eq. 6).
-    """
-    squares = cut(matrix)
+def sigma_u(squares: Tensor) -> tuple[Tensor, Tensor]:
+    """Return U_a = U_s V_sᵀ (eq. 5), (count, s, s), and d_i = Σ_j W_ij U_a,ij (eq. 6), (count, s, 1), of squares W."""
     u, _, v = torch.linalg.svd(squares)
     unitary = u @ v
-    scales = (squares * unitary).sum(-1, keepdim=True)
+    return unitary, (squares * unitary).sum(-1, keepdim=True)
+
+
+@torch.no_grad()
+def project_(matrix: Tensor) -> Tensor:
+    """Replace every square W by diag(d) U_a in place, and return the matrix."""
+    unitary, scales = sigma_u(cut(matrix))
     return matrix.copy_(join(scales * unitary, matrix.shape[0] >= matrix.shape[1]))
 
 
@@ -63,6 +65,10 @@ class FreeMatrix(nn.Module):
         """Draw the elements with variance 2 / inputs."""
         super().__init__()
         self.weight = nn.Parameter(torch.randn(outputs, inputs, generator=generator) * (2 / inputs) ** 0.5)
+
+    def start(self, matrix: Tensor) -> None:
+        """Take a matrix (outputs, inputs) over."""
+        self.weight.copy_(matrix)
 
     def forward(self) -> Tensor:
         """Return the matrix (outputs, inputs)."""
@@ -89,6 +95,12 @@ class CayleyMatrix(nn.Module):
         self.register_buffer("identity", torch.eye(side))
         self.generating = nn.Parameter(torch.zeros(count, side, side))
         self.scales = nn.Parameter(torch.full((count, side, 1), (2 * side / inputs) ** 0.5))
+
+    def start(self, matrix: Tensor) -> None:
+        """Take a matrix (outputs, inputs) over, the nearest one of this form if it has another."""
+        unitary, scales = sigma_u(cut(matrix))
+        self.rotation.copy_(unitary)
+        self.scales.copy_(scales)
 
     def forward(self) -> Tensor:
         """Return the matrix (outputs, inputs)."""
@@ -128,6 +140,24 @@ class OpticalNetwork(nn.Module):
             cayley = recipe.form == "cayley" and layer in recipe.approximated
             self.matrices.append((CayleyMatrix if cayley else FreeMatrix)(outputs, inputs, generator))
             self.biases.append(nn.Parameter(torch.rand(outputs, generator=generator) - 0.5))
+        if recipe.constructed:
+            self.start()
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Take the weights of the constructed network of these layers over, rounded to float32.
+
+        Raises:
+            UnsupportedError: no construction fits into the layers.
+        """
+        recipe = self.recipe
+        arguments = {name: getattr(recipe, name) for name in ("inputs", "rounding", "carries_decimals", "nonlinearity")}
+        network = build(recipe.servers, recipe.bits, layers=recipe.layers, **arguments).network
+        parts = zip(self.matrices, self.biases, network.weights, network.biases, strict=True)
+        for layer, (matrix, bias, weights, offsets) in enumerate(parts):
+            centred = weights if layer else weights * (self.largest / 2)
+            matrix.start(torch.from_numpy(np.asarray(centred, np.float64)))  # type: ignore[operator]
+            bias.copy_(torch.from_numpy(offsets if layer else offsets + centred.sum(axis=1)))
 
     def forward(
         self, light: Tensor, noise: Noise | None = None, fabricate: Callable[[list[Tensor]], list[Tensor]] | None = None

@@ -38,6 +38,8 @@ class TrainingRecipe:
     form: Form = "free"
     """How matrices are approximated: ``periodic`` projects every ``project_every`` epochs and at the end (the paper,
     eq. 4 to 6), ``cayley`` parametrises the form itself, ``free`` approximates nothing."""
+    constructed: bool = False
+    """Whether training starts from constructed weights that are exact in these layers (`averaging.structure`)."""
     nonlinearity: Nonlinearity = "relu"
     noise: float = 0.0
     """Largest standard deviation of the training noise on every signal, relative to its full scale. The noise rises
@@ -87,6 +89,8 @@ class TrainingRecipe:
         _one_of("form", self.form, get_args(Form))
         _one_of("nonlinearity", self.nonlinearity, get_args(Nonlinearity))
         _one_of("gradient_loss", self.gradient_loss, get_args(GradientLoss))
+        if self.constructed and self.groups is not None:
+            raise ConfigError(f"groups = {self.groups}: level 2 has no constructed start, expected constructed = false")
         if (self.form == "free") != (not self.approximated):
             raise ConfigError(f"form = {self.form!r}, approximated = {list(self.approximated)}: free has none")
         for layer in self.approximated:
@@ -183,9 +187,11 @@ class TrainingRecipe:
         return self.epochs if self.cpu_seconds is None else round(self.cpu_seconds)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as a JSON object, those of erring devices and of cascades only where there are some."""
+        """Return all fields as a JSON object, those of erring devices of cascades and of a constructed start only where
+        there are some."""
         fields = asdict(self)
         left_out = {*(() if self.devices else _OF_DEVICES), *(() if self.in_cascade else _OF_CASCADES)}
+        left_out |= set() if self.constructed else {"constructed"}
         fields = {name: value for name, value in fields.items() if name not in left_out}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 

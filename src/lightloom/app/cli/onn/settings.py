@@ -158,6 +158,8 @@ class TrainSettings(TrainedErrors):
     """``cayley`` (also the default), ``periodic`` (projected, as the paper does), or ``free``."""
     approximated: _Numbers | None = None
     """Numbers of the matrices in that form; the paper's, or all of --layers."""
+    constructed: bool = False
+    """Whether training starts from constructed weights, exact in the same layers."""
     aware_from: float | None = None
     """Share of the training after which devices err; half of it if not set."""
     noise: float = 0.0

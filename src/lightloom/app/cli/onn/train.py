@@ -102,7 +102,7 @@ def _structure(layers: str | None, servers: int | None, bits: int | None, settin
     return {name: value for name, value in given.items() if value is not None}
 
 
-_TRAINING = {"noise", "nonlinearity", "rounding", "cpu_seconds", "epochs", "batch"}
+_TRAINING = {"noise", "nonlinearity", "rounding", "cpu_seconds", "epochs", "batch", "constructed"}
 _TRAINING |= {"gradient_epochs", "gradient_loss", "threads", "device"}
 """Settings that are fields of the recipe."""
 
