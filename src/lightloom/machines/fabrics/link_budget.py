@@ -21,6 +21,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, NamedTuple
 
@@ -28,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from lightloom.core.configfile import read_yaml
 from lightloom.core.fields import Bandwidth, Config, Count, Watts
 from lightloom.machines.parts.part import loss_of
 
@@ -39,25 +41,7 @@ _ELECTRON = 1.602176634e-19
 _FARTHEST = 1 << 20
 """Number of links beyond which a reach counts as unlimited."""
 
-SOURCES: Mapping[str, str] = {
-    "wavelengths": "OpTree, section IV-A (64 wavelengths by default)",
-    "wavelength_bandwidth": "OpTree, section IV-A (40 Gb/s a wavelength)",
-    "laser_power": "Buyalo et al., Sci. Rep. 14 (2024), 10.1038/s41598-024-53609-9: a comb of 270 mW, over 64",
-    "coupler_loss": "DSENT, Photonics.model (a model's parameter, not measured): 1 dB",
-    "modulator_loss": "assumption: 3 dB in the upper level",
-    "extinction_ratio": "Moscoso-Mártir et al., Sci. Rep. 7, 13857 (2017), table 1: 8.9 dB",
-    "ring_loss": "DSENT, Photonics.model (a model's parameter, not measured): 0.01 dB",
-    "drop_loss": "arXiv 2411.15025: 1.91 dB through a filter of 32 rings",
-    "tap_loss": "Haines et al., Nanophotonics 13 (2024), 10.1515/nanoph-2023-0694: below 0.2 dB, any split",
-    "node_loss": "from couplers and rings, where not given",
-    "fibre_loss": "ITU-T G.652.D: at most 0.4 dB/km",
-    "fibre_length": "assumption: 2 m between neighbours in a rack",
-    "responsivity": "DSENT, Photonics.model (a model's parameter, not measured): 1.1 A/W",
-    "noise_density": "a 56 Gb/s Cherry-Hooper amplifier in 130 nm SiGe (abstract): 12.86 pA/√Hz measured",
-    "noise_bandwidth": "assumption: 0.7 of the bit rate",
-    "error_rate": "assumption: 1e-12, no error correction",
-    "margin": "assumption: 3 dB for crosstalk, laser noise, ageing",
-}
+SOURCES: Mapping[str, str] = read_yaml(Path(__file__).with_suffix(".yaml"))
 """Source of each default."""
 
 

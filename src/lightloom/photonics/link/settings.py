@@ -9,8 +9,10 @@ fabrication; phases of lasers and all noise are drawn for every word.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
+from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.units import format_quantity, parse
 from lightloom.photonics.devices import LARGEST, NonIdealities
@@ -23,27 +25,13 @@ _WORDS = {"modulation": Modulation, "gain": Gain, "unit": Unit, "calibration": C
 _CHOICES: Mapping[str, tuple[str, ...]] = {name: get_args(words) for name, words in _WORDS.items()}
 LARGEST_SWING = 1.5
 """Largest swing of a modulator that keeps values, in radians."""
-LARGEST_NOISE_FIGURE_DB = 100.0
-"""Largest noise figure of an optical amplifier, in dB; real ones have 4 to 10."""
 _POSITIVE = ("full_scale", "bandwidth", "local_oscillator", "responsivity", "detector_bandwidth")
 _MESH = ("phase_error", "coupler_error", "loss_db", "loss_spread_db", "thermal_crosstalk", "dac_bits")
+_STATED = read_yaml(Path(__file__).with_suffix(".yaml"))
+SOURCES: Mapping[str, str] = {name: stated["source"] for name, stated in _STATED.items()}
+"""Source of each default of `Link`."""
 RANGES: Mapping[str, tuple[float, float, str]] = {
-    "full_scale": (1e-15, 1e3, "W"),
-    "path_loss_db": (0.0, 100.0, "dB"),
-    "phase_lock": (0.0, 10.0, "rad"),
-    "power_error": (0.0, 10.0, "of a server's power"),
-    "polarisation": (0.0, 10.0, "rad"),
-    "skew": (0.0, 10.0, "symbols"),
-    "noise_figure_db": (0.0, LARGEST_NOISE_FIGURE_DB, "dB"),
-    "bandwidth": (1.0, 1e15, "Hz"),
-    "local_oscillator": (1e-15, 1e3, "W"),
-    "responsivity": (1e-6, 10.0, "A/W"),
-    "noise_density": (0.0, 1e-3, "A/√Hz"),
-    "detector_bandwidth": (1.0, 1e15, "Hz"),
-    "bias_error": (0.0, 10.0, "of a bias"),
-    "crossing_loss_db": (0.0, 10.0, "dB"),
-    "gain_error": (0.0, 10.0, "of a gain"),
-    "threshold_error": (0.0, 100.0, "distances between levels"),
+    **{name: tuple(stated["range"]) for name, stated in _STATED.items() if "range" in stated},
     **{name: (0.0, largest, unit) for name, (largest, unit) in LARGEST.items() if name in _MESH},
 }
 """Least and largest value of each quantity of a link with its unit; beyond them arithmetic says nothing of a link."""
@@ -202,44 +190,9 @@ def erring(link: Link) -> list[str]:
     return [part for part in parts if link.gain == "optical" or part != "amplifier noise"]
 
 
-# Constants of the link with their sources; a default without a published source says that it is an assumption.
-
 AMPLIFIER_LIMIT = 10 ** (17.24 / 10) * 1e-3
 """Saturated output power of a hybrid III-V/silicon optical amplifier, in watts: 17.24 dBm with 27 dB of gain and 540 mW
 of electrical power (from a summary of the paper)."""
-
-SOURCES: Mapping[str, str] = {
-    "full_scale": "assumption: 3 mW, ten times what the row-gain network for 4 servers needs",
-    "path_loss_db": "assumption: couplers, modulator, connectors 9 to 12 dB, no margin (25 dB in --reducers)",
-    "modulation": "field amplitudes are what interferometers add; intensity is for comparison",
-    "rin_db": "DFB lasers: -145 to -155 dB/Hz (from memory, verify)",
-    "phase_lock": "optical injection phase-lock loops of DFB lasers: variance 0.003 rad² in 100 MHz (abstract)",
-    "power_error": "assumption: static levelling to 1 %",
-    "polarisation": "assumption: polarisation controllers that hold 0.05 rad",
-    "skew": "assumption: 0.03 symbols, 0.6 ps at 50 GBd; transitions are raised cosines one symbol long",
-    "gain": "electrical: homodyne units (photonics.nonlinear); optical: an amplifier behind every output",
-    "noise_figure_db": "semiconductor optical amplifiers: below 6.5 dB (Almae data sheet)",
-    "bandwidth": "assumption: 50 GHz of light for 50 GBd, that of amplifiers' noise alone",
-    "local_oscillator": "assumption: 1 mW a detector",
-    "responsivity": "assumption: 1 A/W",
-    "noise_density": "12.86 pA/√Hz, the receiver of the link budget (photonics.link_budget.SOURCES)",
-    "detector_bandwidth": "assumption: 35 GHz, 0.7 of 50 GBd; lasers' intensity noise fills it too",
-    "unit": "limiting: balanced detection, limiting amplifier, Mach-Zehnder at null (photonics.nonlinear)",
-    "swing": "assumption: 0.25 rad, a linear driver; the carrier is 12 dB above the signal",
-    "bias_error": "assumption: 0.3 %",
-    "gain_error": "assumption: 0.3 %",
-    "threshold_error": "assumption: 1 % of the distance between levels",
-    "calibration": "words: gains and biases are fitted to known words (photonics.link.calibration)",
-    "phase_error": "assumption: 3e-3 rad; about 5e-3 in Shen et al., Nature Photonics 11, 441 (2017)",
-    "coupler_error": "silicon: 0.01 to 0.02 rad (Bandyopadhyay et al., 2103.04993)",
-    "loss_db": "assumption: 0.1 dB an interferometer (0.1 to 0.3 from memory, verify)",
-    "loss_spread_db": "assumption: all interferometers lose alike",
-    "crossing_loss_db": "silicon, multimode interference: 0.043 dB (Johnson et al., Opt. Express 28, 12498 (2020))",
-    "thermal_crosstalk": "assumption: 1e-3 is left where settings cancel the rest",
-    "dac_bits": "assumption: 8 bits over a whole turn; 8 to 16 are built",
-}
-"""Source of each default of `Link`."""
-
 
 # The options of a link as text: names, units, and how values are read and shown.
 #

@@ -186,36 +186,15 @@ class RestartPart:
     """Where the seconds come from; begins with ``assumption`` where no publication states them."""
 
 
-_BYTECHECKPOINT = "assumption: ByteCheckpoint, arXiv 2407.20143, table 8, a model of 405B on 8,960 GPUs, taken for all"
-DEFAULTS: Mapping[str, RestartPart] = MappingProxyType(
-    {
-        "detection": RestartPart(
-            600.0,
-            "assumption: an upper limit, MegaScale, NSDI 2024, section 6.3: detection and diagnosis take less than 10 "
-            "minutes in the mean",
-        ),
-        "network_detection": RestartPart(
-            30.0, "ByteRobust, arXiv 2509.16293: network failures are detected within 30 s"
-        ),
-        "swap": RestartPart(60.0, "assumption: a warm spare takes a node's place within a minute; no source was found"),
-        "rewiring": RestartPart(
-            0.0435, "MixNet, SIGCOMM 2025, appendix C: 41.4 to 46.8 ms in the mean for 1 to 16 pairs of circuits"
-        ),
-        "link_up": RestartPart(
-            5.67, "MixNet, SIGCOMM 2025, appendix C: 5.67 s in the mean until the link of the network card is up"
-        ),
-        "initialisation": RestartPart(
-            30.0,
-            "assumption: an upper limit, MegaScale, NSDI 2024, section 6.3: less than 5 s on 2,048 GPUs and less "
-            "than 30 s on more than 10,000",
-        ),
-        "loading": RestartPart(129.0, _BYTECHECKPOINT),
-    }
-)
+def _durations(name: str) -> Mapping[str, RestartPart]:
+    """Return the stated durations of the parts of a ``restart`` or a ``checkpoint``."""
+    parts = read_yaml(Path(__file__).with_name("durations.yaml"))[name]
+    return MappingProxyType({part: RestartPart(**stated) for part, stated in parts.items()})
+
+
+DEFAULTS = _durations("restart")
 """Parts of a restart by name."""
-CHECKPOINT_DEFAULTS: Mapping[str, RestartPart] = MappingProxyType(
-    {"stall": RestartPart(0.59, _BYTECHECKPOINT), "save": RestartPart(51.0, _BYTECHECKPOINT)}
-)
+CHECKPOINT_DEFAULTS = _durations("checkpoint")
 """Seconds that training stops for an asynchronous checkpoint, and until it is durable."""
 
 
