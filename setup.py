@@ -12,6 +12,9 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+sys.path.insert(0, str(Path(__file__).parent))
+from scripts.distribution import Sdist, Wheel, keywords  # noqa: E402
+
 CODECS = Path("src/lightloom/exchange/compression")
 
 
@@ -47,6 +50,7 @@ class BuildKernels(build_ext):
 
 setup(
     ext_modules=[kernel(CODECS, "_inceptionn"), kernel(CODECS, "_blocks")],
-    cmdclass={"build_ext": BuildKernels},
+    cmdclass={"build_ext": BuildKernels, "bdist_wheel": Wheel, "sdist": Sdist},
+    **keywords(),
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

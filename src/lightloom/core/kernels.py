@@ -81,7 +81,8 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         elif self._impl.check_cachable(compiled):
             key = self._index_key(signature, compiled.codegen)
             Path(self._ahead._index_path).parent.mkdir(parents=True, exist_ok=True)
-            self._ahead.save(key, self._impl.reduce(compiled))
+            # Without the listing of types, which names addresses: what is built twice is the same.
+            self._ahead.save(key, self._impl.reduce(compiled._replace(type_annotation="")))
 
     def _key_ahead(self, signature: Signature, codegen: Codegen) -> tuple[object, ...]:
         types, (triple, *_), *code = self._index_key(signature, codegen)
@@ -111,6 +112,8 @@ def _kernels(**options: object) -> Callable[[FunctionType], object]:
         kernel = compiled(function)
         if isinstance(getattr(kernel, "_cache", None), FunctionCache):
             kernel._cache = KernelCache(function)
+            if KernelCache.fills_ahead:  # errors name the source in the package, not the folder of the build
+                function.__code__ = function.__code__.replace(co_filename=f"{function.__module__.replace('.', '/')}.py")
         return kernel
 
     return decorate
