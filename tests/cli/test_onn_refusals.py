@@ -19,8 +19,6 @@ TOLERATE = ["build", "--servers", "2", "--bits", "2", "--tolerate"]
 TRAIN = ["train", "--servers", "2", "--bits", "2", "--layers", "1-4-1"]
 CASES: list[tuple[list[str], str]] = [
     # Two levels.
-    (["build", "--scenarios", "--servers", "4"], "not with --scenarios: expected it alone"),
-    (["build", "--scenarios", "--out", "other.npz"], "not with --scenarios: expected it alone"),
     (["build", "--cascade", "2"], "give --servers N and --bits B"),
     (["build", "--servers", "2", "--bits", "4", "--cascade", "2", "--set", "inputs=2"], "not with"),
     (["build", "--servers", "2", "--bits", "4", "--cascade", "-1"], "groups = -1: expected at least 1"),
@@ -136,7 +134,6 @@ CASES: list[tuple[list[str], str]] = [
     ([*TOLERATE, "phase-error=3e-3", "--set", "word_errors=2"], "2"),
     ([*TOLERATE, "phase-error=3e-3", "--noise", "1e-3"], "--noise: not with --tolerate"),
     (["build", "--servers", "2", "--bits", "4", "--set", "word_errors=1e-4"], "give the errors too"),
-    (["build", "--scenarios", "--tolerate", "phase-error=3e-3"], "not with --scenarios: expected it alone"),
     # Training that knows errors, and of cascades.
     ([*TRAIN, "--set", "aware_from=0.2"], "aware_from = 0.2: expected an error of devices"),
     ([*TRAIN, "--set", "phase_error=1e-3", "--set", "aware_from=1"], "aware_from = 1"),

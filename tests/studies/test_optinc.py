@@ -159,15 +159,6 @@ def test_constructed_networks_give_what_is_stored(names: tuple[str, ...], tmp_pa
     assert set(stored["provenance"]) >= {"machine", "run", "seed"}
 
 
-def test_a_training_that_did_not_converge_is_a_row_of_its_own() -> None:
-    rows = by_name(tuple(optinc._accuracies()))
-    row, record = rows["table1.accuracy_trained_8x8"], optinc.kept("scenario-2")
-    assert row.paper is None and row.ours == round(100 * record["accuracy"], 2) < 100
-    assert record["wrong_outputs"] == round((1 - record["accuracy"]) * record["checked_inputs"])
-    assert f"{record['wrong_outputs']:,} wrong of all 390,625 inputs, not converged" in row.why
-    assert f"--scenario 2 --batch {record['recipe']['batch']} repeats the training" in row.why
-
-
 def test_two_level_floors_lose_and_carried_decimals_do_not() -> None:
     found = end_to_end(build_cascade(4, 4, 8), 20_000)
     codes = random_codes(4, 4, 8, 20_000, np.random.default_rng(0))

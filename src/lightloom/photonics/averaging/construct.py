@@ -9,15 +9,13 @@ from itertools import chain
 from typing import Any
 
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.core.results import Advance, attributes, ignore
+from lightloom.core.results import attributes
 from lightloom.photonics.averaging.circuits import Circuit, long_division, lsb_ripple, msb_first
 from lightloom.photonics.averaging.compiler import Realisation, Realised, realise
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.networks import (
-    TABLE_I,
     LayeredNetwork,
     Nonlinearity,
-    PaperNetwork,
     largest_gain_db,
     mzi_count,
     mzi_of_units,
@@ -275,80 +273,3 @@ def build(
     if layers is not None:
         requirement = f"fits into {'-'.join(map(str, layers))} and {requirement}"
     raise UnsupportedError(f"no {nonlinearity} construction for {servers} servers and {bits} bits {requirement}")
-
-
-# The paper's four scenarios: constructed networks on their full grids beside the networks of Table I.
-
-CHOSEN: tuple[tuple[str, Nonlinearity], ...] = (
-    ("", "relu"),
-    ("lsb-ripple, regenerated", "relu"),
-    ("", "clipped"),
-    ("lsb-ripple, carry-save", "clipped"),
-)
-"""Constructions of each scenario; an empty name selects the smallest that is proved exact."""
-ROWS = len(TABLE_I) * (2 + len(CHOSEN))
-
-
-def scenario_rows(advance: Advance = ignore, evaluations: int = 400_000) -> list[dict[str, Any]]:
-    """Return a row per network: for each scenario the paper's, its structure with constructed weights in squares Σ · U,
-    then the smaller constructed ones.
-
-    Wrong outputs are counted over the whole grid. Values that the paper does not state are None.
-    """
-    rows = []
-    for paper in TABLE_I:
-        function = AveragingFunction.of(paper.servers, paper.bits)
-        rows.append(_paper_row(paper, function))
-        advance(1)
-        structure = build(paper.servers, paper.bits, layers=paper.layers)
-        for construction in chain((structure,), (_pick(function, *chosen) for chosen in CHOSEN)):
-            rows.append(_construction_row(paper, construction, evaluations))
-            advance(1)
-    return rows
-
-
-def _pick(function: AveragingFunction, name: str, nonlinearity: Nonlinearity) -> Construction:
-    """Return the smallest construction whose proof holds in float64, of that name if it is not empty.
-
-    Raises:
-        AssertionError: there is none.
-    """
-    for construction in candidates(function, nonlinearity):
-        if name in ("", construction.name) and construction.proof.float64:
-            return construction
-    raise AssertionError(f"no {nonlinearity} construction {name!r} for {function}")
-
-
-def _construction_row(paper: PaperNetwork, construction: Construction, evaluations: int) -> dict[str, Any]:
-    """Return the row of a constructed network, with errors over its grid, counts of MZIs, largest gain, and the noise
-    limit measured here."""
-    layers = construction.network.layers
-    name = f"{'' if construction.embedding is None else 'Σ · U, '}{construction.name}"
-    return {
-        **_described(paper, f"{name}, {construction.network.nonlinearity}", layers),
-        "constructed": True,
-        **construction.verify().counts,
-        "proved": construction.proof.float64,
-        "mzi_count": construction.mzi_count,
-        "mzi_count_economy": mzi_count(layers, "economy"),
-        "largest_gain_db": largest_gain_db(construction.network),
-        "noise_limit": construction.noise_limit(evaluations),
-    }
-
-
-def _paper_row(paper: PaperNetwork, function: AveragingFunction) -> dict[str, Any]:
-    """Return the row of a network of Table I, of which only sizes are known; errors and noise limit are None."""
-    return {
-        **_described(paper, "the paper's", paper.layers),
-        "checked_inputs": function.points,
-        "mzi_count": paper.area(approximated=False, units=False),
-        "mzi_count_economy": paper.area("economy", approximated=False, units=False),
-    }
-
-
-def _described(paper: PaperNetwork, network: str, layers: tuple[int, ...]) -> dict[str, Any]:
-    """Return the fields of a row: bits, servers, name and layers, and None or False for those that others fill in."""
-    size = {"bits": paper.bits, "servers": paper.servers, "network": network, "constructed": False}
-    unknown = {"wrong_outputs": None, "checked_inputs": None, "exhaustive": None, "proved": False}
-    shape = {"layers": list(layers), "hidden_layers": len(layers) - 2, "mzi_count": None, "mzi_count_economy": None}
-    return size | unknown | shape | {"largest_gain_db": None, "noise_limit": None}

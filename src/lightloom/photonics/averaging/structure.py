@@ -52,7 +52,7 @@ def embed(network: LayeredNetwork, layers: Sequence[int]) -> Embedding:
     sizes, wide = network.layers, tuple(layers)
     ends = (sizes[0], sizes[-1]) == (wide[0], wide[-1])
     if len(sizes) != len(wide) or not ends or any(n > m for n, m in zip(sizes, wide, strict=True)):
-        raise UnsupportedError(f"layers of {_text(sizes)} signals do not fit into {_text(wide)}")
+        raise UnsupportedError(f"layers of {sizes} signals do not fit into {wide}")
     places = [np.arange(sizes[0])]
     weights, biases, scales = [], [], [network.full_scale[0]]
     for layer, width in enumerate(wide[1:], 1):
@@ -67,18 +67,13 @@ def embed(network: LayeredNetwork, layers: Sequence[int]) -> Embedding:
             ways = (_completion(matrix[np.ix_(rows, live)], dark.size, each) for each in (least, 0.0))
             completed = next((way for way in ways if way is not None), None)
             if completed is None:
-                raise UnsupportedError(f"layer {layer} of {_text(wide)}: too few dark signals for orthogonal rows")
+                raise UnsupportedError(f"layer {layer} of {wide}: too few dark signals for orthogonal rows")
             matrix[np.ix_(rows, dark)] = completed
         weights.append(matrix)
         biases.append(bias)
         scales.append(scale)
     whole = LayeredNetwork(tuple(weights), tuple(biases), network.nonlinearity, tuple(scales))
     return Embedding(whole, tuple(places))
-
-
-def _text(layers: Sequence[int]) -> str:
-    """Return numbers of signals as ``4-64-4``."""
-    return "-".join(map(str, layers))
 
 
 def _places(network: LayeredNetwork, wide: tuple[int, ...], layer: int) -> Ints:
@@ -104,10 +99,10 @@ def _places(network: LayeredNetwork, wide: tuple[int, ...], layer: int) -> Ints:
             free = min(outputs, width - column * outputs) - len(beside)
             fits = not tall or _completion(before[joined], inputs - before.shape[1]) is not None
             if fits and (not broad or _completion(after[:, beside], free) is not None):
-                overlapping = np.count_nonzero(before[joined] @ before[signal]) if tall else 0
+                overlapping = int(np.count_nonzero(before[joined] @ before[signal])) if tall else 0
                 fitting.append((overlapping + broad * len(beside), place))
         if not fitting:
-            raise UnsupportedError(f"layer {layer} of {_text(wide)} has no place for {len(before)} signals")
+            raise UnsupportedError(f"layer {layer} of {wide} has no place for {len(before)} signals")
         places.append(min(fitting)[1])
     return np.array(places)
 
@@ -125,7 +120,7 @@ def _completion(rows: Floats, dark: int, least: float = 0.0) -> Floats | None:
         values, vectors = np.linalg.eigh(overlaps[np.ix_(group, group)])
         lacking = max(values[-1], least) - values if group.size > 1 else np.zeros(1)
         lacking[lacking < _TOLERANCE * values[-1]] = 0.0
-        triangle = np.linalg.qr((vectors * np.sqrt(lacking)).T, mode="r").T
+        triangle = np.linalg.qr((vectors * np.sqrt(lacking)).T)[1].T
         triangle = (triangle * np.where(np.diag(triangle) < 0, -1.0, 1.0))[:, np.linalg.norm(triangle, axis=0) > _ENTRY]
         columns = used + np.arange(triangle.shape[1])
         used += columns.size

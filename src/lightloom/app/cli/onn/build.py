@@ -31,7 +31,7 @@ from lightloom.photonics.averaging.cascade import (
     load_cascade,
     save_cascade,
 )
-from lightloom.photonics.averaging.construct import ROWS, Construction, recognise, scenario_rows
+from lightloom.photonics.averaging.construct import Construction, recognise
 from lightloom.photonics.averaging.construct import build as construct
 from lightloom.photonics.averaging.networks import (
     FunctionArguments,
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 
 _MODES: Mapping[str, tuple[str, ...]] = {
     "network": ("noise", "figure"),
-    "scenarios": (),
     "reducers": ("servers", "bits", "figure"),
     "cascade": ("servers", "bits", "out"),
     "tolerate": ("servers", "bits", "out", "figure"),
@@ -205,7 +204,6 @@ def build(
     tolerate: str | None = None,
     cascade: int | None = None,
     reducers: bool = False,
-    scenarios: bool = False,
     settings: SettingsFile = None,
     set: SettingTexts = None,
     out: NetworkOut = None,
@@ -228,7 +226,6 @@ def build(
             phase-error, coupler-error, power, loss, loss-spread, crosstalk, dac-bits.
         cascade (GROUPS): Build two levels: an averager of N servers for each group, one above them.
         reducers: Compare networks, sums of digits, reducer chips and switches that average such codes.
-        scenarios: Build for the paper's four scenarios, tried on their full grids; takes minutes.
         out: Write the network (.npz).
         figure: Draw errors against noise, or energies of reducers (.svg, .png, .pdf).
         explain: Show the proof, and what the numbers rest on.
@@ -243,14 +240,8 @@ def build(
     chosen = settings_of(BuildSettings, settings, set)
     if network is not None:
         return _verify(network, chosen, noise, figure, explain)
-    if scenarios:
-        with progress("Networks", ROWS) as advance:
-            rows = scenario_rows(advance, chosen.evaluations)
-        origin = provenance(["scenarios", chosen.evaluations], 0)
-        document: Document = {"schema": "lightloom.onn-scenarios/1", "rows": rows, "provenance": origin}
-        return Shown(document, _scenario_parts(rows, explain))
     if servers is None or bits is None:
-        raise ConfigError("give --servers N and --bits B, a network NET.npz, or --scenarios")
+        raise ConfigError("give --servers N and --bits B, or a network NET.npz")
     function: dict[str, Any] = chosen.model_dump(include={"inputs", "rounding", "carries_decimals"})
     arguments = FunctionArguments(servers=servers, bits=bits, **function)
     if tolerate is not None and arguments.carries_decimals:
@@ -337,27 +328,6 @@ def _neighbours(made: ProvedAverager) -> Iterator[str]:
     for name, change in changes.items() if made.noise is None else {"no noise": {}}.items():
         with suppress(InputError):
             yield f"{name}: {construct(**(asked | change)).mzi_count:,} interferometers"
-
-
-def _scenario_parts(rows: list[Document], explain: bool) -> Parts:
-    """Yield the answer with a row for each network of the paper's four scenarios, a dash where the paper states
-    nothing."""
-    forms = {"wrong_outputs": ",", "largest_gain_db": ".1f", "noise_limit": ".2g"}
-    shown = [
-        {**row, **{name: "–" if row[name] is None else format(row[name], form) for name, form in forms.items()}}
-        for row in rows
-    ]
-    columns = "servers: {servers} | bits: {bits} | network: {network} | wrong: {wrong_outputs} | MZIs: {mzi_count:,} | "
-    columns += "layers: {hidden_layers} | gain, dB: {largest_gain_db} | noise: {noise_limit}"
-    sizes = [row["mzi_count"] for row in rows if row["proved"]]
-    return screen(
-        "Networks for the paper's four scenarios: the paper's, and those that are constructed here",
-        [f"{min(sizes):,} to {max(sizes):,} interferometers (MZIs) in what is constructed and proved exact"],
-        cells(columns, shown),
-        all=explain,
-        legend="–: the paper states none; layers: hidden ones; noise: its limit, of full scale",
-        everything="--explain",
-    )
 
 
 # ``lightloom onn build NET.npz``: is a network in a file the averaging function?
