@@ -1,7 +1,7 @@
 """Optional parts of the build: C kernels of gradient codecs, and what plans and collectives call, compiled by Numba.
 
 Without a C compiler Numba and NumPy take the place of the first; the second compiles at its first use where it is not
-built.
+built. Both serve every version of Python.
 """
 
 import os
@@ -13,7 +13,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 sys.path.insert(0, str(Path(__file__).parent))
-from scripts.distribution import Sdist, Wheel, keywords  # noqa: E402
+from scripts.distribution import Sdist, Wheel, keywords
 
 CODECS = Path("src/lightloom/exchange/compression")
 
@@ -24,7 +24,7 @@ def kernel(folder: Path, name: str) -> Extension:
         ".".join([*folder.parts[1:], name]),
         sources=sorted(map(str, folder.glob(f"{name}*.c"))),
         depends=[str(CODECS / "_kernel.h"), *map(str, folder.glob(f"{name}*.h"))],
-        extra_compile_args=["-O3", "-fvisibility=hidden", "-ffp-contract=off"],
+        extra_compile_args=["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off"],
         optional=True,
         # The kernels are called through ctypes and include no header of Python, so that one wheel serves every version.
         py_limited_api=True,
@@ -33,6 +33,12 @@ def kernel(folder: Path, name: str) -> Extension:
 
 class BuildKernels(build_ext):
     """Build C kernels, then compile those of Numba; ``LIGHTLOOM_COMPILE_AHEAD=0`` leaves these to their first use."""
+
+    def build_extensions(self) -> None:
+        # Folders of the Python that builds are none of the machine that the kernels run on.
+        if hasattr(self.compiler, "linker_so"):
+            self.compiler.linker_so = [word for word in self.compiler.linker_so if "-rpath" not in word]
+        super().build_extensions()
 
     def run(self) -> None:
         super().run()
@@ -51,6 +57,6 @@ class BuildKernels(build_ext):
 setup(
     ext_modules=[kernel(CODECS, "_inceptionn"), kernel(CODECS, "_blocks")],
     cmdclass={"build_ext": BuildKernels, "bdist_wheel": Wheel, "sdist": Sdist},
-    **keywords(),
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    **keywords(),
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from numba import njit
+from numba import _dynfunc, njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 #
 # Compiling what one plan calls takes 6 to 19 CPU seconds. Wheels bring these kernels along, compiled for every
 # processor of the architecture by :mod:`lightloom.app.api.compile_ahead`; what is missing there is compiled for this
-# machine at its first call and kept by numba. Kept code is used only where the versions of Python and numba, the
-# types of the arguments and the source are those that it was compiled from. The source includes that of imported
-# kernels, which numba does not compare: they are compiled into their callers.
+# machine at its first call and kept by numba. Kept code is used only where the version of numba, the types of the
+# arguments and the source are those that it was compiled from. The source includes that of imported kernels, which
+# numba does not compare: they are compiled into their callers. Of Python compiled code knows functions of its stable
+# interface and where numba's own objects hold their fields: one wheel serves every version where these lie alike.
 
 AHEAD = Path(__file__).parents[1] / "compiled"
 """Folder of the kernels that were compiled when the package was built."""
@@ -62,9 +63,9 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
     def __init__(self, function: FunctionType) -> None:
         super().__init__(function)
         stamp, name = source_stamp(function.__module__), self._impl.filename_base
-        # Folders' names tell apart kernels of modules whose last names are the same.
-        folder = AHEAD / function.__module__.removeprefix("lightloom.")
-        self._ahead = _CacheFile(cache_path=str(folder), filename_base=name, source_stamp=stamp)
+        # Folders' names tell apart kernels of modules whose last names are the same; the version of Python is left out.
+        folder, ahead = AHEAD / function.__module__.removeprefix("lightloom."), name.rpartition(".py")[0]
+        self._ahead = _CacheFile(cache_path=str(folder), filename_base=ahead, source_stamp=stamp)
         self._cache_file = _CacheFile(cache_path=self.cache_path, filename_base=name, source_stamp=stamp)
 
     def _load_overload(self, signature: Signature, target: BaseContext) -> CompileResult | None:
@@ -79,14 +80,14 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         if not self.fills_ahead:
             super()._save_overload(signature, compiled)
         elif self._impl.check_cachable(compiled):
-            key = self._index_key(signature, compiled.codegen)
+            key = self._key_ahead(signature, compiled.codegen)
             Path(self._ahead._index_path).parent.mkdir(parents=True, exist_ok=True)
             # Without the listing of types, which names addresses: what is built twice is the same.
             self._ahead.save(key, self._impl.reduce(compiled._replace(type_annotation="")))
 
     def _key_ahead(self, signature: Signature, codegen: Codegen) -> tuple[object, ...]:
-        types, (triple, *_), *code = self._index_key(signature, codegen)
-        return types, (triple, *_ANY_PROCESSOR), *code
+        types, (triple, *_), (_, values) = self._index_key(signature, codegen)
+        return types, (triple, *_ANY_PROCESSOR), values, *sorted(_dynfunc._impl_info.items())
 
 
 @cache
