@@ -6,7 +6,7 @@ MODEL ?= gpt2-355m
 CLUSTER ?= dgx-h100-512
 TESTS ?= not slow and not long
 
-.PHONY: run test test-slow test-gds check format mutants census bench docs tutorials pictures clean
+.PHONY: run test test-slow test-gds check format mutants census bench docs tutorials answers pictures clean
 
 run: $(VENV)/installed  ## the main job on its default: the answer on the terminal, report and trace in out/
 	@mkdir -p out
@@ -47,6 +47,9 @@ docs: $(VENV)/installed-for-development  ## the site in out/site, without networ
 
 tutorials: $(VENV)/installed-for-development  ## run the tutorials and store what they print
 	$(BIN)/python -m scripts.website.run docs/tutorials/*.ipynb
+
+answers: $(VENV)/installed  ## answers of docs/try that are missing: minutes of a core each ten; resumed when interrupted
+	$(BIN)/python -m scripts.website.answers docs/try/answers.js
 
 pictures: $(VENV)/installed  ## the pictures of docs/gallery.md that take minutes, by the commands that stand there
 	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python -m scripts.website.pictures
