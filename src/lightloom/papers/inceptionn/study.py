@@ -22,10 +22,10 @@ from lightloom.papers.inceptionn.rows import (
     curves,
     final,
     mean_ratio,
-    mean_shares,
+    settled,
     steps,
 )
-from lightloom.papers.inceptionn.runs import LOWEST
+from lightloom.papers.inceptionn.runs import LAYERS, LOWEST, SETTLED
 from lightloom.papers.page import BLUE, GREEN, GREY, ORANGE, RED, SKY, canvas, stacked_bars
 from lightloom.papers.study import BASE, Record, Study
 
@@ -41,19 +41,20 @@ def study(work: Path | None = None) -> Study:
     """Return the study with all rows and figures.
 
     Args:
-        work: a folder whose ``training.json`` and ``networks.json`` replace the training records of the package.
+        work: a folder whose ``training.json``, ``table3.json`` and ``networks.json`` replace those of the package.
 
     Raises:
         ConfigError: the file cannot be read.
     """
     training, networks = PAPER.measured("training", work), PAPER.measured("networks", work, optional=True)
+    table3 = PAPER.measured("table3", work)["runs"]
     loop, codec, exchange, links = (PAPER.measured(name) for name in ("software", "codec", "exchange", "links"))
     gradients = (partial(truncation, training), partial(distribution, training["gradients"]))
     times = (partial(software_loop, loop), training_time, partial(measured_exchange, exchange), partial(hooks, links))
-    runs = (partial(learning, training), partial(bit_widths, training))
-    short = () if networks is None else (partial(other_networks, networks),)
+    runs = (partial(learning, training), partial(bit_widths, table3))
+    short = () if networks is None else (partial(other_networks, networks, table3),)
     draws = (communication_share, *gradients, *times, *runs, *short, scalability)
-    return PAPER.study(claims(training, networks, loop, codec, exchange), *draws, loop=loop, exchange=exchange)
+    return PAPER.study(claims(training, table3, networks, loop, codec, exchange), *draws, loop=loop, exchange=exchange)
 
 
 def communication_share() -> Figure:
@@ -189,15 +190,14 @@ def learning(training: Record) -> Figure:
     return figure
 
 
-def bit_widths(training: Record) -> Figure:
+def bit_widths(table3: Record) -> Figure:
     """Draw Table III and Figure 14(a) for HDC: percent of values of each of the four sizes, the paper's beside ours, by
     bound."""
     figure, (axes,) = canvas(1)
-    ours = mean_shares(training["runs"][BASE][0])
     names, columns = [], []
-    for k in BOUNDS:
+    for k, ours in zip(BOUNDS, settled(table3), strict=True):
         names += [f"paper\n2^-{k}", f"ours\n2^-{k}"]
-        columns += [list(TABLE_3["HDC", k]), ours[k]]
+        columns += [TABLE_3["HDC", k], ours]
     heights = list(zip(*columns, strict=True))
     stacked_bars(axes, names, [(f"{bits} bits", heights[i], _COLOURS[i]) for i, bits in enumerate(TAG_BITS)])
     for place, column in enumerate(columns):
@@ -237,7 +237,7 @@ def bars(axes: Axes, names: Sequence[str], series: dict[str, list[float]], numbe
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=len(series))
 
 
-# The figure of the short runs: LeNet on MNIST, and HDC under two scales of the loss.
+# The figure of the short runs, LeNet on MNIST, and of HDC under the summed loss.
 
 _LENET = {
     BASE: (GREY, "-"),
@@ -246,32 +246,22 @@ _LENET = {
     "windowed 2^-10": (ORANGE, "-"),
     "windowed+feedback 2^-10": (BLUE, "-"),
 }
-_HDC = {
-    BASE: (GREY, "-"),
-    "float32 summed": (GREY, "--"),
-    "printed 2^-10": (RED, "-"),
-    "printed 2^-10 summed": (RED, "--"),
-}
+_HDC = {BASE: (GREY, "-"), "printed 2^-10": (RED, "-"), "printed 2^-8": (ORANGE, "-"), "printed 2^-6": (BLUE, "-")}
 
 
-def other_networks(networks: Record) -> Figure:
-    """Draw three panels: accuracy of LeNet over iterations, LeNet after truncation, and HDC over iterations under the
-    mean and the summed loss."""
+def other_networks(networks: Record, table3: Record) -> Figure:
+    """Draw three panels: accuracy of LeNet over iterations, LeNet after truncation, and HDC over iterations with the
+    codec as printed under the summed loss."""
     figure, (left, middle, right) = canvas(3, size=(13, 4.4))
     lenet = networks["runs"]["lenet"]
     _learning(left, lenet, _LENET)
     left.set_title("LeNet on MNIST")
-    _truncation_bars(
-        middle,
-        lenet,
-        [bits for bits in DROPPED if f"truncate g {bits}" in lenet],
-        {"gradients": "g", "weights": "w"},
-        "{:.0f}",
-    )
+    there = [bits for bits in DROPPED if f"truncate g {bits}" in lenet]
+    _truncation_bars(middle, lenet, there, {"gradients": "g", "weights": "w"}, "{:.0f}")
     middle.axhline(final(lenet[BASE][0]), color=GREY, lw=1, ls="--")
     middle.set(ylim=(0, 109), ylabel="accuracy of LeNet, %")
-    _learning(right, networks["runs"]["hdc"], _HDC)
-    right.set_title("HDC on MNIST")
+    _learning(right, table3[LAYERS[SETTLED[0]]], _HDC)
+    right.set(title="HDC on MNIST, summed loss")
     return figure
 
 

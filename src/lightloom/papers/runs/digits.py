@@ -23,7 +23,6 @@ from torch.nn.parallel import DistributedDataParallel
 from lightloom.core.arrays import Float32s, Ints
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
-from lightloom.exchange import datasets
 from lightloom.exchange.compression.inceptionn import Inceptionn
 from lightloom.exchange.compression.registry import find
 from lightloom.exchange.compression.stream import tag_histogram
@@ -42,9 +41,8 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "hdc-4": partial(hdc, 4),
     "hdc-3": partial(hdc, 3),
     "lenet": lenet,
-    "lenet-cifar": partial(lenet, 3, datasets.SIDE, datasets.CLASSES),
 }
-"""Networks by name; ``hdc`` has five weight layers; ``lenet-cifar`` learns CIFAR-100, the others MNIST."""
+"""Networks of digits by name; ``hdc`` has five weight layers."""
 
 
 class ImageSets(NamedTuple):
@@ -65,20 +63,13 @@ def network(name: str) -> nn.Module:
     return NETWORKS[name]()
 
 
-def image_sets(name: str, folder: Path | None) -> ImageSets:
-    """Return the training and test images of a network by its name, flattened (n, values), from the data folder.
+def image_sets(folder: Path | None) -> ImageSets:
+    """Return the images of MNIST, flattened (n, values), from the data folder.
 
     Raises:
         ConfigError: the data set is missing, or not as published.
     """
-    if name != "lenet-cifar":
-        return ImageSets(training_digits(folder), test_digits(folder))
-    return ImageSets(*(_flattened(datasets.read_cifar(part, folder)) for part in ("train", "test")))
-
-
-def _flattened(images: datasets.Images) -> Digits:
-    """Return images with one row (values) each."""
-    return Digits(images.pixels.reshape(len(images.labels), -1), images.labels)
+    return ImageSets(training_digits(folder), test_digits(folder))
 
 
 def rank_part(images: Digits, rank: int, ranks: int) -> Digits:
@@ -274,7 +265,7 @@ class _DigitsRun(RecipeRun):
 
     def __init__(self, worker: Worker, recipe: Recipe, data: Path, folder: Path | None, snapshots: set[int]) -> None:
         """Take this rank's parts of both image sets, wrap the network in DDP, and attach the hook of the recipe."""
-        self.part, test = (rank_part(each, worker.rank, worker.size) for each in image_sets(recipe.network, data))
+        self.part, test = (rank_part(each, worker.rank, worker.size) for each in image_sets(data))
         super().__init__(recipe, test)
         self.worker, self.folder, self.snapshots = worker, folder, snapshots
         self.model = DistributedDataParallel(self.net)

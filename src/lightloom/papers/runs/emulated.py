@@ -23,7 +23,6 @@ from lightloom.papers.runs.digits import (
     RecipeRun,
     batch_of,
     rank_part,
-    tag_shares,
 )
 from lightloom.photonics.averaging.averagers import Averager, average_into
 from lightloom.photonics.averaging.block_quantisation import UNFIT, CodeBuffers
@@ -76,7 +75,7 @@ def emulated_ring_sum(values: Float32s, codec: Codec, *, leave: bool = False) ->
 def train(recipe: Recipe, sets: ImageSets, ranks: int, *, counted: bool = False) -> dict[str, Any]:
     """Train with all ranks in this process, and return the record with the recipe; ``seconds`` are of the processor.
 
-    ``counted`` adds ``shares``, those of ``CountedRun``, instead of tags.
+    ``counted`` adds ``shares``: those of values of each size under every reading of Table III, averaged over training.
 
     Raises:
         ConfigError: the recipe averages by light, or a rank has fewer images than a batch takes.
@@ -86,9 +85,9 @@ def train(recipe: Recipe, sets: ImageSets, ranks: int, *, counted: bool = False)
     count = ranks * recipe.batch_per_rank
     if len(sets.training.labels) < count:
         raise ConfigError(f"{len(sets.training.labels)} images: {ranks} ranks take {count} a step")
-    run = (CountedRun if counted else EmulatedRun)(recipe, sets, ranks)
+    run = EmulatedRun(recipe, sets, ranks, counted=counted)
     record = {"recipe": asdict(recipe), **asdict(run.run())}
-    return record | {"shares": run.shares()} if isinstance(run, CountedRun) else record
+    return record | {"shares": run.shares()} if counted else record
 
 
 class EmulatedRun(RecipeRun):
@@ -96,10 +95,12 @@ class EmulatedRun(RecipeRun):
 
     clock = staticmethod(time.process_time)
 
-    def __init__(self, recipe: Recipe, sets: ImageSets, ranks: int) -> None:
+    def __init__(self, recipe: Recipe, sets: ImageSets, ranks: int, *, counted: bool = False) -> None:
         """Divide the training images among the ranks, which share one network, and start without residuals; ``none`` in
-        the recipe is no codec."""
+        the recipe is no codec, and sizes are counted in the middle of each 50 iterations if ``counted``."""
         super().__init__(recipe, sets.test)
+        self.counts = range(25, recipe.iterations + 1, 50) if counted else range(0)
+        self.counted: list[dict[str, Any]] = []
         self.parts = [rank_part(sets.training, rank, ranks) for rank in range(ranks)]
         self.ranks = ranks
         self.codec = None if recipe.gradients == "none" else find(recipe.gradients)
@@ -112,7 +113,7 @@ class EmulatedRun(RecipeRun):
         scale = self.recipe.gradient_scale
         batches = [batch_of(part, self.recipe, rank, iteration) for rank, part in enumerate(self.parts)]
         images, labels = map(torch.stack, zip(*batches, strict=True))
-        if self.codec is None and not self.counts(iteration):
+        if self.codec is None and iteration not in self.counts:
             self.optimizer.zero_grad()
             loss = nn.functional.cross_entropy(self.net(images.flatten(0, 1)), labels.flatten())
             (scale * loss).backward()  # type: ignore[no-untyped-call]
@@ -122,25 +123,33 @@ class EmulatedRun(RecipeRun):
         if all(isinstance(layer, nn.Linear | nn.ReLU) for layer in layers):
             loss = perceptron_gradients(layers, images, labels, scale, gradients)
         else:
-            losses = [
-                nn.functional.cross_entropy(self.net(each), own) for each, own in zip(images, labels, strict=True)
-            ]
+            losses = [nn.functional.cross_entropy(self.net(each[0]), each[1]) for each in batches]
             for each, row in zip(losses, gradients, strict=True):
                 pieces = torch.autograd.grad(scale * each, self.parameters)
                 torch.cat([piece.flatten() for piece in pieces], out=row)
             loss = losses[0].detach()
-        if self.counts(iteration):
-            self.count(gradients.numpy())
+        if iteration in self.counts:
+            self._count((gradients / scale).numpy())
         attach_gradients(self.parameters, self.sizes, torch.from_numpy(self._mean(gradients.numpy())))
         return float(loss)
 
-    def counts(self, iteration: int) -> bool:
-        """Return True if the sizes of an iteration's gradients are counted."""
-        return iteration % self.recipe.record_every == 0
+    def _count(self, gradients: Float32s) -> None:
+        """Append the shares of rank 0's gradient (the first row) and those of all messages of a ring without losses,
+        each by loss; the gradients are the mean loss's."""
+        own, *sums = (
+            shares_by_loss(row, self.recipe.batch_per_rank) for row in (gradients[0], *partial_sums(gradients))
+        )
+        # Each rank passes the whole sum on, as often as it has sent a partial one.
+        messages = [*sums[:-1], *sums[-1:] * (self.ranks - 1)]
+        ring = {loss: np.mean([message[loss] for message in messages], axis=0) for loss in own}
+        self.counted.append({"own": own, "ring": ring})
 
-    def count(self, gradients: Float32s) -> None:
-        """Count the tags of rank 0's gradient (the first row)."""
-        self.record.tags.append([tag_shares(gradients[0], k) for k in BOUNDS])
+    def shares(self) -> dict[str, Any]:
+        """Return the shares (bounds x sizes) by what is counted and loss, averaged over the counts."""
+        return {
+            what: {loss: np.mean([each[what][loss] for each in self.counted], axis=0).tolist() for loss in losses}
+            for what, losses in self.counted[0].items()
+        }
 
     def _mean(self, gradients: Float32s) -> Float32s:
         """Return the mean of the rows as the ring gives it, and add the bytes of one rank, sent and as float32, to the
@@ -207,36 +216,6 @@ def shares_by_loss(gradient: Float32s, batch: int) -> dict[str, Any]:
         return np.diff(edges, axis=1)
 
     return {"mean": shares(1), "summed": shares(batch)}
-
-
-class CountedRun(EmulatedRun):
-    """A run without a codec that counts sizes under every reading, in the middle of each 50 iterations."""
-
-    def __init__(self, recipe: Recipe, sets: ImageSets, ranks: int) -> None:
-        """Start without counts."""
-        super().__init__(recipe, sets, ranks)
-        self.counted: list[dict[str, Any]] = []
-
-    def counts(self, iteration: int) -> bool:
-        """Return True once in 50 iterations."""
-        return iteration % 50 == 25
-
-    def count(self, gradients: Float32s) -> None:
-        """Append the shares of rank 0's gradient and those of all messages of a ring without losses, each by loss."""
-        means = gradients / np.float32(self.recipe.gradient_scale)
-        own, *sums = (shares_by_loss(row, self.recipe.batch_per_rank) for row in (means[0], *partial_sums(means)))
-        # Each rank passes the whole sum on, as often as it has sent a partial one.
-        messages = [*sums[:-1], *sums[-1:] * (self.ranks - 1)]
-        ring = {loss: np.mean([message[loss] for message in messages], axis=0) for loss in own}
-        self.counted.append({"own": own, "ring": ring})
-
-    def shares(self) -> dict[str, Any]:
-        """Return the shares (bounds x 4) by what is counted and loss, averaged over the counts."""
-        first = self.counted[0]
-        return {
-            what: {loss: np.mean([each[what][loss] for each in self.counted], axis=0).tolist() for loss in losses}
-            for what, losses in first.items()
-        }
 
 
 def partial_sums(gradients: Float32s) -> Float32s:
