@@ -7,19 +7,18 @@ batch was ``batch_size`` before ``local_batch_size``.
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lightloom.core.configfile import read_yaml
 from lightloom.core.documents import read_text
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.models.decoder import DecoderSizes, LatentAttention
 from lightloom.models.files.model_file import FileRequest, ModelReading, StatedStrategy, trace_decoder
 
-# Sizes of torchtitan's models by name and flavor, as ``torchtitan/models/*/__init__.py`` and its experiments had them
-# in October 2025, while torchtitan read TOML.
+# Sizes of torchtitan's models by name and flavor.
 
 
 ENDS = (1, 1)
@@ -37,94 +36,18 @@ def names() -> Iterator[str]:
         yield f"{name} ({', '.join(flavors)})"
 
 
-def _gated_width(hidden: int, multiple: int, factor: float = 1.0) -> int:
-    """Return the inner width of a gated layer by Llama's rule: two thirds of four times ``hidden``, times ``factor``,
-    rounded up to ``multiple``."""
-    inner = int(factor * int(2 * 4 * hidden / 3)) if factor != 1.0 else int(2 * 4 * hidden / 3)
-    return multiple * -(-inner // multiple)
-
-
-_LLAMA = DecoderSizes(
-    layers=6,
-    hidden=256,
-    heads=16,
-    vocabulary=2048,
-    sequence_length=2048,
-    ffn=_gated_width(256, 256),
-    norm="rms",
-    gated=True,
-    bias=False,
-)
-
-
-def _sizes(layers: int, hidden: int, heads: int, ffn: int, **more: Any) -> DecoderSizes:
-    """Return the sizes of a Llama of these sizes, and of ``more`` fields of :class:`DecoderSizes`."""
-    return replace(_LLAMA, layers=layers, hidden=hidden, heads=heads, ffn=ffn, **more)
-
-
-_llama = partial(_sizes, vocabulary=128_256)
-_llama2 = partial(_sizes, vocabulary=32_000)
-_qwen = partial(_sizes, vocabulary=151_936, key_heads=8, head_width=128, head_norms=True)
-
-
-def _deepseek(
-    layers: int, hidden: int, heads: int, ffn: int, experts: tuple[int, int, int, int], *, dense: int = 1,
-    query_rank: int | None = None, vocabulary: int = 102_400,
-) -> DecoderSizes:  # fmt: skip
-    """Return the sizes of a DeepSeek-V3 flavor, its first ``dense`` layers without experts.
-
-    ``experts``: how many, how many a token visits, inner width of one, how many all tokens visit.
-    """
-    number, visited, width, shared = experts
-    latent = LatentAttention(query_rank=query_rank, key_rank=512, plain_width=128, rotated_width=64, value_width=128)
-    return _sizes(
-        layers,
-        hidden,
-        heads,
-        ffn,
-        vocabulary=vocabulary,
-        experts=number,
-        visited=visited,
-        expert_ffn=width,
-        shared_ffn=width * shared,
-        dense_layers=tuple(range(dense)),
-        latent=latent,
-    )
+def _flavor(shared: Mapping[str, Any], own: Mapping[str, Any]) -> DecoderSizes:
+    """Return the sizes that a flavor states beside those that its model's flavors share."""
+    fields = {**shared, **own}
+    if "latent" in shared:
+        fields["latent"] = LatentAttention(**shared["latent"] | own.get("latent", {}))
+    return DecoderSizes(**fields | {"dense_layers": tuple(fields.get("dense_layers", ()))})
 
 
 _NAMES = {"llama": "llama3"}
-_FLAVORS: dict[str, dict[str, DecoderSizes]] = {
-    "llama3": {
-        "debugmodel": _LLAMA,
-        "debugmodel_flex_attn": _LLAMA,
-        "8B": _llama(32, 4096, 32, _gated_width(4096, 1024, 1.3), key_heads=8),
-        "70B": _llama(80, 8192, 64, _gated_width(8192, 4096, 1.3), key_heads=8),
-        "405B": _llama(126, 16384, 128, _gated_width(16384, 4096, 1.2), key_heads=8),
-    },
-    "llama2": {
-        "debugmodel": replace(_LLAMA, layers=8, vocabulary=32_000),
-        "7B": _llama2(32, 4096, 32, _gated_width(4096, 256)),
-        "13B": _llama2(40, 5120, 40, _gated_width(5120, 256)),
-        "70B": _llama2(80, 8192, 64, _gated_width(8192, 4096, 1.3), key_heads=8),
-    },
-    "qwen3": {
-        "0.6B": _qwen(28, 1024, 16, 3072, tied=True),
-        "1.7B": _qwen(28, 2048, 16, 6144, tied=True),
-        "4B": _qwen(36, 2560, 32, 9728, tied=True),
-        "8B": _qwen(36, 4096, 32, 12288),
-        "14B": _qwen(40, 5120, 40, 17408),
-        "32B": _qwen(64, 5120, 64, 25600),
-        "debugmodel_moe": _qwen(28, 1024, 16, 3072, experts=64, visited=8, expert_ffn=768),
-        "30B-A3B": _qwen(48, 2048, 32, 6144, key_heads=4, experts=128, visited=8, expert_ffn=768),
-        "235B-A22B": _qwen(94, 4096, 64, 12288, key_heads=4, experts=128, visited=8, expert_ffn=1536),
-    },
-    "deepseek_v3": {
-        "debugmodel": _deepseek(6, 256, 16, 1024, (8, 3, 256, 2), vocabulary=2048),
-        "debugmodel_flex_attn": _deepseek(6, 256, 16, 1024, (8, 3, 256, 2), vocabulary=2048),
-        "16B": _deepseek(27, 2048, 16, 10944, (64, 6, 1408, 2)),
-        "236B": _deepseek(60, 5120, 128, 12288, (160, 6, 1536, 2), query_rank=1536),
-        "671B": _deepseek(61, 7168, 128, 18432, (256, 8, 2048, 1), dense=3, query_rank=1536, vocabulary=129_280),
-    },
+_FLAVORS = {
+    name: {flavor: _flavor(model["shared"], own) for flavor, own in model["flavors"].items()}
+    for name, model in read_yaml(Path(__file__).with_suffix(".yaml")).items()
 }
 
 
