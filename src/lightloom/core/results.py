@@ -13,20 +13,9 @@ from operator import attrgetter
 from string import Formatter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
+from lightloom.core import units
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.fields import Config, Quantity
-from lightloom.core.units import (
-    Dimension,
-    format_bandwidth,
-    format_claim,
-    format_difference,
-    format_energy,
-    format_quantity,
-    format_rate,
-    format_ratio,
-    format_size,
-    format_time,
-)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -155,14 +144,14 @@ def plain(value: object) -> object:
 # Rows of documents from attributes of objects, and rows of text from either.
 
 _UNITS = (
-    format_time,
-    format_difference,
-    format_size,
-    format_energy,
-    format_bandwidth,
-    format_rate,
-    format_ratio,
-    format_claim,
+    units.format_time,
+    units.format_difference,
+    units.format_size,
+    units.format_energy,
+    units.format_bandwidth,
+    units.format_rate,
+    units.format_ratio,
+    units.format_claim,
 )
 FORMS: dict[str, Callable[[Any], str]] = {form.__name__.removeprefix("format_"): form for form in _UNITS}
 """How a number of a unit is formatted, by the words that stand for it in forms of :func:`cells` and on pages."""
@@ -245,7 +234,7 @@ def _belongs_in_line(value: object) -> bool:
     return value != 0 and (isinstance(value, Described) or not isinstance(value, Config))
 
 
-def _dimension(*annotations: object) -> Dimension | None:
+def _dimension(*annotations: object) -> units.Dimension | None:
     """Return the first dimension that annotations of a field state, at any depth; None where they state none."""
     for annotation in annotations:
         if isinstance(annotation, Quantity):
@@ -255,7 +244,7 @@ def _dimension(*annotations: object) -> Dimension | None:
     return None
 
 
-def _format_value(value: object, dimension: Dimension | None) -> str:
+def _format_value(value: object, dimension: units.Dimension | None) -> str:
     """Return a value as text, its numbers with the unit of ``dimension``, or four digits without one; parts are
     joined."""
     if isinstance(value, Mapping):
@@ -265,7 +254,7 @@ def _format_value(value: object, dimension: Dimension | None) -> str:
     if isinstance(value, Config) and not isinstance(value, Described):
         return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in formatted_fields(value).items())
     if isinstance(value, float):
-        return f"{value:.4g}" if dimension is None else format_quantity(value, dimension)
+        return f"{value:.4g}" if dimension is None else units.format_quantity(value, dimension)
     return str(value)
 
 

@@ -13,20 +13,12 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError, UnsupportedError
 from lightloom.core.results import Advance, Document, attributes, ignore
 from lightloom.core.units import parse
+from lightloom.photonics.averaging import networks
 from lightloom.photonics.averaging.averagers import IdealAverager
 from lightloom.photonics.averaging.compiler import Realisation, realise
 from lightloom.photonics.averaging.construct import Construction, sturdy_circuits, sturdy_realisations
 from lightloom.photonics.averaging.function import LEVELS, digits
 from lightloom.photonics.averaging.mapped import Calibration, MappedAverager, Setting, map_averager, set_levels
-from lightloom.photonics.averaging.networks import (
-    FunctionArguments,
-    Matrix,
-    Nonlinearity,
-    light_biases,
-    light_matrices,
-    light_units,
-    unit_matrices,
-)
 from lightloom.photonics.devices import ERRORS, LARGEST, NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, RANGES, SOURCES, Link
 from lightloom.photonics.link.simulate import draw_words
@@ -65,7 +57,7 @@ class Candidate:
     """A construction and a mapping of it."""
 
     construction: Construction
-    arguments: FunctionArguments
+    arguments: networks.FunctionArguments
     mapping: str
     mzis: int
     """Interferometers of P, the layers and T."""
@@ -86,7 +78,7 @@ class Candidate:
 
 
 def candidates(
-    arguments: FunctionArguments, nonlinearity: Nonlinearity = "clipped", advance: Advance = ignore
+    arguments: networks.FunctionArguments, nonlinearity: networks.Nonlinearity = "clipped", advance: Advance = ignore
 ) -> list[Candidate]:
     """Return all candidates: every sturdy circuit with every sturdy realisation in both `MAPPINGS`.
 
@@ -97,13 +89,13 @@ def candidates(
         InputError: the nonlinearity is unknown, or an argument of the function is out of range.
     """
     function = arguments.function()
-    units = list(unit_matrices(arguments).values())
+    units = list(networks.unit_matrices(arguments).values())
     around = {mapping: sum(component_count(matrix, how.form) for matrix in units) for mapping, how in MAPPINGS.items()}
     made = []
     for name, circuit in sturdy_circuits(function):
         for how in sturdy_realisations(nonlinearity):
             construction = Construction(name, function, realise(circuit, function, how))
-            matrices = light_matrices(construction.network)
+            matrices = networks.light_matrices(construction.network)
             for mapping, meshes in MAPPINGS.items():
                 mzis = around[mapping] + sum(component_count(matrix, meshes.form) for matrix in matrices)
                 made.append(Candidate(construction=construction, arguments=arguments, mapping=mapping, mzis=mzis))
@@ -111,7 +103,7 @@ def candidates(
     return sorted(made, key=lambda candidate: (candidate.mzis, candidate.how.copies, -candidate.how.window))
 
 
-def component_count(matrix: Matrix, form: Form) -> int:
+def component_count(matrix: networks.Matrix, form: Form) -> int:
     """Return the number of interferometers of `map_components`, without decomposing.
 
     ``compact`` counts every component without modes beyond its rank; any other form counts its full decomposition.
@@ -201,7 +193,7 @@ def averagers_of(mapped: MappedAverager, drawn: list[Matrices], setting: Setting
         last=np.ascontiguousarray(last.matrices.real),
         splitting=np.ascontiguousarray(drawn[-1].real * last.outputs[..., None]),
         gains=tuple(np.abs(gains * levels.outputs) for gains, levels in zip(designed, made, strict=True)),
-        biases=tuple(light_biases(mapped.network)),
+        biases=tuple(networks.light_biases(mapped.network)),
     )
 
 
@@ -369,7 +361,7 @@ def words_right(
         devices = [corrected(device, real=True) if correct else device for device in disturbed]
         batch = averagers_of(mapped, [device.matrix()[None] for device in devices], calibration)
         detected = disturbed[0].non_idealities.detector_noise
-        scales, units = mapped.network.full_scale[1:-1], light_units(mapped.network)[1:]
+        scales, units = mapped.network.full_scale[1:-1], networks.light_units(mapped.network)[1:]
         noise: list[Floats | None] = [None] * len(batch.gains)
         if detected:
             pairs = zip(scales, units, strict=False)
@@ -412,7 +404,7 @@ def received_levels(batch: FabricatedAveragers, codes: Ints, noise: Noise, rng: 
     """
     fields = digits(codes, batch.mapped.arguments.bits).astype(np.float64) / (LEVELS - 1)
     fields = fields.reshape(batch.count, -1, codes.shape[-1])
-    network, units = batch.mapped.network, light_units(batch.mapped.network)
+    network, units = batch.mapped.network, networks.light_units(batch.mapped.network)
     for matrices, bias, sigma, unit in zip(batch.hidden, batch.biases, noise, units[1:], strict=False):
         fields = matrices @ fields
         fields += bias[:, None]
@@ -493,9 +485,9 @@ def measure_wrong_words(
 
 
 def find_tolerant(
-    arguments: FunctionArguments,
+    arguments: networks.FunctionArguments,
     request: Tolerance,
-    nonlinearity: Nonlinearity = "clipped",
+    nonlinearity: networks.Nonlinearity = "clipped",
     *,
     seed: int = 0,
     advance: Advance = ignore,
@@ -521,7 +513,7 @@ def find_tolerant(
 
 
 def _intolerable(
-    arguments: FunctionArguments, request: Tolerance, tried: list[Candidate], seed: int, advance: Advance
+    arguments: networks.FunctionArguments, request: Tolerance, tried: list[Candidate], seed: int, advance: Advance
 ) -> str:
     """Return the message that no candidate tolerates the request, with what the sturdiest one tolerates."""
     candidate, share = sturdiest(tried, request, seed, advance)

@@ -16,17 +16,7 @@ import numpy as np
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.units import format_bandwidth, format_size
 from lightloom.planning.parallelism.plan import numbered_block
-from lightloom.reports.figures.canvas import (
-    FAINT,
-    PARALLELISM,
-    RELAYED,
-    TASKS,
-    hide_spines,
-    panel_grid,
-    plain,
-    ramp,
-    styled,
-)
+from lightloom.reports.figures import canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +45,7 @@ def shares(plan: HybridPlan) -> Floats:
     return share
 
 
-@styled
+@canvas.styled
 def placement_figure(plan: HybridPlan) -> Figure:
     """Draw which device of one group (downwards) computes what share of each operator (to the right, in order), beside
     bars of the time that each device is busy; all groups are alike."""
@@ -64,8 +54,10 @@ def placement_figure(plan: HybridPlan) -> Figure:
     share = shares(plan)
     devices, operators = share.shape
     row = max(0.03, min(0.3, 4.6 / devices))
-    figure, ((axes, load),) = panel_grid(9.0, 1.9 + max(0.5, row * devices), 1, 2, sharey=True, width_ratios=(7, 1.3))
-    image = ramp(TASKS["backward"][1], 0.22)(share)
+    figure, ((axes, load),) = canvas.panel_grid(
+        9.0, 1.9 + max(0.5, row * devices), 1, 2, sharey=True, width_ratios=(7, 1.3)
+    )
+    image = canvas.ramp(canvas.TASKS["backward"][1], 0.22)(share)
     image[share == 0] = 0.0
     axes.imshow(
         image, aspect="auto", interpolation="nearest", extent=(-0.5, operators - 0.5, devices - 0.5, -0.5), zorder=2
@@ -91,15 +83,15 @@ def _load(axes: Axes, plan: HybridPlan) -> None:
     longest = np.bincount(device, balanced.forward + balanced.backward, plan.k).max() * 1e3
     for name, seconds in (("forward", balanced.forward), ("backward", balanced.backward)):
         width = np.bincount(device, seconds, plan.k) * 1e3
-        axes.barh(np.arange(plan.k), width, left=left, height=0.8, color=TASKS[name][1], label=name, linewidth=0)
+        axes.barh(np.arange(plan.k), width, left=left, height=0.8, color=canvas.TASKS[name][1], label=name, linewidth=0)
         left += width
     axes.set_xlim(0, longest * 1.05 or 1.0)
     axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(axis="y", length=0, labelleft=False)
     axes.set_xlabel("milliseconds busy")
-    axes.grid(axis="x", color=FAINT, linewidth=0.3)
+    axes.grid(axis="x", color=canvas.FAINT, linewidth=0.3)
     axes.set_axisbelow(True)
-    hide_spines(axes)
+    canvas.hide_spines(axes)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.05, 1.0), handlelength=0.8, borderpad=0, labelspacing=0.2)
 
 
@@ -107,7 +99,7 @@ def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
     """Return where names stand along the operators, and the names: all of at most 22 operators, else blocks where they
     begin, as many as fit."""
     if len(operators) <= _MOST_NAMES:
-        return list(range(len(operators))), [plain(_short(name)) for name in operators]
+        return list(range(len(operators))), [canvas.plain(_short(name)) for name in operators]
     blocks = [numbered_block(name) or name.partition(".")[0] for name in operators]
     stride = len(operators) / _MOST_NAMES
     kept: list[int] = []
@@ -115,7 +107,7 @@ def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
         first = place == 0 or block != blocks[place - 1]
         if first and (not kept or place - kept[-1] >= stride):
             kept.append(place)
-    return kept, [plain(_short(blocks[place])) for place in kept]
+    return kept, [canvas.plain(_short(blocks[place])) for place in kept]
 
 
 def _short(name: str) -> str:
@@ -154,7 +146,7 @@ class _Ground:
     """Rows and columns at which groups begin, the first aside."""
 
 
-@styled
+@canvas.styled
 def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figure:
     """Draw the bytes of each pair of ranks beside the bytes per second of the circuits that it holds, on average over
     the cycle: rows send, columns receive, crosses mark pairs without a circuit. Ranks are grouped where there are more
@@ -172,7 +164,7 @@ def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figur
     return _draw(ground, sent, served, without > 0)
 
 
-@styled
+@canvas.styled
 def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
     """Draw the bytes of each pair of ranks beside the mean bytes per second of its circuits, of a placed plan's first
     groups (rows send, columns receive) and of what they send on to the next one; crosses mark pairs without a
@@ -215,19 +207,19 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figur
     from matplotlib.patches import Patch
 
     rows, columns = sent.shape
-    figure, ((traffic, circuits),) = panel_grid(9.0, 1.1 + 3.3 * rows / columns, 1, 2)
+    figure, ((traffic, circuits),) = canvas.panel_grid(9.0, 1.1 + 3.3 * rows / columns, 1, 2)
     _matrix(traffic, "traffic of a step" if ground.edges else "traffic", sent, format_size, ground)
     _matrix(circuits, "circuits granted", served, format_bandwidth, ground)
     row, column = np.nonzero(relayed)
     size = max(2.0, min(36.0, (140.0 / max(relayed.shape)) ** 2))
-    circuits.scatter(column, row, s=size, marker="x", color=RELAYED, linewidth=0.8, zorder=3)
+    circuits.scatter(column, row, s=size, marker="x", color=canvas.RELAYED, linewidth=0.8, zorder=3)
     handles: list[Any] = [
-        Patch(color=PARALLELISM[index], label=name)
+        Patch(color=canvas.PARALLELISM[index], label=name)
         for index, name in enumerate(ground.names)
         if name and ((sent > 0) & (ground.second == (index == 1))).any()
     ]
     if relayed.any():
-        cross: dict[str, Any] = {"marker": "x", "linestyle": "none", "color": RELAYED, "markersize": 4}
+        cross: dict[str, Any] = {"marker": "x", "linestyle": "none", "color": canvas.RELAYED, "markersize": 4}
         handles.append(Line2D([], [], label="no circuit, relayed", **cross))
     if handles:
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
@@ -250,19 +242,19 @@ def _matrix(axes: Axes, title: str, values: Floats, words: Callable[[float], str
     image = np.zeros((rows, columns, 4))
     for index in range(len(ground.names)):
         drawn = (values > 0) & (ground.second == (index == 1))
-        image[drawn] = ramp(PARALLELISM[index], _PALEST)(norm(values[drawn]))
+        image[drawn] = canvas.ramp(canvas.PARALLELISM[index], _PALEST)(norm(values[drawn]))
     axes.imshow(image, aspect="equal", interpolation="nearest", extent=(-0.5, columns - 0.5, rows - 0.5, -0.5))
     for edge in ground.edges:
-        axes.axvline(edge - 0.5, color=FAINT, linewidth=0.6)
+        axes.axvline(edge - 0.5, color=canvas.FAINT, linewidth=0.6)
         if edge < rows:
-            axes.axhline(edge - 0.5, color=FAINT, linewidth=0.6)
+            axes.axhline(edge - 0.5, color=canvas.FAINT, linewidth=0.6)
     axes.set(title=title, ylabel=ground.origins[0], xlabel=ground.origins[1])
     for axis in (axes.xaxis, axes.yaxis):
         few = FixedLocator([0, *ground.edges]) if 0 < len(ground.edges) < 10 else None
         axis.set_major_locator(few or MaxNLocator(8, integer=True, min_n_ticks=1))
-    colour = PARALLELISM[0] if len(ground.names) == 1 else FAINT
+    colour = canvas.PARALLELISM[0] if len(ground.names) == 1 else canvas.FAINT
     beside: Any = axes.inset_axes((1.03, 0.0, 0.045, 1.0))
-    bar = beside.figure.colorbar(ScalarMappable(norm, ramp(colour, _PALEST)), cax=beside)
+    bar = beside.figure.colorbar(ScalarMappable(norm, canvas.ramp(colour, _PALEST)), cax=beside)
     bar.ax.minorticks_off()
     # At most four ticks, evenly apart on the logarithm, ends included.
     ticks = np.geomspace(largest, least, min(4, 2 + int(np.log10(largest / least)))).tolist()

@@ -22,6 +22,7 @@ from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Bandwidth, ComputeRate, Config, Seconds
 from lightloom.core.results import attributes, content_hash
+from lightloom.exchange import methods
 from lightloom.exchange.compression.inceptionn import BURST_BITS, CLOCK_HZ
 from lightloom.exchange.compression.profile import CodecProfile, CompressionProfile, Rates, cache_path, read_profile
 from lightloom.exchange.measuring import KernelRates, measured_rates
@@ -34,14 +35,6 @@ from lightloom.exchange.method import (
     nbytes_of_terms,
     sent_in_phase,
     sum_over_hops,
-)
-from lightloom.exchange.methods import (
-    BlockExchange,
-    DiLoCoExchange,
-    InceptionnExchange,
-    OpticalExchange,
-    RingCodecExchange,
-    TwoLevelExchange,
 )
 from lightloom.machines.accelerators.accelerator import Accelerator
 from lightloom.models.graph import ComputeGraph
@@ -232,13 +225,13 @@ class PricedExchange:
         method of DiLoCo."""
         if self.every == 1:
             return self.name
-        inner = f" by {self.method.inner}" if isinstance(self.method, DiLoCoExchange) else ""
+        inner = f" by {self.method.inner}" if isinstance(self.method, methods.DiLoCoExchange) else ""
         return f"{self.name.partition(':')[0]} every {self.every} steps{inner}"
 
     @property
     def in_schedule(self) -> bool:
         """True where coded sums travel along a schedule of one collective, instead of phases of their own."""
-        return isinstance(self.method, RingCodecExchange)
+        return isinstance(self.method, methods.RingCodecExchange)
 
     @property
     def in_line(self) -> bool:
@@ -271,20 +264,20 @@ class PricedExchange:
             stride: distance of the ranks of the group.
         """
         name = self.method.name.partition(":")[0]
-        if in_network and not isinstance(self.method, OpticalExchange):
+        if in_network and not isinstance(self.method, methods.OpticalExchange):
             return "a fabric that adds up light in the network cannot add up compressed streams"
-        if isinstance(self.method, OpticalExchange) and not in_network:
+        if isinstance(self.method, methods.OpticalExchange) and not in_network:
             return f"{name} needs a fabric that adds up light in the network"
-        if kind == "reduce-scatter" and not isinstance(self.method, RingCodecExchange | BlockExchange):
+        if kind == "reduce-scatter" and not isinstance(self.method, methods.RingCodecExchange | methods.BlockExchange):
             return f"{name} averages whole gradients, which sharded replicas do not have"
-        if isinstance(self.method, TwoLevelExchange) and stride > 1:
+        if isinstance(self.method, methods.TwoLevelExchange) and stride > 1:
             return f"{name} needs replicas on neighbouring ranks; these lie {stride} apart"
         return None
 
     def group_refusal(self, ranks: int) -> str | None:
         """Return why a group of so many ranks cannot use the method (two levels: not a multiple of the node); None
         where it can."""
-        if isinstance(self.method, TwoLevelExchange) and ranks % self.method.node:
+        if isinstance(self.method, methods.TwoLevelExchange) and ranks % self.method.node:
             return f"{self.method.name}: {ranks} ranks: expected a multiple of node={self.method.node}"
         return None
 
@@ -430,11 +423,11 @@ def sized(
     return PricedExchange(method=method, gradient=gradient, sizes=sizes, engine=coder)
 
 
-def ring_codec_of(method: ExchangeMethod) -> RingCodecExchange:
+def ring_codec_of(method: ExchangeMethod) -> methods.RingCodecExchange:
     """Return ``method.coding``, which codes sums around a ring; the method must be one that needs values, as no other
     kind of coding has bytes that depend on the gradient's values (AssertionError otherwise)."""
     coding = method.coding
-    assert isinstance(coding, RingCodecExchange)
+    assert isinstance(coding, methods.RingCodecExchange)
     return coding
 
 
@@ -462,7 +455,7 @@ def _engine(
     if name == LOCAL:
         return local_engine(method.name) if profiled is None else profiled_engine(*profiled)
     if name == NIC:
-        codec = method.codec if isinstance(method, InceptionnExchange) else None
+        codec = method.codec if isinstance(method, methods.InceptionnExchange) else None
         return nic_engine(codec, None if profiled is None else profiled[1], ratio)
     return engine_from_file(Path(name))
 

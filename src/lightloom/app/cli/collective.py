@@ -10,21 +10,7 @@ from rich.text import Text
 from lightloom.app.api.arguments import collective_of
 from lightloom.app.api.collectives import CollectiveRanking, VerifiedSchedule, synthesize
 from lightloom.app.api.collectives import collective as rank_algorithms
-from lightloom.app.cli.options import (
-    SITE_FIELDS,
-    FabricName,
-    FigureFile,
-    Kind,
-    Options,
-    Ranks,
-    Settings,
-    Shown,
-    SiteFields,
-    draw,
-    read_pairs,
-    read_settings,
-    site_inputs,
-)
+from lightloom.app.cli import options
 from lightloom.app.cli.schedule import ScheduleFile, write_schedule
 from lightloom.collectives.collective import OF_SIZE, SIZED, Collective
 from lightloom.collectives.cost.stepped import straggling
@@ -45,12 +31,12 @@ from lightloom.reports.progress import progress
 
 
 def collective(
-    kind: Kind,
+    kind: options.Kind,
     *,
-    fabric: FabricName,
-    ranks: Ranks,
-    set: Settings = None,
-    rank: Annotated[partial[CollectiveRanking], Options(rank_algorithms)],
+    fabric: options.FabricName,
+    ranks: options.Ranks,
+    set: options.Settings = None,
+    rank: Annotated[partial[CollectiveRanking], options.Options(rank_algorithms)],
     without: list[str] | None = None,
     straggler: list[str] | None = None,
     out: ScheduleFile = None,
@@ -58,9 +44,9 @@ def collective(
     all: bool = False,
     explain: bool = False,
     worth: bool = False,
-    site: SiteFields = None,
-    figure: FigureFile = None,
-) -> Shown:
+    site: options.SiteFields = None,
+    figure: options.FigureFile = None,
+) -> options.Shown:
     """Rank the algorithms that carry a collective on a fabric, each verified and held against its bound.
 
     For example: lightloom collective all-reduce --fabric torus --ranks 64 --nbytes 64MiB
@@ -80,22 +66,24 @@ def collective(
         worth: Show dollars, watts and joules of the fabric.
         figure: Draw the fastest schedule, wavelength, link and time, or times around failures (.svg, .png, .pdf).
     """
-    fields = read_settings(set)
+    fields = options.read_settings(set)
     if without or straggler:
         sound = load_fabric(fabric, ranks, fields)
         asked = {**rank.keywords, "explain": explain, "worth": worth, "site": site}
         document, made = _around(kind, sound, asked, without or (), straggler, saved=out is not None)
-        drawn = draw(figure, partial(damage_figure, document["rows"], kind), document)
+        drawn = options.draw(figure, partial(damage_figure, document["rows"], kind), document)
         parts = _damage_parts(document, all)
     else:
-        ranking = rank(kind, fabric, ranks, site=site_inputs({}, site, fields=SITE_FIELDS[:4]), set=fields)
+        ranking = rank(
+            kind, fabric, ranks, site=options.site_inputs({}, site, fields=options.SITE_FIELDS[:4]), set=fields
+        )
         document, made = ranking.to_json(), ranking.ranking
-        drawn = draw(figure, ranking.figure, document)
+        drawn = options.draw(figure, ranking.figure, document)
         question = f"{ranking.title.partition(', ')[0]} of {', '.join([fabric, *(set or ())])}"
         parts = _ranking_parts(ranking, question, all, explain, worth or site is not None)
     written, files = write_schedule(made, out, largest)
     document |= {"files": [*map(str, files)]} if files else {}
-    return Shown(document, parts, {"drawn": drawn, **written})
+    return options.Shown(document, parts, {"drawn": drawn, **written})
 
 
 def _ranking_parts(ranking: CollectiveRanking, question: str, all: bool, explain: bool, worth: bool) -> Parts:
@@ -178,7 +166,9 @@ def _around(
     cases = [[Failure.parse(part.strip()) for part in text.split(",") if text] for text in texts]
     if saved and len(cases) != 2:
         raise ConfigError("--out writes one schedule: expected one --without, e.g. node:5,cable:17")
-    delay = validate(_Straggler, read_pairs(straggler, "--straggler {!r}", "late=TIME or slow=TIMES"), "--straggler")
+    delay = validate(
+        _Straggler, options.read_pairs(straggler, "--straggler {!r}", "late=TIME or slow=TIMES"), "--straggler"
+    )
     with progress("Failures", len(cases)) as advance:
         rows = around_failures(request, sound, cases, advance)
     stragglers, refused = _stragglers(request, sound, delay.late, delay.slow) if delay != _Straggler() else ([], [])

@@ -10,16 +10,7 @@ from rich.table import Table
 
 from lightloom.app.api.designing import DesignFront
 from lightloom.app.api.designing import design as search_designs
-from lightloom.app.cli.options import (
-    Options,
-    OutFile,
-    PartPrices,
-    Shown,
-    SiteFields,
-    read_pairs,
-    read_settings,
-    site_inputs,
-)
+from lightloom.app.cli import options
 from lightloom.core.answer import Answer
 from lightloom.core.errors import ConfigError
 from lightloom.machines.parts.bill import BillChoices, missing_text
@@ -44,16 +35,18 @@ def design(
     budget: list[str] | None = None,
     search: Annotated[
         partial[DesignFront],
-        Options(search_designs, without=("advance", "tell", "prune", "workers", "budget_dollars", "budget_watts")),
+        options.Options(
+            search_designs, without=("advance", "tell", "prune", "workers", "budget_dollars", "budget_watts")
+        ),
     ],
-    site: SiteFields = None,
-    price: PartPrices = None,
+    site: options.SiteFields = None,
+    price: options.PartPrices = None,
     set: list[str] | None = None,
     workers: str | None = None,
-    report: OutFile = None,
+    report: options.OutFile = None,
     explain: bool = False,
     assumptions: bool = False,
-) -> Shown:
+) -> options.Shown:
     """Search fabrics and their fields for the most samples per dollar and per joule, after failures.
 
     Example: lightloom design gpt2-355m --ranks 64 --report designs.html
@@ -70,13 +63,13 @@ def design(
         explain: List all designs that lead their technology, and how optical and electrical ones compare.
         assumptions: List all that is assumed.
     """
-    fields = read_settings(set)
+    fields = options.read_settings(set)
     prune = fields.pop("prune", True)
-    inputs = site_inputs(fields, site, price)
+    inputs = options.site_inputs(fields, site, price)
     if fields or not isinstance(prune, bool):
         expected = f"expected a choice of the bill, one of {', '.join(BillChoices.model_fields)}; or prune=false"
         raise ConfigError(f"--set {min(fields, default='prune')}: {expected}")
-    limits = read_pairs(budget, "--budget {!r}", "dollars=AMOUNT or watts=AMOUNT")
+    limits = options.read_pairs(budget, "--budget {!r}", "dollars=AMOUNT or watts=AMOUNT")
     if not limits.keys() <= {"dollars", "watts"}:
         raise ConfigError(f"--budget {' '.join(limits)}: expected dollars=AMOUNT or watts=AMOUNT")
     budgets = {f"budget_{name}": text for name, text in limits.items()}
@@ -99,7 +92,7 @@ def design(
         resumes = "the same command resumes" if "folder" in search.keywords else "with --folder the search would resume"
         typer.echo(f"interrupted: {_left(found)}; {resumes}", err=True)
     written = {} if report is None else {"report": write(_page(found), report)}
-    return Shown(found.to_json(), _parts(found, explain, assumptions), written, code=code)
+    return options.Shown(found.to_json(), _parts(found, explain, assumptions), written, code=code)
 
 
 def _left(found: DesignFront) -> str:

@@ -13,19 +13,7 @@ from rich.text import Text
 from lightloom.app.api.arguments import load_cluster
 from lightloom.app.api.planning import PlanRanking
 from lightloom.app.api.planning import plan as rank_plans
-from lightloom.app.cli.options import (
-    SITE_FIELDS,
-    Options,
-    OutFile,
-    PartPrices,
-    Shown,
-    SiteFields,
-    draw,
-    read_count,
-    read_pairs,
-    read_settings,
-    site_inputs,
-)
+from lightloom.app.cli import options
 from lightloom.app.cli.plan_report import (
     algorithm_tables,
     exchange_notes,
@@ -202,13 +190,13 @@ def _pinned(given: Sequence[str] | None) -> dict[str, Any]:
     others = [text for text in given or () if not text.startswith("quantum=")]
     if finest:
         pins["quantum"] = [duration for text in finest for duration in text.split(",")]
-    for name, text in read_pairs(others, "--pin {!r}", "NAME=VALUE, e.g. micro_batches=8").items():
+    for name, text in options.read_pairs(others, "--pin {!r}", "NAME=VALUE, e.g. micro_batches=8").items():
         kind, place = _PINS.get(name.replace("-", "_")), f"--pin {name}"
         if kind is None:
             raise ConfigError(f"{place}: expected one of {', '.join(_PINS)}")
         if kind is bool and text not in _SWITCH:
             raise ConfigError(f"{place}={text}: expected yes or no")
-        value = read_count(text, place, 1) if kind is int else _SWITCH[text] if kind is bool else text
+        value = options.read_count(text, place, 1) if kind is int else _SWITCH[text] if kind is bool else text
         pins[name.replace("-", "_")] = value
     return pins
 
@@ -236,7 +224,7 @@ def _write(
         pictures = [save(drawn, figure / f"{name}.png", line) for name, _, drawn, _ in figures(search)]
         document["pictures"] = [str(path) for path in pictures]
         return written | {f"picture {path.stem}": path for path in pictures}
-    return written | {"figure": draw(figure, partial(fastest_breakdown, search), {"provenance": origin})}
+    return written | {"figure": options.draw(figure, partial(fastest_breakdown, search), {"provenance": origin})}
 
 
 def _explained(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str | Text | Table]:
@@ -286,7 +274,7 @@ def _asked_of(cluster: Cluster, question: partial[PlanRanking], search: PlanSear
     return question([cluster], every_algorithm=False)
 
 
-_Rank = Annotated[partial[PlanRanking], Options(rank_plans, without=[*_PINS, "every_algorithm"])]
+_Rank = Annotated[partial[PlanRanking], options.Options(rank_plans, without=[*_PINS, "every_algorithm"])]
 
 
 def plan(
@@ -306,14 +294,14 @@ def plan(
     assumptions: bool = False,
     worth: bool = False,
     what_if: Annotated[bool, "--what-if/--no-what-if"] = True,
-    site: SiteFields = None,
-    price: PartPrices = None,
-    report: OutFile = None,
-    trace: OutFile = None,
+    site: options.SiteFields = None,
+    price: options.PartPrices = None,
+    report: options.OutFile = None,
+    trace: options.OutFile = None,
     figure: Annotated[Path | None, _check_drawn] = None,
     export: Annotated[list[Path] | None, _check_exports] = None,
     as_json: bool = False,
-) -> Shown:
+) -> options.Shown:
     """Say which way of training a model on a cluster wins, by how much, and what would change that.
 
     Plans are data, tensor, pipeline and expert parallelism and placed operators, with every collective algorithm. The
@@ -347,12 +335,12 @@ def plan(
             or as arguments of Megatron-LM (.sh), or the winner's step as Chakra traces for ASTRA-sim (a folder);
             repeatable.
     """
-    fields = read_settings(set)
+    fields = options.read_settings(set)
     for name, given in (("ranks", ranks and ranks[0]), ("accelerator", accelerator)):
         if given is not None and name in fields:
             raise ConfigError(f"--set {name}={fields[name]} and --{name} {given}: expected one of them")
     fields |= {} if accelerator is None else {"accelerator": accelerator}
-    inputs = site_inputs(fields, site, price, (*SITE_FIELDS, "fabric_price"))
+    inputs = options.site_inputs(fields, site, price, (*options.SITE_FIELDS, "fabric_price"))
     counts: list[int | None] = [*dict.fromkeys(ranks or ())] or [None]
     clusters = [
         load_cluster(name, count, set=fields) for name in dict.fromkeys(cluster or [_CLUSTER]) for count in counts
@@ -361,7 +349,7 @@ def plan(
         raise ConfigError(
             "--strategy placed with an export: no framework or trace has placed plans: expected another --strategy too"
         )
-    samples = batch if batch in (None, "max") else read_count(batch, "--batch")
+    samples = batch if batch in (None, "max") else options.read_count(batch, "--batch")
     question = partial(rank, model, batch=samples, define=_definitions(define), site=inputs, **_pinned(pin))
     ranking = question(clusters, every_algorithm=as_json or all or explain or report is not None)
     search, document = ranking.search, dict[str, Any]()
@@ -399,4 +387,4 @@ def plan(
             yield from versus(search, other.search)
         yield from messages
 
-    return Shown(document, parts(), paths, messages=messages)
+    return options.Shown(document, parts(), paths, messages=messages)

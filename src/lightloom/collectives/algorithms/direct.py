@@ -15,18 +15,7 @@ import numpy as np
 from lightloom.collectives.algorithm import Algorithm, links_to_neighbours, longest_links, rows_by_pair, rows_by_rank
 from lightloom.collectives.bounds.link_use import ring_all_to_all_wavelengths
 from lightloom.collectives.collective import FROM_ALL_GATHER, TO_OR_FROM_ROOT, Collective
-from lightloom.collectives.schedule.build import (
-    Moves,
-    Rows,
-    Stage,
-    all_gather_by_moves,
-    assemble,
-    assign_wavelengths,
-    from_all_gather,
-    moves,
-    ring_all_to_all,
-    staged,
-)
+from lightloom.collectives.schedule import build
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import CLOCKWISE, Fabric
@@ -49,7 +38,7 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
     def straight(gather: Collective) -> Schedule:
         """Return an all-gather or all-to-all from every rank to every other."""
         if fabric.wavelength_routed:
-            source, destination, route, colour = ring_all_to_all(n)
+            source, destination, route, colour = build.ring_all_to_all(n)
             colours = ring_all_to_all_wavelengths(n)
         else:
             # Planes are permutations: shift k of the ranks is one, so D shifts a step fill a switch of D planes.
@@ -57,19 +46,19 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
             destination, route, colours = (source + 1 + colour) % n, np.zeros_like(source), n - 1
         chunks, chunk = (n * n, source * n + destination) if gather.kind == "all-to-all" else (n, source)
         if not fabric.exclusive:
-            return assign_wavelengths(name, gather, fabric, chunks, [moves(source, destination, chunk)])
-        stage = Stage(source, destination, route, chunk, colour, colours)
-        return staged(name, gather, fabric, [stage], chunks=chunks, striped=striped)
+            return build.assign_wavelengths(name, gather, fabric, chunks, [build.moves(source, destination, chunk)])
+        stage = build.Stage(source, destination, route, chunk, colour, colours)
+        return build.staged(name, gather, fabric, [stage], chunks=chunks, striped=striped)
 
     if collective.kind in _SOME_PAIRS:
         part = np.arange(collective.parts)
         source, destination = collective.begins_at(part), collective.ends_at(part)
         part = part[source != destination]
-        straight_moves = [moves(source[part], destination[part], part)]
-        return assign_wavelengths(name, collective, fabric, collective.parts, straight_moves, striped=striped)
+        straight_moves = [build.moves(source[part], destination[part], part)]
+        return build.assign_wavelengths(name, collective, fabric, collective.parts, straight_moves, striped=striped)
     if collective.kind == "all-to-all":
         return straight(collective)
-    return from_all_gather(collective, fabric, straight)
+    return build.from_all_gather(collective, fabric, straight)
 
 
 def _one_stage_links(kind: str, fabric: Fabric) -> int:
@@ -113,8 +102,8 @@ def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False)
     source = np.concatenate([rank, np.full_like(down, switch)])
     destination = np.concatenate([np.full_like(rank, switch), down])
     adds = np.repeat([True, False], [n, len(down)])
-    rows = Rows(zeros, path, source, destination, zeros, zeros, zeros, chunk=zeros, reduces=adds)
-    return assemble("in-network", collective, fabric, rows, chunks=1, steps=1)
+    rows = build.Rows(zeros, path, source, destination, zeros, zeros, zeros, chunk=zeros, reduces=adds)
+    return build.assemble("in-network", collective, fabric, rows, chunks=1, steps=1)
 
 
 IN_NETWORK = Algorithm(
@@ -146,7 +135,7 @@ def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False)
     ranks = collective.ranks
     writers = 1 if collective.kind == "broadcast" else ranks
     writer, ahead = np.indices((writers, ranks - 1)).reshape(2, -1)
-    stage = Stage(
+    stage = build.Stage(
         source=writer,
         destination=(writer + ahead + 1) % ranks,
         chunk=writer,
@@ -155,7 +144,7 @@ def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False)
         colours=writers,
         lightpath=writer,
     )
-    return staged("serpentine", collective, fabric, [stage], chunks=writers, striped=striped)
+    return build.staged("serpentine", collective, fabric, [stage], chunks=writers, striped=striped)
 
 
 def _declines_serpentine(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - both kinds alike
@@ -191,7 +180,7 @@ SERPENTINE = Algorithm(
 # Source: optical DaDianNao, Eq. 3; both axes at once are ours.
 
 
-def _both_axes(fabric: Fabric) -> list[Moves]:
+def _both_axes(fabric: Fabric) -> list[build.Moves]:
     """Return steps that send half of every share along the rows first, the other half along the columns."""
     grid = _ranks(fabric)
     return [_join_moves(a, b) for a, b in zip(_phases(grid, 2, 0), _phases(grid.T, 2, 1), strict=True)]
@@ -216,7 +205,7 @@ def declines_oblong(kind: str, fabric: Fabric) -> str | None:
     return f"a mesh of {grid.rows} x {grid.columns}: both axes at once need a square one"
 
 
-def _phases(grid: Ints, halves: int, half: int) -> list[Moves]:
+def _phases(grid: Ints, halves: int, half: int) -> list[build.Moves]:
     """Return the steps, each of one hop: along the rows of the grid share by share, then along its columns by row."""
     alone, whole_rows = grid[:, :, None], np.broadcast_to(grid[:, None, :], (*grid.shape, grid.shape[1]))
     along_rows = _along(grid, alone, halves, half)
@@ -224,7 +213,7 @@ def _phases(grid: Ints, halves: int, half: int) -> list[Moves]:
     return along_rows + along_columns
 
 
-def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[Moves]:
+def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[build.Moves]:
     """Return steps in which each line [line, place] of ranks spreads to all of it what its places hold.
 
     What they hold is [line, place, share].
@@ -240,19 +229,21 @@ def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[Moves]:
             origin, to = place - heading * passed, place + heading
             sends = (origin >= 0) & (origin < length) & (to >= 0) & (to < length)
             source, destination = lines[:, place[sends], None], lines[:, to[sends], None]
-            parts.append(moves(source, destination, held[:, origin[sends]] * halves + half))
+            parts.append(build.moves(source, destination, held[:, origin[sends]] * halves + half))
         logical.append(_join_moves(*parts))
     return logical
 
 
-def _join_moves(one: Moves, other: Moves) -> Moves:
+def _join_moves(one: build.Moves, other: build.Moves) -> build.Moves:
     """Return the moves of both, as one step that adds nothing."""
-    return moves(*(np.append(getattr(one, name), getattr(other, name)) for name in ("source", "destination", "chunk")))
+    return build.moves(
+        *(np.append(getattr(one, name), getattr(other, name)) for name in ("source", "destination", "chunk"))
+    )
 
 
 MESH_BROADCAST = Algorithm(
     name="mesh-broadcast",
-    build=partial(all_gather_by_moves, "mesh-broadcast", lambda fabric: _phases(_ranks(fabric), 1, 0)),
+    build=partial(build.all_gather_by_moves, "mesh-broadcast", lambda fabric: _phases(_ranks(fabric), 1, 0)),
     by_structure=True,
     declines=declines_mesh_broadcast,
     summary="along the rows of a mesh, then along its columns",
@@ -260,7 +251,7 @@ MESH_BROADCAST = Algorithm(
 
 BOTH_AXES = Algorithm(
     name="mesh-broadcast-both-axes",
-    build=partial(all_gather_by_moves, "mesh-broadcast-both-axes", _both_axes, pieces=2),
+    build=partial(build.all_gather_by_moves, "mesh-broadcast-both-axes", _both_axes, pieces=2),
     by_structure=True,
     declines=declines_oblong,
     summary="along rows and columns of a square mesh at once, half of every share each",

@@ -26,15 +26,7 @@ import numpy as np
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.link_use import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.schedule.build import (
-    Stage,
-    along_the_line,
-    fit,
-    from_all_gather,
-    ring_all_to_all,
-    ring_links,
-    staged,
-)
+from lightloom.collectives.schedule import build
 from lightloom.collectives.schedule.columns import Schedule, grouped
 from lightloom.core.arrays import Column, Int32s, Ints, packed
 from lightloom.core.errors import ConfigError
@@ -124,7 +116,7 @@ def _first_stage_colours(size: Ints) -> int:
     full = int(size.min()) * ring_all_to_all_wavelengths(len(size))
     if larger == len(size):
         return full
-    source, _, _, colour = ring_all_to_all(len(size))
+    source, _, _, colour = build.ring_all_to_all(len(size))
     return full + len(np.unique(colour[source < larger]))
 
 
@@ -188,16 +180,16 @@ def optree(
     def all_gather(gather: Collective) -> Schedule:
         """Return the all-gather of these radices, with its steps a stage in the note."""
         stages, held = exchange_stages(n, chosen)
-        steps = "+".join(str(fit(fabric, stage.colours, striped=striped)[2]) for stage in stages)
+        steps = "+".join(str(build.fit(fabric, stage.colours, striped=striped)[2]) for stage in stages)
         note = f"radices {'·'.join(map(str, chosen))}, steps {steps}"
-        return staged("optree", gather, fabric, stages, chunks=n, striped=striped, entries=held, notes=(note,))
+        return build.staged("optree", gather, fabric, stages, chunks=n, striped=striped, entries=held, notes=(note,))
 
-    return from_all_gather(collective, fabric, all_gather)
+    return build.from_all_gather(collective, fabric, all_gather)
 
 
 def exchange_stages(
     n: int, radices: Sequence[int], in_a_row: Sequence[bool] | None = None
-) -> tuple[list[Stage], Int32s]:
+) -> tuple[list[build.Stage], Int32s]:
     """Return who sends which shares where in each stage, and the shares to which the stages refer: [entry].
 
     Stages in which nobody sends are left out.
@@ -211,7 +203,7 @@ def exchange_stages(
     Raises:
         ConfigError: radices that leave parts of more than one rank.
     """
-    parts, stages, pool, entries = _Parts.whole(n), list[Stage](), list[Int32s](), 0
+    parts, stages, pool, entries = _Parts.whole(n), list[build.Stage](), list[Int32s](), 0
     for number, radix in enumerate(radices):
         inner, parent = parts.cut(radix)
         shares, first, count = parts.held()
@@ -227,7 +219,7 @@ def exchange_stages(
             outer = parent[one][part]
             which = parts.kind[outer], source - parts.start[outer]
             ends = source, receiver, entries + first[which], count[which]
-            stages.append(along_the_line(*ends, n, in_a_row=follow))
+            stages.append(build.along_the_line(*ends, n, in_a_row=follow))
         entries += len(shares)
         parts = inner
     if len(parts.start) != n:
@@ -292,14 +284,14 @@ def _longest_links(ranks: int, channels: int) -> int:
     """Return the links of the longest lightpath on a ring; parts are contiguous, so it is one of the first stage."""
     start, size, _ = cut(np.zeros(1, np.int64), np.full(1, ranks, np.int64), best_radices(ranks, channels)[0])
     stage = _around_the_ring(start, size)
-    return ring_links(ranks, stage.source, stage.destination, stage.route)
+    return build.ring_links(ranks, stage.source, stage.destination, stage.route)
 
 
-def _around_the_ring(start: Ints, size: Ints) -> Stage:
+def _around_the_ring(start: Ints, size: Ints) -> build.Stage:
     """Return stage 1: the i-th ranks of all parts run an optimal one-stage all-to-all, on colours of their own."""
     parts, positions = len(start), int(size.max())
     colours = ring_all_to_all_wavelengths(parts)
-    one, other, route, colour = ring_all_to_all(parts)
+    one, other, route, colour = build.ring_all_to_all(parts)
     position = np.arange(positions)[:, None]
     sends = position < size[one][None, :]
     source = (start[one] + position)[sends]
@@ -307,7 +299,7 @@ def _around_the_ring(start: Ints, size: Ints) -> Stage:
     # The last position of unequal parts has fewer senders and leaves some of its colours unused.
     used, colour = np.unique((colour + colours * position)[sends], return_inverse=True)
     route = np.broadcast_to(route, sends.shape)[sends]
-    return Stage(source, destination, route, source, colour, len(used), np.ones_like(source))
+    return build.Stage(source, destination, route, source, colour, len(used), np.ones_like(source))
 
 
 def _optree_rows(kind: str, fabric: Fabric) -> int:

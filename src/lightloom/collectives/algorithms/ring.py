@@ -26,17 +26,7 @@ import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm, links_to_neighbours, rows_by_pair
 from lightloom.collectives.collective import CLASSIC, FOLDABLE, FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
-from lightloom.collectives.schedule.build import (
-    Moves,
-    Rows,
-    Stage,
-    all_gather_by_moves,
-    assemble,
-    from_all_gather,
-    from_broadcast,
-    moves,
-    staged,
-)
+from lightloom.collectives.schedule import build
 from lightloom.collectives.schedule.columns import Folding, Schedule, grouped, run_begins
 from lightloom.core.arrays import Column
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
@@ -57,7 +47,9 @@ def _around(name: str, directions: int, collective: Collective, fabric: Fabric, 
     n = collective.ranks
     pieces = 2 if striped and directions == 2 and n % 2 == 0 else 1
     if collective.kind in ROOTED:
-        return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, directions, striped))
+        return build.from_broadcast(
+            collective, fabric, lambda spread: _chains(name, spread, fabric, directions, striped)
+        )
     if collective.kind in _PASSED_ON:
         return _passed_on(name, collective, fabric, directions, pieces, striped)
 
@@ -86,7 +78,7 @@ def _around(name: str, directions: int, collective: Collective, fabric: Fabric, 
 
     if collective.kind == "all-to-all":
         return from_all(collective)
-    return from_all_gather(collective, fabric, from_all, mirrored=True)
+    return build.from_all_gather(collective, fabric, from_all, mirrored=True)
 
 
 def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, striped: bool) -> Schedule:
@@ -180,8 +172,8 @@ def _neighbours(
         width, channel = 0, np.zeros_like(step)
     widths, stores = np.full(len(step), width), np.zeros(len(step), np.bool_)
     chunk = owner * np.int32(pieces) + piece
-    rows = Rows(substep, path, source, destination, route, channel, widths, chunk, stores)
-    schedule = assemble(name, collective, fabric, rows, chunks=n * pieces, steps=steps)
+    rows = build.Rows(substep, path, source, destination, route, channel, widths, chunk, stores)
+    schedule = build.assemble(name, collective, fabric, rows, chunks=n * pieces, steps=steps)
     if collective.kind not in FOLDABLE or _senders(fabric) > 1:
         return schedule
     return schedule.with_columns({}, folding=Folding.alike(n, 1))
@@ -255,13 +247,13 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
         for step, swaps in enumerate(_exchange_moves(fabric)):
             route = np.where((swaps.destination - swaps.source) % n == 1, CLOCKWISE, COUNTERCLOCKWISE)
             second = np.arange(len(route)) % 2 if step else np.zeros(n, np.int64)
-            stages.append(Stage(swaps.source, swaps.destination, route, swaps.chunk, second, 2))
-        return staged("neighbour-exchange-pairs", gather, fabric, stages, chunks=n, striped=False)
+            stages.append(build.Stage(swaps.source, swaps.destination, route, swaps.chunk, second, 2))
+        return build.staged("neighbour-exchange-pairs", gather, fabric, stages, chunks=n, striped=False)
 
-    return from_all_gather(collective, fabric, all_gather)
+    return build.from_all_gather(collective, fabric, all_gather)
 
 
-def _exchange_moves(fabric: Fabric) -> list[Moves]:
+def _exchange_moves(fabric: Fabric) -> list[build.Moves]:
     """Return the moves of each of the N / 2 steps: every rank's own share in the first, later the two last obtained.
 
     Two shares follow each other on one lightpath.
@@ -269,11 +261,11 @@ def _exchange_moves(fabric: Fabric) -> list[Moves]:
     n, rank = fabric.ranks, np.arange(fabric.ranks, dtype=np.int64)
     even = rank % 2 == 0
     fresh = rank[:, None]
-    logical: list[Moves] = []
+    logical: list[build.Moves] = []
     for step in range(n // 2):
         ahead = even if step % 2 == 0 else ~even
         partner = np.where(ahead, rank + 1, rank - 1) % n
-        logical.append(moves(np.repeat(rank, fresh.shape[1]), np.repeat(partner, fresh.shape[1]), fresh.ravel()))
+        logical.append(build.moves(np.repeat(rank, fresh.shape[1]), np.repeat(partner, fresh.shape[1]), fresh.ravel()))
         received = fresh[partner]
         fresh = np.concatenate([rank[:, None], received], axis=1) if step == 0 else received
     return logical
@@ -281,7 +273,7 @@ def _exchange_moves(fabric: Fabric) -> list[Moves]:
 
 NEIGHBOUR_EXCHANGE = Algorithm(
     name="neighbour-exchange",
-    build=partial(all_gather_by_moves, "neighbour-exchange", _exchange_moves),
+    build=partial(build.all_gather_by_moves, "neighbour-exchange", _exchange_moves),
     by_structure=True,
     longest_lightpath=links_to_neighbours,
     even_ranks=True,

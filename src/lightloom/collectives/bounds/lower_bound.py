@@ -22,16 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.bounds.link_use import (
-    all_reduce_uses,
-    degree_seconds,
-    hops_needed,
-    joint_seconds,
-    ranks_by_hops,
-    relayed_seconds,
-    ring_all_to_all_wavelengths,
-    slotted_seconds,
-)
+from lightloom.collectives.bounds import link_use
 from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, end_seconds, link_seconds, rank_seconds
 from lightloom.collectives.bounds.priced import blocks_in_two_hops, ends_seconds, priced_seconds, two_hops_join
 from lightloom.collectives.bounds.rooted import broadcast_seconds, standing_broadcast_seconds
@@ -96,7 +87,7 @@ def lower_bound(
     if fabric.wavelength_routed:
         bounds += [(seconds - fabric.step_overhead, name) for seconds, name in ring_bounds(collective, fabric)]
     elif fabric.exclusive:
-        seconds = degree_seconds(collective, fabric) - fixed
+        seconds = link_use.degree_seconds(collective, fabric) - fixed
         bounds.append((seconds, f"the hops between ranks with {fabric.channels} circuits each"))
     arriving, resource = _largest(bounds)
     return Bound(fixed + arriving, "the first set-up of circuits" if fixed > arriving else resource)
@@ -221,7 +212,7 @@ def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[
     """
     ranks, hop, twice = collective.ranks, _hop_seconds(fabric), fabric.setup_time + _hop_seconds(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
-    relayed = min(relayed_seconds(ranks, hop, per_use, 2 * fabric.channels), twice)
+    relayed = min(link_use.relayed_seconds(ranks, hop, per_use, 2 * fabric.channels), twice)
     share = collective.nbytes_per_rank / fabric.channel_bandwidth
     priced = priced_seconds(ranks, hop, share, fabric.channels, max(least, relayed), fabric.setup_time)
     return [
@@ -257,7 +248,7 @@ def _bounds_of_parts(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
     reach is limited, the hops of the part that passes most links.
     """
     hop = _hop_seconds(fabric)
-    hops = hops_needed(demand, _circuit_ends(fabric) * fabric.taps)
+    hops = link_use.hops_needed(demand, _circuit_ends(fabric) * fabric.taps)
     bounds = [
         (hop + link_seconds(demand, fabric), "the links that the parts must pass"),
         (min(hops * hop, fabric.setup_time + hop), f"{hops} hops on circuits that stand, or circuits set twice"),
@@ -299,10 +290,10 @@ def _link_and_hop_seconds(collective: Collective, fabric: Fabric) -> float:
     if _tapped(collective, fabric):
         return hop + (ranks - 1) * per_use
     if kind == "all-reduce" and fabric.taps > 1:
-        return joint_seconds(ranks, hop, per_use, more_uses=ranks - 1)
+        return link_use.joint_seconds(ranks, hop, per_use, more_uses=ranks - 1)
     if kind == "all-reduce":
-        return joint_seconds(ranks, hop, per_use, all_reduce_uses)
-    return slotted_seconds(ranks, hop, per_use)
+        return link_use.joint_seconds(ranks, hop, per_use, link_use.all_reduce_uses)
+    return link_use.slotted_seconds(ranks, hop, per_use)
 
 
 def _standing_hops(collective: Collective, fabric: Fabric) -> int:
@@ -312,7 +303,7 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
     """
     ends = _circuit_ends(fabric)
     ranks, degree = collective.ranks, ends * fabric.taps
-    hops = len(ranks_by_hops(ranks, degree))
+    hops = len(link_use.ranks_by_hops(ranks, degree))
     if collective.kind in ROOTED:
         # Within two hops lightpaths from the root leave room for so many others on the links that they pass.
         crowded = fabric.taps == 1 and ranks - 1 > 3 * fabric.channels * (fabric.channels + 1)
@@ -320,7 +311,7 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
     halves = (ranks // 2) * -(-ranks // 2)
     while _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, degree, hops) < halves:
         hops += 1
-    if fabric.taps > 1 or (hops == 1 and ring_all_to_all_wavelengths(ranks) <= fabric.channels):
+    if fabric.taps > 1 or (hops == 1 and link_use.ring_all_to_all_wavelengths(ranks) <= fabric.channels):
         return hops
     return max(hops, 2 if two_hops_join(ranks, fabric.channels, ends) else 3)
 

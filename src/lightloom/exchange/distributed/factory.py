@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange import methods
 from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.distributed.block_exchange import BlockExchanger
 from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, Stepwise, real_shape
@@ -17,16 +18,6 @@ from lightloom.exchange.distributed.residuals import Geometry
 from lightloom.exchange.distributed.ring_exchange import OpticalExchanger, RingExchanger, rank_seed
 from lightloom.exchange.distributed.sparse_exchange import LowRankExchanger, SparseExchanger, TwoLevelExchanger
 from lightloom.exchange.method import ExchangeMethod
-from lightloom.exchange.methods import (
-    BlockExchange,
-    OpticalExchange,
-    PlainExchange,
-    PowerSgdExchange,
-    RingCodecExchange,
-    TopKExchange,
-    TwoLevelExchange,
-    method_of,
-)
 from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.exchange.transport.gloo import group_or_default
 from lightloom.photonics.registry import find_averager
@@ -52,14 +43,14 @@ def exchanger(
 
 
 @exchanger.register
-def _(method: RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
+def _(method: methods.RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
     """Return the exchanger that runs the method's codec around a ring."""
     return RingExchanger(find_codec(method.codec), group, sizes, name=method.name, feedback=method.feedback)
 
 
 @exchanger.register
 def _(
-    method: OpticalExchange,
+    method: methods.OpticalExchange,
     group: OwnGroup,
     sizes: Mapping[str, int] | None = None,  # noqa: ARG001 - nothing is kept by tensor
 ) -> Exchanger:
@@ -68,11 +59,11 @@ def _(
     return OpticalExchanger(averager, group, block=method.block, name=method.name)
 
 
-exchanger.register(PlainExchange, lambda method, group, sizes=None: PlainExchanger(method.name, group, sizes))
-exchanger.register(BlockExchange, BlockExchanger)
-exchanger.register(TopKExchange, SparseExchanger)
-exchanger.register(PowerSgdExchange, LowRankExchanger)
-exchanger.register(TwoLevelExchange, partial(TwoLevelExchanger, make=exchanger))
+exchanger.register(methods.PlainExchange, lambda method, group, sizes=None: PlainExchanger(method.name, group, sizes))
+exchanger.register(methods.BlockExchange, BlockExchanger)
+exchanger.register(methods.TopKExchange, SparseExchanger)
+exchanger.register(methods.PowerSgdExchange, LowRankExchanger)
+exchanger.register(methods.TwoLevelExchange, partial(TwoLevelExchanger, make=exchanger))
 
 
 # Any method as a function over a process group, for training loops without DDP.
@@ -107,7 +98,7 @@ class ReduceState(Stepwise):
             TransportError: a rank did not connect in time.
             UnsupportedError: the method does not average at every step, or there is no process group.
         """
-        self.method = method_of(method)
+        self.method = methods.method_of(method)
         super().__init__(exchanger(self.method, OwnGroup(group_or_default(group), timeout, device=device)))
         self._geometries: dict[tuple[str, tuple[int, ...]], Geometry] = {}
 
@@ -163,7 +154,7 @@ def all_reduce(
         TransportError: a rank did not connect in time, left, fell silent, refuses its tensor or exchanges something
             else.
     """
-    chosen = None if method is None else method_of(method)
+    chosen = None if method is None else methods.method_of(method)
     if state is not None:
         if chosen is not None and chosen != state.method:
             raise ConfigError(f"method = {chosen}, and the state is of {state.method}: expected one of them")

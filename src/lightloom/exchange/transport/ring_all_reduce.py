@@ -20,14 +20,7 @@ import numpy as np
 
 from lightloom.core.arrays import Float32s
 from lightloom.exchange.compression.codec import Codec
-from lightloom.exchange.transport.channel import (
-    Payload,
-    StreamObserver,
-    add_decoded,
-    decode_block,
-    encode_block,
-    payload_limit,
-)
+from lightloom.exchange.transport import channel
 
 
 class RingExchange(Protocol):
@@ -37,7 +30,7 @@ class RingExchange(Protocol):
     size: int
     """Number of ranks in the ring."""
 
-    def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
+    def exchange(self, payload: channel.Payload, *, marked: bool, limit: int) -> channel.Payload:
         """Send to the next rank and return what the previous one sent, at most ``limit`` bytes; ``marked`` says whether
         they are compressed."""
 
@@ -64,7 +57,7 @@ def all_reduce_in_place(
         blocks[k][:] = values
 
     sent = reduce_scatter(ring, blocks, codec, leave=leave)
-    own = encode_block(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
+    own = channel.encode_block(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
     if residual is not None:
         residual[:] = total
     return sent + all_gather(ring, own, codec, [block.size for block in blocks], put)
@@ -76,7 +69,7 @@ def reduce_scatter(
     codec: Codec | None,
     *,
     leave: bool = False,
-    observe: StreamObserver | None = None,
+    observe: channel.StreamObserver | None = None,
 ) -> int:
     """Run the first phase and return the bytes that this rank sent; block ``rank + 1`` becomes the sum, the others are
     overwritten, with errors if ``leave``.
@@ -87,16 +80,16 @@ def reduce_scatter(
     n, i, sent = ring.size, ring.rank, 0
     for s in range(1, n):
         outgoing, target = blocks[(i - s + 1) % n], blocks[(i - s) % n]
-        payload = encode_block(codec, outgoing, leave=leave, observe=observe)
+        payload = channel.encode_block(codec, outgoing, leave=leave, observe=observe)
         sent += memoryview(payload).nbytes
-        incoming = ring.exchange(payload, marked=codec is not None, limit=payload_limit(target.size))
-        add_decoded(codec, incoming, target, rank=i, peer=(i - 1) % n)
+        incoming = ring.exchange(payload, marked=codec is not None, limit=channel.payload_limit(target.size))
+        channel.add_decoded(codec, incoming, target, rank=i, peer=(i - 1) % n)
     return sent
 
 
 def all_gather(
     ring: RingExchange,
-    payload: Payload,
+    payload: channel.Payload,
     codec: Codec | None,
     sizes: Sequence[int],
     put: Callable[[int, Float32s], None],
@@ -113,8 +106,8 @@ def all_gather(
     scratch = np.empty(max(sizes), np.float32)
     for s in range(n):
         k = (i - s + 1) % n
-        put(k, decode_block(codec, payload, sizes[k], rank=i, peer=(i - 1) % n, out=scratch[: sizes[k]]))
+        put(k, channel.decode_block(codec, payload, sizes[k], rank=i, peer=(i - 1) % n, out=scratch[: sizes[k]]))
         if s < n - 1:
             sent += memoryview(payload).nbytes
-            payload = ring.exchange(payload, marked=codec is not None, limit=payload_limit(sizes[(i - s) % n]))
+            payload = ring.exchange(payload, marked=codec is not None, limit=channel.payload_limit(sizes[(i - s) % n]))
     return sent

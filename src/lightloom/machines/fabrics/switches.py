@@ -16,17 +16,7 @@ from pydantic import Field, model_validator
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import LightloomError
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.machines.fabrics import derived
-from lightloom.machines.fabrics.fabric import (
-    Axis,
-    AxisShare,
-    Fabric,
-    GroupFabric,
-    Lightpaths,
-    Shift,
-    with_derived,
-    without_derived,
-)
+from lightloom.machines.fabrics import derived, fabric
 from lightloom.machines.fabrics.packets import PacketFabric, StarGeometry
 from lightloom.machines.transports.transport import Scales
 from lightloom.machines.transports.ways import Tiers
@@ -74,7 +64,7 @@ class CircuitSwitch(StarGeometry):
             raise ValueError(str(error)) from error
         times = {name: value for name in _TIMES if (value := getattr(product, name)) is not None and name not in data}
         sources = {name: product.sources.get(name, f"as of {product.name}") for name in times}
-        return with_derived(data, times, sources)
+        return fabric.with_derived(data, times, sources)
 
     def stated_fields(self) -> dict[str, object]:
         """Return the fields, by name, without the times that equal those of the product."""
@@ -82,7 +72,7 @@ class CircuitSwitch(StarGeometry):
 
         product = None if self.product is None else circuit_switch_product(self.product)
         follow = [name for name in _TIMES if product and getattr(product, name) == getattr(self, name)]
-        return without_derived(self.model_dump(), follow)
+        return fabric.without_derived(self.model_dump(), follow)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -138,31 +128,33 @@ class CircuitSwitch(StarGeometry):
         """Return a switch of ``channels`` planes for the group's ranks; None where there are not as many."""
         return self._with(ranks=ranks, degree=channels) if channels <= self.degree else None
 
-    def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
+    def embedded(self, axis: fabric.AxisShare, group: Ints, local: fabric.Lightpaths) -> fabric.Lightpaths:
         """Return the lightpaths of a group between the fabric's ranks; every group uses the axis's planes."""
         members = derived.group_members(self.ranks, axis.ranks, axis.stride)
         ends = members[group, local.source], members[group, local.destination]
-        return Lightpaths(*ends, local.route, axis.first + local.channel)
+        return fabric.Lightpaths(*ends, local.route, axis.first + local.channel)
 
     def shift_unit(self, stride: int) -> int:
         """Return 2 planes, one each way; 1 where the rank ``stride`` further on is also the one before."""
         return 1 if 2 * stride == self.ranks else 2
 
-    def shift(self, stride: int, channels: int) -> Shift:
+    def shift(self, stride: int, channels: int) -> fabric.Shift:
         """Return a shift of one hop, over half of the channels each way, or all where both ways are the same
         circuits."""
         width = channels // self.shift_unit(stride)
-        return Shift(stride, 1, width, width * self.bandwidth, self.neighbour_latency())
+        return fabric.Shift(stride, 1, width, width * self.bandwidth, self.neighbour_latency())
 
-    def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
+    def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[fabric.Lightpaths, int]:
         """Return the circuits onward on the first half of the channels and those back on the other, and the channels of
         each; only onward where both ways are the same."""
         rank, width = np.arange(self.ranks), self.shift(stride, channels).width
         parts = [
-            Lightpaths(rank, (rank + way * stride) % self.ranks, np.zeros_like(rank), np.full(len(rank), first + begin))
+            fabric.Lightpaths(
+                rank, (rank + way * stride) % self.ranks, np.zeros_like(rank), np.full(len(rank), first + begin)
+            )
             for way, begin in zip((1, -1), range(0, channels, max(width, 1)), strict=False)
         ]
-        return Lightpaths(*map(np.concatenate, zip(*parts, strict=True))), width
+        return fabric.Lightpaths(*map(np.concatenate, zip(*parts, strict=True))), width
 
 
 # Electrical packet switches: one non-blocking switch that joins all ranks.
@@ -208,7 +200,7 @@ class PacketSwitch(StarGeometry, PacketFabric):
 # Some ranks of a packet fabric as a fabric: a job that has them to itself, on links that other jobs use too.
 
 
-class PartFabric(GroupFabric):
+class PartFabric(fabric.GroupFabric):
     """The given ranks of a fabric, numbered from 0 in their order; all other ranks are silent."""
 
     kind: Literal["part"] = "part"  # type: ignore[assignment]
@@ -227,11 +219,11 @@ class PartFabric(GroupFabric):
         return self
 
     @classmethod
-    def on(cls, whole: Fabric, members: Sequence[int]) -> Self:
+    def on(cls, whole: fabric.Fabric, members: Sequence[int]) -> Self:
         """Return the part of these ranks of a fabric, with the fabric's common fields."""
         return cls.of(whole, len(members), members=tuple(members))
 
-    def siblings(self) -> tuple[Fabric, Ints]:
+    def siblings(self) -> tuple[fabric.Fabric, Ints]:
         """Return the whole fabric and the part's ranks there, as the only group: [1, rank]."""
         return self.whole, np.array(self.members, np.int64)[None]
 
@@ -245,7 +237,7 @@ class PartFabric(GroupFabric):
         """None, as a library's figures are for whole fabrics."""
 
     @property
-    def axes(self) -> tuple[Axis, ...]:
+    def axes(self) -> tuple[fabric.Axis, ...]:
         """Axes of the fabric, cut to the part, where it is an aligned block of neighbours; otherwise none."""
         first, axes, stride = self.members[0], [], 1
         if self.members != tuple(range(first, first + self.ranks)):

@@ -13,17 +13,8 @@ from pydantic import Field
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics import derived, fabric
 from lightloom.machines.fabrics.derived import Cut, Footprint, ordered_links
-from lightloom.machines.fabrics.fabric import (
-    CLOCKWISE,
-    COUNTERCLOCKWISE,
-    AxisShare,
-    EvenFabric,
-    Fabric,
-    Lightpaths,
-    Shift,
-)
 
 if TYPE_CHECKING:
     from lightloom.machines.parts.bill import Bill, BillChoices
@@ -40,7 +31,7 @@ _COMMON = (
 """Fields that the part of a ring has from it."""
 
 
-class RingGeometry(EvenFabric):
+class RingGeometry(fabric.EvenFabric):
     """A closed ring with one link each way between neighbours."""
 
     routes: ClassVar[int] = 2
@@ -53,7 +44,7 @@ class RingGeometry(EvenFabric):
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         """Return the links that each transfer passes on its way around, one run each."""
-        n, forward = self.ranks, np.asarray(route) == CLOCKWISE
+        n, forward = self.ranks, np.asarray(route) == fabric.CLOCKWISE
         start = np.where(forward, source, destination)
         length = np.where(forward, destination - source, source - destination) % n
         return Footprint.of([(np.where(forward, 0, n), start, length, n)])
@@ -61,7 +52,7 @@ class RingGeometry(EvenFabric):
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the links of each transfer in order: counter-clockwise ones end where their links begin to be
         numbered."""
-        return ordered_links(self.footprint(source, destination, route).runs(), [np.asarray(route) != CLOCKWISE])
+        return ordered_links(self.footprint(source, destination, route).runs(), [np.asarray(route) != fabric.CLOCKWISE])
 
     def route(self, source: Ints, destination: Ints) -> Ints:
         """Return the way, clockwise or counter-clockwise, with fewer links, and for the way back the opposite one;
@@ -69,7 +60,7 @@ class RingGeometry(EvenFabric):
         n = self.ranks
         ahead = (np.asarray(destination) - source) % n
         tie = (np.minimum(source, destination) % 2 == 1) ^ (np.asarray(destination) < source)
-        return np.where((2 * ahead > n) | ((2 * ahead == n) & tie), COUNTERCLOCKWISE, CLOCKWISE)
+        return np.where((2 * ahead > n) | ((2 * ahead == n) & tie), fabric.COUNTERCLOCKWISE, fabric.CLOCKWISE)
 
     def reverse_route(self, route: Ints) -> Ints:
         """Return the other way around, of each route."""
@@ -185,7 +176,7 @@ class WavelengthRing(RingGeometry):
 class SharedRing(WavelengthRing):
     """A ring of wavelengths that all links have, so that groups of its ranks can divide them."""
 
-    def group(self, ranks: int, stride: int = 1) -> Fabric | None:
+    def group(self, ranks: int, stride: int = 1) -> fabric.Fabric | None:
         """Return a ring of as many ranks; None where this kind of ring does not allow them."""
         return self._with(ranks=ranks)
 
@@ -199,7 +190,7 @@ class SharedRing(WavelengthRing):
         reach around the ring, since what would pass its end goes back, on wavelengths of its own."""
         return stride * (1 if self._closes(ranks, stride) else 2)
 
-    def share(self, ranks: int, stride: int, channels: int) -> Fabric | None:
+    def share(self, ranks: int, stride: int, channels: int) -> fabric.Fabric | None:
         """Return a ring of the wavelengths that one group has; one that light closes the long way back, where it must;
         None without a wavelength for each group, or where ``lightpath_reach`` is too short."""
         wavelengths = channels // self.share_unit(ranks, stride)
@@ -223,7 +214,7 @@ class SharedRing(WavelengthRing):
             **common,
         )
 
-    def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
+    def embedded(self, axis: fabric.AxisShare, group: Ints, local: fabric.Lightpaths) -> fabric.Lightpaths:
         """Return the lightpaths of groups on the whole ring; those past the end of a group that does not reach around
         go the other way, on the upper half of the group's wavelengths, so that no two that pass at once share a
         wavelength."""
@@ -231,16 +222,16 @@ class SharedRing(WavelengthRing):
         channel = axis.first + group % axis.stride * (axis.channels // axis.stride) + local.channel
         ends, route = (members[group, local.source], members[group, local.destination]), local.route
         if not self._closes(axis.ranks, axis.stride):
-            passes = (local.destination > local.source) != (np.asarray(route) == CLOCKWISE)
+            passes = (local.destination > local.source) != (np.asarray(route) == fabric.CLOCKWISE)
             route = np.where(passes, 1 - np.asarray(route), route)
             channel = channel + np.where(passes, axis.channels // self.share_unit(axis.ranks, axis.stride), 0)
-        return Lightpaths(*ends, route, channel)
+        return fabric.Lightpaths(*ends, route, channel)
 
     def shift_unit(self, stride: int) -> int:
         """Return 1 where the ring closes, as each way around carries one direction of the sends; otherwise 2."""
         return 1 if self.closes else 2
 
-    def shift(self, stride: int, channels: int) -> Shift:
+    def shift(self, stride: int, channels: int) -> fabric.Shift:
         """Return the longest hops for which wavelengths suffice, as circuits that overlap need wavelengths of their
         own: with few, many short hops. Around the whole ring, hops that do not divide it would need more wavelengths
         than links that they pass."""
@@ -249,9 +240,9 @@ class SharedRing(WavelengthRing):
         hop = max(size for size in range(1, min(stride, each) + 1) if stride % size == around % size == 0)
         hops, width = (stride if self.closes else max(stride, self.ranks - stride)) // hop, each // hop
         rate = width * self.wavelength_bandwidth / hops
-        return Shift(hop, hops, width, rate, hops * (hop * self.hop_latency + self.conversion_time))
+        return fabric.Shift(hop, hops, width, rate, hops * (hop * self.hop_latency + self.conversion_time))
 
-    def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
+    def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[fabric.Lightpaths, int]:
         """Return the circuits of one hop of every rank onward and then those back, with the number of channels of each;
         hops that pass the end of a ring that does not close go the long way, on the upper half of the channels."""
         shift, rank = self.shift(stride, channels), np.arange(self.ranks)
@@ -259,9 +250,11 @@ class SharedRing(WavelengthRing):
         onward = (rank + shift.hop) % self.ranks
         passes = np.zeros(self.ranks, np.bool_) if self.closes else rank + shift.hop >= self.ranks
         back = channels // self.shift_unit(stride)
-        forward = Lightpaths(rank, onward, np.where(passes, COUNTERCLOCKWISE, CLOCKWISE), slot + passes * back)
-        backward = Lightpaths(onward, rank, 1 - forward.route, forward.channel)
-        return Lightpaths(*map(np.concatenate, zip(forward, backward, strict=True))), shift.width
+        forward = fabric.Lightpaths(
+            rank, onward, np.where(passes, fabric.COUNTERCLOCKWISE, fabric.CLOCKWISE), slot + passes * back
+        )
+        backward = fabric.Lightpaths(onward, rank, 1 - forward.route, forward.channel)
+        return fabric.Lightpaths(*map(np.concatenate, zip(forward, backward, strict=True))), shift.width
 
     def _closes(self, ranks: int, stride: int) -> bool:
         """Return True if groups of so many ranks at a stride reach around the whole ring."""

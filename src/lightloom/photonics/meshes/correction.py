@@ -16,15 +16,7 @@ import numpy as np
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.devices import bar_and_cross
-from lightloom.photonics.meshes.disturb import (
-    Disturbed,
-    DisturbedBlocks,
-    DisturbedMesh,
-    Wiring,
-    heat_from_neighbours,
-    neighbours,
-    wiring_of,
-)
+from lightloom.photonics.meshes import disturb
 from lightloom.photonics.meshes.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -56,7 +48,7 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = Fal
     if not (np.isfinite(alpha).all() and np.isfinite(beta).all()):
         raise ConfigError("coupler errors: expected finite angles in radians")
     half, added, outside = splittings(mesh.theta / 2, np.sin(mesh.theta / 2) ** 2, np.stack([alpha, beta]), real)
-    phi, pending = pass_phases_on(wiring_of(mesh), mesh.phases, half, added)
+    phi, pending = pass_phases_on(disturb.wiring_of(mesh), mesh.phases, half, added)
     output_phases = (mesh.output_phases + pending[: mesh.outputs]) % (2 * np.pi)
     settings = replace(mesh, theta=2 * half, phi=phi, output_phases=output_phases)
     return Correction(mesh=settings, out_of_reach=int(outside.sum()))
@@ -71,7 +63,7 @@ def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
     Raises:
         ConfigError: the share is outside [0, 0.1]; beyond, an additional 2π may not suffice.
     """
-    theta, phi = without_crosstalk(mesh.phases, neighbours(mesh.layout), share)
+    theta, phi = without_crosstalk(mesh.phases, disturb.neighbours(mesh.layout), share)
     return replace(mesh, theta=theta, phi=phi)
 
 
@@ -92,11 +84,11 @@ def without_crosstalk(wanted: Floats, beside: Mask, share: float, efficiencies: 
     phases = np.where(phases < most, phases + turn, phases)
     settings = phases / efficiencies
     for _ in range(60):  # a contraction by 3 · share
-        settings = (phases - share * heat_from_neighbours(settings, beside)) / efficiencies
+        settings = (phases - share * disturb.heat_from_neighbours(settings, beside)) / efficiencies
     return settings
 
 
-def corrected(disturbed: Disturbed, *, real: bool = False) -> Any:
+def corrected(disturbed: disturb.Disturbed, *, real: bool = False) -> Any:
     """Return fabricated devices with phases, those of Σ included, corrected for their coupler errors and thermal
     crosstalk.
 
@@ -107,9 +99,9 @@ def corrected(disturbed: Disturbed, *, real: bool = False) -> Any:
         ConfigError: the thermal crosstalk exceeds 0.1.
     """
     share = disturbed.non_idealities.thermal_crosstalk
-    if isinstance(disturbed, DisturbedBlocks):
+    if isinstance(disturbed, disturb.DisturbedBlocks):
         return replace(disturbed, blocks=tuple(corrected(block, real=real) for block in disturbed.blocks))
-    if isinstance(disturbed, DisturbedMesh):
+    if isinstance(disturbed, disturb.DisturbedMesh):
         corrected_mesh = correct(disturbed.mesh, *disturbed.fabrication.couplers, real=real).mesh
         return replace(disturbed, mesh=cancel_crosstalk(corrected_mesh, share))
     sigma = disturbed.mapped.attenuations
@@ -151,7 +143,7 @@ def within_reach(bar_power: Floats, couplers: Floats) -> tuple[Floats, Mask]:
     return np.arcsin(np.sqrt(np.clip(share, 0, 1))), (share < -1e-12) | (share > 1 + 1e-12)
 
 
-def pass_phases_on(wiring: Wiring, wanted: Floats, half: Floats, added: Floats) -> tuple[Floats, Floats]:
+def pass_phases_on(wiring: disturb.Wiring, wanted: Floats, half: Floats, added: Floats) -> tuple[Floats, Floats]:
     """Return φ of every MZI and the phases left on every waveguide, so that every column agrees with the ideal one.
 
     ``wanted`` [2, mzis] are θ and φ of ideal devices, ``half`` is θ/2 as set, ``added`` [2, mzis] are the phases that

@@ -16,12 +16,7 @@ from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.core.results import Advance, Document, Result, attributes, cells, ignore
-from lightloom.machines.accelerators.calibrated import (
-    CalibratedParameter,
-    Calibration,
-    CalibrationRows,
-    CrossValidatedError,
-)
+from lightloom.machines.accelerators import calibrated
 from lightloom.machines.accelerators.load import CATALOG, is_calibration, load_accelerator
 from lightloom.planning.calibration.fit import (
     FOLDS,
@@ -53,7 +48,7 @@ DETERMINED = 0.7
 """Spread after over spread before the rows, below which they count as having determined a parameter."""
 
 
-def fitted_parameters(calibration: Calibration, priors: Priors) -> Fit:
+def fitted_parameters(calibration: calibrated.Calibration, priors: Priors) -> Fit:
     """Return the parameters of a calibration as a fit, in the order of ``priors``; those that it lacks stay at their
     priors.
 
@@ -70,11 +65,11 @@ def fitted_parameters(calibration: Calibration, priors: Priors) -> Fit:
     return Fit(logarithms, covariance, calibration.noise)
 
 
-def parameters_of(fitted: Fit, priors: Priors) -> dict[str, CalibratedParameter]:
+def parameters_of(fitted: Fit, priors: Priors) -> dict[str, calibrated.CalibratedParameter]:
     """Return the entries of a calibration file for fitted parameters, by name."""
     spread = np.sqrt(np.diag(fitted.covariance))
     return {
-        name: CalibratedParameter(
+        name: calibrated.CalibratedParameter(
             value=rounded(value),
             spread=rounded(after),
             determined=bool(after < DETERMINED * prior.spread),
@@ -89,7 +84,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def calibration_text(calibration: Calibration) -> str:
+def calibration_text(calibration: calibrated.Calibration) -> str:
     """Return the content of a calibration's file, YAML."""
     document = calibration.model_dump(mode="json")
     covariance = [[rounded(entry) for entry in row] for row in document.pop("covariance")]
@@ -98,7 +93,7 @@ def calibration_text(calibration: Calibration) -> str:
     return f"{head}covariance:\n{rows}"
 
 
-def write_calibration(calibration: Calibration, path: Path) -> None:
+def write_calibration(calibration: calibrated.Calibration, path: Path) -> None:
     """Write a calibration as YAML.
 
     Raises:
@@ -107,7 +102,7 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
     write_atomically(path, calibration_text(calibration))
 
 
-def read_calibration(path: Path) -> Calibration:
+def read_calibration(path: Path) -> calibrated.Calibration:
     """Return the calibration that :func:`write_calibration` wrote to a file; those of the catalog also by their name.
 
     Raises:
@@ -117,7 +112,7 @@ def read_calibration(path: Path) -> Calibration:
     fields = read_yaml(file)
     if not is_calibration(fields):
         raise ConfigError(f"{path}: no calibration: expected a file that `lightloom calibrate` wrote")
-    return validate(Calibration, fields, str(path))
+    return validate(calibrated.Calibration, fields, str(path))
 
 
 CrossValidation = Literal["rows", "models"]
@@ -187,7 +182,7 @@ class Accuracy(Result):
         return sorted(self.rows(), key=lambda row: -abs(row["error"]))[:count]
 
 
-def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Accuracy:
+def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = None) -> Accuracy:
     """Return predictions of every row from the priors, or from a calibration, with their errors.
 
     Raises:
@@ -208,7 +203,7 @@ def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Ac
     return _predict_each_accelerator(steps, basis, predict, calibration.accelerator)
 
 
-def _absent(calibration: Calibration, steps: MeasuredSteps) -> list[str]:
+def _absent(calibration: calibrated.Calibration, steps: MeasuredSteps) -> list[str]:
     """Return the parameters of kernels, and of the transport of the steps, that a calibration is too old to have."""
     if all(step.accelerator != calibration.accelerator for step in steps.steps):
         return calibration.at_priors()
@@ -277,7 +272,7 @@ LEAST_ROWS = 4
 """Rows from which an error can be cross-validated."""
 
 
-def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore) -> Calibration:
+def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore) -> calibrated.Calibration:
     """Return the parameters of an accelerator, fitted from its priors to steps measured on it, with their errors on
     rows left out.
 
@@ -307,7 +302,7 @@ def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore)
     fitted, folds = fit(jobs, priors), random_folds(jobs.rows)
     advance(1)
     unseen = predict_held_out(jobs, priors, fitted, folds, advance)
-    rows = CalibrationRows(table=steps.name, sha256=steps.sha256, count=len(steps))
+    rows = calibrated.CalibrationRows(table=steps.name, sha256=steps.sha256, count=len(steps))
     inside = (unseen.low <= jobs.measured) & (jobs.measured <= unseen.high)
     statistics = error_statistics(unseen.seconds / jobs.measured - 1, inside)
     errors = unseen.log_seconds - np.log(jobs.measured)
@@ -316,13 +311,13 @@ def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore)
 
 def calibration_of(
     accelerator: str,
-    rows: CalibrationRows,
+    rows: calibrated.CalibrationRows,
     fitted: Fit,
     priors: Priors,
     errors: Floats,
     statistics: Mapping[str, float],
     folds: Ints,
-) -> Calibration:
+) -> calibrated.Calibration:
     """Return the calibration that a fit to rows gives.
 
     Args:
@@ -335,11 +330,11 @@ def calibration_of(
         folds: the fold of each row: [rows].
     """
     counted = f"the {rows.count} rows" if rows.kind == "steps" else f"{rows.count} {rows.kind}"
-    return Calibration(
+    return calibrated.Calibration(
         description=f"{accelerator}, calibrated on {counted} of {rows.table}",
         accelerator=accelerator,
         rows=rows,
-        cross_validated=CrossValidatedError(folds=int(folds.max()) + 1, **statistics),
+        cross_validated=calibrated.CrossValidatedError(folds=int(folds.max()) + 1, **statistics),
         noise=fitted.noise,
         scatter=scatter_of(errors),
         parameters=parameters_of(fitted, priors),

@@ -19,45 +19,16 @@ from lightloom.planning.sweeps.workers import Row, SearchStopped, Workers, batch
 
 # Write the results as one Parquet file; equal rows give equal bytes.
 
-COLUMNS: Mapping[str, str] = {
-    "what": "string",
-    "site": "string",
-    "ranks": "int64",
-    "settings": "string",
-    "collective": "string",
-    "nbytes": "float64",
-    "model": "string",
-    "batch_per_rank": "int64",
-    "sequence_length": "int64",
-    "strategy": "string",
-    "algorithm": "string",
-    "overlap": "bool",
-    "cost_model": "string",
-    "status": "string",
-    "why": "string",
-    "time_s": "float64",
-    "energy_j": "float64",
-    "watts_per_rank": "float64",
-    "dollars_per_step": "float64",
-    "samples_per_dollar": "float64",
-    "samples_per_joule": "float64",
-    "goodput": "float64",
-    "lower_bound_s": "float64",
-    "bound_by": "string",
-    "ratio": "float64",
-    "steps": "int64",
-    "transmission_s": "float64",
-    "conversion_s": "float64",
-    "reconfiguration_s": "float64",
-    "static_circuits": "bool",
-    "compute_s": "float64",
-    "exposed_communication_s": "float64",
-    "exposed_reconfiguration_s": "float64",
-    "idle_s": "float64",
-    "communication_s": "float64",
-    "memory_bytes": "float64",
-    "fits_memory": "bool",
-}
+_COLUMN_TYPES = """
+    what:string site:string ranks:int64 settings:string collective:string nbytes:float64 model:string
+    batch_per_rank:int64 sequence_length:int64 strategy:string algorithm:string overlap:bool cost_model:string
+    status:string why:string time_s:float64 energy_j:float64 watts_per_rank:float64 dollars_per_step:float64
+    samples_per_dollar:float64 samples_per_joule:float64 goodput:float64 lower_bound_s:float64 bound_by:string
+    ratio:float64 steps:int64 transmission_s:float64 conversion_s:float64 reconfiguration_s:float64
+    static_circuits:bool compute_s:float64 exposed_communication_s:float64 exposed_reconfiguration_s:float64
+    idle_s:float64 communication_s:float64 memory_bytes:float64 fits_memory:bool
+"""
+COLUMNS: Mapping[str, str] = dict(column.split(":") for column in _COLUMN_TYPES.split())
 """Name and type of each column, in SI units; null where a column does not apply to a row."""
 KEY = b"lightloom.sweep"
 """Metadata key of the provenance."""

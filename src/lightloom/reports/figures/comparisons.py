@@ -12,30 +12,14 @@ import numpy as np
 from lightloom.core.arrays import Floats
 from lightloom.core.units import format_energy, format_time
 from lightloom.machines.fabrics.link_budget import LinkBudget, dbm
-from lightloom.reports.figures.canvas import (
-    FAINT,
-    INK,
-    KINDS,
-    SHARES,
-    TASKS,
-    annotate,
-    colour_legend,
-    evenly_spaced,
-    hide_spines,
-    integer_ticks,
-    logarithmic_ticks,
-    panel_grid,
-    plain,
-    single_panel,
-    styled,
-)
+from lightloom.reports.figures import canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-_SERIES_COLOURS = [colour for _, colour in TASKS.values()]
+_SERIES_COLOURS = [colour for _, colour in canvas.TASKS.values()]
 
 
 @dataclass(frozen=True)
@@ -50,7 +34,7 @@ class PredictedSeries:
     """Ends of the 90 % intervals; None where there are none."""
 
 
-@styled
+@canvas.styled
 def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Figure:
     """Draw predicted (upwards) against measured (across) seconds of ``what`` on equal logarithmic axes, a colour for
     each series.
@@ -58,12 +42,12 @@ def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Fi
     Beside the points are their 90 % intervals where a series has them, the line of equality, and a band within 10 % of
     it.
     """
-    figure, axes = single_panel(5.2, 5.0)
+    figure, axes = canvas.single_panel(5.2, 5.0)
     columns = [part for entry in series for part in (entry.measured, entry.predicted, entry.low, entry.high)]
     everything = np.concatenate([part for part in columns if part is not None])
     ends = np.array([everything.min() * 0.8, everything.max() * 1.25])
-    axes.plot(ends, ends, color=FAINT, lw=1, zorder=1, label="equal")
-    axes.fill_between(ends, ends * 0.9, ends * 1.1, color=FAINT, alpha=0.15, lw=0, zorder=0, label="within 10 %")
+    axes.plot(ends, ends, color=canvas.FAINT, lw=1, zorder=1, label="equal")
+    axes.fill_between(ends, ends * 0.9, ends * 1.1, color=canvas.FAINT, alpha=0.15, lw=0, zorder=0, label="within 10 %")
     for index, entry in enumerate(series):
         widths = None
         if entry.low is not None and entry.high is not None:
@@ -76,7 +60,7 @@ def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Fi
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
     axes.set(xlabel=f"measured {what}, s", ylabel=f"predicted {what}{intervals}, s")
     axes.legend(loc="upper left")
-    hide_spines(axes)
+    canvas.hide_spines(axes)
     return figure
 
 
@@ -86,7 +70,7 @@ _METHOD_COLOURS = ("#1f6f8b", "#c8553d", "#588b3a", "#8a5a9e", "#b08900", "#5a65
 _MARKS = "osD^vPX"
 
 
-@styled
+@canvas.styled
 def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], title: str) -> Figure:
     """Draw a line for each method: speed of a rank's link in Gb/s (upwards) over the ranks (across), both logarithmic.
 
@@ -98,14 +82,14 @@ def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], t
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    figure, axes = single_panel(8.2, 4.6)
+    figure, axes = canvas.single_panel(8.2, 4.6)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     for place, (name, points) in enumerate(lines.items()):
         ranks = [count for count, _ in points]
         speeds = [float("nan") if speed is None else 8e-9 * speed for _, speed in points]
         colour, mark = _METHOD_COLOURS[place % len(_METHOD_COLOURS)], _MARKS[place % len(_MARKS)]
-        axes.plot(ranks, speeds, color=colour, marker=mark, markersize=4, linewidth=1.2, label=plain(name))
+        axes.plot(ranks, speeds, color=colour, marker=mark, markersize=4, linewidth=1.2, label=canvas.plain(name))
     counts = sorted({count for points in lines.values() for count, _ in points})
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.xaxis.set_minor_locator(NullLocator())
@@ -121,9 +105,9 @@ def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], t
 
 def _draw_grid(axes: Axes) -> None:
     """Draw faint grid lines at the ticks behind the data, and hide the top and the right side of the box."""
-    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
+    axes.grid(color=canvas.FAINT, linewidth=0.3, alpha=0.6)
     axes.set_axisbelow(True)
-    hide_spines(axes)
+    canvas.hide_spines(axes)
 
 
 # Stacked bars: where the step time of each result goes.
@@ -131,7 +115,7 @@ def _draw_grid(axes: Axes) -> None:
 _WIDTH = 9.0
 
 
-@styled
+@canvas.styled
 def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str = "step") -> Figure:
     """Draw one horizontal stacked bar for each ``(name, breakdown)``, the first on top, with its total time behind it.
 
@@ -139,38 +123,38 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
     milliseconds, or in microseconds where the longest bar is under 0.2 ms.
     """
     lines = max((name.count("\n") + 1 for name, _ in rows), default=1)
-    figure, axes = single_panel(_WIDTH, 1.15 + max(0.36, 0.17 * lines) * len(rows))
+    figure, axes = canvas.single_panel(_WIDTH, 1.15 + max(0.36, 0.17 * lines) * len(rows))
     totals = [sum(breakdown.values()) for _, breakdown in rows]
     longest = max(totals, default=0.0) or 1e-9
     scale, unit = (1e6, "microseconds") if longest < 2e-4 else (1e3, "milliseconds")
     for row, (_, breakdown) in enumerate(rows):
         left = 0.0
-        for key, (_, colour) in SHARES.items():
+        for key, (_, colour) in canvas.SHARES.items():
             width = breakdown.get(key, 0.0) * scale
             if width > 0:
                 axes.barh(row, width, left=left, height=0.66, color=colour, linewidth=0)
             left += width
         axes.text(left + longest * scale * 0.008, row, format_time(totals[row]), va="center", ha="left")
-    axes.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
+    axes.set_yticks(range(len(rows)), [canvas.plain(name) for name, _ in rows])
     axes.tick_params(axis="y", length=0)
     axes.set(xlim=(0, longest * scale * 1.1), ylim=(max(len(rows), 1) - 0.5, -0.5), xlabel=f"{unit} a {per}")
-    hide_spines(axes, "left")
+    canvas.hide_spines(axes, "left")
     shown = {key for _, breakdown in rows for key, seconds in breakdown.items() if seconds > 0}
-    colour_legend(figure, {words: colour for key, (words, colour) in SHARES.items() if key in shown})
+    canvas.colour_legend(figure, {words: colour for key, (words, colour) in canvas.SHARES.items() if key in shown})
     return figure
 
 
-@styled
+@canvas.styled
 def waterfall_figure(
     first: tuple[str, float], steps: Sequence[tuple[str, float]], last: tuple[str, float], title: str
 ) -> Figure:
     """Draw seconds of a sample from the ``first`` bar to the ``last``, from the top, with a floating bar for what each
     step adds (below 0: takes off) between them; the axis is in milliseconds."""
-    figure, axes = single_panel(_WIDTH, 1.15 + 0.36 * (len(steps) + 2))
+    figure, axes = canvas.single_panel(_WIDTH, 1.15 + 0.36 * (len(steps) + 2))
     level, names = first[1], [first[0], *(name for name, _ in steps), last[0]]
-    bars = [(0.0, first[1], INK), *[(0.0, 0.0, INK)] * len(steps), (0.0, last[1], INK)]
+    bars = [(0.0, first[1], canvas.INK), *[(0.0, 0.0, canvas.INK)] * len(steps), (0.0, last[1], canvas.INK)]
     for place, (_, change) in enumerate(steps, 1):
-        colour = SHARES["exposed_communication_s" if change > 0 else "compute_s"][1]
+        colour = canvas.SHARES["exposed_communication_s" if change > 0 else "compute_s"][1]
         bars[place] = (level, change, colour)
         level += change
     for row, (left, width, colour) in enumerate(bars):
@@ -178,11 +162,11 @@ def waterfall_figure(
         share = 100 * width / first[1]
         words = format_time(width) if row in (0, len(bars) - 1) else f"{share:+.1f} %" if abs(share) >= 0.05 else "0 %"
         axes.text(max(left, left + width) * 1e3 + first[1] * 8, row, words, va="center", ha="left")
-    axes.set_yticks(range(len(names)), [plain(name) for name in names])
+    axes.set_yticks(range(len(names)), [canvas.plain(name) for name in names])
     axes.tick_params(axis="y", length=0)
     axes.set(xlim=(0, first[1] * 1120), ylim=(len(names) - 0.5, -0.5), xlabel="milliseconds a sample")
     axes.set_title(title, loc="left", fontsize=9)
-    hide_spines(axes, "left")
+    canvas.hide_spines(axes, "left")
     return figure
 
 
@@ -198,7 +182,7 @@ def waterfall_figure(
 _MOST_LINKS = 256
 
 
-@styled
+@canvas.styled
 def budget_figure(budget: LinkBudget, taps: int) -> Figure:
     """Draw the dBm of one wavelength (upwards) over the links passed (across), of the longest lightpath with ``taps``
     destinations.
@@ -208,9 +192,9 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
     """
     reach = budget.reach(taps)
     links = _MOST_LINKS if reach is None else min(max(reach, 1), _MOST_LINKS)
-    figure, axes = single_panel(7.2, 3.4)
-    light, need = SHARES["compute_s"][1], SHARES["exposed_communication_s"][1]
-    for length, colour, name in ((links + 1, FAINT, "one link more"), (links, light, "light in the fibre")):
+    figure, axes = canvas.single_panel(7.2, 3.4)
+    light, need = canvas.SHARES["compute_s"][1], canvas.SHARES["exposed_communication_s"][1]
+    for length, colour, name in ((links + 1, canvas.FAINT, "one link more"), (links, light, "light in the fibre")):
         served = min(taps, length)
         level = budget.levels(length, served)
         axes.plot(np.arange(1, length + 1), level, color=colour, marker=".", label=name, zorder=2)
@@ -224,7 +208,7 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
     far = "no limit" if reach is None else f"{reach} links"
     title = f"Light of {budget.laser_dbm:.1f} dBm from the laser, {destinations}: {far}"
     axes.set(xlabel="links from the sender", ylabel="dBm of one wavelength", title=title)
-    integer_ticks(axes.xaxis, 10)
+    canvas.integer_ticks(axes.xaxis, 10)
     axes.legend(loc="upper right")
     return figure
 
@@ -236,21 +220,23 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
 # cable:17      ██████████████ ┃        ┃ the lower bound
 
 
-@styled
+@canvas.styled
 def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
     """Draw a horizontal bar of time with a mark at the lower bound for each row, in their order from the top.
 
     Rows hold ``failures`` (a list of names), ``time_s`` and ``lower_bound_s`` (seconds, drawn in µs). ``kind`` is the
     key of ``TASKS`` that gives the colour.
     """
-    figure, axes = single_panel(7.2, 1.2 + 0.36 * len(rows))
+    figure, axes = canvas.single_panel(7.2, 1.2 + 0.36 * len(rows))
     place = np.arange(len(rows))
     times, bounds = ([row[name] * 1e6 for row in rows] for name in ("time_s", "lower_bound_s"))
-    axes.barh(place, times, height=0.6, color=TASKS[kind][1], label="time")
-    axes.plot(bounds, place, "|", color=INK, markersize=14, markeredgewidth=2, label="lower bound of what is left")
+    axes.barh(place, times, height=0.6, color=canvas.TASKS[kind][1], label="time")
+    axes.plot(
+        bounds, place, "|", color=canvas.INK, markersize=14, markeredgewidth=2, label="lower bound of what is left"
+    )
     failed = [row["failures"] for row in rows]
     names = [f"all {len(each)} together" if len(each) > 1 else "".join(each) or "nothing failed" for each in failed]
-    axes.set_yticks(place, [plain(name) for name in names])
+    axes.set_yticks(place, [canvas.plain(name) for name in names])
     axes.invert_yaxis()
     axes.set_xlabel("µs from dark circuits")
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False)
@@ -276,14 +262,14 @@ class ExchangePoint(NamedTuple):
     on_front: bool
 
 
-@styled
+@canvas.styled
 def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
     """Draw each method as a dot: loss difference to the plain run (upwards) over bytes saved as a factor (across,
     logarithmic).
 
     A line through each dot is its spread over seeds; dots that no other beats in both are filled and joined.
     """
-    figure, axes = single_panel(8.2, 4.6)
+    figure, axes = canvas.single_panel(8.2, 4.6)
     axes.set_xscale("log", base=2)
     for point in points:
         colour = _FRONT if point.on_front else _COLOUR
@@ -291,11 +277,11 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
         face = colour if point.on_front else "white"
         axes.scatter(point.ratio, point.difference, s=30, facecolors=face, edgecolors=colour, zorder=3)
     front = sorted((point.ratio, point.difference) for point in points if point.on_front)
-    axes.plot(*zip(*front, strict=True), color=INK, linewidth=0.8, drawstyle="steps-post", zorder=1)
-    logarithmic_ticks(axes.xaxis, lambda value: f"{value:g} x", base=2)
+    axes.plot(*zip(*front, strict=True), color=canvas.INK, linewidth=0.8, drawstyle="steps-post", zorder=1)
+    canvas.logarithmic_ticks(axes.xaxis, lambda value: f"{value:g} x", base=2)
     largest = max(point.ratio for point in points)
     axes.set_xlim(0.9, largest * 1.6)
-    axes.axhline(0, color=FAINT, linewidth=0.6)
+    axes.axhline(0, color=canvas.FAINT, linewidth=0.6)
     _draw_grid(axes)
     axes.set(xlabel="bytes saved, relative to an all-reduce of float32", ylabel="validation loss less the plain run's")
     axes.set_title(title, loc="left", fontsize=9)
@@ -317,7 +303,7 @@ def _label(figure: Figure, axes: Axes, points: Sequence[ExchangePoint]) -> None:
             if free and left > axes.bbox.x0 / scale:
                 break
         taken.append((left, low, width))
-        annotate(axes, plain(point.name), (point.ratio, point.difference), (right, up), fontsize=7)
+        canvas.annotate(axes, canvas.plain(point.name), (point.ratio, point.difference), (right, up), fontsize=7)
 
 
 # Time against energy: every plan that was simulated, and those that no other beats in both.
@@ -345,7 +331,7 @@ class Point(NamedTuple):
     """Joules a sample, over all ranks."""
 
 
-@styled
+@canvas.styled
 def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
     """Draw plans as dots, energy a sample (upwards) over time a sample (across), colour by kind and shape by site.
 
@@ -354,28 +340,32 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
     """
     from matplotlib.lines import Line2D
 
-    named = evenly_spaced(sorted(front, key=lambda point: -point.energy), _MOST_NAMES)
+    named = canvas.evenly_spaced(sorted(front, key=lambda point: -point.energy), _MOST_NAMES)
     sites = list(dict.fromkeys(point.site for point in points))
     marks = {site: _MARKERS[place % len(_MARKERS)] for place, site in enumerate(sites)}
-    figure, panels = panel_grid(9.0, max(4.2, 1.4 + _ROW * len(named)), 1, 2, width_ratios=(5, 3.4))
+    figure, panels = canvas.panel_grid(9.0, max(4.2, 1.4 + _ROW * len(named)), 1, 2, width_ratios=(5, 3.4))
     axes, side = panels[0]
-    for kind, colour in KINDS.items():
+    for kind, colour in canvas.KINDS.items():
         for site in sites:
             here = [(point.time, point.energy) for point in points if (point.kind, point.site) == (kind, site)]
             style: dict[str, Any] = {"marker": marks[site], "color": colour, "alpha": 0.75, "linewidth": 0}
             axes.scatter(*np.reshape(here, (-1, 2)).T, s=22, zorder=2, **style)
     _scales(axes, points)
     ends = sorted([(point.time, point.energy) for point in front], key=lambda end: end[0])
-    axes.plot(*zip(*ends, strict=True), drawstyle="steps-post", color=INK, linewidth=0.9, zorder=1)
-    axes.scatter(*zip(*ends, strict=True), s=60, facecolors="none", edgecolors=INK, linewidth=0.9, zorder=3)
+    axes.plot(*zip(*ends, strict=True), drawstyle="steps-post", color=canvas.INK, linewidth=0.9, zorder=1)
+    axes.scatter(*zip(*ends, strict=True), s=60, facecolors="none", edgecolors=canvas.INK, linewidth=0.9, zorder=3)
     _label_plans(figure, axes, side, named)
     used = {point.kind for point in points}
     dot: dict[str, Any] = {"linestyle": "none", "markersize": 5}
     handles = [
-        Line2D([], [], marker="o", color=colour, label=kind, **dot) for kind, colour in KINDS.items() if kind in used
+        Line2D([], [], marker="o", color=colour, label=kind, **dot)
+        for kind, colour in canvas.KINDS.items()
+        if kind in used
     ]
     if len(sites) > 1:
-        handles += [Line2D([], [], marker=marks[site], color=FAINT, label=plain(site), **dot) for site in sites]
+        handles += [
+            Line2D([], [], marker=marks[site], color=canvas.FAINT, label=canvas.plain(site), **dot) for site in sites
+        ]
     figure.legend(handles=handles, loc="outside upper left", ncols=4)
     return figure
 
@@ -391,7 +381,7 @@ def _scales(axes: Axes, points: Sequence[Point]) -> None:
         air = max((most / least) ** 0.06, 1.06)
         axes.set(**{f"{name}scale": "log", f"{name}lim": (least / air, most * air)})
         steps = (1.0,) if most > 300 * least else (1.0, 2.0, 5.0) if most > 3 * least else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
-        logarithmic_ticks(axis, words, subs=steps)
+        canvas.logarithmic_ticks(axis, words, subs=steps)
     axes.set(xlabel="time a sample", ylabel="energy a sample")
     _draw_grid(axes)
 
@@ -409,8 +399,8 @@ def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> 
     for point, dot, height in zip(named, dots, heights, strict=True):
         where = f"{point.site}, {format_time(point.time)}, {format_energy(point.energy)}"
         text = "\n".join([*wrap(point.name, _LETTERS, break_on_hyphens=False), where])
-        side.text(0.04, height, plain(text), va="center", ha="left", fontsize=7.2)
-        link = ConnectionPatch(dot, (0.02, height), **ends, color=FAINT, linewidth=0.4, shrinkA=4)
+        side.text(0.04, height, canvas.plain(text), va="center", ha="left", fontsize=7.2)
+        link = ConnectionPatch(dot, (0.02, height), **ends, color=canvas.FAINT, linewidth=0.4, shrinkA=4)
         link.set_in_layout(False)
         figure.add_artist(link)
 

@@ -14,20 +14,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.units import format_size
 from lightloom.machines.fabrics.derived import Footprint
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.reports.figures.canvas import (
-    FAINT,
-    INK,
-    cyclic_colours,
-    headline,
-    hide_spines,
-    integer_ticks,
-    number_bar,
-    panel_grid,
-    share_bar,
-    share_image,
-    single_panel,
-    styled,
-)
+from lightloom.reports.figures import canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -204,7 +191,7 @@ def steps_shown(steps: int) -> list[int]:
     return list(range(steps)) if steps <= 4 else [0, steps // 2, steps - 1]
 
 
-@styled
+@canvas.styled
 def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Figure:
     """Draw the bytes on each link (across) in each step (downwards), as a share of the largest load; ``time`` names
     what a step is.
@@ -213,20 +200,20 @@ def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Fig
     """
     load = downsampled(link_use(schedule, fabric)[0], _MAXIMUM_COLUMNS)
     most = float(load.max(initial=0.0)) or 1.0
-    figure, axes = single_panel(_WIDTH, float(np.clip(1.4 + 0.22 * len(load), 1.8, 4.2)))
-    image = share_image(axes, load / most, 1.0, fabric.links, schedule.steps)
+    figure, axes = canvas.single_panel(_WIDTH, float(np.clip(1.4 + 0.22 * len(load), 1.8, 4.2)))
+    image = canvas.share_image(axes, load / most, 1.0, fabric.links, schedule.steps)
     title = f"{schedule.algorithm}: {schedule.collective.kind} among {fabric.ranks} ranks, "
     title += f"mean load {load.mean() / most:.0%} of the largest"
-    headline(figure, title)
+    canvas.headline(figure, title)
     last = fabric.links - 1
     axes.set(xlabel=f"link (0: {fabric.link_name(0)}, {last}: {fabric.link_name(last)})", ylabel=time)
-    integer_ticks(axes.yaxis, 5)
-    integer_ticks(axes.xaxis, 8)
-    share_bar(figure, image, axes, "load", 20)
+    canvas.integer_ticks(axes.yaxis, 5)
+    canvas.integer_ticks(axes.xaxis, 8)
+    canvas.share_bar(figure, image, axes, "load", 20)
     return figure
 
 
-@styled
+@canvas.styled
 def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
     """Draw a panel for each of a few steps: a square for each circuit, destination rank across, source rank downwards.
 
@@ -234,11 +221,11 @@ def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
     """
     paths, n = lightpaths(schedule, fabric), fabric.ranks
     shown = steps_shown(schedule.steps)
-    colours = cyclic_colours(fabric.channels)
-    figure, grid = panel_grid(_WIDTH, 3.5, 1, len(shown), sharey=True)
+    colours = canvas.cyclic_colours(fabric.channels)
+    figure, grid = canvas.panel_grid(_WIDTH, 3.5, 1, len(shown), sharey=True)
     panels = grid[0]
     among = f"{schedule.collective.kind} among {n} ranks on {fabric.channels} switch planes"
-    headline(figure, f"{schedule.algorithm}: {among}")
+    canvas.headline(figure, f"{schedule.algorithm}: {among}")
     for axes, step in zip(panels, shown, strict=True):
         now = paths.of_step(step)
         side, many = float(np.clip(150 / n, 1.2, 10)), len(now.source) > 2000
@@ -248,9 +235,9 @@ def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
         title = f"step {step + 1} of {schedule.steps}: {now.count.sum() / (n * fabric.channels):.0%} of ports"
         axes.set(xlim=(-0.7, n - 0.3), ylim=(n - 0.3, -0.7), box_aspect=1, title=title, xlabel="destination rank")
         for axis in (axes.xaxis, axes.yaxis):
-            integer_ticks(axis, 5)
+            canvas.integer_ticks(axis, 5)
     panels[0].set_ylabel("source rank")
-    number_bar(figure, colours, panels, "switch plane", 20)
+    canvas.number_bar(figure, colours, panels, "switch plane", 20)
     return figure
 
 
@@ -307,7 +294,7 @@ def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
     )
 
 
-@styled
+@canvas.styled
 def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
     """Draw the wavelengths of a few steps of a ring, a row of panels for each direction in use and a column for each
     step.
@@ -324,7 +311,7 @@ def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
     figure = Figure(figsize=(_WIDTH, 0.95 + height + rest), layout="constrained")
     parts: Any = figure.subfigures(2, 1, height_ratios=[0.7 + height, rest]) if rest else [figure]
     title = f"{schedule.algorithm}: {schedule.collective.kind} among {fabric.ranks} ranks, "
-    headline(parts[0], title + f"{utilisation(paths, schedule.steps, fabric):.0%} of the wavelengths lit")
+    canvas.headline(parts[0], title + f"{utilisation(paths, schedule.steps, fabric):.0%} of the wavelengths lit")
     _panels(parts[0], paths, fabric, ways, shown, schedule.steps)
     if rest:
         _heat(parts[1], schedule, fabric, ways)
@@ -340,7 +327,7 @@ def _panels(
     Colour is the rank whose light a wavelength of a link carries; dark ones stay empty.
     """
     n = fabric.ranks
-    colours = cyclic_colours(n)
+    colours = canvas.cyclic_colours(n)
     axes = figure.subplots(len(ways), len(shown), squeeze=False, sharex=True, sharey=True)
     for column, step in enumerate(shown):
         sources = channel_map(paths, fabric, step)
@@ -348,12 +335,12 @@ def _panels(
             _paint(axes[row][column], sources[way * n : (way + 1) * n].T, colours, fabric)
         axes[0][column].set_title(f"step {step + 1} of {steps}")
         axes[-1][column].set_xlabel("link")
-        integer_ticks(axes[-1][column].xaxis, 5)
+        canvas.integer_ticks(axes[-1][column].xaxis, 5)
     fibres = fabric.channels // fabric.fibre_channels
     for row, way in enumerate(ways):
         axes[row][0].set_ylabel(f"{_WAYS[way]}\nwavelength" + ("" if fibres == 1 else f", {fibres} fibres"))
-        integer_ticks(axes[row][0].yaxis, 4)
-    number_bar(figure, colours, axes.ravel().tolist(), "source rank", 25)
+        canvas.integer_ticks(axes[row][0].yaxis, 4)
+    canvas.number_bar(figure, colours, axes.ravel().tolist(), "source rank", 25)
 
 
 def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
@@ -370,10 +357,10 @@ def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
         picture, origin="lower", aspect="auto", interpolation="none", extent=(-0.5, links - 0.5, -0.5, channels - 0.5)
     )
     for edge in range(fabric.fibre_channels, channels, fabric.fibre_channels):
-        axes.axhline(edge - 0.5, color=INK, linewidth=0.8)
+        axes.axhline(edge - 0.5, color=canvas.INK, linewidth=0.8)
     if links <= 16 and channels <= 8:
-        axes.hlines(np.arange(1, channels) - 0.5, -0.5, links - 0.5, color=FAINT, linewidth=0.4)
-        axes.vlines(np.arange(1, links) - 0.5, -0.5, channels - 0.5, color=FAINT, linewidth=0.4)
+        axes.hlines(np.arange(1, channels) - 0.5, -0.5, links - 0.5, color=canvas.FAINT, linewidth=0.4)
+        axes.vlines(np.arange(1, links) - 0.5, -0.5, channels - 0.5, color=canvas.FAINT, linewidth=0.4)
         for channel, link in np.argwhere(lit):
             axes.text(link, channel, str(sources[channel, link]), ha="center", va="center", fontsize=7, color="#10151d")
 
@@ -393,12 +380,12 @@ def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: 
     panels = figure.subplots(1, len(ways), squeeze=False, sharey=True)[0]
     for axes, way in zip(panels, ways, strict=True):
         picture = share[:, way * n : (way + 1) * n]
-        image = share_image(axes, picture, most, n, schedule.steps)
+        image = canvas.share_image(axes, picture, most, n, schedule.steps)
         axes.set(title=f"{_WAYS[way]}: {picture.mean():.0%} lit", xlabel="link")
         for axis in (axes.xaxis, axes.yaxis):
-            integer_ticks(axis, 5)
+            canvas.integer_ticks(axis, 5)
     panels[0].set_ylabel("step")
-    share_bar(figure, image, panels, "wavelengths lit", 25)
+    canvas.share_bar(figure, image, panels, "wavelengths lit", 25)
 
 
 # Which job loads which links, or holds which part of their channels: a bar a link, stacked by job.
@@ -406,7 +393,7 @@ def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: 
 _MOST_LINKS = 48
 
 
-@styled
+@canvas.styled
 def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: Sequence[str], unit: str) -> Figure:
     """Draw a bar in percent for each of the links that carry most, at most 48, stacked by job, in the order of the
     links.
@@ -424,17 +411,17 @@ def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: S
     several = (loads > 0).sum(axis=0) > 1
     order = np.lexsort((np.arange(len(total)), -total, ~several))
     shown = np.sort(order[: min(_MOST_LINKS, int((total > 0).sum()))])
-    figure, axes = single_panel(9.0, 3.6)
+    figure, axes = canvas.single_panel(9.0, 3.6)
     place, below = np.arange(len(shown)), np.zeros(len(shown))
-    for job, load, colour in zip(jobs, loads, cyclic_colours(max(len(jobs), 2)), strict=False):
+    for job, load, colour in zip(jobs, loads, canvas.cyclic_colours(max(len(jobs), 2)), strict=False):
         axes.bar(place, 100 * load[shown], bottom=100 * below, color=colour, width=0.86, label=job)
         below = below + load[shown]
-    axes.axhline(100, color=FAINT, linewidth=0.8, linestyle="--")
+    axes.axhline(100, color=canvas.FAINT, linewidth=0.8, linestyle="--")
     axes.set(xlim=(-0.6, max(len(shown), 1) - 0.4), ylim=(0, max(108.0, 104 * float(below.max(initial=0.0)))))
     axes.set_ylabel(unit)
     axes.set_xticks(place, [links[link] for link in shown], rotation=90, fontsize=5.5)
-    hide_spines(axes)
+    canvas.hide_spines(axes)
     axes.legend(loc="upper left", ncols=max(len(jobs), 1), frameon=False, bbox_to_anchor=(0, 1.12), fontsize=7)
     left = int((total > 0).sum()) - len(shown)
-    headline(figure, title + (f"; {left} more links carry as much or less, not drawn" if left > 0 else ""))
+    canvas.headline(figure, title + (f"; {left} more links carry as much or less, not drawn" if left > 0 else ""))
     return figure

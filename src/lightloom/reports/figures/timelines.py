@@ -17,16 +17,7 @@ import numpy as np
 from lightloom.core.timeline import SHARES as SHARE_OF
 from lightloom.core.timeline import Interval, Timeline
 from lightloom.core.units import format_time
-from lightloom.reports.figures.canvas import (
-    FAINT,
-    SHARES,
-    TASKS,
-    colour_legend,
-    hide_spines,
-    plain,
-    single_panel,
-    styled,
-)
+from lightloom.reports.figures import canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +52,7 @@ def task_kind(interval: Interval) -> str:
     """Return the collective of a transmission where ``TASKS`` has it, else the interval's category: mostly a key of
     ``TASKS``."""
     collective = str(interval.details.get("collective", ""))
-    return collective if interval.category == "transmission" and collective in TASKS else interval.category
+    return collective if interval.category == "transmission" and collective in canvas.TASKS else interval.category
 
 
 def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool = True) -> list[Stretch]:
@@ -136,26 +127,26 @@ def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
     return re.split(r"\d", name, maxsplit=1)[0], tuple(int(number) for number in re.findall(r"\d+", name))
 
 
-@styled
+@canvas.styled
 def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
     """Draw the ``most`` busiest lanes of one step, a row each from the top, over milliseconds, and below what the whole
     step waits for."""
     total = timeline.step_time or 1e-9
     shown = busiest(timeline, most)
-    lanes = [(name, stretches(intervals, _NARROW * total), TASKS) for name, intervals in shown.items()]
-    lanes.append(("waits for", waits(timeline), SHARES))
+    lanes = [(name, stretches(intervals, _NARROW * total), canvas.TASKS) for name, intervals in shown.items()]
+    lanes.append(("waits for", waits(timeline), canvas.SHARES))
     lane = 0.5 if len(lanes) <= 8 else 0.32
-    figure, axes = single_panel(_WIDTH, 1.25 + lane * len(lanes))
+    figure, axes = canvas.single_panel(_WIDTH, 1.25 + lane * len(lanes))
     for row, (_, lane_stretches, colours) in enumerate(lanes):
         for stretch in lane_stretches:
             _draw_stretch(axes, row, stretch, colours, total)
-    axes.set_yticks(range(len(lanes)), [plain(name) for name, _, _ in lanes])
+    axes.set_yticks(range(len(lanes)), [canvas.plain(name) for name, _, _ in lanes])
     axes.tick_params(axis="y", length=0)
     axes.set(xlim=(0, total * 1e3), ylim=(len(lanes) - 0.5, -0.5))
     axes.set_xlabel(f"milliseconds; the step takes {format_time(timeline.step_time)}")
-    hide_spines(axes, "left")
+    canvas.hide_spines(axes, "left")
     used = {stretch.key for _, lane_stretches, _ in lanes[:-1] for stretch in lane_stretches}
-    colour_legend(figure, {words: colour for key, (words, colour) in TASKS.items() if key in used})
+    canvas.colour_legend(figure, {words: colour for key, (words, colour) in canvas.TASKS.items() if key in used})
     return figure
 
 
@@ -166,7 +157,7 @@ def _draw_stretch(axes: Axes, row: int, stretch: Stretch, colours: Any, total: f
     ``colours`` gives (words, colour) by its key, ``total`` is the step's seconds.
     """
     words, colour = colours[stretch.key]
-    width, height = stretch.end - stretch.start, 0.36 if row >= 1 and colours is SHARES else 0.72
+    width, height = stretch.end - stretch.start, 0.36 if row >= 1 and colours is canvas.SHARES else 0.72
     axes.broken_barh([(stretch.start * 1e3, width * 1e3)], (row - height / 2, height), color=colour, linewidth=0)
     if width > _NARROW * total:
         axes.vlines([stretch.start * 1e3], row - height / 2, row + height / 2, color="white", linewidth=0.5)
@@ -174,4 +165,4 @@ def _draw_stretch(axes: Axes, row: int, stretch: Stretch, colours: Any, total: f
         middle = (stretch.start + stretch.end) / 2 * 1e3
         axes.text(middle, row, words, ha="center", va="center", color="white", fontsize=8, fontweight="bold")
     elif stretch.key == "idle_s":
-        axes.hlines(row, stretch.start * 1e3, stretch.end * 1e3, color=FAINT, linewidth=0.6)
+        axes.hlines(row, stretch.start * 1e3, stretch.end * 1e3, color=canvas.FAINT, linewidth=0.6)
