@@ -48,7 +48,7 @@ docs: $(VENV)/installed-for-development  ## the site in out/site, without networ
 tutorials: $(VENV)/installed-for-development  ## run the tutorials and store what they print
 	$(BIN)/python -m scripts.website.run docs/tutorials/*.ipynb
 
-answers: $(VENV)/installed  ## answers of docs/try that are missing: minutes of a core each ten; resumed when interrupted
+answers: $(VENV)/installed  ## answers that docs/try lacks: about 15 minutes of a core for all; resumed when interrupted
 	$(BIN)/python -m scripts.website.answers docs/try/answers.js
 
 pictures: $(VENV)/installed  ## the pictures of docs/gallery.md that take minutes, by the commands that stand there

@@ -87,7 +87,7 @@
   }
 
   function words(command, found) {
-    const seconds = Object.entries(found.seconds).map(([name, value]) => make("span", {}, `${name} ${value < 1e-3 ? value.toExponential() : value}\u00a0s`));
+    const seconds = Object.entries(found.seconds).map(([name, value]) => make("span", {}, `${name} `, make("b", {}, `${value < 1e-3 ? value.toExponential() : value} s`)));
     const facts = [
       ["What if", found.what_if.map((each) => make("span", {}, each))],
       ["Limit", [found.limit]],

@@ -129,18 +129,19 @@ def grids() -> list[Grid]:
         Grid(kind, "WDM ring of 8 ranks", f"lightloom collective {kind} --fabric wdm-ring --ranks 8", tuple(ring))
         for kind in ("all-gather", "all-reduce", "all-to-all")
     ]
+    small, large = list(_CLUSTERS)[:2], list(_CLUSTERS)[2:]
     plans = [
         Grid(
             model,
             place,
-            f"lightloom plan {model} {cluster}",
-            (*network, Choice("Batch: samples of a rank", "--batch ", batches)),
+            f"lightloom plan {model} {_CLUSTERS[place][0]}",
+            (*_CLUSTERS[place][1], Choice("Batch: samples of a rank", "--batch ", batches)),
         )
+        for places in (small, large)
         for model, batches in _MODELS.items()
-        for place, (cluster, network) in _CLUSTERS.items()
+        for place in places
     ]
-    first = len(_CLUSTERS)
-    return [*collectives[:2], *plans[:first], *collectives[2:], *plans[first:]]
+    return [*collectives[:2], *plans, *collectives[2:]]
 
 
 def arguments(command: str) -> tuple[str, str, dict[str, Any]]:
