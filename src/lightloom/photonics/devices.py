@@ -17,15 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 CONVENTION = "i e^{i theta/2} [[e^{i phi} sin, cos], [e^{i phi} cos, -sin]](theta/2)"
 """Name of the convention in phase files."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -14,11 +13,9 @@ from lightloom.core.answer import MOST_ROWS
 from lightloom.core.claims import SCHEMA, STATUSES, Claim, Status, status_counts
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, attributes, cells, content_hash, provenance
+from lightloom.papers.study import Study
 from lightloom.reports.console import Parts, claims_table, make_console, rows_table, screen
 from lightloom.reports.progress import progress
-
-if TYPE_CHECKING:
-    from lightloom.papers.study import Study
 
 
 def reproduce(

@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from pydantic import Field, InstanceOf, SerializeAsAny, ValidationError, model_validator
@@ -33,13 +33,11 @@ from lightloom.core.fields import Count, FewRanks, JoulesPerBit, Seconds, Watts
 from lightloom.core.results import Described
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Cut, Footprint, Ports, ordered_links
-
-if TYPE_CHECKING:
-    from lightloom.machines.parts.bill import Bill, BillChoices
-    from lightloom.machines.parts.part import Kind
-    from lightloom.machines.transports.price import Library
-    from lightloom.machines.transports.transport import Transport
-    from lightloom.machines.transports.ways import Tiers as LibraryTiers
+from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.parts.part import Kind
+from lightloom.machines.transports.price import Library
+from lightloom.machines.transports.transport import Transport
+from lightloom.machines.transports.ways import Tiers as LibraryTiers
 
 # What a fabric can do, and what its circuits are: fields and properties of every fabric.
 #

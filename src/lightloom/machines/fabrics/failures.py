@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, overload
+from typing import Annotated, Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, WithJsonSchema, model_serializer, model_validator
@@ -34,9 +34,7 @@ from lightloom.machines.fabrics.derived import Cut, pairs
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 from lightloom.machines.fabrics.graph import Edge, Graph, Vertex
 from lightloom.machines.fabrics.wdm_ring import WavelengthRing
-
-if TYPE_CHECKING:
-    from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.parts.bill import Bill, BillChoices
 
 WAYS = ("clockwise", "counter-clockwise")
 FORMS = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,8 @@ from lightloom.core.memory import require_memory
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Cut, Footprint
 from lightloom.machines.fabrics.packets import PacketFabric
-
-if TYPE_CHECKING:
-    from lightloom.machines.parts.bill import Bill, BillChoices
-    from lightloom.machines.parts.part import Kind
+from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.parts.part import Kind
 
 # Edge lists: who is joined to whom, in YAML or CSV.
 

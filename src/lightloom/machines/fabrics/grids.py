@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -18,9 +18,7 @@ from lightloom.core.fields import Bandwidth, Count
 from lightloom.machines.fabrics.derived import Cut, Footprint, ordered_links
 from lightloom.machines.fabrics.fabric import Axis, Grid, HopFabric
 from lightloom.machines.fabrics.lattice import Dims, Lattice, describe, most_square, twist_error
-
-if TYPE_CHECKING:
-    from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.parts.bill import Bill, BillChoices
 
 _LINES = ("rows", "columns")
 _HEADINGS = (("south", "north"), ("east", "west"))

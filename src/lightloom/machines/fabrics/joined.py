@@ -14,7 +14,7 @@ other nothing, so that no pipeline crosses groups.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import InstanceOf, SerializeAsAny, model_validator
@@ -23,9 +23,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.derived import Cut, Footprint
 from lightloom.machines.fabrics.fabric import Fabric
-
-if TYPE_CHECKING:
-    from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.parts.bill import Bill, BillChoices
 
 
 class JoinedFabric(Fabric):

@@ -12,7 +12,7 @@ what is given.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import model_validator
@@ -23,12 +23,10 @@ from lightloom.core.units import format_quantity, parse
 from lightloom.machines.fabrics.derived import Footprint
 from lightloom.machines.fabrics.fabric import with_derived, without_derived
 from lightloom.machines.fabrics.packets import StarGeometry
+from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.parts.part import Kind
 from lightloom.machines.reducers.built import SYMBOL_RATE, Averaging, BuiltAverager, instances_text
-
-if TYPE_CHECKING:
-    from lightloom.machines.parts.bill import Bill, BillChoices
-    from lightloom.machines.parts.part import Kind
-    from lightloom.machines.reducers.hardware import AveragerHardware
+from lightloom.machines.reducers.hardware import AveragerHardware
 
 
 def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:

@@ -11,7 +11,7 @@ and the bounds see.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -20,11 +20,9 @@ from lightloom.core.arrays import Ints
 from lightloom.core.fields import Seconds, Size
 from lightloom.machines.fabrics.derived import Cut, Footprint, Ports
 from lightloom.machines.fabrics.fabric import EvenFabric, Fabric
+from lightloom.machines.parts.part import Kind
 from lightloom.machines.transports.price import Library
 from lightloom.machines.transports.transport import NamedTransport, Scales, Transport
-
-if TYPE_CHECKING:
-    from lightloom.machines.parts.part import Kind
 
 
 class PacketFabric(Fabric):

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.arrays import Effort
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.photonics.meshes.mesh import Kind, Layout, Mesh, layout
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
 
 _PADDING: Effort = 8  # float64 numbers in a cache line
 

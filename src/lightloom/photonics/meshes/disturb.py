@@ -6,20 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.photonics.devices import NonIdealities, mzi
 from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
-from lightloom.photonics.meshes.mesh import Mesh, propagate
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from lightloom.photonics.meshes.mesh import Layout
+from lightloom.photonics.meshes.mesh import Layout, Mesh, propagate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

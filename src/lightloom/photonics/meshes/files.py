@@ -13,9 +13,10 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lightloom.core.array_files import read_npz
 from lightloom.core.arrays import Ints
@@ -25,10 +26,6 @@ from lightloom.core.files import write_atomically
 from lightloom.photonics.devices import CONVENTION
 from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix, square_blocks
 from lightloom.photonics.meshes.mesh import Mesh
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 # Meshes and mapped matrices as JSON objects, which are validated when they are read.
 #

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.photonics.devices import mzi
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
 
 # Layouts of meshes: each MZI joins two neighbouring modes in a column; light passes the columns from left to right.
 #

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 
@@ -32,15 +32,22 @@ from lightloom.core.fields import Config, Count
 from lightloom.core.files import write_atomically
 from lightloom.core.results import Document, attributes, cells, content_hash, provenance
 from lightloom.photonics.averaging.cascade import is_cascade, load_cascade
-from lightloom.photonics.averaging.mapped import cascade_matrices, map_averager, part_crossings
-from lightloom.photonics.averaging.networks import light_matrices, load_network, network_hash, unit_matrices
-from lightloom.photonics.chip.floorplan import Rules, floor_plan, write_gds
+from lightloom.photonics.averaging.mapped import MappedAverager, cascade_matrices, map_averager, part_crossings
+from lightloom.photonics.averaging.mapped import Part as AveragerPart
+from lightloom.photonics.averaging.networks import (
+    FunctionArguments,
+    light_matrices,
+    load_network,
+    network_hash,
+    unit_matrices,
+)
+from lightloom.photonics.chip.floorplan import FloorPlan, Rules, floor_plan, write_gds
 from lightloom.photonics.chip.netlist import chip_netlist
 from lightloom.photonics.chip.wavelengths import Dispersion, chip_matrix
 from lightloom.photonics.meshes.calibration.calibrate import OUTPUT_ORDERS, Conditions, random_mesh, try_calibration
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.decompose import switch as circuit_switch
-from lightloom.photonics.meshes.files import check_belongs, load_phases, meshes_of, phases_document, save_phases
+from lightloom.photonics.meshes.files import Part, check_belongs, load_phases, meshes_of, phases_document, save_phases
 from lightloom.photonics.meshes.files import netlist as netlist_of
 from lightloom.photonics.meshes.mapping import FORMS, MeshMapping, decibels, full_count, map_part
 from lightloom.photonics.meshes.mesh import Mesh
@@ -48,14 +55,6 @@ from lightloom.photonics.tolerance import calibrate_averager
 from lightloom.reports.console import Parts, facts_table, screen
 from lightloom.reports.figures.photonics import calibration_figure, chain_figure, chip_figure, part_figure
 from lightloom.reports.progress import progress
-
-if TYPE_CHECKING:
-    from lightloom.photonics.averaging.mapped import MappedAverager
-    from lightloom.photonics.averaging.mapped import Part as AveragerPart
-    from lightloom.photonics.averaging.networks import FunctionArguments
-    from lightloom.photonics.chip.floorplan import FloorPlan
-    from lightloom.photonics.meshes.files import Part
-
 
 _UNITARY = "unitary"
 _TOLERANCE = 1e-9

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -22,12 +22,10 @@ from lightloom.machines.fabrics.derived import Cut, Footprint, Ports, ordered_li
 from lightloom.machines.fabrics.fabric import Axis, Fabric
 from lightloom.machines.fabrics.packets import PacketFabric
 from lightloom.machines.fabrics.tiers.tier import Level, LinkClass, Tier, filled_tiers, levels_of
+from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.parts.part import Kind
 from lightloom.machines.transports.transport import Scales
 from lightloom.machines.transports.ways import Tiers as LibraryTiers
-
-if TYPE_CHECKING:
-    from lightloom.machines.parts.bill import Bill, BillChoices
-    from lightloom.machines.parts.part import Kind
 
 
 class Reach(NamedTuple):
