@@ -37,7 +37,7 @@ def documents_of_plans() -> list[object]:
         ll.compare_reducers(2, 4),
         ll.compose("resnet50", ranks=16, bandwidth="100Gbps"),
         ll.design("resnet50", ranks=16),
-        ll.accuracy(),
+        ll.accuracy("steps.csv"),
         ll.calibrate("steps.csv", accelerator="a100-80gb"),
     )
     return [result.to_json() for result in results]
