@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from email import message_from_string
 from pathlib import Path
@@ -61,6 +62,19 @@ def test_bill_of_materials_names_every_requirement_once() -> None:
     assert required == {re.split(r"[\[<>=; ]", line)[0] for line in table["dependencies"]}
     assert document["dependencies"][0]["ref"] == document["metadata"]["component"]["bom-ref"]
     assert document == bill_of_materials(table)
+
+
+def test_the_recipe_asks_for_what_the_package_asks_for() -> None:
+    recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text("utf-8"))
+    table, build = project(), tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    stated = {kind: [line.replace(" >", ">") for line in lines] for kind, lines in recipe["requirements"].items()}
+    renamed = [line.replace("matplotlib>", "matplotlib-base>") for line in table["dependencies"]]
+    python = [f"python{table['requires-python']}"]
+    assert stated["run"] == python + renamed
+    assert stated["host"] == [*python, "pip", *build]
+    assert recipe["context"]["version"] == table["version"]
+    about = recipe["about"]
+    assert (about["summary"], about["license"]) == (table["description"], table["license"])
 
 
 def test_time_of_archives(monkeypatch: pytest.MonkeyPatch) -> None:
