@@ -49,7 +49,7 @@ class BuildKernels(build_ext):
             metadata = Path(self.get_finalized_command("egg_info").egg_base).absolute()
             command = [sys.executable, "-m", "lightloom.app.api.compile_ahead"]
             path = os.pathsep.join([str(packages), str(metadata), *filter(None, sys.path)])
-            done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False)
+            done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}, check=False)
             if done.returncode:
                 self.announce("Kernels of Numba are not compiled ahead: the first plan compiles them.", level=3)
 
