@@ -370,7 +370,7 @@ class Script:
 
     def _forget_all(self, node: Node, what: str) -> Status:
         """Make every variable unknown, as a statement may have set any, and note it."""
-        for name in [*self.variables, *_assigned_in(_text_of(node))]:
+        for name in [*self.variables, *_assigned_in("\n".join(map(_text_of, [node, *self._bodies])))]:
             self._set_unknown(name, _at(node, what))
         self.notes.append(_at(node, f"{what} is not followed"))
         return None
@@ -586,9 +586,9 @@ class Script:
     def _run_read(self, called: list[str], node: Node) -> Status:
         """Make the variables unknown that ``read``, ``mapfile``, ``getopts``, ``printf -v`` and the like set, and the
         functions of these names."""
-        if called[0] == "printf" and called[1:2] != ["-v"]:
+        if called[0] == "printf" and not "".join(called[1:2]).startswith("-v"):
             return True
-        names = [name for name in (word.partition("[")[0] for word in called[1:]) if name.isidentifier()]
+        names = [name for name in (re.sub(r"^-v|\[.*", "", word) for word in called[1:]) if name.isidentifier()]
         if any(not is_known(word) for word in called[1:]):
             self._forget_all(node, _words_of(node))
         functions = [f"{name}()" for name in names if f"{name}()" in self.variables]
