@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import version as installed_version
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
@@ -19,6 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from lightloom.app.cli.former import renewed
+from lightloom.core.documents import parse_yaml, read_text
 from lightloom.core.errors import InputError
 from lightloom.core.files import visible
 
@@ -36,73 +38,19 @@ class Entry(NamedTuple):
     """Commands of a group, which has no module."""
 
 
-_HELP = {
-    "plan": "Say which way of training a model on a cluster wins, by how much, and what would change that.",
-    "compose": "Compare the five papers' ideas on one model and equal bandwidth: alone, in every combination, and "
-    "together.",
-    "collective": "Rank the algorithms that carry a collective on a fabric, each verified and held against its bound.",
-    "circuits": "Assign circuits to a traffic matrix, verify them, and play the traffic through them.",
-    "traffic": "Place several jobs on one cluster: each one's step alone, and while the others use the same links.",
-    "compare": "Compare two saved plans: what was asked differently, which plans changed, and by which part of the "
-    "step.",
-    "goodput": "Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth.",
-    "budget": "Show how far light reaches across a ring, how many destinations it serves on its way, and the laser for "
-    "that.",
-    "bill": "Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks "
-    "them.",
-    "design": "Search fabrics and their fields for the most samples per dollar and per joule, after failures.",
-    "sweep": "Compute every point of an experiment that its folder lacks; results as Parquet, and one page.",
-    "reproduce": "Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.",
-    "accuracy": "Predict steps, collectives or a profiled step that were measured, and show how near the predictions "
-    "are.",
-    "calibrate": "Fit an accelerator's parameters to measured steps or a profile, or a transport to timed collectives.",
-    "catalog": "List models, clusters, fabrics, accelerators, parts, codecs, exchanges, algorithms; or show one entry.",
-    "compress": "Measure codecs on gradients; compress files of floats.",
-    "exchange": "Compare the ways in which replicas exchange gradients.",
-    "onn": "Build, train and map networks that average inside the light (OptINC), and send words through them.",
-    "schedule": "Verify a schedule's file; write it in another form; execute it.",
-}
-_GROUPS = {
-    "compress": {
-        "profile": "Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`.",
-        "file": "Compress a file of floats, or decompress what this command wrote.",
-    },
-    "exchange": {
-        "measure": "Time the kernels of methods on one thread of this host, and keep the rates for `lightloom plan`.",
-        "break-even": "Say in how many set-ups of models, link speeds and ranks a method shortens the step of data "
-        "parallelism.",
-        "compare": "Train a small task with each exchange, in real processes: bytes against loss, and loss after equal "
-        "time.",
-    },
-    "onn": {
-        "build": "Write down the smallest network that averages exactly, and prove it; or try a network of a file.",
-        "train": "Train a network to average; without options scenario 1, every matrix approximated, in some minutes.",
-        "map": "Decompose matrices into meshes of interferometers; lay out, disturb or calibrate a chip.",
-        "link": "Send words through an averager in watts: word error rate, what causes it, lasers, peaks.",
-    },
-}
-_PLACES = {
-    "bill": "goodput",
-    "calibrate": "accuracy",
-    "compress file": "compress:compress_file",
-    "exchange measure": "exchange_training",
-    "exchange compare": "exchange_training",
-    "onn map": "onn.map:map_to_meshes",
-}
-"""Modules of commands that have none of their own names, and functions of other names."""
-
-
-def _entry(words: str, help: str) -> Entry:
-    """Return the entry of a command by its words ("onn map"): module and function (of its own name unless ``_PLACES``
-    says another), and the entries of a group's commands."""
+def _entry(words: str, stated: str | Mapping[str, Any]) -> Entry:
+    """Return the entry of a command by its words ("onn map") and its help, or its help with a ``place`` (module and
+    function, of its own name unless they are stated) and the ``commands`` of a group."""
+    row: Mapping[str, Any] = {"help": stated} if isinstance(stated, str) else stated
     group, _, name = words.rpartition(" ")
     usual = f"onn.{name}" if group == "onn" else group or name
-    module, _, function = _PLACES.get(words, usual).replace("-", "_").partition(":")
-    commands = {below: _entry(f"{words} {below}", text) for below, text in _GROUPS.get(words, {}).items()}
-    return Entry(f"lightloom.app.cli.{module}", function or name.replace("-", "_"), help, commands)
+    module, _, function = row.get("place", usual).replace("-", "_").partition(":")
+    commands = {below: _entry(f"{words} {below}", each) for below, each in row.get("commands", {}).items()}
+    return Entry(f"lightloom.app.cli.{module}", function or name.replace("-", "_"), row["help"], commands)
 
 
-COMMANDS = {name: _entry(name, words) for name, words in _HELP.items()}
+_FILE = Path(__file__).with_name("commands.yaml")
+COMMANDS = {name: _entry(name, stated) for name, stated in parse_yaml(read_text(_FILE), str(_FILE)).items()}
 
 
 class LazyGroup(TyperGroup):
