@@ -1,7 +1,7 @@
 """Files that version 0.2 wrote are read by this version; what was spelt otherwise is named once, as it is spelt now.
 
 ``files_of_0_2`` was written by the wheel of 0.2.0. Of ``plan.json`` the first plans are kept; ``cluster.yaml`` has the
-kind of fabric that has another name now.
+kind of fabric that has another name now; ``commands.json`` lists the options of all commands, "=" before a value.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ import numpy as np
 import pytest
 
 import lightloom as ll
+from lightloom.app.cli.former import renewed
+from lightloom.app.cli.main import COMMANDS, Entry, load_command
+from lightloom.core.errors import InputError
 from lightloom.core.files import say_former
 from lightloom.core.journal import open_journal
 from lightloom.exchange.compression.profile import read_profile
@@ -194,6 +198,39 @@ def test_plug_ins(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     assert "star" in {row["algorithm"] for row in document["rows"]}
+
+
+def _options(words: str, entry: Entry) -> Iterator[tuple[str, set[str]]]:
+    """Yield each command of today below some words, with its options."""
+    for name, below in entry.commands.items():
+        yield from _options(f"{words} {name}", below)
+    if not entry.commands:
+        command = load_command(words.split()[-1], entry)
+        yield (
+            words,
+            {"-h", "--help"} | {name for option in command.params for name in (*option.opts, *option.secondary_opts)},
+        )
+
+
+def test_every_option_of_0_2_is_known_or_renewed_or_says_what_to_call() -> None:
+    today = dict(row for name, entry in COMMANDS.items() for row in _options(name, entry))
+    unknown, silent, gone = [], [], []
+    for words, stated in json.loads((FILES / "commands.json").read_text()).items():
+        for option in stated.split():
+            try:
+                line, lines = renewed(
+                    [*words.split(), option.removesuffix("="), *(["1"] if option.endswith("=") else [])]
+                )
+            except InputError as error:
+                gone.append(f"{words} {option}")
+                assert "is gone: expected `" in str(error)
+                continue
+            name = next(" ".join(line[:n]) for n in (2, 1) if " ".join(line[:n]) in today)
+            unknown += [f"{words} {option}" for word in line if word.startswith("-") and word not in today[name]]
+            same = name == words and option.removesuffix("=") in line
+            silent += [] if same or len(lines) == len(set(lines)) > 0 else [f"{words} {option}"]
+    assert (unknown, silent) == ([], [])
+    assert gone == ["plan --no-latency-sensitivity", "execute --algorithm=", "execute --kind=", "onn build --scenarios"]
 
 
 def test_former_modules_are_the_new_ones() -> None:
