@@ -130,26 +130,20 @@ class Script:
         stop with an error.
         """
         self._statements += 1
-        if self._statements > _MOST_STATEMENTS:
-            raise self._error(
-                node,
-                f"more than {_MOST_STATEMENTS:,} statements: expected a script that sets its variables in fewer steps",
-            )
         follow: Callable[[Node], Status] | None = getattr(self, f"_follow_{node.type}", None)
         if follow is None:
             return self._forget_all(node, node.type.replace("_", " "))
         try:
+            if self._statements > _MOST_STATEMENTS:
+                raise shell_words.ScriptError(f"more than {_MOST_STATEMENTS:,} statements")
             status = follow(node)
         except shell_words.ScriptError as error:
-            raise self._error(node, f"{error} in {_words_of(node)!r}: expected a script that runs") from error
+            complaint = f"{error} in {_words_of(node)!r}: expected a script that runs to its end"
+            raise ConfigError(f"{self._path}, {_at(node, complaint)}") from error
         simple = node.type in ("command", "test_command", "compound_statement", "subshell", "pipeline")
         if status is False and simple and self._stops_at_failure and not self._guarded:
             raise _Leave("exit", _line_of(node))
         return status
-
-    def _error(self, node: Node, complaint: str) -> ConfigError:
-        """Return, not raise, an error that names the file, the line of a statement, and the complaint."""
-        return ConfigError(f"{self._path}, {_at(node, complaint)}")
 
     def _follow_list(self, node: Node) -> Status:
         """Follow ``a && b`` or ``a || b``."""
@@ -432,9 +426,9 @@ class Script:
         return self._all(node.children)
 
     def _assign(self, name: str, new: str | list[str], node: Node) -> None:
-        """Set a variable; it becomes unknown if it is more than a text or an array. ConfigError if it is read-only."""
+        """Set a variable; it becomes unknown if it is more than a text or an array. ScriptError if it is read-only."""
         if name in self._read_only:
-            raise self._error(node, f"{name} is read-only and is set again: expected one value for it")
+            raise shell_words.ScriptError(f"{name}, which is read-only, set again")
         self.variables[name] = new
         self._forget({name} & self._odd, node)
 
@@ -534,12 +528,10 @@ class Script:
         return None
 
     def _in_function(self, follow: Callable[[], object], node: Node) -> None:
-        """Follow what ``return`` leaves; its local variables are unknown behind it. ConfigError if calls are too
+        """Follow what ``return`` leaves; its local variables are unknown behind it. ScriptError if calls are too
         deep."""
         if len(self._locals) >= _DEEPEST_CALL:
-            raise self._error(
-                node, f"more than {_DEEPEST_CALL} calls inside of each other: expected functions that end"
-            )
+            raise shell_words.ScriptError(f"more than {_DEEPEST_CALL} calls inside of each other")
         outer, self._left = self._left, []
         self._locals.append(set())
         try:
