@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from types import MappingProxyType
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from lightloom.core.configfile import validate
+from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.fields import Config, Dollars, DollarsPerJoule, Seconds, Share, Watts
 from lightloom.core.results import Document
@@ -33,15 +33,7 @@ from lightloom.machines.parts.part import FigureName, Kind, Part, Power, Price, 
 
 # The site of a cluster: what its electricity and its building add, and over how long its price is paid.
 
-SOURCES: Mapping[str, str] = MappingProxyType(
-    {
-        "pue": "assumption: typical; 1.06 liquid-cooled, 1.12 best with air, 1.58 old (mlsysim, defaults.py: Google, "
-        "Uptime Institute, 2023)",
-        "electricity": "assumption: mlsysim, defaults.py (a cloud provider's, 2024)",
-        "amortisation": "assumption: accelerators are replaced after about four years",
-        "maintenance": "assumption: mlsysim, defaults.py (Barroso et al., The Datacenter as a Computer)",
-    }
-)
+SOURCES: Mapping[str, str] = read_yaml(Path(__file__).with_suffix(".yaml"))
 """Source of each default."""
 
 
