@@ -11,6 +11,7 @@ Names are loaded when they are first used, so that importing lightloom costs not
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -99,7 +100,7 @@ _FORMER = {
 
 
 class _FormerNames:
-    """Imports modules that were public before 0.3 under the names that they had."""
+    """Imports modules that were public before 0.3 under the names that they had, each with a DeprecationWarning."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> ModuleSpec | None:
@@ -111,6 +112,7 @@ class _FormerNames:
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
+        warnings.warn(f"{spec.name} is {_FORMER[spec.name]} now", DeprecationWarning, stacklevel=2)
         module = import_module(_FORMER[spec.name])
         spec.loader_state = module.__spec__
         return module

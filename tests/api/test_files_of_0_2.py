@@ -233,11 +233,6 @@ def test_every_option_of_0_2_is_known_or_renewed_or_says_what_to_call() -> None:
     assert gone == ["plan --no-latency-sensitivity", "execute --algorithm=", "execute --kind=", "onn build --scenarios"]
 
 
-def test_former_modules_are_the_new_ones() -> None:
-    for former, new in ll._FORMER.items():
-        assert import_module(former) is import_module(new), former
-
-
 def test_a_former_kind_of_fabric_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     say_former.cache_clear()
     with caplog.at_level(logging.WARNING, logger="lightloom"):

@@ -110,5 +110,8 @@ for former, present in lightloom._FORMER.items():
 
 
 @pytest.mark.long
-def test_modules_that_were_public_keep_their_names() -> None:
-    subprocess.run([sys.executable, "-W", "error", "-c", FORMER], check=True)
+def test_modules_that_were_public_keep_their_names_and_warn_once() -> None:
+    command = [sys.executable, "-W", "error", "-W", "default::DeprecationWarning:__main__", "-c", FORMER]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    warnings = sorted(re.findall(r"^<string>:\d+: DeprecationWarning: (.*)$", told, re.MULTILINE))
+    assert warnings == sorted(f"{former} is {present} now" for former, present in ll._FORMER.items())
