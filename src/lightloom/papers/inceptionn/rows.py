@@ -273,9 +273,9 @@ def _table_3(runs: Record) -> Iterator[Claim]:
     """Yield Table III's 48 rows: HDC by the reading that agrees most, mean over seeds, and the other networks by their
     first steps; then what each reading of HDC gives, and whether a model's rows fit one distribution."""
     ours = {"HDC": settled(runs)}
-    for network, (model, _) in ((n, m) for n, m in STAND_INS.items() if n in runs):
+    for network, (model, _) in STAND_INS.items():
         ours[model] = 100 * np.array(runs[network][BASE][0]["shares"]["own"][SETTLED[2]])
-    for model, (place, k) in product(ours, enumerate(BOUNDS)):
+    for model, (place, k) in product(MODELS, enumerate(BOUNDS)):
         row = "table3.hdc_bound{k}_{bits}bit" if model == "HDC" else "table3.{model}_bound{k}_{bits}bit"
         for bits, printed, share in zip(TAG_BITS, TABLE_3[model, k], ours[model][place], strict=True):
             values = {"model": slug(model), "k": k, "bits": bits, "paper": printed, **beyond_dropping(bits, printed)}
@@ -528,7 +528,7 @@ def claims(
         PAPER.claim("figure14.best_ratio", round(max(ratios), 2)),
         PAPER.claim("figure14.least_ratio", round(min(ratios), 2)),
         *(*_figure_3(), *_reductions(exchange), *_compressed(), _packet_cost()),
-        *(*_accuracy(runs, runs), _truncation(runs, "hdc"), _extra_epochs(runs)),
+        *(*_accuracy(runs, table3[LAYERS[SETTLED[0]]]), _truncation(runs, "hdc"), _extra_epochs(runs)),
         *((_truncation(short["lenet"], "lenet"), *_findings(short["lenet"], "lenet")) if short else ()),
         *(*_findings(runs, "hdc"), *_findings(table3[LAYERS[SETTLED[0]]], "hdc_summed")),
         *figure5_claims(training["gradients"]),
