@@ -464,6 +464,7 @@ class Cuts:
         first = self.sort.index(sort)
         return _cut_operator(self.operators[first], cut, self.rules, self.loss_bytes[first])
 
+    @cached_method()
     def _seconds(self, number: int, cut: Cut) -> Floats:
         """Return the seconds of the parts of an operator forward and backward, [parts, 2]: by the part's own shape
         where ``part_seconds`` was given and the operator is cut, else the part's share of the operator's seconds."""
