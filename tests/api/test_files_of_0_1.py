@@ -33,12 +33,13 @@ def test_schedules(name: str) -> None:
     assert read.time >= read.lower_bound.time > 0
 
 
-def test_a_sweep_keeps_its_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", [FILES, FILES.with_name("files_of_0_2")], ids=lambda files: files.name)
+def test_a_sweep_keeps_its_rows(files: Path, tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
-    shutil.copytree(FILES / "sweep", folder)
+    shutil.copytree(files / "sweep", folder)
     with open_journal(folder, "tiny") as journal:
         rows = dict(journal.rows)
-    assert len(rows) == len(points_of(read_experiment(FILES / "experiment.yaml"))) == 4
+    assert len(rows) == len(points_of(read_experiment(files / "experiment.yaml"))) == 4
     assert {row["status"] for row in rows.values()} == {"done"}
     assert all(row["time_s"] >= row["lower_bound_s"] > 0 for row in rows.values())
 

@@ -1,7 +1,8 @@
 """Files that version 0.2 wrote are read by this version; what was spelt otherwise is named once, as it is spelt now.
 
 ``files_of_0_2`` was written by the wheel of 0.2.0. Of ``plan.json`` the first plans are kept; ``cluster.yaml`` has the
-kind of fabric that has another name now; ``commands.json`` lists the options of all commands, "=" before a value.
+kind of fabric that has another name now; ``commands.json`` lists the options of all commands, "=" before a value. The
+test of 0.1's sweep reads that of 0.2 too.
 """
 
 from __future__ import annotations
@@ -26,12 +27,10 @@ from lightloom.app.cli.former import renewed
 from lightloom.app.cli.main import COMMANDS, Entry, load_command
 from lightloom.core.errors import InputError
 from lightloom.core.files import say_former
-from lightloom.core.journal import open_journal
 from lightloom.exchange.compression.profile import read_profile
 from lightloom.photonics.averaging.networks import load_network
 from lightloom.photonics.averaging.proof import verify
 from lightloom.photonics.meshes.files import load_phases
-from lightloom.planning.sweeps.experiment import points_of, read_experiment
 from tests.cli.commands import lightloom
 
 FILES = Path(__file__).parent / "files_of_0_2"
@@ -112,15 +111,6 @@ def test_calibrations_are_accelerators(name: str) -> None:
 
 def test_a_transport() -> None:
     assert ll.load_cluster("dgx-a100-64", set={"fabric.transport": str(FILES / "transport.yaml")}).ranks
-
-
-def test_a_sweep_keeps_its_rows(tmp_path: Path) -> None:
-    folder = tmp_path / "sweep"
-    shutil.copytree(FILES / "sweep", folder)
-    with open_journal(folder, "tiny") as journal:
-        rows = dict(journal.rows)
-    assert len(rows) == len(points_of(read_experiment(FILES / "experiment.yaml"))) == 4
-    assert {row["status"] for row in rows.values()} == {"done"}
 
 
 def test_caches_are_made_again_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,13 @@ def packed(columns: Sequence[Codes | Mask]) -> Ints:
     return key
 
 
+def first_rows(columns: Sequence[Codes | Mask]) -> tuple[Ints, Ints]:
+    """Return the first row of each combination of values, in the order of :func:`packed`, and for each row the index of
+    its own combination among these: [combinations], [row]."""
+    _, first, own = np.unique(packed(columns), return_index=True, return_inverse=True)
+    return first, own
+
+
 # The type of constants that decide how much is tried, kept or held in memory at once.
 #
 # Such a constant can be one more or one less without any result being wrong.

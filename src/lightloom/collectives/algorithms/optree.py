@@ -28,7 +28,7 @@ from lightloom.collectives.bounds.link_use import line_all_to_all_wavelengths, r
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule import build
 from lightloom.collectives.schedule.columns import Schedule, grouped
-from lightloom.core.arrays import Column, Int32s, Ints, packed
+from lightloom.core.arrays import Column, Int32s, Ints, first_rows
 from lightloom.core.errors import ConfigError
 from lightloom.core.kernels import njit_cached
 from lightloom.machines.fabrics.fabric import Fabric
@@ -260,7 +260,7 @@ class _Parts(NamedTuple):
     def cut(self, radix: int) -> tuple[_Parts, Ints]:
         """Return each part cut into so many, after these exchanged what they hold; and the part each came from."""
         start, size, parent = cut(self.start, self.size, radix)
-        _, first, kind = np.unique(packed((self.kind[parent], size)), return_index=True, return_inverse=True)
+        first, kind = first_rows((self.kind[parent], size))
         position = np.empty((len(first), self.position.shape[1]), np.int32)
         for number, part in enumerate(first):
             outer = parent[part]

@@ -21,7 +21,7 @@ import numpy as np
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule, distinct, repeated_steps, run_begins
-from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, packed
+from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, first_rows, packed
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.memory import require_memory
 from lightloom.core.results import attributes
@@ -51,7 +51,7 @@ def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
         every = np.arange(len(schedule))
         return every, every
     source, destination, route = schedule.ends(slice(None))
-    return np.unique(packed((source, destination, route)), return_index=True, return_inverse=True)[1:]
+    return first_rows((source, destination, route))
 
 
 def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:

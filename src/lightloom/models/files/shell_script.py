@@ -158,7 +158,7 @@ class Script:
         return self._in_subshell([last])
 
     def _follow_negated_command(self, node: Node) -> Status:
-        """Follow ``! command``."""
+        """Follow ``! command``, and return whether the command fails."""
         return negated(self._all(node.children[1:], guarded=True))
 
     def _follow_subshell(self, node: Node) -> Status:
@@ -357,7 +357,7 @@ class Script:
         self.variables[name] = self._definitions.get(name, shell_words.unknown(name, why))
 
     def _forget(self, names: Iterable[str], node: Node) -> Status:
-        """Make variables unknown."""
+        """Make variables unknown, as the command of this node may set them to anything."""
         for name in names:
             self._set_unknown(name, _at(node, _words_of(node)))
         return None

@@ -370,14 +370,12 @@ class GroupPrices(Pricing):
             return "the fabric's collective library has no codec between its hops; name an algorithm, such as ring"
         key = kind, algorithm.name, self._key(part)
         if key not in self._refusals:
-            too_long = None if self._most_rows == inf else self._too_long(kind, algorithm, part)
-            self._refusals[key] = too_long or algorithm.refusal(kind, part, self.model)
+            self._refusals[key] = self._too_long(kind, algorithm, part) or algorithm.refusal(kind, part, self.model)
         return self._refusals[key]
 
     def _too_long(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> str | None:
         """Return the reason that an algorithm lists more transfers than are built here; None where it does not."""
-        rows = algorithm.rows(kind, part)
-        if rows <= self._most_rows:
+        if self._most_rows == inf or (rows := algorithm.rows(kind, part)) <= self._most_rows:
             return None
         return (
             f"{algorithm.name} lists {rows:,} transfers among {part.ranks:,} ranks, and at most "

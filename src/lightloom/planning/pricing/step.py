@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.collective import Kind
-from lightloom.core.arrays import Floats, Ints, Mask, packed
+from lightloom.core.arrays import Floats, Ints, Mask, first_rows
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.parallelism.operators import OperatorColumns
@@ -169,7 +169,7 @@ def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) ->
         (group,) = zip(*(column.tolist() for column in columns), strict=True)
         return [group], np.zeros(1, np.int64)
     numbers = (*columns[:3], np.unique(columns[3], return_inverse=True)[1])
-    _, first, row = np.unique(packed(numbers), return_index=True, return_inverse=True)
+    first, row = first_rows(numbers)
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), row
 
 
@@ -179,8 +179,7 @@ def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
     if len(rows) == 1:
         return rows, np.zeros(1, np.int64)
     degrees = (rows.samples, rows.tp, rows.ep, rows.cp)
-    key = packed((*degrees, rows.recomputation, rows.sequence_parallel, rows.algorithm))
-    _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    first, row = first_rows((*degrees, rows.recomputation, rows.sequence_parallel, rows.algorithm))
     return rows.rows(first), row
 
 
@@ -430,7 +429,7 @@ def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
     """Return True for rows whose cp is 1, or whose context groups are a part of a fabric that does not add up light on
     its way: [rows]."""
     groups = cp, distance(fabric, tp)
-    _, first, row = np.unique(packed(groups), return_index=True, return_inverse=True)
+    first, row = first_rows(groups)
     served = [
         ranks == 1 or (fabric.any_pair and _group(fabric, ranks, stride) is not None)
         for ranks, stride in zip(*(column[first].tolist() for column in groups), strict=True)

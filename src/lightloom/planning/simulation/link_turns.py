@@ -26,7 +26,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Int32s, Ints, packed
+from lightloom.core.arrays import Floats, Int32s, Ints, first_rows
 from lightloom.core.caches import cached_method
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import links_of
@@ -108,7 +108,7 @@ class LinkTurns:
         inside = (tensor, Groups(rows.ep, rows.tp, all_to_all=True), Groups(rows.cp, rows.tp))
         groups = (*inside, *beside)
         keys = np.stack([column for group in groups for column in (group.ranks, group.stride)])
-        _, first, row = np.unique(packed(list(keys)), return_index=True, return_inverse=True)
+        first, row = first_rows(list(keys))
         kinds = [group.all_to_all for group in groups]
         sets = [self._sets(tuple(zip(key[::2], key[1::2], kinds, strict=True))) for key in keys.T[first].tolist()]
         loads = np.zeros((len(sets), max(map(len, sets)), len(inside) + 1))

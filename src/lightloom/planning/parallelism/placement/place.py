@@ -422,6 +422,7 @@ class Partitions:
                 f"of shape ({len(graph.operators)}, 2) for {graph.name!r}"
             )
         self._cuts = Cuts(graph, seconds, self.rules, part_seconds)
+        self._forward: list[float] = self._cuts.durations[:, 0].tolist()
         self._chosen: dict[object, Cut] = {}
         """By all that decides: the sort of an operator, the wish, the limit, sorts and cuts of its producers."""
 
@@ -442,11 +443,8 @@ class Partitions:
         """Return the cut of every operator, [operators] in graph order, each chosen after its producers' for the parts
         that its forward seconds and the quantum ask for."""
         sort, chosen = self._cuts.sort, list[Cut]()
-        forward = self._cuts.durations[:, 0]
-        whole = np.divide(forward, quantum, out=np.full_like(forward, k), where=quantum * k > forward)
-        # As the authors' simulator does, parts are rounded down to a power of two.
-        wishes = 1 << (np.frexp(np.maximum(whole.astype(np.int64), 1))[1] - 1).astype(np.int64)
-        for number, (wish, producers) in enumerate(zip(wishes.tolist(), self._cuts.producers, strict=True)):
+        for number, (seconds, producers) in enumerate(zip(self._forward, self._cuts.producers, strict=True)):
+            wish = _power_of_two(max(1, k if quantum * k <= seconds else int(seconds / quantum)))
             read = tuple((sort[source], chosen[source]) if source >= 0 else None for source in producers)
             key = sort[number], wish, most_exchanging, read
             if key not in self._chosen:
