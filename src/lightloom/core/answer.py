@@ -57,8 +57,8 @@ class Answer:
     """Options or commands that say more."""
 
     def lines(self, width: int) -> Iterator[str]:
-        """Yield the answer without its table and what belongs to a terminal: the winner, what it means, what would
-        change it, its limit and what it rests on."""
+        """Yield the lines that a notebook shows: the winner and what it means, what would change the answer, its limit
+        and what it rests on. The question, the table and further commands are left out."""
         yield from self.best
         yield from self._grounds(width)
 
@@ -84,7 +84,8 @@ class Answer:
 
 
 def labelled(label: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
-    """Yield lines indented as those of an answer, the first behind its label; none for no lines."""
+    """Yield lines indented by :data:`INDENT` columns, with ``label`` in the indentation of the first; nothing if there
+    are no lines."""
     for number, line in enumerate(lines):
         yield f"{label if not number else '':{INDENT}}{line}"
 

@@ -85,7 +85,8 @@ class Claim:
         return "match" if self.basis == "reproduced" else self.basis
 
     def _agrees(self, paper: float, value: float) -> bool:
-        """Return True if a value is within the tolerance of the paper's, rounding aside."""
+        """Return True if two numbers differ by at most ``tolerance``, in the row's unit; a billionth more is allowed
+        for rounding."""
         return abs(value - paper) <= self.tolerance * (1 + 1e-9)
 
     def to_json(self) -> dict[str, Any]:
@@ -97,9 +98,13 @@ class Settled(Protocol):
     """A row, or a printed number."""
 
     @property
-    def status(self) -> Status: ...
+    def status(self) -> Status:
+        """Return how the number compares with the paper's: ``match``, ``stand-in``, ``deviates`` or another of
+        :data:`STATUSES`."""
+
     @property
-    def fitted(self) -> bool: ...
+    def fitted(self) -> bool:
+        """Return True if a constant was fitted to the paper to get our number."""
 
 
 def status_counts(numbers: Iterable[Settled]) -> dict[Status, int]:

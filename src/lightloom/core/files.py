@@ -162,8 +162,8 @@ def check_folder(folder: Path) -> None:
 
 @cache
 def source_hash(*parts: str) -> str:
-    """Return the SHA-256 of source files, read once a process, by which what they computed is kept: modules of this
-    package and all in its subpackages, as paths below its folder."""
+    """Return the SHA-256, in hexadecimal, of source files, by which cached results are told apart from those of other
+    versions. ``parts`` are paths below the package's folder; of a folder all modules in it are read, once a process."""
     digest = sha256()
     for path in (Path(__file__).parents[1] / part for part in parts):
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:

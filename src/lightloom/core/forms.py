@@ -145,8 +145,8 @@ def recognise(path: Path, purpose: Purpose) -> Form:
 
 
 def expected_forms(purpose: Purpose) -> str:
-    """Return the forms of files for this purpose in words, each as its suffixes, then title and marks, for a
-    message."""
+    """Return the forms of files that serve a purpose as one text for messages: ``.yaml or .yml (title: marks)`` for
+    each, joined by semicolons."""
     return "; ".join(
         f"{' or '.join(form.suffixes)} ({form.title}{f': {form.marks}' if form.marks else ''})"
         for form in FORMS

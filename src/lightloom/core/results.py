@@ -230,7 +230,8 @@ def formatted_fields(config: Config) -> dict[str, str]:
 
 
 def _belongs_in_line(value: object) -> bool:
-    """Return True if a value is shown in one line: zeros are not, nor are parts that are plain configurations."""
+    """Return True if a field's value is shown in the one-line text of a configuration: it is neither zero nor itself a
+    plain configuration."""
     return value != 0 and (isinstance(value, Described) or not isinstance(value, Config))
 
 
@@ -245,8 +246,8 @@ def _dimension(*annotations: object) -> units.Dimension | None:
 
 
 def _format_value(value: object, dimension: units.Dimension | None) -> str:
-    """Return a value as text, its numbers with the unit of ``dimension``, or four digits without one; parts are
-    joined."""
+    """Return a field's value as text. Numbers have the unit of ``dimension``, or four significant digits without one;
+    mappings and configurations read ``name value, name value``, and the entries of tuples are joined by bars."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_format_value(entry, dimension)}" for key, entry in value.items())
     if isinstance(value, tuple):
