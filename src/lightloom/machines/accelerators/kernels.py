@@ -175,6 +175,7 @@ class KernelModel(Config):
 
     @model_validator(mode="after")
     def _known_parameters(self) -> Self:
+        """Refuse spreads and sources of parameters that the model does not have."""
         unknown = (self.spreads.keys() | self.sources.keys()) - type(self).model_fields.keys()
         if unknown:
             raise ValueError(f"spreads and sources of unknown parameters: {', '.join(sorted(unknown))}")
@@ -192,7 +193,8 @@ class KernelModel(Config):
         }
 
     def memory_time(self, nbytes: Floats, rates: Rates) -> Floats:
-        """Return the seconds to move bytes to or from memory."""
+        """Return the seconds to move ``nbytes`` to or from memory at the reached fraction of its bandwidth, in the
+        shape of ``nbytes``."""
         return nbytes / (self.memory_fraction * rates.bandwidth)
 
     def product_time(self, m: Floats, n: Floats, k: Floats, products: Floats, rates: Rates) -> Floats:
@@ -210,7 +212,12 @@ class KernelModel(Config):
         return seconds
 
     def operator_times(self, nbytes: Floats, flops: Floats, kernels: KernelShapes, rates: Rates) -> Floats:
-        """Return the seconds of each operator in one pass, [rows, operators]; ``nbytes`` and ``flops`` likewise."""
+        """Return the seconds of each operator in one pass, [rows, operators]; ``nbytes`` and ``flops`` likewise.
+
+        Operators that wait for memory take the time of their bytes, scaled by ``fusion``; products of unknown shape the
+        longer of that of their bytes and of their FLOPs; products of known shape and attention that of their kernels.
+        Operators without FLOPs and bytes take no time.
+        """
         seconds = self.memory_time(nbytes, rates)
         memory, arithmetic = kernels.kind == KernelKind.MEMORY, kernels.kind == KernelKind.ARITHMETIC
         seconds = np.where(memory, seconds * self.fusion, seconds)
@@ -229,6 +236,9 @@ class KernelModel(Config):
         return np.where(flops + nbytes > 0, seconds, 0.0)
 
     def _products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
+        """Return the seconds of matrix products in their stored format, [rows, operators]: the sum over forward pass
+        and both gradients of the longer of arithmetic and memory traffic, plus the cross entropy. ``_moving`` is not
+        used."""
         m, n, k, products = kernels.m, kernels.n, kernels.k, kernels.products
         moving = self.memory_time(kernels.element_bytes * products * (m * k / kernels.repeats + k * n + m * n), rates)
         slower = self._alignment(kernels, kernels.element_bytes)
@@ -239,8 +249,12 @@ class KernelModel(Config):
         return seconds + self._loss(kernels, rates)
 
     def _narrow_products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
-        """Products at their own peak, in which filling the pipeline takes as long as at the other one, and the casts of
-        their operands."""
+        """Return the seconds of matrix products in the narrow format, [rows, operators], with the casts of their
+        operands.
+
+        Products reach their own peak, and filling a tile's pipeline takes as long as in the wide format. ``_moving`` is
+        not used.
+        """
         assert rates.narrow_peak is not None
         faster = rates._replace(peak=rates.narrow_peak, fill=rates.narrow_peak / rates.peak)
         slower, (reads, writes) = self._alignment(kernels, NARROW_BYTES), CAST_ACCESSES
@@ -267,18 +281,24 @@ class KernelModel(Config):
         return np.where(aligned | (kernels.repeats > 1), 1.0, 1.0 / rate)
 
     def _loss(self, kernels: KernelShapes, rates: Rates) -> Floats:
-        """Return the seconds of the cross entropy of what products make: [rows, operators]."""
+        """Return the seconds of the cross entropy on the outputs of products, [rows, operators]; 0 where ``losses`` is
+        0."""
         forward, backward = LOSS_BYTES
         logits = kernels.losses * kernels.m * kernels.n * kernels.products
         return self.memory_time(logits * (forward * kernels.forward + backward * kernels.weight_gradient), rates)
 
     def _flash(self, kernels: KernelShapes, moving: Floats, rates: Rates) -> Floats:
+        """Return the seconds of attention in one kernel, [rows, operators]: the longer of ``moving``, the seconds of
+        the operator's bytes, and of the arithmetic on the visible scores at the reached fractions of the peak."""
         flops = 4.0 * kernels.products * kernels.m * kernels.n * kernels.k * kernels.visible
         # Half of the backward kernel stands for each of the two gradients.
         backward = FLASH_BACKWARD * (kernels.input_gradient + kernels.weight_gradient) / 2 / self.flash_backward
         return np.maximum(flops / rates.peak * (kernels.forward / self.flash_forward + backward), moving)
 
     def _unfused(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
+        """Return the seconds of attention as two matrix products with softmax and dropout between them, [rows,
+        operators]: the products plus the memory traffic of all scores, forward and backward. ``_moving`` is not
+        used."""
         queries, keys, size, heads = kernels.m, kernels.n, kernels.k, kernels.products
         scores = self.product_time(queries, keys, size, heads, rates)
         values = self.product_time(queries, size, keys, heads, rates)
@@ -291,12 +311,13 @@ class KernelModel(Config):
 
 
 def _products_of_passes(kernels: KernelShapes) -> tuple[tuple[Floats, Floats, Floats, Floats], ...]:
-    """Return how often the product of each pass is computed, and its rows, columns and depth."""
+    """Return, for the forward pass, the gradient of the input and that of the weights, how often the product is
+    computed, and its rows, columns and depth, each [rows, operators]."""
     m, n, k = kernels.m, kernels.n, kernels.k
     return ((kernels.forward, m, n, k), (kernels.input_gradient, m, k, n), (kernels.weight_gradient, k, n, m))
 
 
 def _select(kernels: KernelShapes, which: Ints) -> KernelShapes:
-    """Return the kernels of some of the operators."""
+    """Return the kernels of the operators with the numbers ``which``; other operators are left out of every column."""
     arrays = {name: getattr(kernels, name)[..., which] for name in KernelShapes._fields if name != "element_bytes"}
     return kernels._replace(**arrays)

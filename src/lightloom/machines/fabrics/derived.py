@@ -125,27 +125,58 @@ class Geometry(Protocol):
     """Attributes and methods that derivations use of a fabric (:class:`lightloom.machines.fabrics.fabric.Fabric`)."""
 
     @property
-    def implementation(self) -> tuple[str, str]: ...
+    def implementation(self) -> tuple[str, str]:
+        """Return module and name of the fabric's class."""
+
     @property
-    def rate_fields(self) -> Set[str]: ...
+    def rate_fields(self) -> Set[str]:
+        """Return the names of the fields that decide nothing but how fast links are."""
+
     @property
-    def ranks(self) -> int: ...
+    def ranks(self) -> int:
+        """Return the number of ranks."""
+
     @property
-    def links(self) -> int: ...
+    def links(self) -> int:
+        """Return the number of directed links."""
+
     @property
-    def routes(self) -> int: ...
+    def routes(self) -> int:
+        """Return the number of routes between two ranks that a transfer may choose from."""
+
     @property
-    def in_network_reduction(self) -> bool: ...
+    def in_network_reduction(self) -> bool:
+        """Return True if all data pass a switch that adds what the ranks send."""
+
     @property
-    def switch_rank(self) -> int: ...
-    def model_dump(self, *, mode: str, exclude: set[str]) -> dict[str, object]: ...
-    def model_dump_json(self, *, exclude: set[str]) -> str: ...
-    def link_bandwidth(self) -> Floats: ...
-    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint: ...
-    def route(self, source: Ints, destination: Ints) -> Ints: ...
-    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats: ...
-    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints: ...
-    def siblings(self) -> tuple[Geometry, Ints]: ...
+    def switch_rank(self) -> int:
+        """Return the number by which transfers address the reducing switch: one past the last rank."""
+
+    def model_dump(self, *, mode: str, exclude: set[str]) -> dict[str, object]:
+        """Return the fields as a mapping, those in ``exclude`` left out; with ``mode="json"`` in types that JSON
+        holds."""
+
+    def model_dump_json(self, *, exclude: set[str]) -> str:
+        """Return the fields as JSON text, those in ``exclude`` left out."""
+
+    def link_bandwidth(self) -> Floats:
+        """Return the bytes per second of each link: [link]."""
+
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        """Return the links that each transfer occupies; arguments are ranks and route numbers, [transfer] each."""
+
+    def route(self, source: Ints, destination: Ints) -> Ints:
+        """Return the number of the route that each transfer takes when nobody chooses one: [transfer]."""
+
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        """Return the seconds from the first bit sent to the first bit received, of each transfer: [transfer]."""
+
+    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """Return the number of links that each transfer crosses: [transfer]."""
+
+    def siblings(self) -> tuple[Geometry, Ints]:
+        """Return the fabric whose links this one uses, and the ranks there of this group and its siblings: [group,
+        rank]."""
 
 
 @dataclass(frozen=True)

@@ -512,7 +512,8 @@ class Fabric(Described):
         return derived.simultaneous(self, stride)
 
     def message(self, stride: int) -> tuple[float, float]:
-        """Return the bytes per second and seconds of latency as :meth:`pair`, those of the collective library added."""
+        """Return the bytes per second and seconds of latency of :meth:`pair`, with the latency that the collective
+        library adds to a message."""
         rate, latency = self.pair(stride)
         return rate, latency if self.library is None else latency + self.library.message_latency(stride)
 
@@ -722,7 +723,8 @@ class GroupFabric(Fabric):
 
     @property
     def arithmetic_share(self) -> float:
-        """Return the share that collectives of the whole fabric take."""
+        """Return the share of an accelerator's arithmetic that collectives on the whole fabric take while they run
+        beside computing."""
         return self.whole.arithmetic_share
 
     def as_carried(self) -> Self:
@@ -760,29 +762,32 @@ class GroupFabric(Fabric):
 
     @cached_method()
     def cuts(self) -> list[Cut]:
-        """Return those of derived geometry; of large fabrics what enters the worst rank of all groups, which is no
-        less."""
+        """Return the cuts that bound the group, derived from the routes of all groups; of fabrics with too many pairs
+        of ranks only the whole fabric's cuts of a single rank, which are no tighter."""
         if not self._bounded_by_whole:
             return super().cuts()
         return [cut for cut in self.whole.cuts() if cut.ranks == 1]
 
     def total_receive_bandwidth(self) -> float:
-        """Return the bytes per second that the group's ranks can receive; of large fabrics their part of the
-        whole's."""
+        """Return the sum over the group's ranks of the bytes per second that each can receive; of fabrics with too many
+        pairs of ranks the group's share, by number of ranks, of the whole fabric's sum."""
         if not self._bounded_by_whole:
             return super().total_receive_bandwidth()
         return self.whole.total_receive_bandwidth() * self.ranks / self.whole.ranks
 
     def neighbour_latency(self) -> float:
-        """Return the derived latency; of large fabrics that of the whole, which is no more."""
+        """Return the least seconds of a transfer between two ranks of a group; of fabrics with too many pairs of ranks
+        that of the whole fabric, which is no more."""
         return self.whole.neighbour_latency() if self._bounded_by_whole else super().neighbour_latency()
 
     def diameter_latency(self) -> float:
-        """Return the derived latency; of large fabrics the least latency, which is no more."""
+        """Return the seconds in which a rank hears of the farthest other one of its group; of fabrics with too many
+        pairs of ranks the least latency of the whole fabric, which is no more."""
         return self.neighbour_latency() if self._bounded_by_whole else super().diameter_latency()
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Return the derived latency; of large fabrics the least latency, which is no more."""
+        """Return the seconds in which the farthest rank of a group hears of its rank 0, or with ``to_root`` the other
+        way round; of fabrics with too many pairs of ranks the least latency of the whole fabric, which is no more."""
         return self.neighbour_latency() if self._bounded_by_whole else super().root_latency(to_root=to_root)
 
     def link_bandwidth(self) -> Floats:
@@ -801,7 +806,8 @@ class GroupFabric(Fabric):
         return Footprint(*(part.reshape(-1, width) for part in runs))
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Return the links of each transfer as it crosses them, of one group after the other, −1 filling up each."""
+        """Return the links of each transfer in the order in which it crosses them, of one group after the other, as
+        numbers of the whole fabric's links: [transfer, place], −1 filling up behind each group's."""
         return self.whole.path(*self._of_all(source, destination)).reshape(len(np.asarray(source)), -1)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:

@@ -71,12 +71,13 @@ class JoinedFabric(Fabric):
 
     @property
     def latency_unstated(self) -> bool:
-        """True if that of a part is."""
+        """Return True if in one of the parts ``hop_latency`` decides a latency and nothing says where its value comes
+        from."""
         return any(part.latency_unstated for part in self.parts)
 
     @property
     def takes_hop_latency(self) -> bool:
-        """True if a part does."""
+        """Return True if in one of the parts some link's latency is ``hop_latency``."""
         return any(part.takes_hop_latency for part in self.parts)
 
     def with_hop_latency(self, seconds: float) -> Self:
@@ -85,7 +86,7 @@ class JoinedFabric(Fabric):
 
     @property
     def node_ranks(self) -> int:
-        """Return the ranks of a group."""
+        """Return the number of ranks of a group, which ``inside`` joins."""
         return self.inside.ranks
 
     @property
@@ -133,20 +134,23 @@ class JoinedFabric(Fabric):
         return receive, send
 
     def neighbour_latency(self) -> float:
-        """Return the lesser of both parts'."""
+        """Return the least seconds of a transfer between two ranks, inside a group or between groups."""
         return min(self.inside.neighbour_latency(), self.between.neighbour_latency())
 
     def diameter_latency(self) -> float:
-        """Return the larger of both parts', which no rank beats in hearing of the farthest."""
+        """Return the larger of both parts' seconds between their farthest ranks: a bound that no rank beats in hearing
+        of the rank farthest from it."""
         return max(self.inside.diameter_latency(), self.between.diameter_latency())
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Return the larger of both parts'."""
+        """Return the larger of both parts' seconds between rank 0 and the rank farthest from it, towards rank 0 with
+        ``to_root``."""
         return max(part.root_latency(to_root=to_root) for part in self.parts)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Return bytes per second and seconds of latency to the rank ``stride`` further on: inside a group; no bytes
-        elsewhere."""
+        """Return the bytes per second of the slowest transfer and the seconds of the longest latency when every rank
+        sends to the one ``stride`` further on in its group; for strides that leave the group no bytes, and the least
+        latency."""
         return self.inside.pair(stride) if stride < self.inside.ranks else (0.0, self.neighbour_latency())
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:

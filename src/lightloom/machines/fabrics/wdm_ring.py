@@ -152,7 +152,9 @@ class WavelengthRing(RingGeometry):
         return wavelength_ring_bill(self.ranks, sending, self.wavelength_bandwidth, 2 * self.fibres, light, choices)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Return a rank's share of all bytes per second received, as circuits go where needed, and least latency."""
+        """Return the bytes per second at which every rank sends to the one ``stride`` further on, and the seconds of
+        latency: each rank has its share of what all can receive, as circuits are set where they are needed, at the
+        least latency of the ring. Infinite and 0 where that is the rank itself."""
         if stride % self.ranks == 0:
             return np.inf, 0.0
         return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
@@ -232,9 +234,9 @@ class SharedRing(WavelengthRing):
         return 1 if self.closes else 2
 
     def shift(self, stride: int, channels: int) -> fabric.Shift:
-        """Return the longest hops for which wavelengths suffice, as circuits that overlap need wavelengths of their
-        own: with few, many short hops. Around the whole ring, hops that do not divide it would need more wavelengths
-        than links that they pass."""
+        """Return the shift of every rank to the one ``stride`` further on as several equal hops, the longest for which
+        the channels suffice, since circuits that overlap need channels of their own. Around a closed ring the hop
+        divides the number of ranks too."""
         each = channels // self.shift_unit(stride)
         around = self.ranks if self.closes else 0
         hop = max(size for size in range(1, min(stride, each) + 1) if stride % size == around % size == 0)
@@ -243,8 +245,11 @@ class SharedRing(WavelengthRing):
         return fabric.Shift(hop, hops, width, rate, hops * (hop * self.hop_latency + self.conversion_time))
 
     def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[fabric.Lightpaths, int]:
-        """Return the circuits of one hop of every rank onward and then those back, with the number of channels of each;
-        hops that pass the end of a ring that does not close go the long way, on the upper half of the channels."""
+        """Return the circuits of one hop of every rank onward and then those of every rank back, and the number of
+        channels of each circuit. They lie within ``channels`` channels of every link, from number ``first`` on.
+
+        Hops that pass the end of a ring that does not close go the long way, on the upper half of the channels.
+        """
         shift, rank = self.shift(stride, channels), np.arange(self.ranks)
         slot = first + rank % shift.hop * shift.width
         onward = (rank + shift.hop) % self.ranks

@@ -80,7 +80,8 @@ def scales_array(scales: Scales) -> Floats:
 
 
 def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the protocols and terms of the ways of each collective, of whatever kinds, in the order of the tasks."""
+    """Return the terms in seconds and protocols of every way to carry each of the collectives, which may be of
+    different kinds: columns in the order of the tasks. Ways that a collective lacks are infinite."""
     parts = []
     for kind, places in in_groups(range(len(tasks)), lambda place: tasks[place].kind).items():
         sizes = np.array([tasks[place][1:] for place in places], np.float64).T
@@ -99,8 +100,8 @@ def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) ->
 
 
 def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the protocols and terms of all ways for tasks of one kind, latencies scaled to the accelerator's clock;
-    infinite where a way does not serve a task."""
+    """Return the terms in seconds and protocols of every way to carry each of the tasks, which are of one kind.
+    Latencies are scaled to the accelerator's clock; a way that does not serve a task is infinite."""
     every = list(ways(tasks, tiers, transport))
     count = len(tasks.ranks)
     terms = np.empty((_TERMS, len(every), count))
@@ -176,7 +177,7 @@ class Library:
 
     @cached_property
     def constants(self) -> Constants:
-        """The transport's numbers that a calibration can fit."""
+        """Numbers of the transport that a calibration can fit: corrections of latencies, shared figures and scales."""
         return Constants.of(self.transport)
 
     @property

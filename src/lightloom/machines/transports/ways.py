@@ -130,26 +130,27 @@ def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
 
 
 def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
-    """Return the seconds in which a rank reads and writes its own block at all of the memory's bandwidth; 0 where
-    memory is not stated, and for collectives without such a block."""
+    """Return the seconds, [collectives], in which a rank copies its own block of the data within memory at the memory's
+    full bandwidth; 0 where the bandwidth is not stated, and for kinds without such a block."""
     return 0.0 if tiers.memory is None else _OWN_BLOCK.get(tasks.kind, 0) * tasks.nbytes / tasks.ranks / tiers.memory
 
 
 def _across(tasks: Tasks, nbytes: Floats, tiers: Tiers) -> Floats:
-    """Return the seconds that ``nbytes`` of each rank take between domains at its bandwidth into the network; 0 of
-    collectives in one domain."""
+    """Return the seconds, [collectives], in which each rank sends ``nbytes`` bytes, [collectives], into the network
+    between domains; 0 for collectives in one domain."""
     return np.where(tasks.domains > 1, nbytes / tiers.network, 0.0)
 
 
 def _leaving(tasks: Tasks, nbytes: Floats, tiers: Tiers, transport: Transport) -> Floats:
-    """Return the seconds of bytes that leave each domain through the ports of the ranks that a ring or a tree leaves
-    by."""
+    """Return the seconds, [collectives], in which ``nbytes`` bytes of a whole domain, [collectives], enter the network
+    through the ports of those of its ranks by which rings and trees leave it: ``leaving_ranks``, at most all."""
     return _across(tasks, nbytes / np.minimum(tasks.inside, transport.leaving_ranks), tiers)
 
 
 def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Floats | float:
-    """Return the part of a domain's bandwidth that a ring reaches by a protocol; that of LL is limited by the
-    generation's ceilings."""
+    """Return the fraction of a domain's bandwidth that a ring reaches with a protocol, given by its place in
+    :data:`PROTOCOLS`. That of LL is no more than the ceiling, in bytes per second, of the generation for so many
+    domains."""
     share = transport.protocols[PROTOCOLS[number]].share
     if transport.generation is None or number > 0:
         return share
@@ -158,8 +159,9 @@ def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -
 
 
 def _tree_bytes(tasks: Tasks) -> Floats:
-    """Return the bytes that leave a domain in a double tree of domains, whose two trees share the inner domains evenly:
-    every edge carries all bytes once up and once down."""
+    """Return the bytes, [collectives], that leave a domain in a double binary tree of domains: 2 (d − 1) / d times all
+    of the data for d domains, as each of the d − 1 edges carries the data once up and once down and the trees share the
+    inner domains evenly."""
     return 2 * (tasks.domains - 1) / tasks.domains * tasks.nbytes
 
 

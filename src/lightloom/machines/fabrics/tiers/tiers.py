@@ -314,7 +314,8 @@ class Tiers(PacketFabric):
     # transfer of a fabric are those of its tiers, one by one.
 
     def reaches(self) -> list[Reach]:
-        """Return the nearest and farthest transfers of each tier that has several children, innermost first."""
+        """Return the seconds of the nearest and of the farthest transfer, and the links of the longest, for each tier
+        that has several children, innermost first."""
         reaches: list[Reach] = []
         within = {1: Reach(0.0, 0.0, 0)}
         for level in self.levels:
@@ -354,7 +355,8 @@ class Tiers(PacketFabric):
         )
 
     def diameter_latency(self) -> float:
-        """Return the seconds of the slowest transfer of any tier; the derived figure where relays may be quicker."""
+        """Return the largest of the tiers' seconds of a slowest transfer; where relaying over another tier may be
+        quicker, the longest of the quickest ways between two ranks."""
         if self._relays_help:
             return derived.diameter_latency(self)
         return max((reach.farthest for reach in self.reaches()), default=0.0)
@@ -367,8 +369,9 @@ class Tiers(PacketFabric):
     # Ports of ranks, and groups of ranks at a stride as fabrics of tiers
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
-        """Return the port of the tier that joins the ends, at its rate; those of derived geometry where ranks share
-        ports, switches lead on, or links join neighbours, so that the rate depends on more."""
+        """Return, for each transfer while all ports are busy, the number of the tier that joins its ends and the bytes
+        per second of a port there, [transfer] each. Found from links where ranks share ports or switches lead on; None
+        where ranks are joined without switches."""
         if self.joins_ranks:
             return None
         if any(not level.joined or level.sharing > 1 or level.beneath is not None for level in self.levels):
@@ -382,8 +385,8 @@ class Tiers(PacketFabric):
         return Ports(tier, tier, rates[tier])
 
     def _ports_by_links(self, source: Ints, destination: Ints) -> Ports | None:
-        """Return those of derived geometry; the children of an outermost switch are alike, so that three of them say
-        all."""
+        """Return the ports and rates of transfers, [transfer] each, found from the links that they occupy. The children
+        of an outermost switch are alike, so that a fabric of three of them is searched in place of one of more."""
         outermost, tiers = self.levels[-1], filled_tiers(self.ranks, self.tiers)
         if not outermost.switched or outermost.size <= 3 or len(tiers) != len(self.levels):
             return derived.ports(self, source, destination)
