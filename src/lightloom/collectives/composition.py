@@ -224,7 +224,12 @@ def _same_from_everywhere(kind: str, flat: Schedule, ranks: int) -> bool:
 
 
 def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[Phase], lane: int) -> Rows:
-    """Return rows of a phase of a lane in all groups, or those of the first period: [flat row, group, share, part]."""
+    """Return the rows of one phase of a lane for all groups of ranks along its axis, or for those of the first period
+    of a folded schedule.
+
+    There is a row for each [flat row, group, share that the group holds beside its own, part of a chunk], in this
+    order, flattened; ``flat`` is the schedule of one group.
+    """
     sizes, apart = layout.sizes, strides(layout.sizes)
     axis = phase.axis
     if axis >= layout.folded:
@@ -282,7 +287,12 @@ def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Pha
 def _shares_of_groups(
     layout: _Layout, phase: Phase, others: Sequence[int], groups: Ints, before: Sequence[Phase]
 ) -> tuple[Ints, Ints]:
-    """Return the first chunk that each group holds [group], and of all shares that it holds beside it [share]."""
+    """Return which chunks the groups of ranks of a phase hold beside those along the phase's own axis: the number of
+    each group's first chunk, [group], and what is added to it for every further share that a group holds, [share].
+
+    Axes in ``others`` along which data is scattered at this point count by the group's coordinates (``groups``, [other
+    axis, group]); along those that are gathered, or not yet scattered, a group holds the shares of all coordinates.
+    """
     held, free = np.zeros(groups.shape[1], np.int64), np.zeros(1, np.int64)
     ranks = prod(layout.sizes)
     # The last phase along an axis, or none, after which a rank holds nothing but its own share of the axis.

@@ -29,9 +29,10 @@ def one_stage_steps(ranks: int, channels: int) -> int:
 
 
 def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return the schedule of all ordered pairs at once, in as few steps as the wavelengths (or switch planes) allow.
+    """Return the schedule in which every rank sends straight to every other, in as few steps as the wavelengths (or
+    switch planes) allow; on packet fabrics in one step.
 
-    In a gather, scatter or permute only of the pairs that exchange something. One step carries all packets.
+    A gather, scatter or permute sends only between the pairs of ranks that exchange something.
     """
     name, n = "one-stage", collective.ranks
 
@@ -148,7 +149,8 @@ def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False)
 
 
 def _declines_serpentine(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - both kinds alike
-    """Return why light cannot be read by all; None where it can."""
+    """Return a sentence if the fabric's light cannot be tapped by all ranks but its sender, which the serpentine needs;
+    None if it can."""
     readers = fabric.ranks - 1
     why = f"serpentine needs light that {readers} ranks can tap, and this fabric's serves {fabric.taps}"
     return None if fabric.taps >= readers else why
@@ -193,12 +195,14 @@ def _ranks(fabric: Fabric) -> Ints:
 
 
 def declines_mesh_broadcast(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
-    """Return why there is no mesh; None where there is."""
+    """Return a sentence if the fabric's ranks form no grid of two dimensions, which the mesh broadcast needs; None if
+    they do."""
     return None if fabric.grid else f"mesh-broadcast needs a grid of ranks, and a {fabric.kind_name} has none"
 
 
 def declines_oblong(kind: str, fabric: Fabric) -> str | None:
-    """Return why both axes cannot keep step; None where they can."""
+    """Return a sentence if the fabric's ranks form no square grid, which sending along both axes at once needs; None if
+    they do."""
     grid = fabric.grid
     if grid is None or grid.rows == grid.columns:
         return declines_mesh_broadcast(kind, fabric)
@@ -206,7 +210,8 @@ def declines_oblong(kind: str, fabric: Fabric) -> str | None:
 
 
 def _phases(grid: Ints, halves: int, half: int) -> list[build.Moves]:
-    """Return the steps, each of one hop: along the rows of the grid share by share, then along its columns by row."""
+    """Return the steps of an all-gather on a grid of ranks [row, column], each of one hop: first along the rows until
+    each rank has its row's shares, then these along the columns. Chunks are share · ``halves`` + ``half``."""
     alone, whole_rows = grid[:, :, None], np.broadcast_to(grid[:, None, :], (*grid.shape, grid.shape[1]))
     along_rows = _along(grid, alone, halves, half)
     along_columns = _along(grid.T, whole_rows.swapaxes(0, 1), halves, half)

@@ -214,10 +214,10 @@ def hierarchical(collective: Collective, fabric: Fabric, *, striped: bool = Fals
 
 
 def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
-    """Return the fabric's axes, and whether ranks along each forward for each other.
+    """Return the axes along which phases run, each with True if ranks along it forward for each other.
 
-    Those that switches join without loss are one: what lies beyond the second of them reaches each rank as fast as what
-    lies beyond the first.
+    Neighbouring axes of switches are joined into one where a rank of the inner axis receives from beyond the outer one
+    as many bytes per second as from beyond the inner one.
     """
     entering = {cut.ranks: cut.capacity / cut.ranks for cut in fabric.cuts()}
     axes: list[tuple[Axis, bool]] = []
@@ -236,7 +236,8 @@ def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
 
 
 def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
-    """Return why there are no phases on a fabric (circuits, or fewer than two axes); None where there are."""
+    """Return a sentence if hierarchical schedules have no phases on a fabric, as it is circuit-switched or has fewer
+    than two axes; None if they have."""
     if fabric.exclusive:
         return "hierarchical composes packets, and this fabric is circuit-switched"
     if len(fabric.axes) < 2:

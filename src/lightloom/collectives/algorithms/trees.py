@@ -64,7 +64,8 @@ def _level(places: tuple[Ints, Ints], parent: Ints, chosen: Ints, *, up: bool) -
 
 
 def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - it serves one kind
-    """Return why pieces cannot follow each other; None where they can."""
+    """Return a sentence if the fabric is circuit-switched, where the pieces of the double binary tree cannot follow
+    each other; None on packet fabrics."""
     why = "double-binary-tree sends pieces of packets, and this fabric is circuit-switched"
     return why if fabric.exclusive else None
 

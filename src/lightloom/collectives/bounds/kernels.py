@@ -31,9 +31,10 @@ def cheapest_tree(price: Floats, count: Floats) -> float:
 
 @njit_cached
 def gap_costs(price: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """G, E, E without the edge to p, and least costs of ranks that one end serves, those beyond p among them.
+    """Return the least costs, [level, ranks], of serving so many ranks in a gap from that level on: G from both ends,
+    with one level more, E from one end, E without its first edge, and from one end with the ranks beyond it.
 
-    All are [level, ranks], G with one level more.
+    ``price`` is the price of an edge in each level by its length: [level, length].
     """
     levels, room = price.shape
     gap, ends = np.full((levels + 1, room), np.inf), np.full((levels, room), np.inf)
@@ -55,7 +56,8 @@ def gap_costs(price: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 @njit_without_arrays
 def offer(least: Floats, added: Floats, cost: float) -> None:
-    """Lower each entry to the cost and what is added, where that is less."""
+    """Lower each entry of ``least`` in place to the entry of ``added`` in the same place plus ``cost``, where that is
+    less; ``added`` may be longer."""
     for i in range(len(least)):
         offered = cost + added[i]
         least[i] = offered if offered < least[i] else least[i]
@@ -92,7 +94,8 @@ def count_edges(
 
 @njit_without_arrays
 def place_of(least: float, first: Floats, second: Floats, ranks: int) -> int:
-    """Where the sum of both, over so many ranks together, is the least."""
+    """Return the first number p of ranks, of ``ranks``, at which ``first[p]`` + ``second[ranks − p]`` is at most
+    ``least``; 0 if there is none."""
     for place in range(ranks + 1):
         if first[place] + second[ranks - place] <= least:
             return place
@@ -153,5 +156,6 @@ def cheapest_rooted_tree(price: Floats, first_price: Floats, count: Floats, firs
 
 @njit_cached
 def _outermost(least: float, chain: Floats, inner: Floats, ranks: int) -> int:
-    """The farthest of so many ranks that the root serves, or 0 where the rest is served later."""
+    """Return how many of ``ranks`` ranks away the farthest one lies that the root serves at this level; 0 where it is
+    cheaper to serve all of them later."""
     return 0 if inner[ranks] <= least else place_of(least, chain, inner, ranks)

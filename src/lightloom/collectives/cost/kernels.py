@@ -147,7 +147,8 @@ def _speeds(work: TaskGraph, running: Ints, speed: Floats, used: Floats, rate: F
 
 @njit_without_arrays
 def _take(work: TaskGraph, running: Ints, fixed: Mask, speed: Floats, used: Floats) -> None:
-    """Add up what tasks with a fixed speed take of each resource."""
+    """Compute the share of each resource, ``used`` [resource], that running tasks with a fixed speed take; other tasks
+    are left out."""
     used[:] = 0.0
     for i in range(len(running)):
         if fixed[i]:

@@ -350,10 +350,8 @@ _latest = _LatestLoads(1 << 27)
 
 
 def _loads_by_step(schedule: Schedule, fabric: Fabric, classes: int, link_class: Ints | None) -> list[_StepChunks]:
-    """Return the chunks of each step on every link, or at most on a link of each of so many classes.
-
-    Loads are kept by a step's rows, and by the transfers that these are.
-    """
+    """Return, for each step, the chunks on every link and the longest latency; with ``link_class`` [link] the chunks on
+    the fullest link of each of ``classes`` classes. Steps that are equal are counted once and remembered."""
     folding = schedule.folding or Folding.alike(fabric.ranks, fabric.ranks)
     name = blake2b(repr((fabric_key(fabric), folding.period, folding.axes, link_class is None)).encode()).digest()
 
@@ -519,10 +517,9 @@ def pipelined_loads(schedule: Schedule, pipeline: Pipeline, fabric: Fabric) -> P
 
 
 def _interval_loads(loads: Sequence[_StepChunks], interval: int, bandwidth: Floats) -> StepSeconds:
-    """Return the seconds of runs of places, pieces following each other at this interval.
-
-    Both arrays of the result have shape [residue, first, last].
-    """
+    """Return the seconds that a pipeline's pieces, ``interval`` steps behind each other, take in each run of
+    consecutive places: [residue, first, last], by the step's number modulo the interval and the first and last place
+    that sends."""
     places = -(-len(loads) // interval)
     chunks, delays = np.zeros((interval, places, len(bandwidth))), np.zeros((interval, places))
     for step, load in enumerate(loads):

@@ -42,11 +42,11 @@ class RowOrder:
 
 
 def row_order(schedule: Schedule) -> RowOrder:
-    """Return the order of the rows of a verified, unfolded schedule.
+    """Return the rows of a verified, unfolded schedule in an order in which they can run, and for each row the rows
+    that it must wait for, by reason: writers of what it reads, readers and writers of what it replaces, and sums that
+    it adds to.
 
     The time is linear in the number of rows and dependencies.
-
-    Lists of the result but ``groups`` have one entry for each row.
 
     Raises:
         UnsupportedError: a switch reduces in the network, so that some rows do not end at a rank.

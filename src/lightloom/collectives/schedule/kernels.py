@@ -85,7 +85,7 @@ def sweep_ranges(order: Ints, start: Ints, end: Ints, count: Ints, nodes: int) -
 
 @njit_cached
 def _longer(table: Ints) -> Ints:
-    """Return the rows in a table of twice the length."""
+    """Return a copy of a table with twice as many rows, the new ones not set."""
     longer: Ints = np.empty((2 * len(table), table.shape[1]), np.int64)
     longer[: len(table)] = table
     return longer
@@ -93,7 +93,8 @@ def _longer(table: Ints) -> Ints:
 
 @njit_without_arrays
 def _fitting(free: Ints, holes: int, wanted: int) -> int:
-    """The smallest free range of so many colours, else the largest; −1 where none is left."""
+    """Return the place in ``free`` of the smallest free range of at least ``wanted`` colours, else that of the largest;
+    −1 where none is free."""
     best = -1
     for hole in range(holes):
         size = free[hole, 1]
@@ -109,7 +110,8 @@ def _fitting(free: Ints, holes: int, wanted: int) -> int:
 
 @njit_without_arrays
 def _release(free: Ints, holes: int, colour: int, count: int) -> int:
-    """Give a range of colours back, one with the free ranges that it touches; the number of free ranges."""
+    """Give a range of ``count`` colours back to the free ones, joined with the free ranges that it touches, in place;
+    return the number of free ranges."""
     at = holes
     while at > 0 and free[at - 1, 0] > colour:
         at -= 1

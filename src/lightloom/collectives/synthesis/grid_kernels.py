@@ -76,7 +76,8 @@ def pipeline(parent: Int32s, first: Ints, child: Ints, tree: Ints, rows: ReduceR
 
 @njit_without_arrays
 def _queue(ends: Int32s, rank: int, to: int) -> int:
-    """The queue of the link from one rank to another."""
+    """Return the number of the queue of the link from one rank to another, 4 · rank + place, which is given at its
+    first use; −1 for a fifth neighbour."""
     for k in range(4):
         if ends[rank, k] < 0:
             ends[rank, k] = to

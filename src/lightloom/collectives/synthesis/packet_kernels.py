@@ -49,7 +49,8 @@ def pack(transfers: Transfers, root: Ints, nbytes: float, hurry: float, sweeps: 
 def _grow(
     transfers: Transfers, root: int, nbytes: float, hurry: float, tap: Int32s, load: Floats, arrival: Floats
 ) -> bool:
-    """Grow the tree of one chunk; whether it reaches all ranks."""
+    """Grow the tree of one chunk from its root, each time by the cheapest transfer to a rank that it lacks; return
+    False if some rank is not reached. ``tap``, ``load`` and ``arrival`` are changed in place."""
     tap[:] = -1
     arrival[:] = -1.0
     arrival[root] = 0.0
@@ -83,6 +84,8 @@ def _grow(
 
 @njit_without_arrays
 def _price(transfers: Transfers, transfer: int, nbytes: float, hurry: float, load: Floats, arrival: Floats) -> float:
+    """Return the price of a transfer in seconds: the load of its busiest link with ``nbytes`` more, plus ``hurry``
+    times the seconds at which it would arrive."""
     busiest, together = 0.0, 0.0
     for k in range(transfers.begins[transfer], transfers.begins[transfer + 1]):
         busy = nbytes * transfers.seconds_per_byte[k]
@@ -93,7 +96,7 @@ def _price(transfers: Transfers, transfer: int, nbytes: float, hurry: float, loa
 
 @njit_without_arrays
 def _arrival(transfers: Transfers, transfer: int, nbytes: float, arrival: Floats) -> float:
-    """Seconds from the root, if nothing waits."""
+    """Return the seconds from the root's start until a transfer of ``nbytes`` arrives, if it waits for no other."""
     slowest = 0.0
     for k in range(transfers.begins[transfer], transfers.begins[transfer + 1]):
         slowest = max(slowest, nbytes * transfers.seconds_per_byte[k])
@@ -102,6 +105,7 @@ def _arrival(transfers: Transfers, transfer: int, nbytes: float, arrival: Floats
 
 @njit_without_arrays
 def _add(transfers: Transfers, transfer: int, nbytes: float, load: Floats) -> None:
+    """Add the seconds that ``nbytes`` take to the load of every link of a transfer."""
     for k in range(transfers.begins[transfer], transfers.begins[transfer + 1]):
         load[transfers.link[k]] += nbytes * transfers.seconds_per_byte[k]
 
@@ -136,7 +140,8 @@ class Demands(NamedTuple):
 
 @njit_cached
 def _cheapest(links: Links, price: Floats, root: int, cost: Floats, entered: Ints) -> None:
-    """The circuit by which the cheapest way from ``root`` enters each rank, −1 where none does."""
+    """Find the cheapest way from ``root`` to every rank: its price, ``cost`` [rank], and the circuit by which it enters
+    the rank, ``entered`` [rank], −1 where no circuit leads there. Both are changed in place."""
     cost[:] = np.inf
     entered[:] = -1
     cost[root] = 0.0

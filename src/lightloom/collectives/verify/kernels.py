@@ -90,7 +90,8 @@ def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[in
 
 @njit_without_arrays
 def _send(rows: QueuedRows, cells: _Cells, row: int, complete: int) -> int:
-    """Send one row, unless it has to wait or breaks a promise."""
+    """Send one row if its source cell is complete, and return ``OK``; otherwise the code of what keeps it: it has to
+    wait, or arrives where data lies, or sends what was given away."""
     cell, to = rows.origin[row], rows.target[row]
     if not rows.reduces[row]:
         if cells.parts[cell] != complete or cells.awaited[cell] != 0:
@@ -222,7 +223,8 @@ def occupy(
 
 @njit_without_arrays
 def _clash(begin: int, end: int, path: int, step: int, holder: Int32s, held: Int32s, reach: Column) -> int:
-    """The first of these cells that another lightpath holds in a step that need not end before this one, else -1."""
+    """Return the first cell from ``begin`` to ``end`` that another lightpath holds in a step that need not end before
+    this one begins; −1 if there is none."""
     if len(reach) == 0:
         # Without a branch in the loop the processor compares several cells at once; unsigned, no index counts from
         # the end.
@@ -458,7 +460,8 @@ def _replay_chunk(
 
 @njit_without_arrays
 def _carry(state: Column, at: int, carried: Column, send: int) -> int:
-    """Copy what rank ``at`` holds to what a send carries; ``_CARRIED`` where it is anything."""
+    """Copy the contributions that rank ``at`` holds, bits of 64-bit words, to row ``send`` of ``carried``; return
+    ``_CARRIED`` if there is any, else 0."""
     held = np.uint64(0)
     for w in range(state.shape[1]):
         carried[send, w] = state[at, w]
@@ -468,8 +471,8 @@ def _carry(state: Column, at: int, carried: Column, send: int) -> int:
 
 @njit_without_arrays
 def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, complete: Column) -> int:
-    """Add what a send carries to what rank ``at`` holds, or store it there, and say what was found; no branch stops
-    the loop over words."""
+    """Add the contributions that a send carries to those of rank ``at``, or store them there, and return flags of what
+    was found: twice, different, lost, held, missing. No branch stops the loop over words."""
     twice, differs, lost, held, missing = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
     for w in range(state.shape[1]):
         have, come = state[at, w], carried[send, w]

@@ -204,7 +204,7 @@ def take_most_urgent(low: Column, high: Column, at: int) -> int:
 
 @njit_without_arrays
 def _lowest(word: int) -> int:
-    """Place of the lowest bit that is set, by halving; ``word`` is an unsigned 64-bit integer."""
+    """Return the place of the lowest bit that is set in an unsigned 64-bit integer, found by halving."""
     at = 0
     for k in range(5, -1, -1):
         half = np.uint64(1) << np.uint64(k)
@@ -238,7 +238,8 @@ class OrderedRows(NamedTuple):
 
 @njit_cached
 def seconds_left(rows: OrderedRows, cells: int) -> Floats:
-    """Seconds of the longest way of what a row sends, and of all that follows from it: [row]."""
+    """Return, for each row, the seconds that it takes and that the longest chain of rows which need its data takes
+    after it: [row]."""
     left, after = np.zeros(len(rows.origin)), np.zeros(cells)
     for row in range(len(left) - 1, -1, -1):
         left[row] = after[rows.target[row]]
@@ -336,7 +337,8 @@ def list_order(rows: OrderedRows, first: Ints, ranked: Ints, held: Mask, togethe
 
 @njit_without_arrays
 def _earliest(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
-    """Seconds at which a row could begin so that it waits nowhere on its way."""
+    """Return the seconds, not before ``ready``, at which a row could begin so that every link on its way is free when
+    it gets there; ``free`` has the seconds at which each link is free: [link]."""
     begin, way = ready, 0.0
     for hop in range(rows.begins[row], rows.begins[row + 1]):
         begin = max(begin, free[rows.link[hop]] - way)
@@ -346,7 +348,8 @@ def _earliest(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
 
 @njit_without_arrays
 def _send(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
-    """Seconds at which a row has arrived, links being held as it crosses them."""
+    """Return the seconds at which a row that is sent from ``ready`` on has arrived, and mark the links on its way as
+    busy in ``free`` [link] from when it crosses them."""
     now = ready
     for hop in range(rows.begins[row], rows.begins[row + 1]):
         now = max(now, free[rows.link[hop]])
@@ -430,7 +433,8 @@ def _count(paths: Lightpaths) -> int:
 
 @njit_without_arrays
 def _first_hub(paths: Lightpaths, lines: Lines, line: int, root: int, walk: int) -> int:
-    """The first rank, at least ``walk`` ahead of the root, at which a lightpath of the line begins."""
+    """Return the first rank, at least ``walk`` ranks from the root in the line's direction, at which a lightpath of the
+    line begins; −1 if none does."""
     ranks = len(paths.leaving) - 1
     step = 1 if line % 2 == 0 else -1
     rank = (root + step * walk) % ranks
@@ -444,6 +448,12 @@ def _first_hub(paths: Lightpaths, lines: Lines, line: int, root: int, walk: int)
 
 @njit_cached
 def _grow_tree(paths: Lightpaths, lines: Lines, growth: _Growth, tree: Trees, load: Floats) -> bool:
+    """Grow the tree of one root by earliest arrival, as Dijkstra's algorithm does, over lightpaths that the rules of
+    lines allow; return False if some rank is not reached. Of equal arrivals the less busy queue counts.
+
+    Taps, arrivals and the order of ranks go to ``tree``, and each lightpath that is used adds 1 to its queue's
+    ``load``.
+    """
     done, arrival, came = growth.done, tree.arrival, tree.tap
     done[:] = False
     came[:] = -1
@@ -484,7 +494,8 @@ def _grow_tree(paths: Lightpaths, lines: Lines, growth: _Growth, tree: Trees, lo
 
 @njit_without_arrays
 def _run_length(lines: Lines, growth: _Growth, at: int, came: int, tap: int) -> int:
-    """Lightpaths of a line in a row with that of ``tap``, to a rank reached by ``came``; −1 where rules forbid it."""
+    """Return the number of lightpaths of one line that follow each other once ``tap`` is added to a path that reached
+    rank ``at`` by tap ``came``; −1 where the rules of lines forbid that."""
     line = lines.line[tap]
     before = lines.line[came] if came >= 0 else -1
     length = 1
@@ -527,6 +538,8 @@ def rebalance(paths: Lightpaths, trees: Trees, load: Floats, deadline: float, sw
 
 @njit_without_arrays
 def _rebalance_tree(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance, deadline: float) -> int:
+    """Move ranks of one tree to better receptions, the latest arrival first, within the deadline in seconds, and return
+    the number of moves. ``tree`` and the loads of queues are changed in place."""
     below, served, moves = balance.below, balance.served, 0
     ranks = len(below)
     below[:] = 0.0
@@ -562,7 +575,9 @@ def _rebalance_tree(paths: Lightpaths, tree: Trees, load: Floats, balance: _Bala
 
 @njit_without_arrays
 def _better_tap(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance, deadline: float, at: int) -> int:
-    """The tap by which a rank had better receive, or −1."""
+    """Return the tap by which rank ``at`` had better receive, or −1 if none is better: one of the transmission with
+    more receivers than its present one has besides, otherwise one of a less busy queue, and all below it still in
+    time."""
     tap = tree.tap[at]
     path, queue, best = paths.path[tap], paths.queue[tap], -1
     most = balance.served[path] - 1

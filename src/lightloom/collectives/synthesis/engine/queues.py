@@ -214,13 +214,15 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 
 def turns(rows: OrderedRows, held: Mask, links: int, *keys: Floats | Ints, together: float = 0.0) -> tuple[Ints, float]:
-    """Return each row's place in an order in which free links send the most urgent: [row]; and the seconds of it.
+    """Return the place of each row in the order in which rows are sent, [row], and the seconds until the last arrival.
+    A link that is free sends the most urgent row that waits for it and need not wait anywhere on its way.
 
     Args:
-        held: cells, each a chunk at a rank, that hold data from the start, changed: [cell].
+        rows: rows with the links they cross and the cells they read and write.
+        held: out and in: True where a cell, a chunk at a rank, holds data: [cell].
         links: number of links.
-        keys: what rows are ranked by, the least first, as :func:`numpy.lexsort` takes them: [row].
-        together: seconds within which what comes later may still be chosen.
+        keys: urgency of the rows, least first, as :func:`numpy.lexsort` takes keys: [row] each.
+        together: seconds for which a free link waits for more urgent rows before it chooses.
     """
     from lightloom.collectives.synthesis.engine import kernels
 

@@ -51,7 +51,7 @@ class StandingCircuits:
         return self.source, self.destination, self.route, self.channel, self.width
 
     def queues(self) -> Queues:
-        """Return the channels and directions of the circuits, each a queue of its own."""
+        """Return the circuits as queues, one for each circuit: first channel, width in channels and direction."""
         return Queues(self.channel[None], self.width, self.route)
 
     def only(self, which: Ints | Mask) -> StandingCircuits:

@@ -49,7 +49,8 @@ class Prices(NamedTuple):
 
 @njit_without_arrays
 def reach(share: int, most: int, reached: Ints) -> None:
-    """Most ranks on one side of a root, ``share`` at most behind one wavelength: out, [wavelengths, depth].
+    """Compute the most ranks on one side of a root that spans can serve, at most ``most``, with ``share`` ranks at most
+    behind one wavelength: ``reached`` [wavelengths, depth in spans], changed in place.
 
     The farthest child takes some of the wavelengths up to where it lies, where both it and the root serve ranks over
     the rest; beyond, it has all of them.
@@ -140,7 +141,7 @@ def choose(routes: Routes, trees: int, prices: Prices, load: Floats) -> None:
 
 @njit_without_arrays
 def _pass(routes: Routes, i: int, rank: int, weight: float, load: Floats) -> None:
-    """Add a block of source ``i`` to the circuits of its path."""
+    """Add ``weight`` to the load of every circuit on the path by which the block of source ``i`` gets to a rank."""
     tree, at = routes.trees[routes.chosen[i, rank], i], rank
     while at != routes.sources[i]:
         load[tree[at]] += weight

@@ -175,7 +175,8 @@ def plan(wiring: Wiring, exchange: Exchange, trial: Trial) -> Plan | None:
 
 
 def _transmissions(begin: Ints, path: Int32s, left: Floats) -> Transmissions:
-    """Return hops each of which waits for the one before; a last entry releases each block's first at the start."""
+    """Return the hops of all blocks as transmissions, each of which waits for the one before on its block's path. A
+    last entry releases the first hop of every block at the start; ``left`` has the seconds left from each hop on."""
     hops, going = len(path), np.diff(begin) > 0
     first, last = begin[:-1][going], begin[1:][going] - 1
     child, sibling = np.arange(1, hops + 2, dtype=np.int32), np.full(hops + 1, -1, np.int32)
