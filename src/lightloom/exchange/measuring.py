@@ -102,8 +102,8 @@ def measure_kernels(method: ExchangeMethod) -> KernelRates:
 
 
 def _rates_of(kernels: Callable[[int], Coding], name: str, decoded: int = _LARGE) -> KernelRates:
-    """Return the rates of kernels, made for 2^22 values and, for the seconds of a message, for 256; ``decoded`` is the
-    number of values in a large message."""
+    """Return the rates of coding by two functions that ``kernels`` makes for a number of values: of 2^22 values, of
+    which ``decoded`` are decoded, and the seconds of a message, from 256 values."""
     rates = coding_rates(kernels(_LARGE), kernels(_SMALL), (4 * _LARGE, 4 * decoded))
     return KernelRates(**rates, kernel=f"{name} on one thread")
 
@@ -114,8 +114,8 @@ def _draw_values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 
 
 def _block_kernels(method: BlockExchange, count: int) -> Coding:
-    """Return encoding, with feedback where the method has it, and adding decoding of ``count`` values in blocks on the
-    CPU."""
+    """Return two functions without arguments that code ``count`` fixed values in blocks on one CPU thread: the first
+    encodes them, with feedback where the method has it, the second decodes the message and adds it up."""
     import torch
 
     from lightloom.exchange.distributed.block_exchange import wire_format
@@ -131,8 +131,8 @@ def _block_kernels(method: BlockExchange, count: int) -> Coding:
 
 
 def _codec_kernels(method: RingCodecExchange, count: int) -> Coding:
-    """Return encoding, leaving errors where the method feeds them back, and adding decoding of ``count`` values by a
-    codec."""
+    """Return two functions without arguments that code ``count`` fixed values by the method's codec: the first encodes
+    them, leaving errors where the method feeds them back, the second decodes the stream and adds it up."""
     from lightloom.exchange.compression.registry import find
 
     codec, values, out = find(method.codec), _draw_values(count), np.zeros(count, np.float32)
@@ -146,7 +146,8 @@ def _codec_kernels(method: RingCodecExchange, count: int) -> Coding:
 
 
 def _top_k(method: TopKExchange, count: int) -> Coding:
-    """Return choosing the largest of ``count`` values, with feedback where the method has it, and adding them up."""
+    """Return two functions without arguments: the first chooses the largest of ``count`` fixed values, with feedback
+    where the method has it, the second adds up what is chosen."""
     import torch
 
     from lightloom.exchange.distributed.residuals import Geometry
@@ -161,7 +162,8 @@ def _top_k(method: TopKExchange, count: int) -> Coding:
 
 
 def _products(method: PowerSgdExchange, count: int) -> Coding:
-    """Return the product M Q, and M less P Q^T, of a matrix of ``count`` values, as encoding and decoding."""
+    """Return two functions without arguments that take the place of encoding and decoding: the product M Q, and M less
+    P Qᵀ, of a matrix M of ``count`` fixed values."""
     import torch
 
     torch.set_num_threads(1)

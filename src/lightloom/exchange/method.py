@@ -132,7 +132,8 @@ class ExchangeMethod(ABC):
 
     @property
     def fused(self) -> bool:
-        """True if one kernel codes a message on accelerators, rather than operations of a library one by one."""
+        """True if one kernel codes a message on accelerators, which assumed engines price with fewer accesses of
+        memory; True unless a method says otherwise."""
         return True
 
     @property

@@ -101,6 +101,9 @@ class _Fallback:
     def encode_frames(
         self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
     ) -> int:
+        """Write the frames of ``values`` (float32 bit patterns), ``chunk`` values each and numbered from ``first``, to
+        ``out``; return the bytes written. ``bound`` is k of the bound 2^-k, ``width`` the bits behind the sign of an
+        8-bit code; with ``leave`` values become their errors."""
         from lightloom.exchange.compression.kernels_numba import Coding, Values, encode_frames
 
         if not values.flags.writeable:  # Numba compiles a function that may write for writable arrays only
@@ -109,17 +112,22 @@ class _Fallback:
         return int(encode_frames(Values(values, values.view(np.float32)), chunk, first, out, coding))
 
     def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False) -> int:
+        """Fill ``out`` from the frames in ``data``, or ``add`` to it; return the bytes read, or ``-(8 frame +
+        reason)``, the reason a key of :data:`REASONS`."""
         from lightloom.exchange.compression.kernels_numba import Coding, Values, decode_frames
 
         coding = Coding(0, width, np.float32(2.0**-width), add)
         return int(decode_frames(read_only(data), Values(out, out.view(np.float32)), chunk, first, coding))
 
     def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
+        """Add the number of values of each tag in frames of ``count`` values to ``counts``, int64 [4]; return as
+        ``decode_frames`` does."""
         from lightloom.exchange.compression.kernels_numba import count_tags
 
         return int(count_tags(read_only(data), count, chunk, counts))
 
     def xxh64(self, data: Bytes, seed: int) -> int:
+        """Return the XXH64 of bytes, a 64-bit hash."""
         from lightloom.exchange.compression.kernels_numba import xxh64
 
         return int(xxh64(read_only(data), 0, len(data), np.uint64(seed)))
@@ -136,17 +144,24 @@ class _Native:
     def encode_frames(
         self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
     ) -> int:
+        """Write the frames of ``values`` (float32 bit patterns) to ``out`` by the C kernel, and return the bytes
+        written; arguments as of :class:`_Fallback`."""
         encode = self._library.lightloom_encode_frames_leaving if leave else self._library.lightloom_encode_frames
         return int(encode(values.ctypes.data, values.size, chunk, first, out.ctypes.data, bound, width, self._path))
 
     def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False) -> int:
+        """Fill ``out`` from the frames in ``data``, or ``add`` to it, by the C kernel; return the bytes read, or ``-(8
+        frame + reason)``."""
         decode = self._library.lightloom_decode_frames_adding if add else self._library.lightloom_decode_frames
         return int(decode(data.ctypes.data, data.size, out.ctypes.data, out.size, chunk, first, width, self._path))
 
     def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
+        """Add the number of values of each tag to ``counts``, int64 [4], by the C kernel; return as ``decode_frames``
+        does."""
         return int(self._library.lightloom_count_tags(data.ctypes.data, data.size, count, chunk, counts.ctypes.data))
 
     def xxh64(self, data: Bytes, seed: int) -> int:
+        """Return the XXH64 of bytes, a 64-bit hash, by the C kernel."""
         return int(self._library.lightloom_xxh64(data.ctypes.data, data.size, seed))
 
 
@@ -181,6 +196,7 @@ def current() -> Kernel:
 
 @cache
 def _choose(request: str) -> Kernel:
+    """Return the kernel for a value of the environment variable LIGHTLOOM_KERNEL, chosen once for each value."""
     kernel: Kernel = choose(request, load)
     return kernel
 

@@ -53,7 +53,7 @@ class ReduceScatter:
         self._reduce = reduce
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Return uninitialised memory for FSDP's buffers."""
+        """Return a new tensor of this size and type on a device, not set to anything, as FSDP asks for its buffers."""
         return torch.empty(size, dtype=dtype, device=device)
 
     def __call__(

@@ -21,7 +21,8 @@ ROUNDING = tl.constexpr(12582912.0)
 
 @triton.jit
 def linear_scale(size, bits: tl.constexpr):
-    """Scales of blocks from the bit patterns of sizes [ROWS, G, 8]: bit patterns, and values that code nothing."""
+    """Return the scales of blocks of linear codes as float32 bit patterns, [ROWS], from the bit patterns of the values'
+    sizes [ROWS, G, 8]; NaN for a block without a finite scale, 0 for one of 2^-128 or less."""
     largest = tl.minimum(tl.max(tl.max(size, 2), 1), INFINITY)
     q = tl.full(largest.shape, (1 << (bits - 1)) - 1, tl.int32).to(tl.float32)
     ratio = tl.div_rn(largest.to(tl.float32, bitcast=True), q)
@@ -33,7 +34,8 @@ def linear_scale(size, bits: tl.constexpr):
 
 @triton.jit
 def mean_scale(size, layout: tl.constexpr):
-    """Scales of blocks from their mean size, as ``linear_scale``: sizes over their number are added by halves."""
+    """Return the mean sizes of blocks, rounded to bfloat16, as float32 bit patterns, [ROWS], from the bit patterns of
+    the values' sizes [ROWS, G, 8], added by halves; NaN where the mean is not finite."""
     total = tl.reshape(size.to(tl.float32, bitcast=True), [layout.rows, layout.block]) * (1.0 / layout.block)
     for step in tl.static_range(layout.halvings):
         total = tl.sum(tl.reshape(total, [layout.rows, 2, layout.block >> (step + 1)]), 1)
@@ -46,7 +48,9 @@ def mean_scale(size, layout: tl.constexpr):
 
 @triton.jit
 def encode_blocks(values, rest, places, wire, blocks, feedback: tl.constexpr, layout: tl.constexpr):
-    """Encode ``values``; with ``feedback`` encode ``values + rest``, and ``rest`` becomes what the codes lack."""
+    """Write the bytes of each block to ``wire``, of ``values`` or, with ``feedback``, of ``values + rest``, whose
+    errors are left in ``rest``. ``places`` [block, 3] has the first value, the number of values and the first byte of
+    each."""
     rows: tl.constexpr = layout.rows
     bits: tl.constexpr = layout.bits
     row = tl.program_id(0) * rows + tl.arange(0, rows)
@@ -92,7 +96,8 @@ def encode_blocks(values, rest, places, wire, blocks, feedback: tl.constexpr, la
 
 @triton.jit
 def decode_blocks(wire, places, out, blocks, factor, add: tl.constexpr, layout: tl.constexpr):
-    """Write ``factor`` times the values to ``out``, or add them with ``add``."""
+    """Write ``factor`` times the values of each block in ``wire`` to ``out``, or with ``add`` add them there;
+    ``places`` [block, 3] has the first value, the number of values and the first byte of each."""
     rows: tl.constexpr = layout.rows
     bits: tl.constexpr = layout.bits
     row = tl.program_id(0) * rows + tl.arange(0, rows)

@@ -29,7 +29,7 @@ def load_groups(values, count):
 
 @triton.jit
 def tags_of(bits, bound: tl.constexpr):
-    """Tag of each value: how many of the three thresholds |f| reaches, compared as integers."""
+    """Return the tag of each value, 0 to 3: how many of the three thresholds its size reaches, compared as integers."""
     size = bits & 0x7FFFFFFF
     coded = (size >= ((127 - bound) << 23)).to(tl.int32)
     wide = (size >= ((127 - bound // 2) << 23)).to(tl.int32)
@@ -38,13 +38,13 @@ def tags_of(bits, bound: tl.constexpr):
 
 @triton.jit
 def bytes_of(tags):
-    """Bytes of each code: 0, 1, 2 or 4."""
+    """Return the bytes of the code of each tag: 0, 1, 2 or 4."""
     return tags + (tags == 3).to(tl.int32)
 
 
 @triton.jit
 def measure_groups(values, count, sizes, bound: tl.constexpr):
-    """Write the number of bytes of each group, its two tag bytes included."""
+    """Store the number of bytes of each group of eight values, its two tag bytes included, in ``sizes`` [group]."""
     lengths = bytes_of(tags_of(load_groups(values, count), bound))
     group = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     tl.store(sizes + group, tl.sum(lengths, 1) + 2, mask=group < (count + 7) // 8)
@@ -52,7 +52,8 @@ def measure_groups(values, count, sizes, bound: tl.constexpr):
 
 @triton.jit
 def write_groups(values, count, ends, out, frame_groups, bound: tl.constexpr, width: tl.constexpr):
-    """Write tags and codes; ``ends`` is the running sum of the sizes, ``frame_groups`` the groups in a frame."""
+    """Write tags and codes of each group to ``out``. ``ends`` [group] is the running sum of the groups' bytes, and
+    ``frame_groups`` the number of groups in a frame, before each of which room is left for its header."""
     bits = load_groups(values, count)
     tags = tags_of(bits, bound)
     lengths = bytes_of(tags)
@@ -88,7 +89,8 @@ def seal_frames(out, starts, ends):
 
 @triton.jit
 def find_frames(data, nbytes, count, chunk, frames, starts, status):
-    """Find the frames by their lengths, in a single program; the last entry of ``starts`` is the end."""
+    """Follow the lengths of all frames, in a single program. ``starts`` [frames + 1] receives the byte position of each
+    frame and, last, that of the end; ``status`` [frame] receives 0, or the code of the first fault up to that frame."""
     at = tl.zeros((), tl.int64)
     broken = tl.zeros((), tl.int32)
     for frame in range(frames):
@@ -130,7 +132,7 @@ def walk_frames(data, count, chunk, starts, places, status):
 
 @triton.jit
 def code_bytes(tags):
-    """Bytes of a group's codes from its 16 bits of tags: the sum of 0, 1, 2 or 4 over the pairs of bits."""
+    """Return the bytes of a group's codes from its 16 bits of tags: the sum of 0, 1, 2 or 4 over the pairs of bits."""
     raw = tags & (tags >> 1) & 0x5555
     fours = (tags & 0x3333) + ((tags >> 2) & 0x3333) + (raw & 0x1111) + ((raw >> 2) & 0x1111)
     eights = (fours & 0x0F0F) + ((fours >> 4) & 0x0F0F)
@@ -139,7 +141,8 @@ def code_bytes(tags):
 
 @triton.jit
 def read_groups(data, nbytes, places, out, count, width: tl.constexpr):
-    """Decode every group from where it begins; bytes outside the body read as 0."""
+    """Decode every group from its byte position in ``places`` [group] and store its values as float32 bit patterns in
+    ``out``; bytes beyond the ``nbytes`` of the body read as 0."""
     group = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     start = tl.load(places + group, mask=group < (count + 7) // 8, other=0)
     word = tl.load(data + start, mask=start < nbytes, other=0).to(tl.int32)
@@ -162,14 +165,15 @@ def read_groups(data, nbytes, places, out, count, width: tl.constexpr):
 
 @triton.jit
 def little_endian(data, n: tl.constexpr):
-    """``n`` bytes as an unsigned 64-bit number."""
+    """Return ``n`` bytes from the pointer ``data`` on as an unsigned 64-bit number, the lowest first."""
     byte = tl.arange(0, n)
     return tl.sum(tl.load(data + byte).to(tl.uint64) << (8 * byte).to(tl.uint64), 0)
 
 
 @triton.jit
 def frame_checksum(data, n, frame):
-    """XXH64 of ``n`` bytes, seeded with the frame's place and length (Collet's specification, version 0.1.1)."""
+    """Return the XXH64 of ``n`` bytes, seeded with the frame's number and length (Collet's specification, version
+    0.1.1)."""
     seed = (frame.to(tl.uint64) << 32) | n.to(tl.uint64)
     lane = tl.arange(0, 4)
     h = seed + P5
@@ -203,11 +207,11 @@ def frame_checksum(data, n, frame):
 
 @triton.jit
 def rotate(x, turns):
-    """Rotate 64 bits to the left."""
+    """Return 64 bits rotated to the left by ``turns`` places."""
     return (x << turns) | (x >> (64 - turns))
 
 
 @triton.jit
 def xxh_round(total, word):
-    """One step of XXH64."""
+    """Return an accumulator of XXH64 after one more 64-bit word."""
     return rotate(total + word * P2, 31) * P1

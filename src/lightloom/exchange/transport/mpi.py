@@ -116,7 +116,8 @@ class _Ring:
         self.size: int = self.communicator.size
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
-        """Send to the next rank and return what the previous one sent; ``marked`` and ``limit`` are not used."""
+        """Send bytes to the next rank of the communicator, and return those that the previous one sent; ``marked`` and
+        ``limit`` are not used."""
         following, previous = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         outgoing = np.frombuffer(payload, np.uint8)
         counts = np.array([outgoing.size, 0], np.int64)

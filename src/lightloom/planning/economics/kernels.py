@@ -58,11 +58,14 @@ class _State(NamedTuple):
 
 @njit_cached
 def _exponential(mean: float) -> float:
+    """Return a random number drawn from the exponential distribution of this mean; infinite for an infinite mean."""
     return -mean * np.log(1 - np.random.random()) if mean < np.inf else np.inf  # noqa: NPY002  (Numba's own generator)
 
 
 @njit_cached
 def _lifetime(nodes: Nodes) -> float:
+    """Return the seconds, drawn at random, that a new node works until it fails: of a Weibull distribution, exponential
+    where its shape is 1; infinite where nodes never fail."""
     drawn: float = _exponential(nodes.mtbf if nodes.shape == 1.0 or nodes.mtbf == np.inf else 1.0)
     if nodes.shape == 1.0 or nodes.mtbf == np.inf:
         return drawn
@@ -71,7 +74,8 @@ def _lifetime(nodes: Nodes) -> float:
 
 @njit_cached
 def _durable(length: float, rhythm: Rhythm) -> float:
-    """Useful seconds that a run of ``length`` seconds leaves in durable checkpoints."""
+    """Return the useful seconds of training that a run of ``length`` seconds without interruption leaves in checkpoints
+    that are completely saved."""
     if length <= rhythm.save:
         return 0.0
     return float(rhythm.interval * np.floor((length - rhythm.save) / (rhythm.interval + rhythm.stall)))
@@ -79,7 +83,8 @@ def _durable(length: float, rhythm: Rhythm) -> float:
 
 @njit_cached
 def _fail(low: int, high: int, now: float, nodes: Nodes, state: _State) -> bool:
-    """Fail the nodes of a range that work; whether one of them served the job."""
+    """Fail the working nodes of the range from ``low`` to before ``high``, and begin or queue their repairs; return
+    True if one of them served the job."""
     hit = False
     counts = state.counts
     for each in range(low, high):
@@ -118,7 +123,8 @@ def _repair(node: int, now: float, nodes: Nodes, state: _State) -> None:
 
 @njit_cached
 def _assign(nodes: Nodes, state: _State) -> bool:
-    """Give the job working nodes in the place of failed ones; whether it has all that it needs."""
+    """Let working nodes that are spare serve the job in the place of failed ones; return True if the job has as many as
+    it needs."""
     counts = state.counts
     each = 0
     while counts[_SERVING] < min(nodes.needed, counts[_UP]):
@@ -131,8 +137,11 @@ def _assign(nodes: Nodes, state: _State) -> bool:
 
 @njit_cached
 def _next(now: float, which: int, kinds: Floats, due: Floats, nodes: Nodes, state: _State) -> float:
-    """Let the event of a clock of ``due`` happen, or of node ``which - len(due)``; the restart that the job needs then,
-    −1 if it is not interrupted."""
+    """Play the next event, and return the seconds of the restart that the job needs then; −1 if it goes on.
+
+    Number ``which`` is that of a clock in ``due``, an interruption of its kind or (the last) the failure of a rack,
+    else, less the number of clocks, that of a node which fails or is repaired.
+    """
     last = len(due) - 1
     if which < len(due):
         due[which] = now + _exponential(1 / kinds[which, 0])

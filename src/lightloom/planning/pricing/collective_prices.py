@@ -383,8 +383,8 @@ class PriceLine(NamedTuple):
         return np.maximum(near, beyond)
 
     def below(self, other: PriceLine) -> bool:
-        """Return whether this bound is nowhere above another one, judged by the starts and slopes of both lines: True
-        is sure, False may be too careful."""
+        """Return True if this bound is surely nowhere above another one, as none of the starts and slopes of its two
+        lines is larger; False may be returned although it is not above."""
         starts = self.far - self.far_slope * _LARGE, other.far - other.far_slope * _LARGE
         near = self.nothing <= other.nothing and self.slope <= other.slope
         return near and self.far <= other.far and starts[0] <= starts[1]

@@ -70,8 +70,8 @@ class Pricing(Protocol):
     """Prices of the collectives of a group of ranks."""
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Return why the group has no such collective; None where it has; ``exchange`` is the number of a method, 0 for
-        gradients as they are."""
+        """Return a sentence if a group of ``ranks`` that lie ``stride`` apart cannot have such a collective; None if it
+        can. ``exchange`` is the number of a method, 0 for gradients as they are."""
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
         """Return the prices of a group of ``ranks`` that lie ``stride`` apart, gradients exchanged by method

@@ -38,8 +38,8 @@ def collective_bytes(
     exchange: Ints,  # noqa: ARG001
     nbytes: Floats,
 ) -> Floats:
-    """Return the bytes of collectives (``Collective.nbytes``) in the place of their seconds, in the shape of
-    ``nbytes``; 0 in groups of one."""
+    """Return ``nbytes``, the bytes of collectives (``Collective.nbytes``), where a function of exchange times returns
+    seconds; 0 for groups of one rank. The other arguments are not used."""
     return np.where(_beside(ranks, nbytes) > 1, nbytes, 0.0)
 
 

@@ -294,8 +294,9 @@ class _LineTable(NamedTuple):
         return cls(np.array(padded).transpose(2, 1, 0), others, slopes)
 
     def column(self, group: Ints, nbytes: Floats) -> Floats:
-        """Return the least bounds in seconds of collectives of so many bytes, each of the group at that place, which
-        broadcasts with ``nbytes``; infinite where a group has none."""
+        """Return the lower bounds in seconds of collectives of ``nbytes`` bytes, in the shape in which ``group`` and
+        ``nbytes`` broadcast: the least over the algorithms of the group whose number in the table ``group`` states;
+        infinite where a group has none."""
         bound: Floats = PriceLine(*self.lines[..., group])(nbytes).min(axis=0)
         for place, line in self.others:
             bound = np.where(group == place, np.minimum(bound, line(nbytes)), bound)

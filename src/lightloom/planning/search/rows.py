@@ -364,8 +364,8 @@ class PlacedPlans:
         return self._cuts(choice.group, choice.quantum, choice.most_exchanging)
 
     def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
-        """Return the graph with its forward and its backward seconds lengthened by one factor a device, so that their
-        sum there is no less than its host takes to launch all its parts."""
+        """Return the graph with the seconds of each device's parts, forward and backward, lengthened by one factor, so
+        that a device computes for no less time than its host takes to launch all its parts."""
         launches = self._job.operators.launches(np.array([RECOMPUTATIONS.index(choice.recomputation)]))
         position = {operator.name: index for index, operator in enumerate(self._job.graph.operators)}
         operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]

@@ -180,6 +180,7 @@ def _pass(number: int, stage: int, stages: int, total: int, virtual_stages: int)
 
 @njit_without_arrays
 def push(state: State, queue: int, key: float, item: int) -> None:
+    """Insert an item into a queue, a binary heap in the state's arrays ordered by key, then by item."""
     base, at = state.first_row[queue], state.size[queue]
     state.size[queue] += 1
     while at > 0:
@@ -194,6 +195,7 @@ def push(state: State, queue: int, key: float, item: int) -> None:
 
 @njit_without_arrays
 def pop(state: State, queue: int) -> int:
+    """Remove the item of least key from a queue, the smallest of equal ones, and return it."""
     base = state.first_row[queue]
     state.size[queue] -= 1
     size = state.size[queue]
@@ -273,6 +275,7 @@ def parcels(parent_start: Ints, parent: Int32s, content: Ints, device: Ints, dev
 
 @njit_without_arrays
 def _list_idle(state: State, at: int) -> None:
+    """Add resource ``at``, a device or a pipe, once to the list of those that may begin something at this moment."""
     if not state.listed[at]:
         state.listed[at] = True
         state.idle[state.counts[1]] = at
@@ -389,7 +392,8 @@ def _release(ports: Ports, state: State, devices: int, pipe: int) -> None:
 
 @njit_without_arrays
 def _spend(state: State, seconds: float, dark: bool) -> None:
-    """Add time to the total of what the step waits for."""
+    """Add ``seconds`` to what the step spends on the one cause that counts: computing if any device computes, else
+    sending if any pipe does, else reconfiguration if it is ``dark``, else idling."""
     if state.counts[2] > 0:
         state.totals[2] += seconds
     elif state.counts[3] > 0:

@@ -84,8 +84,8 @@ class LinkTurns:
 
     @classmethod
     def on(cls, fabric: Fabric) -> LinkTurns:
-        """Return what is known of the links of a fabric, whatever its collective library; the same object for equal
-        fabrics."""
+        """Return the calculator of link shares for a fabric; the same object for fabrics that differ in nothing but
+        sources and collective library."""
         key = *fabric.implementation, fabric.model_dump_json(exclude={"sources", "transport"})
         return _on(derived.Keyed(key, fabric))
 

@@ -254,8 +254,8 @@ class _StageTasks:
         self._last.append(ends if end is None else (end,))
 
     def _gone(self, stage: int, chunk: int) -> int | None:
-        """Return the task that sends a chunk's last gradients on, where planes of the pipeline turn after it; None
-        elsewhere."""
+        """Return the task that sends a chunk's last gradients on, where planes of the pipeline are given to other axes
+        after it; None elsewhere."""
         sent = self._sends.get(("backward", chunk, self._step.micro_batches - 1))
         return sent if self._turns.waits_for_send[stage] else None
 

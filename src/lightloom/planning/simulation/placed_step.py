@@ -209,7 +209,8 @@ class _WorkNodes:
         return reduced
 
     def work(self, update: Floats) -> PlacedWork:
-        """Return the collected nodes and messages as a whole; updates take ``update`` seconds [k]."""
+        """Return all nodes and messages that were added as the work of one step, with ``update`` [k] seconds for the
+        update of each device after everything that it waits for."""
         self._pairs.append((self.backward, self.update[self._device]))
         balanced, order = self._plan.balanced, self._order
         passes = np.concatenate([self._device[order], self._device[order[::-1]], np.arange(self._plan.k)])

@@ -313,7 +313,8 @@ class SlowedPrices(Pricing):
         self._pricing, self._strategy, self._slowdown = pricing, strategy, slowdown
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Return why the prices that are slowed have no such collective; None where they have."""
+        """Return a sentence if the prices that are slowed have no collective of this kind in such a group; None if they
+        have."""
         return self._pricing.refusal(kind, algorithm, ranks, exchange, stride)
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:

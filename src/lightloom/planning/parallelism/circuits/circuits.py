@@ -289,8 +289,12 @@ class GroupCircuits:
         return dict(zip(codes.tolist(), used.tolist(), strict=True))
 
     def _relay(self, a: int, b: int) -> list[int]:
-        """Return the fewest pipes from a to b in order; of equally many, the widest first. UnsupportedError where none
-        lead there."""
+        """Return the pipes of a shortest path from device a to device b, in order: fewest pipes, and of equally short
+        paths the one that breadth-first search finds first when it follows pipes of more mean bandwidth first.
+
+        Raises:
+            UnsupportedError: no path leads there.
+        """
         mean = self.mean_bandwidth
         leaving: dict[int, list[int]] = {}
         for pipe in np.argsort(-mean, kind="stable").tolist():

@@ -14,7 +14,8 @@ BEFORE, AFTER = np.int64(1), np.int64(-1)
 
 @njit_without_arrays
 def out_of_reach(x: int, neighbours: Neighbours, sign: int, device: Int32s, allowed: Mask) -> bool:
-    """Whether ``x`` cannot reach a placed neighbour; ``sign`` is 1 for those before it, −1 for those after it."""
+    """Return True if sub-operator ``x`` cannot reach some placed neighbour from its device; ``sign`` is 1 for
+    ``neighbours`` before it, −1 for those after it."""
     for e in range(neighbours.start[x], neighbours.start[x + 1]):
         at = device[neighbours.node[e]]
         if at >= 0 and not allowed[(sign * (device[x] - at)) % len(allowed)]:
@@ -24,7 +25,8 @@ def out_of_reach(x: int, neighbours: Neighbours, sign: int, device: Int32s, allo
 
 @njit_without_arrays
 def unreachable_pairs(problem: PlacementProblem, device: Int32s) -> int:
-    """Number of neighbours that are out of reach of one another."""
+    """Return the number of pairs of sub-operators that exchange data and whose devices are out of reach of one
+    another."""
     before, allowed, count = problem.before, problem.allowed, 0
     for x in range(len(device)):
         for e in range(before.start[x], before.start[x + 1]):
@@ -35,7 +37,8 @@ def unreachable_pairs(problem: PlacementProblem, device: Int32s) -> int:
 
 @njit_without_arrays
 def _vote(x: int, neighbours: Neighbours, sign: int, problem: PlacementProblem, state: PlacementState) -> int:
-    """Add to the votes how many placed neighbours each device reaches; returns how many there are."""
+    """Add to ``state.votes`` [device], for each device, the number of placed neighbours of ``x`` that it reaches;
+    return how many neighbours are placed."""
     device, reached, votes = state.device, state.reached, state.votes
     total = 0
     for e in range(neighbours.start[x], neighbours.start[x + 1]):
@@ -53,6 +56,8 @@ def _vote(x: int, neighbours: Neighbours, sign: int, problem: PlacementProblem, 
 
 @njit_without_arrays
 def _move(problem: PlacementProblem, state: PlacementState, x: int, to: int) -> None:
+    """Place sub-operator ``x`` on device ``to``, away from the one where it was, if any, and move its memory and its
+    forward seconds with it."""
     if state.device[x] >= 0:
         state.used[state.device[x]] -= problem.memory[x]
         state.free[state.device[x]] -= problem.forward[x]
@@ -123,6 +128,8 @@ def _sweep(problem: PlacementProblem, state: PlacementState, last: int, backward
 
 @njit_without_arrays
 def _mark_neighbours(problem: PlacementProblem, state: PlacementState, x: int) -> None:
+    """Mark the placed neighbours of sub-operator ``x``, before it and after it, as yet to be looked at by the
+    repair."""
     for rows in (problem.before, problem.after):
         for e in range(rows.start[x], rows.start[x + 1]):
             if state.device[rows.node[e]] >= 0:
@@ -363,6 +370,8 @@ def _propose(problem: PlacementProblem, device: Int32s) -> tuple[int, int, int, 
 
 @njit_without_arrays
 def _shift(device: Int32s, used: Floats, memory: Floats, x: int, to: int) -> None:
+    """Move sub-operator ``x`` to device ``to``, and its bytes of memory from ``used`` [device] of its old device to the
+    new."""
     used[device[x]] -= memory[x]
     used[to] += memory[x]
     device[x] = to
@@ -370,6 +379,7 @@ def _shift(device: Int32s, used: Floats, memory: Floats, x: int, to: int) -> Non
 
 @njit_without_arrays
 def _within_reach(problem: PlacementProblem, device: Int32s, x: int) -> bool:
+    """Return True if sub-operator ``x`` reaches all its placed neighbours, before it and after it, from its device."""
     return not (
         out_of_reach(x, problem.before, BEFORE, device, problem.allowed)
         or out_of_reach(x, problem.after, AFTER, device, problem.allowed)
@@ -411,7 +421,8 @@ def reconcile(problem: PlacementProblem, device: Int32s, steps: int, seed: int) 
 
 @njit_without_arrays
 def _conflicts(neighbours: Neighbours, sign: int, device: Int32s, allowed: Mask, x: int, to: int) -> int:
-    """Number of neighbours that ``x`` could not reach from a device."""
+    """Return the number of neighbours of ``x`` that it could not reach if it were on device ``to``; ``sign`` is 1 for
+    neighbours before it, −1 for those after it."""
     start, node, count = neighbours.start, neighbours.node, 0
     for e in range(start[x], start[x + 1]):
         if not allowed[(sign * (to - device[node[e]])) % len(allowed)]:
