@@ -61,7 +61,8 @@ class Event:
 
     @classmethod
     def of(cls, fields: JsonObject, number: int, origin: float, path: Path) -> Event:
-        """Return the event of these fields, entry ``number`` of the list of events; ``origin`` in microseconds."""
+        """Return the event of these fields, entry ``number`` of the list of events. ``origin``, in microseconds, is the
+        time of the profile's earliest event, from which :meth:`begin` counts."""
         where = f"{path}: entry {number} of traceEvents ({fields.get('name')!r})"
         category, name, process, thread = (str(fields.get(key)) for key in ("cat", "name", "pid", "tid"))
         arguments = fields.get("args")

@@ -118,8 +118,6 @@ def ring(p: int, nbytes: float, link: Link) -> float:
 
 
 def link_of(model: str) -> Link:
-    """Return a link of 10 Gbit/s without latency, with sums at the speed of Table II.
-
-    The aggregator adds p − 1 times n bytes in the table's gradient sum.
-    """
+    """Return a link of 10 Gbit/s without latency for a model, whose seconds of summing a byte follow from Table II: the
+    aggregator adds p − 1 times the model's n bytes in the table's gradient sum of an iteration."""
     return Link(sum_seconds=TABLE_2[model].gradient_sum / ITERATIONS / ((WORKERS - 1) * size_bytes(model)))

@@ -228,8 +228,12 @@ _LOSSES = (
 
 
 def readings(runs: Record) -> dict[tuple[int, str, str, str], Any]:
-    """Return the percentages of values by size (seeds x bounds x sizes) in the gradients of HDC, by reading: layers,
-    initial weights, loss, and whether one worker's own gradient is counted or what crosses the ring."""
+    """Return the percentages of values by size in the gradients of HDC, an array (seeds x bounds x sizes), for each
+    reading of Table III.
+
+    The keys are readings: number of layers, initial weights, loss, and whether one worker's gradient is counted
+    (``own``) or what crosses the ring (``ring``).
+    """
     found = {}
     for (layers, network), (initial, loss, name), what in product(LAYERS.items(), _LOSSES, ("own", "ring")):
         shares = [run["shares"][what][loss.partition("_")[0]] for run in runs[network][name]]

@@ -239,8 +239,9 @@ _TIMEOUT = 7_200.0
 
 
 def long_runs() -> tuple[TrainingRun, ...]:
-    """Return the long runs on HDC, the most important first: float32, the codecs at each bound from 2^-10 on, then
-    truncation."""
+    """Return the long runs on HDC, the most important first: float32; the codecs at the bounds 2^-10, 2^-8 and 2^-6, as
+    printed, windowed, and windowed with feedback; then truncation by 16, 22 and 24 bits of gradients, weights or
+    both."""
     families: dict[str, dict[str, Any]] = {
         "windowed+feedback": {"gradients": "inceptionn", "error_feedback": True},
         "printed": {"gradients": "inceptionn-printed"},

@@ -166,7 +166,9 @@ class Circuit:
         return self._bounds_by_form[key]
 
     def _tightest(self, form: Form) -> Bounds:
-        """Return the bounds that hold by both ways of replacing floors, moved inwards to the form's grid."""
+        """Return the least and the largest value of a form, rounded inwards to the form's grid. Both ways of bounding
+        it count, the tighter one at each end: with every floor replaced by its source over its divisor, and with only
+        those replaced whose factor is negative."""
         tight, loose = (self._bounds(self.expand(form), always) for always in (True, False))
         low, high = max(tight[0], loose[0]), min(tight[1], loose[1])
         grid = form.grid
@@ -175,9 +177,10 @@ class Circuit:
         return grid * ceil(low / grid), grid * floor(high / grid)
 
     def _bounds(self, form: Form, always: bool) -> Bounds:
-        """Return bounds of a form without held forms, by replacing its latest floor by (s - remainder) / d.
+        """Return the least and the largest value that a form without held forms can have.
 
-        That is done where its factor is negative, or ``always``; else each of its bits is 0 or 1.
+        Its latest floor is replaced by (s - remainder) / d, for its source s and divisor d, where its factor is
+        negative or ``always`` is set; else each bit of the floor is 0 or 1.
         """
         if not form.terms:
             return form.constant, form.constant

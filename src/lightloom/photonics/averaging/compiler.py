@@ -151,7 +151,8 @@ class _Layering:
         self.bits: dict[tuple[object, ...], Atom] = {}
 
     def ready(self, atom: Atom) -> int:
-        """Return the first layer whose values include the atom, 0 for an input; regeneration delays bits by a layer."""
+        """Return the number of the first layer whose values include an atom of the circuit: 0 for an input; where bits
+        are regenerated a bit is ready a layer later."""
         if atom.group < 0:
             return 0
         return self.raw[atom.group] + (self.how.regenerate and not self.circuit.is_held(atom))
@@ -219,8 +220,8 @@ class _Layering:
                     yield self.keep(("kept", partial.key), self.source(partial, layer - 1))
 
     def older(self, form: Form, layer: int) -> list[tuple[Form, Fraction]]:
-        """Return pairs of a form's part that is ready before a layer, and its factor: each held form alone, then all
-        others as one part with a first coefficient of 1."""
+        """Return the parts of a form that are ready before a layer, each with its factor: every held form by itself,
+        then all other atoms as one part whose first coefficient is 1."""
         ready = [a for a in form.terms if self.ready(a) < layer]
         parts = [(Form({a: Fraction(1)}), form.terms[a]) for a in ready if self.circuit.is_held(a)]
         loose = sorted((a for a in ready if not self.circuit.is_held(a)), key=lambda a: (a.group, a.index))
@@ -234,8 +235,8 @@ class _Layering:
         return Source(*self.read(form, layer), *self.circuit.bounds(form))
 
     def read(self, form: Form, layer: int) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:
-        """Return a form as pairs of a layer's gadget and its factor, and a constant: bits, completed sums, and carried
-        sums."""
+        """Return how a form is computed from a layer: pairs of the index of a gadget there and its factor, and a
+        constant. Gadgets are those of bits, of completed held forms and of partial sums that are carried along."""
         index, constant = self.index[layer], form.constant
         reads = [(index[("kept", partial.key)], factor) for partial, factor in self.older(form, layer)]
         for atom, factor in form.terms.items():
@@ -250,14 +251,19 @@ class _Layering:
         return tuple(reads), constant
 
     def keep(self, key: Key, source: Source) -> Gadget:
-        """Return a gadget that carries a value along, scaled to 0..1, in as many copies as the realisation says."""
+        """Return a gadget that carries a value along to the next layer: units whose arguments are the value scaled to 0
+        to 1, as many copies as the realisation says, each read with an equal part."""
         span = source.high - source.low
         units = ((1 / span, -source.low / span),) * self.how.copies
         return Gadget(key, source, units, (span / self.how.copies,) * self.how.copies, source.low)
 
     def ramp(self, key: Key, source: Source, window: tuple[Fraction, Fraction]) -> Gadget:
-        """Return a gadget for the bit that changes between the two values of the window: one unit if bounded, else up
-        to two."""
+        """Return a gadget for the bit that is 0 below the window (two values of the source) and 1 above it.
+
+        Its argument rises linearly over the middle of the window, a share of it that the realisation states. Units that
+        saturate need one for that, ReLUs the difference of two, or one where the ramp reaches the end of the source's
+        range.
+        """
         middle, gap = (window[0] + window[1]) / 2, window[1] - window[0]
         start, end = middle - gap * self.how.window / 2, middle + gap * self.how.window / 2
         width = end - start
