@@ -1,134 +1,164 @@
 """How kernels are compiled, defined once for every package.
 
-Kernels are called from Python and from other kernels, never from C, so that none needs the wrapper that numba would
-compile for C beside it.
+A kernel is a function of numbers, arrays and tuples of them that runs as machine code. What plans, collectives,
+averagers and codecs call was compiled when the package was built (`lightloom.core.kernel_build`) and is called without
+Numba; where the types of the arguments or the source are others, Numba compiles at the first call and keeps what it
+compiled.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
+import pickle
 import re
 import sys
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property, partial, update_wrapper
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from numba import _dynfunc, njit
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+import numpy as np
 
-if TYPE_CHECKING:
-    from numba.core.base import BaseContext
-    from numba.core.codegen import Codegen
-    from numba.core.compiler import CompileResult
-    from numba.core.typing.templates import Signature
-
-
-# Where compiled kernels are kept: a folder that was filled when the package was built, and numba's cache.
-#
-# Compiling what one plan calls takes 6 to 19 CPU seconds. Wheels bring these kernels along, compiled for every
-# processor of the architecture by :mod:`lightloom.app.api.compile_ahead`; what is missing there is compiled for this
-# machine at its first call and kept by numba. Kept code is used only where the version of numba, the types of the
-# arguments and the source are those that it was compiled from. The source includes that of imported kernels, which
-# numba does not compare: they are compiled into their callers. Of Python compiled code knows functions of its stable
-# interface and where numba's own objects hold their fields: one wheel serves every version where these lie alike.
-
-AHEAD = Path(__file__).parents[1] / "compiled"
-"""Folder of the kernels that were compiled when the package was built."""
-
-_ANY_PROCESSOR = ("generic", "")
-"""Name and features of a processor, as LLVM calls what all processors of an architecture have."""
+from lightloom.core.errors import UnsupportedError
 
 _IMPORT = re.compile(r"^from (lightloom[\w.]*) import", re.MULTILINE)
 
 
-class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]
-    """Cached kernels of one function; those of another version, whose types may have moved, are not read."""
+class Kernel:
+    """A function that runs as machine code; ``py_func`` is the function itself.
 
-    def _load_index(self) -> dict[object, str]:
+    Raises:
+        UnsupportedError: at a call whose types the package brings no machine code for, where Numba is not installed.
+    """
+
+    calls_ahead: ClassVar[dict[tuple[Kernel, Any], None] | None] = None
+    """Kernels that were called and the types of their arguments, where the package is being built; else None."""
+
+    def __init__(self, function: FunctionType, options: Mapping[str, object]) -> None:
+        """Hold a function and the options with which Numba compiles it."""
+        update_wrapper(self, function)
+        self.py_func, self.options = function, options
+        self._path, self._count = f"{function.__module__}.{function.__qualname__}", function.__code__.co_argcount
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Return the result for arguments as the function takes them."""
+        if named or len(arguments) != self._count:
+            bound = inspect.signature(self.py_func).bind(*arguments, **named)
+            bound.apply_defaults()
+            arguments = bound.args
+        result = _call(self._built, arguments)
+        if result is not NotImplemented:
+            return result
+        if self.calls_ahead is not None:
+            self.calls_ahead[self, tuple(map(self.dispatcher.typeof_pyval, arguments))] = None
+        return self.dispatcher(*arguments)
+
+    @property
+    def name(self) -> str:
+        """Name of the kernel and its source, as the machine code that the package brings calls it."""
+        return f"{self._path} {source_stamp(self.__module__)}"
+
+    @cached_property
+    def _built(self) -> Mapping[bytes, int]:
+        """Addresses of the machine code that the package brings, by the types of the arguments."""
+        return {} if self.calls_ahead is not None or not _BUILT else _BUILT.get(self.name, {})
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """The function as Numba compiles it, with Numba's functions in place of the kernels that it calls."""
         try:
-            index: dict[object, str] = super()._load_index()
-        except (ImportError, AttributeError):
-            index = {}
-        return index
+            from numba import njit
+            from numba.core.caching import FunctionCache
+        except ImportError as error:
+            raise UnsupportedError(
+                f"{self._path} is not compiled for these arguments and needs Numba, "
+                "which is not installed: pip install 'lightloom[numba]'"
+            ) from error
+        function, names = self.py_func, self.py_func.__globals__
+        code = function.__code__
+        called = {name: names[name] for name in code.co_names if isinstance(names.get(name), Kernel)}
+        if self.calls_ahead is not None:  # errors name the source in the package, not the folder of the build
+            code = code.replace(co_filename=f"{self.__module__.replace('.', '/')}.py")
+        own = names | {name: kernel.dispatcher for name, kernel in called.items() if kernel is not self}
+        plain = FunctionType(code, own, function.__name__, function.__defaults__, function.__closure__)
+        plain.__module__, plain.__qualname__ = function.__module__, function.__qualname__
+        kept = self.options.get("inline") != "always" and self.calls_ahead is None
+        dispatcher = njit(cache=kept, **self.options)(plain)
+        own |= {name: dispatcher for name, kernel in called.items() if kernel is self}
+        if isinstance(getattr(dispatcher, "_cache", None), FunctionCache):
+            cached = dispatcher._cache._cache_file
+            # Numba compares the source of the function alone; that of kernels which it calls is compiled into it.
+            cached._source_stamp = source_stamp(self.__module__)
+            cached._load_index = partial(_index_of_this_version, cached._load_index)
+        return dispatcher
 
 
-class KernelCache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of one kernel, and behind it what was compiled when the package was built."""
-
-    fills_ahead: ClassVar[bool] = False
-    """True when this process fills :data:`AHEAD` instead of numba's cache."""
-
-    def __init__(self, function: FunctionType) -> None:
-        super().__init__(function)
-        stamp, name = source_stamp(function.__module__), self._impl.filename_base
-        # Folders' names tell apart kernels of modules whose last names are the same; the version of Python is left out.
-        folder, ahead = AHEAD / function.__module__.removeprefix("lightloom."), name.rpartition(".py")[0]
-        self._ahead = _CacheFile(cache_path=str(folder), filename_base=ahead, source_stamp=stamp)
-        self._cache_file = _CacheFile(cache_path=self.cache_path, filename_base=name, source_stamp=stamp)
-
-    def _load_overload(self, signature: Signature, target: BaseContext) -> CompileResult | None:
-        kept = None if self.fills_ahead else super()._load_overload(signature, target)
-        if kept is not None or not self._enabled:
-            return kept
-        key = self._key_ahead(signature, target.codegen())
-        data = self._ahead.load(key)
-        return None if data is None else self._impl.rebuild(target, data)
-
-    def _save_overload(self, signature: Signature, compiled: CompileResult) -> None:
-        if not self.fills_ahead:
-            super()._save_overload(signature, compiled)
-        elif self._impl.check_cachable(compiled):
-            key = self._key_ahead(signature, compiled.codegen)
-            Path(self._ahead._index_path).parent.mkdir(parents=True, exist_ok=True)
-            # Without the listing of types, which names addresses: what is built twice is the same.
-            self._ahead.save(key, self._impl.reduce(compiled._replace(type_annotation="")))
-
-    def _key_ahead(self, signature: Signature, codegen: Codegen) -> tuple[object, ...]:
-        types, (triple, *_), (_, values) = self._index_key(signature, codegen)
-        return types, (triple, *_ANY_PROCESSOR), values, *sorted(_dynfunc._impl_info.items())
+def _index_of_this_version(load: Callable[[], dict[object, str]]) -> dict[object, str]:
+    """Return the index of what Numba kept; empty where it was written by a version whose types have moved."""
+    try:
+        return load()
+    except (ImportError, AttributeError):
+        return {}
 
 
 @cache
-def source_stamp(module: str) -> bytes:
+def source_stamp(module: str) -> str:
     """Return a hash of a module's source, of what it imports from the package, and of what imported kernels import."""
     found: dict[str, bytes] = {}
     _collect(module, found, deep=True)
-    return hashlib.sha256(b"\0".join(found[name] for name in sorted(found))).digest()
+    return hashlib.sha256(b"\0".join(found[name] for name in sorted(found))).hexdigest()
 
 
 def _collect(module: str, found: dict[str, bytes], *, deep: bool) -> None:
+    """Add a module's source to those found, and where ``deep`` that of the modules it imports from the package."""
     found[module] = source = Path(str(sys.modules[module].__file__)).read_bytes()
     for name in _IMPORT.findall(source.decode()) if deep else ():
         if name not in found:
             _collect(name, found, deep=name.endswith("kernels"))
 
 
-def _kernels(**options: object) -> Callable[[FunctionType], object]:
-    """Return a decorator that compiles for each type of arguments, or takes what was compiled before."""
-    compiled = njit(cache=True, no_cfunc_wrapper=True, **options)
-
-    def decorate(function: FunctionType) -> object:
-        kernel = compiled(function)
-        if isinstance(getattr(kernel, "_cache", None), FunctionCache):
-            kernel._cache = KernelCache(function)
-            if KernelCache.fills_ahead:  # errors name the source in the package, not the folder of the build
-                function.__code__ = function.__code__.replace(co_filename=f"{function.__module__.replace('.', '/')}.py")
-        return kernel
-
-    return decorate
+def _make_array(shape: tuple[int, ...], code: str, memory: bytearray) -> np.ndarray[Any, Any]:
+    """Return an array of memory that a kernel filled."""
+    return np.ndarray(shape, code, memory)
 
 
-njit_cached: Any = _kernels()
+def _raise_error(pickled: bytes) -> None:
+    """Raise the exception of a kernel, which Numba pickled with its arguments and its place."""
+    kind, arguments, _ = pickle.loads(pickled)
+    raise kind(*arguments or ())
+
+
+try:
+    from lightloom.core import _kernels  # type: ignore[attr-defined]
+
+    _call, _BUILT = _kernels.call, _kernels.attach(np.ndarray, _make_array, _raise_error)
+except ImportError:  # built without a C compiler
+
+    _call, _BUILT = lambda *_: NotImplemented, {}
+
+
+def _kernels_with(**options: object) -> Callable[[FunctionType], Kernel]:
+    """Return a decorator for kernels that Numba compiles with these options, without the wrapper for C beside it."""
+    return lambda function: Kernel(function, {"no_cfunc_wrapper": True, **options})
+
+
+njit_cached: Any = _kernels_with()
 """For kernels of one thread."""
 
-njit_without_arrays: Any = _kernels(_nrt=False)
+njit_inlined: Any = _kernels_with(inline="always")
+"""For functions that are inlined where a kernel calls them."""
+
+njit_without_arrays: Any = _kernels_with(_nrt=False)
 """For kernels that make no arrays: it leaves out the counting of references to the arrays of a tuple, which
 can take far longer than the work itself."""
 
-njit_threaded: Any = _kernels(nogil=True)
+njit_threaded: Any = _kernels_with(nogil=True)
 """For kernels that run beside other threads of Python."""
 
-njit_threaded_numpy: Any = _kernels(nogil=True, error_model="numpy")
+njit_threaded_numpy: Any = _kernels_with(nogil=True, error_model="numpy")
 """Decorator for kernels that run beside other threads of Python, where a division by zero gives what NumPy gives."""
+
+njit_threaded_contracting: Any = _kernels_with(nogil=True, fastmath={"contract"})
+"""Decorator for kernels that run beside other threads of Python, whose products and sums may be rounded once."""

@@ -2,15 +2,16 @@
 
     python -m lightloom.app.api.compile_ahead
 
-fills ``lightloom/compiled`` beside the package's modules. Building a wheel and installing from source do it; by hand it
-serves where another version of numba is installed than the package was built with.
+writes the extension module ``lightloom.core._kernels``. Building a wheel and installing from source do it; by hand it
+serves after a kernel was changed.
 """
 
 import os
-import shutil
+import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from typing import Any
 
 _PLANNED = {
     **dict.fromkeys(("terarack-64", "sip-ocs-1024", "h100-512-two-tier", "dgx-h100-64", "dadiannao-100g"), 16),
@@ -29,8 +30,8 @@ _EFFORT = 1 / 1000
 
 
 def main() -> int:
-    """Plan and rank collectives on few ranks, so that each kernel compiles for the types that it is called with; return
-    0 if any compiled file was kept, else 1."""
+    """Plan and rank collectives on few ranks, so that each kernel is called with the types that it takes, and build
+    what was called; return 0, or 1 without a C compiler."""
     with tempfile.TemporaryDirectory() as folder:
         # Before numba is imported: code that every processor of the architecture runs; nothing kept beside the modules;
         # and no searches of before, which would not be searched again and leave their kernels out. Of codecs those
@@ -43,15 +44,21 @@ def main() -> int:
             LIGHTLOOM_KERNEL="fallback",
         )
         from lightloom.collectives.synthesis.engine import cache
-        from lightloom.core.kernels import AHEAD, KernelCache
+        from lightloom.core import kernel_build
+        from lightloom.core.kernels import Kernel
 
-        # All anew: what is loaded is not compiled again, and neither is what it calls.
-        shutil.rmtree(AHEAD, ignore_errors=True)
-        KernelCache.fills_ahead = True
+        called: dict[tuple[Kernel, Any], None] = {}
+        Kernel.calls_ahead = called
         cache.SCALE = _EFFORT
         _search()
         _encode()
-    return 0 if any(AHEAD.rglob("*.nbc")) else 1
+        try:
+            built = kernel_build.build(called)
+        except (OSError, subprocess.CalledProcessError) as error:
+            sys.stderr.write(f"no kernels built: {error}\n")
+            return 1
+        sys.stderr.write(f"{built} of {len(called)} kernels built\n")
+    return 0
 
 
 def _search() -> None:

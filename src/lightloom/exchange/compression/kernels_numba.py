@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
-from lightloom.core.kernels import njit_threaded
+from lightloom.core.kernels import njit_inlined, njit_threaded
 
 TRUNCATED, BAD_LENGTH, BAD_CHECKSUM, BAD_PAYLOAD = 1, 2, 3, 4
 FRAME_HEADER = 8
@@ -46,12 +45,12 @@ class Coding(NamedTuple):
     """Encoder: replace values by their errors. Decoder: add to the values that are there."""
 
 
-@njit(inline="always")
+@njit_inlined
 def _rotate(x: np.uint64, r: int) -> np.uint64:
     return (x << np.uint64(r)) | (x >> np.uint64(64 - r))
 
 
-@njit(inline="always")
+@njit_inlined
 def _load(data: Bytes, at: int, size: int) -> np.uint64:
     word = np.uint64(0)
     for i in range(size):
@@ -59,12 +58,12 @@ def _load(data: Bytes, at: int, size: int) -> np.uint64:
     return word
 
 
-@njit(inline="always")
+@njit_inlined
 def _round(a: np.uint64, word: np.uint64) -> np.uint64:
     return np.uint64(_rotate(a + word * _P2, 31) * _P1)
 
 
-@njit(inline="always")
+@njit_inlined
 def _merge(h: np.uint64, a: np.uint64) -> np.uint64:
     return np.uint64((h ^ _round(np.uint64(0), a)) * _P1 + _P4)
 
@@ -99,13 +98,13 @@ def xxh64(data: Bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
     return h ^ (h >> np.uint64(32))
 
 
-@njit(inline="always")
+@njit_inlined
 def _frame_checksum(data: Bytes, start: int, end: int, index: int) -> np.uint64:
     seed = (np.uint64(index) << np.uint64(32)) | np.uint64(end - start)
     return np.uint64(xxh64(data, start, end, seed) & np.uint64(0xFFFFFFFF))
 
 
-@njit(inline="always")
+@njit_inlined
 def _put(out: Bytes, at: int, value: int, size: int) -> int:
     for i in range(size):
         out[at + i] = np.uint8((value >> (8 * i)) & 255)

@@ -14,15 +14,13 @@ from math import atan2, floor, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Effort, Floats, Ints
-from lightloom.core.kernels import njit_threaded
+from lightloom.core.kernels import njit_inlined, njit_threaded, njit_threaded_contracting
 
 _ROTATED_TILE: Effort = 16
 _BLOCK: Effort = 64
 _CHAIN: Effort = 32
-_FAST = {"contract"}
 _NEGLIGIBLE = 1e-200
 """Squared amplitude below which an element counts as zero; products of larger ones do not underflow."""
 
@@ -36,7 +34,7 @@ class _Rotation(NamedTuple):
     e_imag: float
 
 
-@njit(inline="always")
+@njit_inlined
 def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
     """Return the rotation that moves ``a`` into ``b``: |b|/h, |a|/h and the phase arg a − arg b as a unit number."""
     a2, b2 = ar * ar + ai * ai, br * br + bi * bi
@@ -49,7 +47,7 @@ def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
     return _Rotation(b / h, a / h, (ar * br + ai * bi) * scale, (ai * br - ar * bi) * scale)
 
 
-@njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath=_FAST)
+@njit_threaded_contracting
 def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Floats) -> None:
     """Apply a chain of rotations to positions (m, m + 1), m = first, first + step, ..., of every vector in the tile."""
     for k in range(count):
@@ -70,7 +68,7 @@ def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Flo
             pair[3 * _ROTATED_TILE + v] = c * ti - s * x1i
 
 
-@njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath=_FAST)
+@njit_threaded_contracting
 def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rotation) -> None:
     s, c, er, ei = rotation
     a, b, x, y = (
@@ -85,7 +83,7 @@ def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rot
         b[v], y[v] = s * ti + c * y[v], c * ti - s * y[v]
 
 
-@njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath=_FAST)
+@njit_threaded_contracting
 def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation: _Rotation) -> None:
     s, c, er, ei = rotation
     pairs = planes[start:stop, :, column : column + 2]
@@ -98,7 +96,7 @@ def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation
         pairs[v, 1, 1] = c * ti - s * x1i
 
 
-@njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath=_FAST)
+@njit_threaded_contracting
 def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count: int, rotations: Floats) -> None:
     """Apply a chain to columns (first, first + 1), (first − 1, first), ...; each row is read once."""
     for row in range(start, stop):
@@ -226,7 +224,7 @@ def pass_diagonal(rotations: Floats, modes: Ints, diagonal: Floats) -> None:
         diagonal[m, 0], diagonal[m, 1] = er * br + ei * bi, er * bi - ei * br
 
 
-@njit(inline="always")
+@njit_inlined
 def _wrapped(angle: float) -> float:
     wrapped = angle - 2.0 * pi * floor(angle / (2.0 * pi))
     return wrapped if wrapped < 2.0 * pi else 0.0
@@ -259,7 +257,7 @@ def settle_phases(rotations: Floats, at_input: bool, modes: Ints, pending: Float
 _VECTOR_TILE: Effort = 32
 
 
-@njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath={"contract"})
+@njit_threaded_contracting
 def _pass_device(tile: Floats, mode: int, device: Floats) -> None:
     pair = tile[2 * mode * _VECTOR_TILE : (2 * mode + 4) * _VECTOR_TILE]
     ar, ai, br, bi = device[0], device[1], device[2], device[3]

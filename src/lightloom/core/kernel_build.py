@@ -1,0 +1,184 @@
+"""Builds the extension module ``lightloom.core._kernels``: kernels as machine code that is called without Numba.
+
+Numba compiles them for every processor of the architecture; what it makes is linked with ``_kernels.c``, which reads
+the arguments. A C compiler is needed here, and neither it nor Numba where the module is used.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.kernels import Kernel
+
+MODULE = Path(__file__).with_name("_kernels.abi3.so")
+"""The extension module, which serves every version of Python."""
+
+_TYPES = {
+    "?": "uint8_t",
+    "n": "void *",
+    **{letter: f"{sign}int{8 << i // 2}_t" for i, letter in enumerate("bBhHiIqQ") for sign in ["u" * (i % 2)]},
+    "f": "float",
+    "d": "double",
+}
+"""Types of C by the letters of keys (``_kernels.c``)."""
+_BOXES = {"d": "PyFloat_FromDouble", "f": "PyFloat_FromDouble", "?": "PyBool_FromLong", "n": "box_none"}
+_READERS = {"d": "as_double(w[{}])", "f": "as_float(w[{}])", "n": "(void *)0"}
+_ARRAY = "void *memory, *owner; int64_t size, itemsize; void *data; int64_t shape[{0}], strides[{0}];"
+
+
+class _NotBuilt(TypeError):
+    """A type that ``_kernels.c`` neither reads nor returns."""
+
+
+def build(called: dict[tuple[Kernel, Any], None], module: Path = MODULE) -> int:
+    """Write the extension module of kernels for the types of arguments that they were called with.
+
+    Returns:
+        The number of kernels in it, of a function once for each types; others are left to Numba.
+
+    Raises:
+        OSError: there is no C compiler.
+        CalledProcessError: it failed.
+    """
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    with tempfile.TemporaryDirectory() as folder:
+        entries: list[str] = []
+        table: list[str] = []
+        objects: list[Path] = []
+        for kernel, types in sorted(called, key=lambda call: (call[0].name, str(call[1]))):
+            number = len(table)
+            try:
+                key, entry = _entry(number, kernel, types)
+            except _NotBuilt:
+                continue
+            entries.append(entry)
+            table.append(f'    {{"{kernel.name}", "{key}", call{number}}},\n')
+            objects.append(Path(folder, f"{number}.o"))
+            objects[-1].write_bytes(_machine_code(kernel.dispatcher.overloads[types], f"k{number}"))
+        text = "".join(entries) + "static const Entry ENTRIES[] = {\n" + "".join(table) + "    {0},\n};\n"
+        Path(folder, "entries.h").write_text(text, encoding="utf-8")
+        source, made = MODULE.with_name("_kernels.c"), module.with_name(f"{module.name}.{os.getpid()}")
+        options = ["-O2", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-s,--build-id=none"]
+        words = [*compiler, *options, f"-I{folder}", str(source), *map(str, objects), "-lm", "-o", str(made)]
+        try:
+            subprocess.run(words, check=True)
+            made.replace(module)
+        finally:
+            made.unlink(missing_ok=True)
+    return len(table)
+
+
+def _entry(number: int, kernel: Kernel, types: tuple[Any, ...]) -> tuple[str, str]:
+    """Return the key of a kernel's arguments, and the function of C that passes them on and boxes the result."""
+    key, parameters, passed = "", [], []
+    position = 0
+    for leaf in (leaf for each in types for leaf in _leaves(each)):
+        key += leaf
+        if leaf[0] in "CFAcfa" and len(leaf) == 3:
+            words = ["void *", "void *", "int64_t", "int64_t", "void *", *["int64_t"] * (2 * int(leaf[1]))]
+            passed += [f"({word})w[{position + i}]" for i, word in enumerate(words)]
+        elif leaf in _TYPES:
+            words = [_TYPES[leaf]]
+            passed.append(_READERS.get(leaf, f"({words[0]})w[{{}}]").format(position))
+        else:
+            words = []
+        position += len(words)
+        parameters += words
+    result = kernel.dispatcher.overloads[types].signature.return_type
+    declared, boxed = _result(result, "r.value")
+    alone = bool(kernel.options.get("nogil"))
+    return (
+        key,
+        f"""struct r{number} {{ {declared}value; }};
+extern int32_t k{number}({", ".join([f"struct r{number} *", "const Raised **", *parameters])});
+static PyObject *call{number}(const int64_t *w)
+{{
+    struct r{number} r = {{0}};
+    const Raised *raised = NULL;
+    {"void *thread = PyEval_SaveThread();" if alone else ""}
+    int status = k{number}({", ".join(["&r", "&raised", *passed])});
+    {"PyEval_RestoreThread(thread);" if alone else ""}
+    return status == 0 || status == -2 ? {boxed} : failed(status, raised);
+}}
+""",
+    )
+
+
+def _leaves(kind: Any) -> Iterator[str]:
+    """Yield the parts of a type's key: numbers, arrays, and the brackets of tuples."""
+    from numba import types
+
+    if isinstance(kind, types.Array):
+        if not kind.aligned:
+            raise _NotBuilt(kind)
+        yield f"{kind.layout if kind.mutable else kind.layout.lower()}{kind.ndim}{_letter(kind.dtype)}"
+    elif isinstance(kind, types.BaseTuple):
+        named = isinstance(kind, types.BaseNamedTuple)
+        yield f"<{kind.instance_class.__name__}:" if named else "("
+        for field in kind:
+            yield from _leaves(field)
+        yield ">" if named else ")"
+    else:
+        yield _letter(kind)
+
+
+def _letter(kind: Any) -> str:
+    """Return the letter of a number's type, or of None's."""
+    from numba import types
+
+    if isinstance(kind, types.Boolean):
+        return "?"
+    if isinstance(kind, types.Integer):
+        return "bBhHiIqQ"[2 * (kind.bitwidth.bit_length() - 4) + (not kind.signed)]
+    if isinstance(kind, types.Float):
+        return "f" if kind.bitwidth == 32 else "d"
+    if kind == types.none:
+        return "n"
+    raise _NotBuilt(kind)
+
+
+def _result(kind: Any, place: str) -> tuple[str, str]:
+    """Return the type of C of a kernel's result, and an expression that boxes the result at a place."""
+    from numba import types
+
+    if isinstance(kind, types.Array):
+        if kind.layout != "C":
+            raise _NotBuilt(kind)
+        fields = [f"{place}.{name}" for name in ("memory", "data", "size", "itemsize")]
+        values = [*fields, f'"{_letter(kind.dtype)}"', str(kind.ndim), f"{place}.shape"]
+        return f"struct {{ {_ARRAY.format(kind.ndim)} }} ", f"box_array({', '.join(values)})"
+    if isinstance(kind, types.BaseTuple):
+        if isinstance(kind, types.BaseNamedTuple):
+            raise _NotBuilt(kind)
+        parts = [_result(field, f"{place}.f{i}") for i, field in enumerate(kind)]
+        declared = " ".join(f"{declared}f{i};" for i, (declared, _) in enumerate(parts))
+        boxed = ", ".join(boxed for _, boxed in parts)
+        return f"struct {{ {declared} }} ", f"box_tuple({len(parts)}, (PyObject *[]){{{boxed}}})"
+    letter = _letter(kind)
+    box = _BOXES.get(letter, "PyLong_FromLongLong" if letter.islower() else "PyLong_FromUnsignedLongLong")
+    return f"{_TYPES[letter]} ", f"{box}({'' if letter == 'n' else place})"
+
+
+def _machine_code(compiled: Any, name: str) -> bytes:
+    """Return an object file with a compiled function under a name of its own, and with what it calls."""
+    from llvmlite import binding as llvm
+
+    module = llvm.parse_assembly(compiled.library.get_llvm_str())
+    entry = module.get_function(compiled.fndesc.llvm_func_name)
+    for value in (*module.functions, *module.global_variables):
+        if not value.is_declaration and value.name != entry.name:
+            value.linkage = "internal"
+    entry.linkage, entry.name = "external", name
+    target = llvm.Target.from_triple(module.triple)
+    machine = target.create_target_machine(cpu="generic", opt=3, reloc="pic", codemodel="default")
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+    return bytes(machine.emit_object(module))
