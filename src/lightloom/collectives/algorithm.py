@@ -134,7 +134,8 @@ class Algorithm:
 
 
 def longest_links(fabric: Fabric, source: Ints, destination: Ints) -> int:
-    """Return the number of links of the longest of these lightpaths."""
+    """Return the number of links of the longest lightpath of those from ``source`` to ``destination`` [lightpath], each
+    on the route that the fabric chooses."""
     return int(fabric.hops(source, destination, fabric.route(source, destination)).max())
 
 

@@ -53,9 +53,11 @@ def double_tree(collective: Collective, fabric: Fabric, *, striped: bool = False
 
 
 def _level(places: tuple[Ints, Ints], parent: Ints, chosen: Ints, *, up: bool) -> Moves:
-    """Return transfers between some ranks and their parents, of each tree its own half.
+    """Return the transfers from the chosen places of both trees to their parents (``up``), which add there, or from the
+    parents to them; the first tree carries half 0 of the data, the second half 1.
 
-    ``places`` has the rank at each place of either tree, and ``chosen`` marks places.
+    ``places`` has the rank at each place of either tree, [place], ``parent`` the place of each one's parent, and
+    ``chosen`` is True for places that take part.
     """
     child = np.flatnonzero(chosen)
     children, above = (np.concatenate([tree[ends] for tree in places]) for ends in (child, parent[child]))

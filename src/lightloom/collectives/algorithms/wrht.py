@@ -194,7 +194,8 @@ def _stages(ranks: int, channels: int) -> tuple[list[Stage], list[Stage]]:
 
 
 def _adding(stage: Stage, order: Ints | slice = slice(None)) -> Stage:
-    """Return a stage of whole vectors that are added where they arrive, its transfers in an order."""
+    """Return the transfers of a stage, in the order of the indices ``order``, as transfers of whole vectors that are
+    added where they arrive."""
     source, destination, route, colour = (
         column[order] for column in (stage.source, stage.destination, stage.route, stage.colour)
     )

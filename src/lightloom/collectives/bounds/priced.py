@@ -72,7 +72,9 @@ def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least
 
 
 def _coarse_prices(ranks: int, slots: Floats) -> Prices | None:
-    """Return prices among an eighth of the ranks, which need far less work; None up to 64 ranks."""
+    """Return prices found among an eighth of the ranks, which takes far less work, to begin a search with; None for up
+    to 64 ranks. ``slots`` is what a wavelength carries in each slot from the second on, as a share of the first:
+    [level]."""
     if ranks <= _COARSE**2:
         return None
     prices = Prices(ranks // _COARSE, slots)

@@ -285,9 +285,10 @@ class Search:
         return usual, first, max(0.0, float((capacity @ first - length)[1:].max()))
 
     def gain(self, prices: RootedPrices, capacity: Floats) -> float:
-        """Return the least cost of a byte above what there is for it; more than 0 only where the time is too short.
+        """Return by how much the cheapest tree costs more, under these prices, than the links that there are for a
+        byte: above 0 only if the time is proved too short. The tree is kept for the programme, and the try is counted.
 
-        The cheapest tree under these prices is kept for the programme, and the try is counted.
+        ``capacity`` is the share of a hop's time that each slot has: [slot].
         """
         from lightloom.collectives.bounds.kernels import cheapest_rooted_tree
 
@@ -299,7 +300,8 @@ class Search:
         return float(cost) - 2 * (len(self._length) + end) / self._direction_hops * (1 + _ROUNDING)
 
     def _begin(self, capacity: Floats) -> RootedPrices:
-        """Return the best prices so far, stretched to these slots, or equal ones in all slots where there are none."""
+        """Return the prices to begin with: the best ones so far, stretched to as many slots as ``capacity`` [slot] has,
+        or equal ones in all slots where there are none."""
         slots, classes = len(capacity), len(self._part) - 1
         if self.best is None:
             usual = np.full((slots, classes), 1 / capacity[1:].sum())
@@ -349,9 +351,11 @@ class Search:
         return RootedPrices(x[:usual].reshape(slots, classes), x[usual:both].reshape(slots, classes + 1))
 
     def _row(self, tree: tuple[Floats, Floats], slots: int) -> Floats:
-        """Return the programme's row of a tree: zeros if it needs more slots.
+        """Return the linear program's constraint that the cheapest tree costs no more than this one, as a row of
+        coefficients; zeros if the tree needs more than ``slots`` slots.
 
-        It says that the cheapest tree costs no more than this one.
+        ``tree`` has how many usual lightpaths, and how many first ones of the root, it uses: [slot, class of lengths]
+        each.
         """
         if any(used[slots:].any() for used in tree):
             return np.zeros(slots * sum(used.shape[1] for used in tree) + 2)

@@ -92,9 +92,10 @@ def step_positions(schedule: Schedule) -> Ints:
 
 
 def steps_before(steps: int, dependencies: Column | None) -> list[list[int]]:
-    """Return the steps that each step waits for, of dependencies as a schedule has them.
+    """Return, for each step, the list of the steps that must end before it begins.
 
-    Entry s lists the steps that must end before step s begins; with None the one before it, none for step 0.
+    ``dependencies`` are pairs, flattened: a step, then one that it waits for. With None each step waits for the one
+    before it, and step 0 for none.
     """
     if dependencies is None:
         return [[step - 1] if step else [] for step in range(steps)]
@@ -239,8 +240,9 @@ class _Circuits:
         return overwritten
 
     def follow(self, schedule: Schedule, rows: Ints, step: int) -> tuple[Ints, bytes, bool, bool]:
-        """Set up what all copies of a step need, and return the circuits that then stand, a digest of them, and whether
-        the step changed or overwrote some."""
+        """Set up the circuits that all copies of a step's rows need, of ``rows`` those of step number ``step``. Return
+        the circuits that stand after it, a digest of them, True if the step changed any, and True if it took a channel
+        from another one."""
         self.tuned = self.tuned.copy()
         copies = schedule.with_rows(rows[schedule.step[rows] == step]).unfolded(self.fabric.fibre_channels)
         changed, new = np.zeros(schedule.steps, np.bool_), np.zeros(len(copies), np.bool_)
@@ -383,7 +385,8 @@ def fabric_key(fabric: Fabric) -> tuple[object, ...]:
 
 
 def digest(name: object, columns: Iterable[Column]) -> bytes:
-    """Return a hash of columns and of what else has to be equal, by its text."""
+    """Return a 16-byte hash of columns, by their content, and of ``name``, anything else that has to be equal, by its
+    ``repr``."""
     hashed = blake2b(repr(name).encode(), digest_size=16)
     for column in columns:
         hashed.update(np.ascontiguousarray(column).data)

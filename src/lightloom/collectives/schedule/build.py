@@ -30,7 +30,8 @@ from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabri
 
 
 def ring_links(nodes: int, source: Ints, destination: Ints, route: Ints) -> int:
-    """Return the links of the longest of these lightpaths on a ring."""
+    """Return the number of links of the longest lightpath of those from ``source`` to ``destination`` [lightpath], on
+    these routes, on a ring of ``nodes`` nodes."""
     ahead = np.where(np.asarray(route) == CLOCKWISE, destination - source, source - destination)
     return int((ahead % nodes).max())
 

@@ -277,7 +277,8 @@ class Schedule:
         return replace(self, **columns, **fields)
 
     def with_rows(self, rows: Ints) -> Schedule:
-        """Return some rows, lightpaths numbered anew; what they carry need not serve the collective."""
+        """Return the schedule with the rows of these numbers alone, lightpaths numbered anew from 0; what the rows
+        carry need not serve the collective."""
         columns = {name: column[rows] for name, column in self.columns().items()}
         used, columns["lightpath"] = distinct(columns["lightpath"], int(self.lightpath.max(initial=-1)) + 1)
         folding = self.folding
@@ -395,11 +396,9 @@ class Schedule:
         return self.with_columns({"source": source, "destination": destination, "chunk": chunk})
 
     def moved_chunk(self, chunk: Column, copy: Column | int, *, back: bool = False) -> Column:
-        """Return the chunks of the owners, and readers in an all-to-all, that those of these are moved to.
-
-        ``copy`` is the number of the copy to which each is moved, with ``back`` the one from which it is moved to the
-        first.
-        """
+        """Return, for each chunk of a folded schedule, the chunk in its place in copy number ``copy``: that of the
+        owner, and in an all-to-all of the reader, so many ranks further on. With ``back`` a copy's chunk becomes that
+        of the first copy."""
         assert self.folding is not None
         ranks = self.collective.ranks
         pieces = self.chunks // ranks // (1 if self.pipeline is None else self.pipeline.pieces)

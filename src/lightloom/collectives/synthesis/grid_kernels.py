@@ -226,7 +226,8 @@ def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: Ga
 
 @njit_without_arrays
 def _arrive(links: GridLinks, state: _Flood, beyond: Column, pieces: int, receiver: Ints, arrived: Ints) -> None:
-    """Note chunks that have come to ranks, and offer each to the neighbours that lack it."""
+    """Note that ranks ``receiver`` have received chunks ``arrived``, [arrival] each, and put each chunk on the lists of
+    the neighbours that it has not been offered to yet."""
     # Local names, since a call for each chunk with all these arrays would cost more than what it does.
     has, offered, first, last, following = state.has, state.offered, state.first, state.last, state.following
     leaving, head, lists = links.leaving, links.head, first.shape[1]

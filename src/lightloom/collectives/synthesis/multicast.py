@@ -285,7 +285,12 @@ def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Mask]:
 def _design(
     ranks: int, channels: int, levels: tuple[Ints, ...], loads: Floats, colours: Ints, part: float
 ) -> MulticastDesign:
-    """Return the design of these levels; spare wavelengths go to the busiest level, one at a time."""
+    """Return the design of these levels with widths in channels: 1 each, then one channel more at a time for the level
+    that is busiest at its width, while channels are left.
+
+    ``loads`` are the seconds that a lightpath of each level is busy at width 1, and ``colours`` its wavelengths then:
+    [level].
+    """
     width = np.where(colours > 0, 1, 0)
     while True:
         left = channels - int(colours @ width)

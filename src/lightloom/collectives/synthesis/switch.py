@@ -105,7 +105,8 @@ class Lift:
 
     @classmethod
     def of(cls, ranks: int, ahead: Ints) -> Lift:
-        """Return the lift of these circuits, which join all ranks."""
+        """Return the lift of circuits that lead ``ahead`` [plane, period] ranks on from each rank of a period, with the
+        hops from there to every rank; they join all ranks."""
         from lightloom.collectives.synthesis import switch_kernels as kernels
 
         planes, period = ahead.shape

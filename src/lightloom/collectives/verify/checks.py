@@ -99,7 +99,8 @@ def channels(schedule: Schedule, fabric: Fabric) -> Int32s:
 
 
 def occupying(lightpath: Column, step: Column, destination: Column, channel: Column, width: Column) -> Transfers:
-    """Return what rows occupy, in the types for which the kernel is compiled."""
+    """Return five columns of rows as the int32 arrays that the verifier's kernel takes: lightpath, step, destination,
+    first channel and number of channels."""
     from lightloom.collectives.verify import kernels
 
     columns = (np.asarray(column, np.int32) for column in (lightpath, step, destination, channel, width))
@@ -178,15 +179,14 @@ def copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> Ints:
 
 
 def moved(schedule: Schedule, rank: Ints, copy: Ints | int, *, back: bool = False) -> Ints:
-    """Return the ranks of copies in the places that these have in the first; ``back``: the other way around."""
+    """Return the ranks that have, in copy number ``copy`` of a folded schedule, the places that ``rank`` have in the
+    first one; with ``back`` those in the first copy for ranks of ``copy``."""
     return rank if schedule.folding is None else np.asarray(schedule.folding.moved(rank, copy, back=back))
 
 
 def moved_back(schedule: Schedule, chunk: Ints, copy: Ints) -> Ints:
-    """Return the chunks that are to owners, and readers, of the first copy what these are to those of copies.
-
-    ``copy`` says for each chunk of which copy it is.
-    """
+    """Return, for chunks of copies of a folded schedule, the chunks in the same places in the first copy: their owners,
+    and in an all-to-all their readers, are moved back. ``copy`` is the number of each chunk's copy."""
     if schedule.folding is None:
         return chunk
     ranks = schedule.collective.ranks

@@ -249,7 +249,8 @@ class Portable:
                     residual[first:last] = flat
 
     def decode_runs(self, fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float, add: bool) -> None:
-        """Decode every run of a table: ``out`` becomes, or grows by, ``factor`` times the values."""
+        """Decode every run of a table (first value, values, first byte) from ``wire``: ``out`` becomes, or with ``add``
+        grows by, ``factor`` times the values."""
         for first, last, blocks in _pieces(fmt, runs, wire):
             with np.errstate(over="ignore", invalid="ignore"):
                 scale, codes = unpack(fmt, blocks, np)
@@ -320,13 +321,15 @@ class Native:
     def encode_runs(
         self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes
     ) -> None:
-        """Write the messages of all runs, as ``Portable.encode_runs`` does."""
+        """Write the messages of all runs of a table (first value, values, first byte) to ``wire`` by the C kernel; of
+        ``values``, or of ``residual + values``, whose errors are left in ``residual``."""
         self._library.lightloom_blocks_encode_runs(
             ctypes.addressof(_format(fmt)), _at(values), _at(residual), _at(runs), len(runs), _at(wire), self._path
         )
 
     def decode_runs(self, fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float, add: bool) -> None:
-        """Decode every run of a table into ``out``, as ``Portable.decode_runs`` does."""
+        """Decode every run of a table (first value, values, first byte) by the C kernel: ``out`` becomes, or with
+        ``add`` grows by, ``factor`` times the values."""
         self._library.lightloom_blocks_decode_runs(
             ctypes.addressof(_format(fmt)), _at(wire), _at(runs), len(runs), _at(out), factor, add, self._path
         )

@@ -171,7 +171,8 @@ class _Sums:
     tags: Ints | None = None
 
     def add(self, values: Float32s, decoded: Float32s, nbytes: int, tags: Ints | None) -> None:
-        """Add values, what they decode to, the bytes they took, and their tags, if the codec has tags."""
+        """Add one encoded array to the sums over all arrays: its values, the errors of what they ``decoded`` to, the
+        ``nbytes`` of its encoding, and the number of values of each tag if the codec has tags."""
         self.values += values.size
         self.nbytes += nbytes
         for begin in range(0, values.size, _BLOCK):

@@ -398,11 +398,11 @@ class NumpyCodec(FramedCodec):
 
     @abstractmethod
     def encode_payload(self, values: Float32s) -> Bytes:
-        """Return the payload of one chunk."""
+        """Return the payload of one chunk, flat float32 values, as bytes without a frame's header."""
 
     @abstractmethod
     def decode_payload(self, payload: Bytes, count: int) -> Float32s | None:
-        """Return the values of one payload; None if it is malformed."""
+        """Return the ``count`` values of the payload of one chunk, flat float32; None if it is malformed."""
 
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
         """Write a frame for each chunk of ``values``, numbered from ``first``, to ``out``; return the bytes written."""

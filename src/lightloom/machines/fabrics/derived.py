@@ -302,13 +302,14 @@ def root_latency(fabric: Geometry, *, to_root: bool) -> float:
 
 
 def _farthest(direct: Floats) -> float:
-    """Return the longest of the shortest paths from the rank whose slowest transfer that works is the slowest of
-    all."""
+    """Return the seconds of the longest of the quickest ways from one rank to all others: the rank, of those in
+    ``direct`` [ranks, ranks], whose slowest direct transfer is the slowest of all that work."""
     return _longest(direct, int(np.argmax(np.where(np.isfinite(direct), direct, -np.inf))) // len(direct))
 
 
 def _longest(direct: Floats, start: int) -> float:
-    """Return the seconds of the longest of the shortest paths from one rank, over other ranks where quicker."""
+    """Return the seconds in which rank ``start`` reaches the rank that takes longest, relayed over others where
+    quicker; ``direct`` [ranks, ranks] has the seconds of single transfers, infinite where none works."""
     reach, waiting = direct[start].copy(), np.ones(len(direct), np.bool_)
     reach[start] = 0.0
     for _ in direct:
@@ -414,7 +415,8 @@ def _cover(rank: Ints, transfer: Ints, link: Ints, links: int) -> Ints:
 
 
 def _stacked(parts: Sequence[Ints], rows: int, filling: int) -> Ints:
-    """Return the rows of several arrays as one array of so many rows, those of fewer columns filled up."""
+    """Return the rows of several arrays [row, column], one array's after the other's, as one array of ``rows`` rows;
+    rows of fewer columns end in ``filling``."""
     whole = np.full((rows, max(part.shape[1] for part in parts)), filling)
     begin = 0
     for part in parts:

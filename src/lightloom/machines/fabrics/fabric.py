@@ -799,8 +799,8 @@ class GroupFabric(Fabric):
         return self.whole.link_latency()
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links of the transfers of all groups, those that belong together in one row, as links of the
-        whole."""
+        """Return the links of the whole fabric that each transfer occupies together with the same transfer of all
+        sibling groups: one row for each transfer of a group."""
         runs = self.whole.footprint(*self._of_all(source, destination))
         width = len(self.siblings()[1]) * runs.base.shape[1]
         return Footprint(*(part.reshape(-1, width) for part in runs))
@@ -815,7 +815,8 @@ class GroupFabric(Fabric):
         return self._largest(self.whole.latency(*self._of_all(source, destination)))
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Return the number of links that the longest of the groups' transfers crosses."""
+        """Return, for each transfer, the largest number of links that it crosses in any of the sibling groups:
+        [transfer]."""
         return self._largest(self.whole.hops(*self._of_all(source, destination)))
 
     def bill(self, choices: BillChoices | None = None) -> Bill:
@@ -837,5 +838,6 @@ class GroupFabric(Fabric):
         return self.model_copy(update={"whole": self.whole.with_smaller_packets(ratio)})
 
     def with_hop_latency(self, seconds: float) -> Self:
-        """Return the same group of the whole fabric with other ``seconds`` a link."""
+        """Return the same group of the whole fabric with ``seconds`` as the latency of a link where links have
+        ``hop_latency``."""
         return self.model_copy(update={"hop_latency": seconds, "whole": self.whole.with_hop_latency(seconds)})

@@ -399,7 +399,8 @@ class Graph(PacketFabric):
         return np.array([self.data_rate(rate) for rate in rates.tolist()])[place]
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return each transfer's links, one run of one link each, length 0 filling up."""
+        """Return the links of each transfer as runs of one link each; transfers of fewer links have empty runs at the
+        end."""
         path = self._network.paths(source, destination)
         taken = path >= 0
         return Footprint(

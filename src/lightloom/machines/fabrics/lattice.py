@@ -119,8 +119,8 @@ class Lattice(NamedTuple):
         return [at if self._short(other) else (at + side * halves) % (2 * side) for other, at in enumerate(cell)]
 
     def _on_line(self, axis: int, cell: Sequence[Ints]) -> list[Ints]:
-        """Return the line of a dimension that passes cells, by its other coordinates, and in their midst the places of
-        the cells on it."""
+        """Return which line along dimension ``axis`` passes each cell, as the line's coordinates in all other
+        dimensions, and in the place of ``axis`` the cell's place on the line."""
         if not self._short(axis):
             return list(cell)
         half = cell[self.dims.index(2 * self.dims[axis])] // self.dims[axis]
@@ -129,7 +129,7 @@ class Lattice(NamedTuple):
         return place
 
     def _off_line(self, axis: int, place: Sequence[Ints]) -> list[Ints]:
-        """Return the coordinates of the cells at places as :meth:`_on_line` gives them."""
+        """Return the coordinates of cells, given by line and place on it as :meth:`_on_line` returns them."""
         if not self._short(axis):
             return list(place)
         cell = self._moved(axis, place, place[axis] // self.dims[axis])
@@ -271,8 +271,8 @@ class Lattice(NamedTuple):
 
 
 def _shorter(ahead: Ints, size: int, even: Mask) -> Ints:
-    """Return the signed links of the shorter way around a line of ``size`` cells; where both are equally short,
-    forward from ``even`` sources."""
+    """Return the signed number of links of the shorter way around a closed line of ``size`` cells to cells ``ahead``
+    cells on, negative for backward; where both ways are equally short, forward where ``even`` is True."""
     forward = ahead % size
     return np.where(2 * forward < size + even, forward, forward - size)
 

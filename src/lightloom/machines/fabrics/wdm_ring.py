@@ -50,8 +50,8 @@ class RingGeometry(fabric.EvenFabric):
         return Footprint.of([(np.where(forward, 0, n), start, length, n)])
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Return the links of each transfer in order: counter-clockwise ones end where their links begin to be
-        numbered."""
+        """Return the links of each transfer in the order in which it crosses them, −1 filling up: [transfer, place].
+        Those of counter-clockwise transfers are numbered against their direction, and are reversed."""
         return ordered_links(self.footprint(source, destination, route).runs(), [np.asarray(route) != fabric.CLOCKWISE])
 
     def route(self, source: Ints, destination: Ints) -> Ints:
@@ -160,7 +160,8 @@ class WavelengthRing(RingGeometry):
         return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
 
     def channel_sharing(self, stride: Ints) -> Ints:
-        """Return the stride: groups that interleave share the wavelengths of as many rings."""
+        """Return ``stride``, as so many groups whose ranks lie ``stride`` apart interleave on the ring and share its
+        wavelengths."""
         return stride
 
     @property

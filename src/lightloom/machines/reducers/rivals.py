@@ -165,7 +165,8 @@ class Lanes:
 
     @property
     def reference_power(self) -> float:
-        """Watts at the detector of a plain lane with the published noise and extinction, whose laser is a constant."""
+        """Watts at the detector that a plain PAM4 lane needs with the published noise and extinction: the power that
+        belongs to the published laser energy, from which the loss of the path follows."""
         return Lanes(setting=self.setting, values=nominal(published())).plain_power
 
     @property

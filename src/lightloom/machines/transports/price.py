@@ -122,8 +122,9 @@ def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
 
 
 def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) -> Floats:
-    """Return the seconds of a latency and a transmission with the filling of the pipeline between them: ``fill`` times
-    the root of both, at most ``limit`` times the latency; the transmission alone without a latency."""
+    """Return the seconds of a transmission behind a latency, with the pipeline's filling. The filling adds ``fill``
+    times the root of the product of both, smoothly limited to ``limit`` times the latency; without a latency there is
+    the transmission alone."""
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = fill * np.sqrt(transmission / latency)
         seconds = transmission + latency * (1 + reach / np.sqrt(1 + (reach / limit) ** 2))

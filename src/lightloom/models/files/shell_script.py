@@ -322,10 +322,11 @@ class Script:
     # Branches of which it is not known whether they are taken
 
     def _perhaps(self, what: str, ways: Sequence[Callable[[], object]]) -> Status:
-        """Follow each way from the state at hand; variables that differ behind them become unknown.
+        """Follow each of several ways from the present state, as any of them may be taken; variables that differ after
+        them become unknown, with ``what`` as the reason. Return None: the status is not known.
 
-        A way that ends the script is left out: what comes behind is asked for by those who run it to its end. Leaves as
-        they do if all ways leave.
+        A way that ends the script is left out, as whoever runs the script to its end does not take it. If all ways
+        leave, this leaves as they do.
         """
         start, ends, leaving = self.variables, list[Variables](), list[_Leave]()
         self._conditions.append(what)
@@ -345,7 +346,8 @@ class Script:
         return self._join(ends[1:], what)
 
     def _join(self, others: Iterable[Variables], why: str) -> Status:
-        """Make the variables unknown that differ between the present state and others."""
+        """Make unknown the variables that differ between the present state and the other ones, with ``why`` as the
+        reason; return None, as the status is not known."""
         for other in others:
             for name in sorted({*self.variables, *other}):
                 if self.variables.get(name) != other.get(name):
@@ -357,7 +359,8 @@ class Script:
         self.variables[name] = self._definitions.get(name, shell_words.unknown(name, why))
 
     def _forget(self, names: Iterable[str], node: Node) -> Status:
-        """Make variables unknown, as the command of this node may set them to anything."""
+        """Make variables unknown that the command of a node may set to anything; return None, as its status is not
+        known."""
         for name in names:
             self._set_unknown(name, _at(node, _words_of(node)))
         return None

@@ -595,9 +595,11 @@ def callers_of(entries: Sequence[Mapping[str, Any]], lost: Set[int]) -> dict[int
 
 
 def kind_of(call: Call, producers: int, *, stacked: bool = False) -> str:
-    """Return the kind of an operator, one of ``graph.KINDS``, that reads the results of ``producers`` earlier ones.
+    """Return the kind of an operator, one of ``graph.KINDS``, by the table of operators: from its own name, the names
+    of the products inside it and of the calls that compute something, and the number of earlier operators it reads
+    (``producers``).
 
-    ``stacked``: whether it reads a parameter that stacks matrices.
+    ``stacked``: True if it reads a parameter that stacks matrices.
     """
     made = [inner.name for inner in _innermost(call) if plain_word(inner.name) not in VIEWS]
     if KIND_OF_WORD.get(plain_word(call.name)) == "elementwise":

@@ -17,7 +17,9 @@ _TILE = 2048
 
 @njit_threaded_numpy
 def largest_exponents(bits_of_values: Int32s, edges: Ints, out: Column) -> None:
-    """Write the scale byte of each block of float32 values, given as int32, which order magnitudes as floats do."""
+    """Write the scale byte of each block to ``out`` [block]: 127 plus the least exponent of two that exceeds its
+    largest magnitude; 255 from 2^127 on and for values that are not finite. ``bits_of_values`` are float32 values seen
+    as int32, ``edges`` [block + 1] where blocks begin."""
     for b in range(len(out)):
         values = bits_of_values[edges[b] : edges[b + 1]]
         largest = np.int32(0)
@@ -30,7 +32,9 @@ def largest_exponents(bits_of_values: Int32s, edges: Ints, out: Column) -> None:
 
 @njit_threaded_numpy
 def encode(values: Float32s, scales: Bytes, edges: Ints, bits: int, out: Codes) -> None:
-    """Write offset-binary codes of float32 values, rounded half-up and saturated at the top."""
+    """Write offset-binary codes of ``bits`` bits to ``out``: each value over its block's scale, rounded half up, plus
+    half of the range, and saturated at the top. ``scales`` [block] are exponents plus 127, ``edges`` [block + 1] where
+    blocks begin."""
     half, top = 2.0 ** (bits - 1), 2.0**bits - 1.0
     for b in range(len(scales)):
         factor = 2.0 ** (bits + 126 - np.int64(scales[b]))
@@ -41,7 +45,9 @@ def encode(values: Float32s, scales: Bytes, edges: Ints, bits: int, out: Codes) 
 
 @njit_threaded_numpy
 def decode(codes: Codes, scales: Bytes, edges: Ints, bits: int, out: Float32s) -> None:
-    """Write the float32 values of offset-binary codes."""
+    """Write the float32 values of offset-binary codes of ``bits`` bits to ``out``: each code less half of the range,
+    times the step of its block, which follows from ``scales`` [block], exponents plus 127. ``edges`` [block + 1] are
+    where blocks begin."""
     half = 2.0 ** (bits - 1)
     for b in range(len(scales)):
         step = 2.0 ** (np.int64(scales[b]) - bits - 126)

@@ -500,7 +500,8 @@ class FabricatedLink:
         return self._decided(signals, codes.shape, rng)
 
     def _note_peak(self, place: str, amplitudes: Float32s) -> None:
-        """Keep the power of the largest amplitude, relative to full scale, if it is the largest at its place."""
+        """Keep, as the peak of a place on the chip, the square of the largest of these amplitudes if it exceeds what
+        was kept: a power relative to full scale."""
         power = float(np.abs(amplitudes).max(initial=0)) ** 2
         self.peaks[place] = max(self.peaks.get(place, 0.0), power)
 

@@ -284,7 +284,9 @@ class _LineTable(NamedTuple):
 
     @classmethod
     def of(cls, groups: Sequence[Sequence[LowerPrice]], slopes: Floats) -> _LineTable:
-        """Return the table of the lower bounds of each group, groups with fewer lines filled up with infinite ones."""
+        """Return the table of the lower bounds of several groups, which :meth:`column` reads by a group's number.
+        Groups with fewer lines get infinite ones; ``slopes`` [group] are seconds a byte that no collective of the group
+        beats."""
         straight = [[line for line in lines if isinstance(line, PriceLine)] for lines in groups]
         most = max(1, *map(len, straight))
         padded = [[*lines, *[_NO_LINE] * (most - len(lines))] for lines in straight]

@@ -284,7 +284,8 @@ def _list_idle(state: State, at: int) -> None:
 
 @njit_without_arrays
 def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
-    """Queue a node, or finish it and all after it that take no time."""
+    """Queue a node on its resource as everything that it waited for has ended, or finish it at once, and all after it,
+    if it takes no time."""
     stack, height = state.stack, 1
     stack[0] = node
     while height > 0:
@@ -336,7 +337,8 @@ def begin(nodes: Nodes, state: State, devices: int) -> None:
 
 @njit_without_arrays
 def _dispatch(nodes: Nodes, ports: Ports, state: State, devices: int, at: int, now: float, rate: Floats) -> None:
-    """Begin what is first in the queue of an idle device or pipe, unless the pipe is dark or one of its ports busy."""
+    """Begin the first node in the queue of resource ``at`` (a device below ``devices``, else a pipe) if the resource is
+    idle; of a pipe, unless it is dark or one of its ports is busy."""
     events, hops = len(state.current), len(state.current) + 1
     if state.current[at] >= 0 or state.size[at] == 0:
         return
@@ -477,7 +479,8 @@ def run_holds(
 
 @njit_without_arrays
 def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
-    """Time the hops under way at the new rates, and count the waiting of those whose pipe is dark until ``until``."""
+    """Set anew the ends of the hops that are under way, from ``now`` on at the rates ``rate`` [pipe] in bytes per
+    second; hops of dark pipes, queued ones too, count as waiting until ``until``."""
     resources = len(state.current)
     hops = resources + 1
     state.size[hops] = 0

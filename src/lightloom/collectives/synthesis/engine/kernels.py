@@ -179,7 +179,8 @@ def let_wait(low: Column, high: Column, at: int) -> None:
 
 @njit_without_arrays
 def take_most_urgent(low: Column, high: Column, at: int) -> int:
-    """Take the first place that waits from a place on, where one does."""
+    """Remove from the bit sets ``low`` and ``high`` the first place, from ``at`` on, that waits, and return it; one
+    must wait."""
     word = at >> 6
     bits = low[word] >> np.uint64(at & 63)
     if bits:

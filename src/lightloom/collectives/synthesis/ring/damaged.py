@@ -196,10 +196,10 @@ def _take(free: Mask, circuits: StandingCircuits, fabric: Fabric) -> None:
 
 
 def _runs(usable: Mask) -> tuple[Ints, Ints, Ints]:
-    """Return runs of neighbouring channels: the row, the first channel and the length of each.
+    """Return the runs of neighbouring usable channels in a mask [row, channel]: the row, the first channel and the
+    number of channels of each, [run].
 
-    Those that are thin beside another run of their row are left out: pieces that take them arrive long after the
-    others.
+    Those much thinner than another run of their row are left out: pieces that take them arrive long after the others.
     """
     edges = np.diff(usable.astype(np.int8), axis=1, prepend=0, append=0)
     which, first = np.nonzero(edges == 1)

@@ -186,7 +186,8 @@ class Tiers(PacketFabric):
             target = np.where(crosses, gateway, target)
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links of transfers; levels of which a transfer crosses at most one share columns."""
+        """Return the links that each transfer occupies in all levels that it crosses. Levels of which a transfer
+        crosses at most one share columns of runs, which are empty where a transfer has fewer."""
         columns: list[list[Ints]] = []
         first = 0
         for level, crosses, gateway, target in self.crossings(source, destination):

@@ -74,7 +74,8 @@ def _learn_states(chip: Chip, phases: Floats, column: slice, scores: Floats) -> 
 
 
 def _learn_states_from_inputs(chip: Chip, phases: Floats, scores: Floats) -> None:
-    """Add to the scores of the first interferometer behind each input what single inputs show."""
+    """Send light into one input at a time, and raise or lower ``scores`` [devices], in place, of the first
+    interferometer behind each by which of its two outputs lights up; above 0 is the bar state."""
     wiring = chip.wiring
     powers = chip.powers(phases[None], _single(wiring))[0]
     # The last interferometers first: an input that passes one reaches it in a known state.

@@ -24,10 +24,11 @@ class RingPairs(NamedTuple):
 
 @njit_cached
 def sweep(order: Ints, start: Ints, length: Ints, nodes: int, colour: Ints) -> int:
-    """Best-fit colouring of arcs on a ring cut before node 0, in ``order`` of start; returns the number of colours.
+    """Colour arcs on a ring so that overlapping ones differ, taking them in ``order`` of their starts; ``colour`` [arc]
+    receives the colours, and their number is returned.
 
-    A colour's deadline is where the arc that crosses the cut with it starts again, ``nodes`` if none does. Free colours
-    are kept by deadline.
+    The ring is cut before node 0. A colour's deadline is where the arc that crosses the cut with it starts again,
+    ``nodes`` if none does; of the free colours an arc takes the one of the earliest deadline that it keeps.
     """
     arcs = len(start)
     deadline = np.full(arcs, nodes, np.int64)
@@ -129,7 +130,8 @@ def occupy(direction: Ints, start: Ints, length: Ints, channel: Ints, nodes: int
 
 @njit_without_arrays
 def first_free(direction: int, start: int, length: int, nodes: int, channels: int, taken: Ints) -> int:
-    """Return the lowest channel that is free on all links of an arc, or −1."""
+    """Return the lowest channel that is free on all ``length`` links of an arc from link ``start`` on, or −1; ``taken``
+    [direction, link, word] has one bit for each channel."""
     full = ~np.uint64(0)
     for word in range(taken.shape[2]):
         mask = np.uint64(0)

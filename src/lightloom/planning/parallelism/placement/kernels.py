@@ -68,7 +68,8 @@ def _move(problem: PlacementProblem, state: PlacementState, x: int, to: int) -> 
 
 @njit_without_arrays
 def _nearest(problem: PlacementProblem, state: PlacementState, x: int) -> int:
-    """Return the device with most votes and room, nearest to where x is; −1 without room anywhere."""
+    """Return the device that most neighbours of ``x`` can reach, by their votes, among those with room for it and its
+    own; of equals the one nearest around the ring to its own. Return −1 if there is none."""
     devices, at = len(problem.allowed), state.device[x]
     best, most, least = -1, -1, devices
     for to in range(devices):
@@ -196,7 +197,8 @@ def _arrivals(before: Neighbours, state: PlacementState, x: int) -> Arrivals:
 
 @njit_without_arrays
 def _arrival(state: PlacementState, arrivals: Arrivals, to: int) -> float:
-    """Return the seconds at which all inputs are on a device."""
+    """Return the seconds at which all inputs of a sub-operator are on device ``to``: those that transfers bring from
+    other devices, and those that are there."""
     return float(max(state.latest[to], arrivals.second if to == arrivals.first_device else arrivals.first))
 
 
@@ -346,7 +348,8 @@ def _copy(source: Int32s, destination: Int32s) -> None:
 
 @njit_without_arrays
 def _propose(problem: PlacementProblem, device: Int32s) -> tuple[int, int, int, int]:
-    """Draw a step: a sub-operator and its new device, twice; the second is the first again where only one moves."""
+    """Draw a random step of the search, and return two sub-operators, each before its new device: one alone moves,
+    which is then returned twice, two swap devices, or two neighbours come to one device."""
     size = len(device)
     x = np.random.randint(size)  # noqa: NPY002
     kind = np.random.randint(4)  # noqa: NPY002
