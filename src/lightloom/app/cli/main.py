@@ -105,6 +105,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def _version(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    """Print the program's name and version, and exit, if ``--version`` is given."""
     if version:
         typer.echo(f"lightloom {installed_version('lightloom')}")
         raise typer.Exit

@@ -47,11 +47,13 @@ class Coding(NamedTuple):
 
 @njit_inlined
 def _rotate(x: np.uint64, r: int) -> np.uint64:
+    """Return 64 bits rotated to the left by ``r`` places."""
     return (x << np.uint64(r)) | (x >> np.uint64(64 - r))
 
 
 @njit_inlined
 def _load(data: Bytes, at: int, size: int) -> np.uint64:
+    """Return ``size`` bytes of ``data`` from position ``at`` on as an unsigned little-endian number."""
     word = np.uint64(0)
     for i in range(size):
         word |= np.uint64(data[at + i]) << np.uint64(8 * i)
@@ -60,17 +62,19 @@ def _load(data: Bytes, at: int, size: int) -> np.uint64:
 
 @njit_inlined
 def _round(a: np.uint64, word: np.uint64) -> np.uint64:
+    """Return an accumulator of XXH64 after one more word."""
     return np.uint64(_rotate(a + word * _P2, 31) * _P1)
 
 
 @njit_inlined
 def _merge(h: np.uint64, a: np.uint64) -> np.uint64:
+    """Return the hash of XXH64 after one of the four accumulators has been merged into it."""
     return np.uint64((h ^ _round(np.uint64(0), a)) * _P1 + _P4)
 
 
 @njit_threaded
 def xxh64(data: Bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
-    """XXH64 of ``data[start:end]`` (Collet's specification, version 0.1.1)."""
+    """Return the XXH64 of ``data[start:end]``, a 64-bit hash (Collet's specification, version 0.1.1)."""
     p = start
     h = seed + _P5
     if end - start >= 32:
@@ -100,12 +104,16 @@ def xxh64(data: Bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
 
 @njit_inlined
 def _frame_checksum(data: Bytes, start: int, end: int, index: int) -> np.uint64:
+    """Return the checksum of frame number ``index``: the low 32 bits of the XXH64 of its payload ``data[start:end]``,
+    seeded with number and size."""
     seed = (np.uint64(index) << np.uint64(32)) | np.uint64(end - start)
     return np.uint64(xxh64(data, start, end, seed) & np.uint64(0xFFFFFFFF))
 
 
 @njit_inlined
 def _put(out: Bytes, at: int, value: int, size: int) -> int:
+    """Write the lowest ``size`` bytes of a number to ``out`` at position ``at``, little-endian; return the position
+    after them."""
     for i in range(size):
         out[at + i] = np.uint8((value >> (8 * i)) & 255)
     return at + size
@@ -113,7 +121,9 @@ def _put(out: Bytes, at: int, value: int, size: int) -> int:
 
 @njit_threaded
 def _encode_group(values: Values, begin: int, n: int, out: Bytes, at: int, coding: Coding) -> int:
-    """Algorithm 2 on up to eight values; returns the end of the group."""
+    """Encode up to eight values from ``begin`` on by INCEPTIONN's algorithm 2: two bytes of tags, then the codes,
+    written to ``out`` at position ``at``. With ``coding.in_place`` values become their errors. Return the position
+    after the group."""
     bits, reals = values
     tags = 0
     p = at + 2
@@ -162,7 +172,9 @@ def encode_frames(values: Values, chunk: int, first: int, out: Bytes, coding: Co
 
 @njit_threaded
 def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: int, coding: Coding) -> int:
-    """Algorithm 3 on up to eight values; returns the end of the group, or -1 if it is malformed or passes ``end``."""
+    """Decode a group of up to eight values by INCEPTIONN's algorithm 3, from position ``p`` of ``data`` on, into
+    ``values`` from ``begin`` on, or with ``coding.in_place`` add to these. Return the position after the group; −1 if
+    it is malformed or passes ``end``."""
     bits, reals = values
     if end - p < 2:
         return -1
@@ -198,7 +210,8 @@ def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: 
 
 @njit_threaded
 def _open_frame(data: Bytes, p: int, n: int, index: int) -> int:
-    """Check the frame of ``n`` values at ``p``; returns where its payload begins, or ``-(8 frame + reason)``."""
+    """Check length and checksum of the frame of ``n`` values, number ``index``, at position ``p``; return the position
+    of its payload, or ``-(8 frame + reason)``."""
     if len(data) - p < FRAME_HEADER:
         return -(8 * index + TRUNCATED)
     length, checksum = np.int64(_load(data, p, 4)), _load(data, p + 4, 4)
@@ -239,7 +252,8 @@ def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: C
 
 @njit_threaded
 def count_tags(data: Bytes, count: int, chunk: int, counts: Ints) -> int:
-    """Add the number of values of each tag to ``counts``; returns as ``decode_frames`` does."""
+    """Add the number of values of each tag, 0 to 3, to ``counts``; return the bytes read, or ``-(8 frame +
+    reason)``."""
     p = np.int64(0)  # a literal would have all that is called with it compiled once more
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)

@@ -70,6 +70,8 @@ def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Flo
 
 @njit_threaded_contracting
 def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rotation) -> None:
+    """Apply one rotation to rows ``row`` and ``row + 1`` of the matrix, in place, in columns ``start`` to before
+    ``stop``."""
     s, c, er, ei = rotation
     a, b, x, y = (
         planes[row, 0, start:stop],
@@ -85,6 +87,8 @@ def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rot
 
 @njit_threaded_contracting
 def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation: _Rotation) -> None:
+    """Apply one rotation to columns ``column`` and ``column + 1`` of the matrix, in place, in rows ``start`` to before
+    ``stop``."""
     s, c, er, ei = rotation
     pairs = planes[start:stop, :, column : column + 2]
     for v in range(pairs.shape[0]):
@@ -196,6 +200,8 @@ def null_triangle(planes: Floats, size: int, lit: int, rotations: Floats) -> Non
 
 @njit_threaded
 def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
+    """Copy ``width`` columns from ``column`` on of rows ``top`` to before ``bottom`` into a tile, real and imaginary
+    parts of each row behind each other."""
     for m in range(bottom - top):
         for p in range(2):
             for v in range(width):
@@ -204,6 +210,7 @@ def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int
 
 @njit_threaded
 def _store_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
+    """Copy a tile back to where :func:`_load_columns` took it from."""
     for m in range(bottom - top):
         for p in range(2):
             for v in range(width):
@@ -226,6 +233,7 @@ def pass_diagonal(rotations: Floats, modes: Ints, diagonal: Floats) -> None:
 
 @njit_inlined
 def _wrapped(angle: float) -> float:
+    """Return an angle in radians, from 0 to below 2π."""
     wrapped = angle - 2.0 * pi * floor(angle / (2.0 * pi))
     return wrapped if wrapped < 2.0 * pi else 0.0
 
@@ -259,6 +267,8 @@ _VECTOR_TILE: Effort = 32
 
 @njit_threaded_contracting
 def _pass_device(tile: Floats, mode: int, device: Floats) -> None:
+    """Multiply the fields of modes ``mode`` and ``mode + 1`` of all vectors in a tile by a device's matrix, in place.
+    ``device`` has the real and imaginary parts of its four elements, row by row."""
     pair = tile[2 * mode * _VECTOR_TILE : (2 * mode + 4) * _VECTOR_TILE]
     ar, ai, br, bi = device[0], device[1], device[2], device[3]
     cr, ci, dr, di = device[4], device[5], device[6], device[7]
