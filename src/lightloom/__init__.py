@@ -104,6 +104,7 @@ class _FormerNames:
 
     @staticmethod
     def find_spec(name: str, *_: object) -> ModuleSpec | None:
+        """Return a spec that this finder loads for a module's former name, None for every other name."""
         if name not in _FORMER:
             return None
         from importlib.machinery import ModuleSpec
@@ -112,6 +113,7 @@ class _FormerNames:
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
+        """Warn of the former name, and return the module that has the present one."""
         warnings.warn(f"{spec.name} is {_FORMER[spec.name]} now", DeprecationWarning, stacklevel=2)
         module = import_module(_FORMER[spec.name])
         spec.loader_state = module.__spec__
@@ -120,6 +122,7 @@ class _FormerNames:
     @staticmethod
     def exec_module(module: ModuleType) -> None:
         # Importing has put the spec of the former name into the module, which keeps its own.
+        """Give the module its own spec back, in place of that of the former name; it has been executed already."""
         module.__spec__ = getattr(module.__spec__, "loader_state", None)
 
 
@@ -128,6 +131,7 @@ sys.meta_path.insert(0, _FormerNames)
 
 
 def __getattr__(name: str) -> object:
+    """Return a public name of the package, imported when it is first asked for; raises AttributeError for others."""
     if name == "__version__":
         from importlib.metadata import version
 

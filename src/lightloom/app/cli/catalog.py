@@ -274,8 +274,12 @@ def _as_yaml(entries: dict[str, Document]) -> str:
 def _fields(
     entry: Mapping[str, Any], path: str = "", assumed: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, str]]:
-    """Yield the fields of an entry as settings name them (``tiers.rail.ports``), each with its value as text, with a
-    star where its source is an assumption; ``assumed`` are paths of those of the entry that it is in."""
+    """Yield the fields of an entry as settings name them (``tiers.rail.ports``), each with its value as text, which
+    ends in a star where the source of the value is an assumption.
+
+    Fields within fields are yielded by themselves. ``path`` is put before all names, and ``assumed`` holds the full
+    names of fields around this one whose source is an assumption, which then holds for all fields within.
+    """
     stated = {f"{path}{key}" for key, text in (entry.get("sources") or {}).items() if str(text).startswith("assum")}
     assumed = assumed | stated
     for key, value in entry.items():

@@ -85,10 +85,13 @@ def all_reduce_uses(ranks: int, hops: int) -> int:
 
 
 def opposite_uses(ranks: int, hops: int) -> int:
-    """Return the fewest link uses with which every rank hears of the one opposite on the ring, within so many hops.
+    """Return a lower bound on the link uses with which every rank hears of the one opposite on the ring within ``hops``
+    hops.
 
-    Every rank pays u links in half of the hops, and is led u + S(u) + S(S(u)) + ... links away by that, at most. The
-    number of ranks where half of the hops (rounded up) just walk there, 0 where they do more than that.
+    In half of the hops, rounded up, a rank that pays for u links is led at most u + S(u) + S(S(u)) + ... links away, a
+    term for each hop (see :func:`_led_away`). The bound is ``ranks`` times the smallest u that leads N // 2 links away,
+    rounded up. It is ``ranks`` where half of the hops is N // 2, so that one link for each will do, and 0 where half of
+    the hops is more.
     """
     from scipy.optimize import brentq
 
@@ -100,9 +103,10 @@ def opposite_uses(ranks: int, hops: int) -> int:
 
 
 def _led_away(paid: float, hops: int, enough: int) -> float:
-    """Return u + S(u) + S(S(u)) + ... of so many terms, or something that is more than ``enough``.
+    """Return u + S(u) + S(S(u)) + ... for u = ``paid``, a term for each hop, which is how far so many links lead; a sum
+    that exceeds ``enough`` ends early.
 
-    S(u) = Σ max(0, u − |x|) over whole numbers x, which is u² where u is one and linear in between.
+    S(u) = Σ max(0, u − |x|) over whole numbers x, which is the square of u for whole u and linear in between.
     """
     away = 0.0
     for _ in range(hops):

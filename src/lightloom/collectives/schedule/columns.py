@@ -117,8 +117,8 @@ class Folding:
         return len(self.channel)
 
     def moved(self, rank: Column, copy: Column | int, *, back: bool = False) -> Column:
-        """Return the ranks of copies in the places that these have in the first one; ``back``: those of the first in
-        the places that these have in copies.
+        """Return, for each rank of the first copy, the rank that has its place in copy number ``copy``. With ``back``
+        return, for each rank of copy number ``copy``, the rank that has its place in the first copy.
 
         Args:
             rank: ranks, of any shape.

@@ -235,8 +235,12 @@ def predicted_collectives(system: System, transport: Transport) -> Floats:
 
 
 def row_weights(system: System) -> Floats:
-    """Return the weight of each row's error: [rows], one over its standard deviation, over the root of the rows in its
-    octave of sizes, and over the fourth root of the number of groups (GPUs, nodes and kind)."""
+    """Return the weight of each row's error: [rows].
+
+    It is 1 / (σ · √n · g^¼), where σ is the standard deviation of a logarithm of time, which falls as data grow, n the
+    number of rows of the row's group whose bytes lie in the same octave, and g the number of groups. A group is the
+    rows with the same GPUs, nodes and kind of collective.
+    """
     groups = [(row.gpus, row.nodes, row.collective) for row in system.rows]
     octaves = np.floor(np.log2(system.nbytes)).astype(int).tolist()
     keys = list(zip(groups, octaves, strict=True))

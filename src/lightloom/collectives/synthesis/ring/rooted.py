@@ -350,9 +350,13 @@ def _estimated(
 
 
 def _both_ways_late(fabric: Fabric, nbytes: float) -> Iterator[Shape]:
-    """Yield two chains around the ring, with as many pieces both ways behind as arrive no later than those around.
+    """Yield the shape of two chains around the ring, one each way, with late pieces behind those that go all the way
+    around.
 
-    At most one shape, in the fewest pieces that are nearly the fastest; none where no number of pieces leaves any late.
+    Each chain carries half of the other pieces to all ranks. Late pieces go both ways at once, only to the far side of
+    the ring, and there are as many as arrive there no later than the others arrive around. At most one shape is
+    yielded: of those nearly as fast as the fastest, the one cut into the fewest pieces. None is yielded where no number
+    of pieces leaves some of them late.
     """
     n, half = fabric.ranks, fabric.ranks // 2
     shapes: list[Shape] = []

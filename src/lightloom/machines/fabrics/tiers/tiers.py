@@ -439,10 +439,14 @@ def _members(level: Level, ranks: int, stride: int) -> int | None:
 
 
 def _group_tiers(levels: Sequence[Level], ranks: int, stride: int) -> tuple[Tier, ...] | None:
-    """Return the tiers of one of the groups, while all exchange the same; None where the group is no fabric of tiers.
+    """Return the tiers of one of the groups of ``ranks`` ranks at ``stride``, while all groups exchange the same; None
+    where the group is no fabric of tiers.
 
-    Each group has its part of what it shares with its siblings: the ports of its own ranks, and of trees and uplinks as
-    many as it has ranks among those of the child.
+    A tier of the group joins, of each child that it enters, as many ranks as the group has there. The group has its
+    part of what it shares with its siblings: of a switch the ports of its own ranks, and of trees and uplinks the part
+    that its ranks are of those of a child. It is no fabric of tiers where children hold different numbers of its ranks,
+    where ranks share a port, or where a tier without a switch that joins all of its ports has several children in the
+    group, but neither all of them whole nor one rank of each.
     """
     if any(level.sharing > 1 for level in levels if level.beneath is None):
         return None
