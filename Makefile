@@ -63,7 +63,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: $(SOURCES) | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[figures,torch]'
 	@touch $@
 
 $(VENV)/installed-for-development: $(SOURCES) | $(VENV)/bin/pip

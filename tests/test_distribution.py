@@ -68,9 +68,10 @@ def test_the_recipe_asks_for_what_the_package_asks_for() -> None:
     recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text("utf-8"))
     table, build = project(), tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
     stated = {kind: [line.replace(" >", ">") for line in lines] for kind, lines in recipe["requirements"].items()}
-    renamed = [line.replace("matplotlib>", "matplotlib-base>") for line in table["dependencies"]]
+    asked = [line for line in table["dependencies"] if not line.endswith("; sys_platform != 'linux'")]
+    figures = [f"matplotlib-base{table['optional-dependencies']['figures'][0].removeprefix('matplotlib')}"]
     python = [f"python{table['requires-python']}"]
-    assert stated["run"] == python + renamed
+    assert stated["run"] == python + figures + asked
     assert stated["host"] == [*python, "pip", *build]
     assert recipe["context"]["version"] == table["version"]
     about = recipe["about"]

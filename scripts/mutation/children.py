@@ -167,9 +167,14 @@ def _replace_modules(task: Task, folder: Path) -> None:
 
 
 def _forget_kernels(modules: frozenset[str]) -> None:
-    """Compile the kernels of these modules in memory: their caches on disk know nothing of constants that changed."""
+    """Compile the kernels of these modules in memory: what was built, and their caches on disk, know nothing of
+    constants that changed."""
     from numba.core.dispatcher import Dispatcher
 
+    from lightloom.core import kernels
+
+    for name in [name for name in kernels._BUILT if name.split()[0].rpartition(".")[0] in modules]:
+        del kernels._BUILT[name]
     enable = Dispatcher.enable_caching
 
     def enable_caching(self: Dispatcher) -> None:

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, partial, update_wrapper
+from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
 from typing import Any, ClassVar
@@ -36,10 +37,11 @@ class Kernel:
     calls_ahead: ClassVar[dict[tuple[Kernel, Any], None] | None] = None
     """Kernels that were called and the types of their arguments, where the package is being built; else None."""
 
-    def __init__(self, function: FunctionType, options: Mapping[str, object]) -> None:
-        """Hold a function and the options with which Numba compiles it."""
+    def __init__(self, function: FunctionType, options: Mapping[str, object], *, for_processor: bool = False) -> None:
+        """Hold a function and the options with which Numba compiles it; ``for_processor`` prefers Numba, where it is
+        installed, to machine code for every processor."""
         update_wrapper(self, function)
-        self.py_func, self.options = function, options
+        self.py_func, self.options, self._for_processor = function, options, for_processor
         self._path, self._count = f"{function.__module__}.{function.__qualname__}", function.__code__.co_argcount
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -63,7 +65,10 @@ class Kernel:
     @cached_property
     def _built(self) -> Mapping[bytes, int]:
         """Addresses of the machine code that the package brings, by the types of the arguments."""
-        return {} if self.calls_ahead is not None or not _BUILT else _BUILT.get(self.name, {})
+        if self.calls_ahead is not None or not _BUILT or (self._for_processor and find_spec("numba")):
+            return {}
+        built: Mapping[bytes, int] = _BUILT.get(self.name, {})
+        return built
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -133,15 +138,14 @@ def _raise_error(pickled: bytes) -> None:
 try:
     from lightloom.core import _kernels  # type: ignore[attr-defined]
 
-    _call, _BUILT = _kernels.call, _kernels.attach(np.ndarray, _make_array, _raise_error)
+    _call, _BUILT = _kernels.call, dict(_kernels.attach(np.ndarray, _make_array, _raise_error))
 except ImportError:  # built without a C compiler
+    _call, _BUILT = lambda *_: NotImplemented, dict[str, dict[bytes, int]]()
 
-    _call, _BUILT = lambda *_: NotImplemented, {}
 
-
-def _kernels_with(**options: object) -> Callable[[FunctionType], Kernel]:
+def _kernels_with(*, for_processor: bool = False, **options: object) -> Callable[[FunctionType], Kernel]:
     """Return a decorator for kernels that Numba compiles with these options, without the wrapper for C beside it."""
-    return lambda function: Kernel(function, {"no_cfunc_wrapper": True, **options})
+    return lambda function: Kernel(function, {"no_cfunc_wrapper": True, **options}, for_processor=for_processor)
 
 
 njit_cached: Any = _kernels_with()
@@ -160,5 +164,8 @@ njit_threaded: Any = _kernels_with(nogil=True)
 njit_threaded_numpy: Any = _kernels_with(nogil=True, error_model="numpy")
 """Decorator for kernels that run beside other threads of Python, where a division by zero gives what NumPy gives."""
 
-njit_threaded_contracting: Any = _kernels_with(nogil=True, fastmath={"contract"})
-"""Decorator for kernels that run beside other threads of Python, whose products and sums may be rounded once."""
+njit_for_processor: Any = _kernels_with(for_processor=True, nogil=True)
+"""Decorator for kernels that run beside other threads of Python, and gain from the vectors of the processor at hand."""
+
+njit_contracting: Any = _kernels_with(for_processor=True, nogil=True, fastmath={"contract"})
+"""Decorator for kernels as `njit_for_processor`, whose products and sums may be rounded once."""

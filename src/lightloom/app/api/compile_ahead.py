@@ -108,16 +108,18 @@ def _search() -> None:
 
 
 def _encode() -> None:
-    """Call what averagers of codes call, and encode and decode gradients.
+    """Call what averagers of codes call, encode and decode gradients, decompose matrices, and let clusters fail."""
+    from typing import get_args
 
-    Kernels of meshes are left to each machine: how it rounds decides phases of elements that are zero but for rounding.
-    """
     import numpy as np
 
+    from lightloom.app.api.goodput import goodput
     from lightloom.exchange.compression.inceptionn import Inceptionn
     from lightloom.exchange.compression.kernels import current
     from lightloom.exchange.compression.stream import tag_histogram
     from lightloom.photonics.averaging.block_quantisation import CodeBuffers, mean_codes
+    from lightloom.photonics.meshes.decompose import decompose
+    from lightloom.photonics.meshes.mesh import Kind
 
     for bits in (16, 32):
         buffers = CodeBuffers.of((3,), bits)
@@ -132,6 +134,9 @@ def _encode() -> None:
     codec.decode_adding(encoded, gradients)
     tag_histogram(encoded)
     current().xxh64(np.ones(24, np.uint8), 0)
+    for kind in get_args(Kind):
+        decompose(np.eye(4), kind).matrix()
+    goodput("dgx-h100-64")
 
 
 if __name__ == "__main__":

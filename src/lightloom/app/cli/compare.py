@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lightloom.app.api.comparison import PlanComparison
 from lightloom.app.api.comparison import compare as compare_plans
-from lightloom.app.cli.options import FigureFile, OutFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, ReportFile, Shown, draw
 from lightloom.core.answer import MOST_ROWS
 from lightloom.reports.console import Parts, screen
 from lightloom.reports.figures.canvas import to_svg
@@ -15,7 +15,7 @@ _COLUMNS = ("plan", "place", "step before", "after", "a sample")
 """Columns of the table on the terminal; pages show all."""
 
 
-def compare(before: Path, after: Path, *, report: OutFile = None, figure: FigureFile = None) -> Shown:
+def compare(before: Path, after: Path, *, report: ReportFile = None, figure: FigureFile = None) -> Shown:
     """Compare two saved plans: what was asked differently, which plans changed, and by which part of the step.
 
     For example: lightloom compare before.json after.json --report page.html

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from lightloom.app.api.composing import Composition
 from lightloom.app.api.composing import compose as compose_ideas
-from lightloom.app.cli.options import FigureFile, Options, OutFile, Shown, SiteFields, draw, site_inputs
+from lightloom.app.cli.options import FigureFile, Options, ReportFile, Shown, SiteFields, draw, site_inputs
 from lightloom.core.units import format_time
 from lightloom.planning.ideas import IDEAS
 from lightloom.reports.console import answer_parts
@@ -22,7 +22,7 @@ def compose(
     *,
     compared: Annotated[partial[Composition], Options(compose_ideas)],
     site: SiteFields = None,
-    report: OutFile = None,
+    report: ReportFile = None,
     figure: FigureFile = None,
 ) -> Shown:
     """Compare the five papers' ideas on one model and equal bandwidth: alone, in every combination, and together.

@@ -43,7 +43,7 @@ def design(
     price: options.PartPrices = None,
     set: list[str] | None = None,
     workers: str | None = None,
-    report: options.OutFile = None,
+    report: options.ReportFile = None,
     explain: bool = False,
     assumptions: bool = False,
 ) -> options.Shown:

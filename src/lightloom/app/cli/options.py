@@ -40,7 +40,7 @@ from lightloom.core.files import check_writable
 from lightloom.core.results import Document, plain, provenance_line
 from lightloom.machines.parts.bill import BillChoices
 from lightloom.reports.console import make_console
-from lightloom.reports.figures.canvas import check_format, save
+from lightloom.reports.figures.canvas import check_format, need_figures, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -354,7 +354,19 @@ def check_figure(path: Path) -> None:
     check_writable(path)
 
 
+def check_report(path: Path) -> None:
+    """Check before the work that a page's figures can be drawn, and that its file can be written.
+
+    Raises:
+        ConfigError: a place that cannot be written to.
+        UnsupportedError: Matplotlib is not installed.
+    """
+    need_figures()
+    check_writable(path)
+
+
 FigureFile = Annotated[Path | None, check_figure]
+ReportFile = Annotated[Path | None, check_report]
 OutFile = Annotated[Path | None, check_file]
 JsonFile = Annotated[Path | None, partial(check_file, endings=(".json",))]
 

@@ -296,7 +296,7 @@ def plan(
     what_if: Annotated[bool, "--what-if/--no-what-if"] = True,
     site: options.SiteFields = None,
     price: options.PartPrices = None,
-    report: options.OutFile = None,
+    report: options.ReportFile = None,
     trace: options.OutFile = None,
     figure: Annotated[Path | None, _check_drawn] = None,
     export: Annotated[list[Path] | None, _check_exports] = None,

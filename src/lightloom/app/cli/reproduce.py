@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from lightloom.app.cli.options import OutFile, Shown
+from lightloom.app.cli.options import ReportFile, Shown
 from lightloom.core.answer import MOST_ROWS
 from lightloom.core.claims import SCHEMA, STATUSES, Claim, Status, status_counts
 from lightloom.core.errors import ConfigError
@@ -21,7 +21,7 @@ from lightloom.reports.progress import progress
 def reproduce(
     study: str | None = None,
     *,
-    report: OutFile = None,
+    report: ReportFile = None,
     run: str | None = None,
     work: Path | None = None,
     data: Path | None = None,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Effort, Floats, Ints
-from lightloom.core.kernels import njit_inlined, njit_threaded, njit_threaded_contracting
+from lightloom.core.kernels import njit_contracting, njit_for_processor, njit_inlined
 
 _ROTATED_TILE: Effort = 16
 _BLOCK: Effort = 64
@@ -47,7 +47,7 @@ def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
     return _Rotation(b / h, a / h, (ar * br + ai * bi) * scale, (ai * br - ar * bi) * scale)
 
 
-@njit_threaded_contracting
+@njit_contracting
 def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Floats) -> None:
     """Apply a chain of rotations to positions (m, m + 1), m = first, first + step, ..., of every vector in the tile."""
     for k in range(count):
@@ -68,7 +68,7 @@ def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Flo
             pair[3 * _ROTATED_TILE + v] = c * ti - s * x1i
 
 
-@njit_threaded_contracting
+@njit_contracting
 def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rotation) -> None:
     """Apply one rotation to rows ``row`` and ``row + 1`` of the matrix, in place, in columns ``start`` to before
     ``stop``."""
@@ -85,7 +85,7 @@ def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rot
         b[v], y[v] = s * ti + c * y[v], c * ti - s * y[v]
 
 
-@njit_threaded_contracting
+@njit_contracting
 def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation: _Rotation) -> None:
     """Apply one rotation to columns ``column`` and ``column + 1`` of the matrix, in place, in rows ``start`` to before
     ``stop``."""
@@ -100,7 +100,7 @@ def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation
         pairs[v, 1, 1] = c * ti - s * x1i
 
 
-@njit_threaded_contracting
+@njit_contracting
 def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count: int, rotations: Floats) -> None:
     """Apply a chain to columns (first, first + 1), (first − 1, first), ...; each row is read once."""
     for row in range(start, stop):
@@ -116,7 +116,7 @@ def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count:
         real[0], imag[0] = x1r, x1i
 
 
-@njit_threaded
+@njit_for_processor
 def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Floats) -> None:
     """Move (row, column) into its right neighbour, for the rows from ``top`` down to ``row``."""
     s, c, er, ei = _null_against(
@@ -129,7 +129,7 @@ def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Float
     planes[row, 0, column] = planes[row, 1, column] = 0.0
 
 
-@njit_threaded
+@njit_for_processor
 def _null_from_left(planes: Floats, row: int, column: int, stop: int, out: Floats) -> None:
     """Move (row, column) into its upper neighbour, for the columns from ``column`` to ``stop``."""
     s, c, er, ei = _null_against(
@@ -140,7 +140,7 @@ def _null_from_left(planes: Floats, row: int, column: int, stop: int, out: Float
     planes[row, 0, column] = planes[row, 1, column] = 0.0
 
 
-@njit_threaded
+@njit_for_processor
 def null_rectangle(planes: Floats, size: int, rotations: Floats) -> None:
     """Null all elements below the diagonal by antidiagonals (Clements et al.): sweep i in ``rotations[i, j]``, j < i.
 
@@ -179,7 +179,7 @@ def null_rectangle(planes: Floats, size: int, rotations: Floats) -> None:
             _store_columns(planes, top, size, column, min(_ROTATED_TILE, size - column), tile)
 
 
-@njit_threaded
+@njit_for_processor
 def null_triangle(planes: Floats, size: int, lit: int, rotations: Floats) -> None:
     """Null all elements below the diagonal of ``lit`` columns, column by column from below (Reck et al.).
 
@@ -198,7 +198,7 @@ def null_triangle(planes: Floats, size: int, lit: int, rotations: Floats) -> Non
             _store_columns(planes, 0, size, column, min(_ROTATED_TILE, lit - column), tile)
 
 
-@njit_threaded
+@njit_for_processor
 def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
     """Copy ``width`` columns from ``column`` on of rows ``top`` to before ``bottom`` into a tile, real and imaginary
     parts of each row behind each other."""
@@ -208,7 +208,7 @@ def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int
                 tile[(2 * m + p) * _ROTATED_TILE + v] = planes[top + m, p, column + v]
 
 
-@njit_threaded
+@njit_for_processor
 def _store_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
     """Copy a tile back to where :func:`_load_columns` took it from."""
     for m in range(bottom - top):
@@ -217,7 +217,7 @@ def _store_columns(planes: Floats, top: int, bottom: int, column: int, width: in
                 planes[top + m, p, column + v] = tile[(2 * m + p) * _ROTATED_TILE + v]
 
 
-@njit_threaded
+@njit_for_processor
 def pass_diagonal(rotations: Floats, modes: Ints, diagonal: Floats) -> None:
     """Turn L† D, for L the rotations in the order of light, into D' L': in place, D in ``diagonal[mode, real | imag]``.
 
@@ -238,7 +238,7 @@ def _wrapped(angle: float) -> float:
     return wrapped if wrapped < 2.0 * pi else 0.0
 
 
-@njit_threaded
+@njit_for_processor
 def settle_phases(rotations: Floats, at_input: bool, modes: Ints, pending: Floats, theta: Floats, phi: Floats) -> None:
     """Compute the phases of devices equivalent to the rotations, in the order of the light.
 
@@ -265,7 +265,7 @@ def settle_phases(rotations: Floats, at_input: bool, modes: Ints, pending: Float
 _VECTOR_TILE: Effort = 32
 
 
-@njit_threaded_contracting
+@njit_contracting
 def _pass_device(tile: Floats, mode: int, device: Floats) -> None:
     """Multiply the fields of modes ``mode`` and ``mode + 1`` of all vectors in a tile by a device's matrix, in place.
     ``device`` has the real and imaginary parts of its four elements, row by row."""
@@ -280,7 +280,7 @@ def _pass_device(tile: Floats, mode: int, device: Floats) -> None:
         pair[3 * _VECTOR_TILE + v] = cr * xi + ci * xr + dr * yi + di * yr
 
 
-@njit_threaded
+@njit_for_processor
 def propagate(fields: Floats, modes: Ints, devices: Floats, size: int, out: Floats) -> None:
     """Propagate ``fields`` [inputs, 2 batch] through ``devices`` [count, 8] on ``modes`` to ``out`` [outputs, 2 batch].
 

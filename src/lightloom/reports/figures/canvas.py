@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 from lightloom.core.configfile import read_yaml
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import write_atomically
 
 if TYPE_CHECKING:
@@ -120,11 +121,27 @@ def _style() -> dict[str, Any]:
     return fixed | dict.fromkeys(_INKED, INK) | dict.fromkeys(_FAINT, FAINT)
 
 
+def need_figures() -> None:
+    """Check that figures can be drawn.
+
+    Raises:
+        UnsupportedError: Matplotlib is not installed.
+    """
+    if find_spec("matplotlib") is None:
+        raise UnsupportedError(
+            "figures and reports need Matplotlib, which is not installed: pip install 'lightloom[figures]'"
+        )
+
+
 @contextmanager
 def _look() -> Iterator[None]:
-    """Set matplotlib to lightloom's style while the context lasts."""
-    import matplotlib
+    """Set matplotlib to lightloom's style while the context lasts.
 
+    Raises:
+        UnsupportedError: Matplotlib is not installed.
+    """
+    need_figures()
+    import matplotlib
     with matplotlib.rc_context(_style()):  # type: ignore[arg-type, unused-ignore]
         yield
 
@@ -272,7 +289,9 @@ def check_format(path: Path) -> None:
 
     Raises:
         ConfigError: the suffix is none of :data:`FORMATS`.
+        UnsupportedError: Matplotlib is not installed.
     """
+    need_figures()
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"cannot draw {str(path)!r}: expected a name that ends in {', '.join(FORMATS)}")
 

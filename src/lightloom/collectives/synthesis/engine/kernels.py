@@ -602,8 +602,10 @@ def _better_tap(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance,
 
 
 @njit_cached
-def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> Transmissions:
-    """The receptions of trees, for list scheduling.
+def transmissions(
+    paths: Lightpaths, tap: Int32s, order: Int32s
+) -> tuple[Int32s, Int32s, Int32s, Int32s, Floats, Ints]:
+    """Return the fields of `Transmissions` for the receptions of trees, for list scheduling.
 
     Args:
         tap, order: as in :class:`Trees`, [piece, root, rank].
@@ -633,7 +635,7 @@ def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> Transmission
                 continue
             above = first + paths.origin[by]
             sibling[cell], child[above] = child[above], cell
-    return hanging
+    return taps, child, sibling, fellow, hanging.left, roots
 
 
 @njit_without_arrays

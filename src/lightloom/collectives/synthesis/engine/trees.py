@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.bounds.link_use import joint_seconds
-from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, Trees, arrange
+from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, Transmissions, Trees, arrange
 from lightloom.core.arrays import Floats, Int32s, Ints
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -72,7 +72,7 @@ def scheduled(paths: Lightpaths, tap: Int32s, order: Int32s) -> Forest:
     from lightloom.collectives.synthesis.engine import kernels
 
     begin = np.zeros(tap.shape)
-    sends = kernels.transmissions(paths, tap, order)
+    sends = Transmissions(*kernels.transmissions(paths, tap, order))
     time = kernels.list_schedule(paths.queue, paths.delay, paths.busy, sends, begin.reshape(-1))
     return Forest(paths, tap, begin, float(time))
 
