@@ -5,9 +5,9 @@
 They are installed for the Python that runs this. Nothing finds a compiler or git while a distribution is installed and
 used, and everything runs in a folder apart from the repository. Printed are MB of the file (a wheel has at most 12) and
 of what it brings along as it lies on the disk (at most 250), and CPU seconds of commands: the first may take 2 after a
-wheel's installation, and 1 when it runs again. A wheel brings its kernels along and no Numba; an sdist is installed with
-Numba, which compiles them at the first use. ``--tests`` runs those of the core, clusters and economics, which need no
-PyTorch, with Matplotlib and Numba.
+wheel's installation, and 1 when it runs again. A wheel brings its kernels along and no Numba; an sdist is installed
+with Numba, which compiles them at the first use. ``--tests`` runs those of the core, clusters and economics, which need
+no PyTorch, with Matplotlib and Numba.
 """
 
 from __future__ import annotations
