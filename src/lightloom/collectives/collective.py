@@ -158,9 +158,10 @@ def measured_sizes(path: Path) -> tuple[Sizes, float]:
 
 
 def read_sizes(text: str, ranks: int, *, pairs: bool) -> tuple[Sizes, float | None]:
-    """Return sizes of the form ``zipf:EXPONENT[:SEED]``, or those of a CSV file with their sum in bytes.
+    """Return sizes of the form ``zipf:EXPONENT[:SEED]``, or those of a CSV file, and the sum of a file's sizes in
+    bytes, which is None for Zipf's law.
 
-    The second is None for Zipf's law. Of a file neither ``ranks`` nor ``pairs`` counts.
+    Neither ``ranks`` nor ``pairs`` matters for a file.
 
     Args:
         pairs: sizes of ordered pairs of ranks, otherwise of ranks.

@@ -188,10 +188,8 @@ def _layout(
 
 
 def _count_shares(phase: Phase, sizes: Sequence[int], flat: Schedule) -> int:
-    """Return the shares into which the chunks of a phase's flat schedule fall; 1 where it moves the data as a whole.
-
-    Of an all-to-all these are pairs of shares.
-    """
+    """Return the shares into which the chunks of a phase's flat schedule fall; 1 where it moves the data as a whole. In
+    an all-to-all each pair of ranks' shares counts."""
     if phase.kind in ROOTED or flat.chunks % sizes[phase.axis]:
         return 1
     return sizes[phase.axis] ** (2 if phase.kind == "all-to-all" else 1)

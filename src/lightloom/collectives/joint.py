@@ -86,8 +86,8 @@ def part_rows(part: Part, fabric: Fabric) -> tuple[Ints, Lightpaths, Ints, Ints,
 def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
     """Return one row for every rank that a lightpath reaches, as a schedule that is not folded.
 
-    Of steps with the same lightpaths, as those around a ring, the first stands for all. Circuits of a queued schedule
-    are all in one step.
+    Where several steps have the same lightpaths, as those around a ring, only the first is returned. Circuits of a
+    queued schedule are all in one step.
     """
     if schedule.queued:
         return schedule.standing(fabric.fibre_channels)
@@ -136,10 +136,12 @@ _FULL = 1e-12
 
 
 def max_min_rates(usage: Floats, flow_rates: Floats) -> Floats:
-    """Return the shares of its own speed at which each exchange goes on while all are under way: [exchange].
+    """Return the shares of its own speed at which each exchange goes on while all are under way: [exchange], 1 where it
+    shares no link.
 
-    No flow's rate can be raised without lowering one that is no higher. An exchange slows down as a whole, and its
-    flows are taken to be alike: as those of the link that it loads most of those that others load too.
+    Rates of flows are max-min fair: none can be raised without lowering one that is no higher. An exchange slows down
+    as a whole. All of its flows are taken to have the rate of those on the link that it loads most, of the links that
+    others load too.
 
     Args:
         usage: share of each link that an exchange takes at its own speed: [exchange, link], 0 to 1.

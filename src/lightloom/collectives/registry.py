@@ -206,7 +206,8 @@ def evaluate_all(
 ) -> tuple[list[Evaluation], list[Refusal]]:
     """Return the evaluations of every algorithm, or the ``candidates``, fastest first, and the refusals of all others.
 
-    Of equal times the names decide; refusals come in the order of the algorithms. ``advance`` is called after each.
+    Evaluations of equal time are in the order of names, refusals in that of the algorithms. ``advance`` is called after
+    each.
 
     Raises:
         BoundError: a cost lies below its lower bound.

@@ -667,7 +667,7 @@ class _Merger:
         them and a constant.
 
         ``operands`` are the node's inputs, the scores' name empty. None for other nodes, and for masks that cannot be
-        evaluated. Of added numbers those above -10,000 leave a score.
+        evaluated. A mask that is added leaves the scores to which it adds more than -10,000.
         """
         name = operands[0] or operands[-1] if word == "Add" else operands[0] if word == "Where" else ""
         mask = self._model.constants.value(name, LARGEST_MASK) if name else None

@@ -474,7 +474,8 @@ def measure_wrong_words(
     """Return the wrong words of `FABRICATIONS` fabrications, or of the small sample of `clearly_fails` if that rules
     the averager out.
 
-    So many words are tried that ``wrong`` are expected at the target.
+    Enough words are tried, at least 500 for each fabrication, for ``wrong`` wrong ones to be expected in all where the
+    averager just meets the target.
     """
     sample = clearly_fails(mapped, request, seed)
     if sample is not None:
@@ -566,8 +567,9 @@ def largest_alone(
 ) -> float | None:
     """Return the largest value of one error alone that the averager tolerates, to 3 %, in the unit of its field.
 
-    Of ``power`` it is the least one in watts, and of ``dac-bits`` the least number from 1 to 20. At most 1 (crosstalk:
-    0.5) is returned; None if not even 1e-5 (crosstalk: 1e-6), 10 kW or 20 bits are tolerated.
+    For ``power`` it is the least power in watts, and for ``dac-bits`` the least number of bits from 1 to 20, since
+    there less is worse. At most 1 (crosstalk: 0.5) is returned; None if not even 1e-5 (crosstalk: 1e-6), 10 kW or 20
+    bits are tolerated.
     """
 
     def tolerated(value: float) -> bool:

@@ -219,11 +219,16 @@ def _phases(grid: Ints, halves: int, half: int) -> list[build.Moves]:
 
 
 def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[build.Moves]:
-    """Return steps in which each line [line, place] of ranks spreads to all of it what its places hold.
+    """Return the steps in which each line of ranks spreads what its ranks hold, place by place, to all of the line.
 
-    What they hold is [line, place, share].
+    In every step each rank passes what it has received, or its own shares at first, to its neighbours both ways. A
+    share's chunk has the number share · ``halves`` + ``half``.
 
-    Chunks are numbered share · ``halves`` + ``half``.
+    Args:
+        lines: ranks: [line, place].
+        held: shares that the rank at a place holds: [line, place, share].
+        halves: chunks into which each share is cut.
+        half: which of them these steps carry.
     """
     length = lines.shape[1]
     logical = []

@@ -237,7 +237,7 @@ def neighbour_exchange_steps(ranks: int) -> int:
 def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
     """Return the neighbour exchange in which two shares a step travel side by side on two wavelengths.
 
-    So a step charges one share. ``striped`` has no effect.
+    A step therefore takes the time of one share. ``striped`` has no effect.
     """
     n = collective.ranks
 

@@ -138,7 +138,7 @@ def _spread(groups: list[_Members], n: int, taps: int) -> Stage:
 def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, Ints, Ints, int, int]:
     """Return the multicasts to a side, a row for each member of each of them.
 
-    What no member of the side holds goes to all of them; what one holds, to all others.
+    Shares that no member of the side holds go to all of its members, and those that one member holds go to all others.
 
     Returns:
         Member, first share, shares, first colour and number of the multicast: [row] each; all colours, and multicasts.

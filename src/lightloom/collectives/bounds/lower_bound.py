@@ -278,9 +278,9 @@ def _tapped(collective: Collective, fabric: Fabric) -> bool:
 def _link_and_hop_seconds(collective: Collective, fabric: Fabric) -> float:
     """Return the least X such that one hop and all link uses of data that makes ⌊X / hop⌋ hops take no more than X.
 
-    That is :func:`slotted_seconds`, of an all-reduce :func:`joint_seconds`, where fewer hops need more uses. Of an
-    all-to-all, and of an all-gather or broadcast whose light is tapped, the uses do not depend on the hops: one hop,
-    and then the seconds of the uses.
+    Where fewer hops need more link uses it is :func:`slotted_seconds`, or :func:`joint_seconds` for an all-reduce. The
+    uses of an all-to-all, and of an all-gather or broadcast whose light is tapped, do not depend on the hops, so that
+    it is one hop and the seconds of the uses.
     """
     ranks, kind, hop = collective.ranks, collective.kind, _hop_seconds(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())

@@ -126,7 +126,7 @@ def _smallest(counts: Floats, needed: float) -> float:
 def _attachments(ranks: int) -> Floats:
     """Return how many attachments of a tree so deep cost so many links, the coefficients of U^depth: [depth, cost].
 
-    As many depths as a few times those from which on no attachment need cost more than two.
+    There are 2 √``ranks`` + 8 depths, a few times the one from which on no attachment need cost more than two.
     """
     counts = np.zeros((2 * isqrt(ranks) + 8, min(ranks, _MOST_COST) + 1))
     counts[0, 0] = 1.0
@@ -275,7 +275,8 @@ class Search:
     def prices(self, prices: RootedPrices, capacity: Floats) -> tuple[Floats, Floats, float]:
         """Return prices of usual lightpaths and the root's first ones, [slot, length] each, and what root's ends add.
 
-        What a lightpath carries in all slots costs no more than its length, or, from the root, its length and its end.
+        Prices are scaled so that what a lightpath carries in all slots costs no more than its length, or, where it
+        begins at the root, no more than its length and what the root's ends add.
         """
         length, part = self._length, self._part
         usual = prices.usual @ part[:-1]

@@ -705,7 +705,7 @@ def _crossings(schedule: Schedule, fabric: Fabric, transfers: TransferLoads) -> 
     """Return the chunks (mean chunks where they differ) that are sent, on packet fabrics times the links of each way.
 
     On circuits equal chunks count once for each lightpath, however many ranks tap it, in all copies; where chunks
-    differ in size every row counts. Of a pipeline it is that of one piece.
+    differ in size every row counts. Only one piece of a pipeline is counted.
     """
     if isinstance(transfers, PipelinedLoads):
         return transfers.crossings

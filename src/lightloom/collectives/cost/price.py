@@ -251,8 +251,8 @@ class Played(NamedTuple):
 def play(schedule: Schedule, fabric: Fabric) -> Played:
     """Return when every row is sent, each as soon as its lightpath is free and its data is there.
 
-    The schedule is verified: its rows are all sent in the end. Of groups of ranks, all siblings are played, the last
-    of which says when a row begins.
+    The schedule is verified: its rows are all sent in the end. Where it serves groups of ranks, all siblings are
+    played, and a row begins when the last of them begins it.
     """
     from lightloom.collectives.cost import kernels
 

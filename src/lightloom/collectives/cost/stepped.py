@@ -270,10 +270,8 @@ def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = Non
 
 
 def _critical_steps(loads: StepLoads, duration: Floats) -> Mask:
-    """Return which steps are on the longest chain of dependencies: [step].
-
-    Of equally long chains one is marked.
-    """
+    """Return a mask of the steps on the longest chain of dependencies, [step]; one chain where several are equally
+    long."""
     before, end = steps_before(loads.steps, loads.dependencies), np.zeros(loads.steps)
     for step in TopologicalSorter(dict(enumerate(before))).static_order():
         end[step] = max((end[b] for b in before[step]), default=0.0) + duration[step]

@@ -428,7 +428,7 @@ _OF_LIGHTPATHS = ("source", "destination", "route", "fibre", "first_wavelength",
 def repeated_steps(schedule: Schedule) -> tuple[Ints, Ints]:
     """Return the steps that are alike, whatever chunks they carry, and rows that have all their lightpaths.
 
-    Of a pipeline they are those of its first piece.
+    In a pipeline they are the steps of its first piece.
 
     Returns:
         The first step whose lightpaths are the same, in all copies of a folded schedule: [step]; and one row for every

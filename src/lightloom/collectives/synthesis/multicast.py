@@ -169,9 +169,10 @@ _MOST_CANDIDATES = 3000
 
 
 def multicast_candidates(task: RingTask, taps: int) -> list[tuple[float, MulticastDesign]]:
-    """Return estimated seconds and designs, the best first, and one of those that differ in the line's length alone.
+    """Return pairs of estimated seconds and a design, the best first, at most 3000.
 
-    At most 3000; widths fill the channels as far as they can.
+    One design is returned of those that differ in the line's length alone, the fastest. Widths fill the channels as far
+    as they can.
     """
     ranks, channels, timing = task.ranks, task.channels, task.timing
     base, fill, top = _options(ranks, taps, min(task.farthest, ranks - 1))
@@ -371,10 +372,10 @@ class MulticastSearch:
                 self._try(replace(design, pieces=self._pieces(design, effort)))
 
     def _pieces(self, design: MulticastDesign, effort: int) -> int:
-        """Return the pieces in which each is sent in a tenth of a hop, which long paths pay each hop; fewer if too
-        dear.
+        """Return the number of pieces with which each is sent in a tenth of a hop, since long paths take the time of a
+        piece at every hop.
 
-        At most 16, and no more than a small share of the effort can schedule.
+        It is at most 16, and fewer where that many would take more than a small share of the effort to schedule.
         """
         timing = self._task.timing
         sending = self._task.nbytes / (min(arc.width for arc in design.arcs) * timing.bandwidth)

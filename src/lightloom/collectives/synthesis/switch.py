@@ -195,7 +195,7 @@ period to all ranks: [source, rank]."""
 def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
     """Return the place, among the circuits into a rank, of the one that brings a block: [piece, source, rank].
 
-    Of eight rounds of choices, the one whose fullest circuit carries least.
+    Choices are improved in eight rounds, and the round is taken whose fullest circuit carries least.
     """
     from lightloom.collectives.synthesis import switch_kernels as kernels
 

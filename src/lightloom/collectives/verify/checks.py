@@ -432,7 +432,7 @@ def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[tuple
     With the first of these chunks come rows by chunk, and of each chunk in the order in which they were given, and the
     place of each chunk's first row among them: [chunk + 1].
 
-    Each yield is (first chunk, rows, places). What follows the last of these chunks is the first of the next yield.
+    Each yield is (first chunk, rows, places), and the next one begins with the chunk after the last of these.
     """
     from lightloom.collectives.verify import kernels
 

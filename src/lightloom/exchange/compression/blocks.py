@@ -529,7 +529,8 @@ class BlockCodec(NumpyCodec):
         return f"{self.family}:{self.block}"
 
     def worst_bytes(self, count: int) -> int:
-        """Return the bytes of the blocks of ``count`` values, the last one padded; they are exact."""
+        """Return the bytes of the blocks of ``count`` values, the last one padded, which every encoding of them
+        takes."""
         return self.format.nbytes(count)
 
     def encode_payload(self, values: Float32s) -> Bytes:

@@ -213,7 +213,8 @@ class LinkBudget(Config):
         return level
 
     def errors_over(self, links: int, taps: int = 1) -> float:
-        """Return the bit error rate of every tap, with spare laser power distributed evenly and the margin used up."""
+        """Return the bit error rate at any tap of a lightpath over so many links, with spare laser power distributed
+        evenly and the margin used up."""
         return self.errors(self.sensitivity * 10 ** ((self.laser_dbm - self.needed_dbm(links, taps)) / 10))
 
 

@@ -168,7 +168,7 @@ def _has_sizes(words: Sequence[str]) -> bool:
 def _given(words: Sequence[str]) -> dict[str, list[str]]:
     """Return the values of each option by its name, without dashes in front and with hyphens for underscores in it.
 
-    Of an option that is given twice the last counts. Redirections, pipes, ``&`` and a backslash end the values of an
+    Where an option is given twice the last one counts. Redirections, pipes, ``&`` and a backslash end the values of an
     option; quotes around a value are stripped.
     """
     given: dict[str, list[str]] = {}

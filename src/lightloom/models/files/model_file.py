@@ -94,9 +94,9 @@ class ModelReading:
 
 
 def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph:
-    """Return the graph of a decoder for ``batch`` samples, traced with another number and rescaled.
+    """Return the graph of a decoder for ``batch`` samples, traced with another number of samples and rescaled.
 
-    Of a mixture that number makes the visits divide evenly among the experts.
+    For a mixture of experts the number is one with which the visits divide evenly among the experts.
 
     Raises:
         WorkloadError: PyTorch is missing, or the decoder cannot be traced.

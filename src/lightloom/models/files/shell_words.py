@@ -234,9 +234,9 @@ def _end(word: str, at: int) -> int:
 
 
 def _split(text: str, variables: Variables) -> str:
-    """Return what an unquoted expansion gave, with a separator of fields in the place of white space.
+    """Return what an unquoted expansion gave, with a separator of fields wherever it has white space.
 
-    It becomes a mark where the file sets IFS.
+    Where the file sets IFS, which splits at other characters, a mark of an unknown text is returned instead.
     """
     if "IFS" in variables and (MARK.search(text) is None) and text.strip():
         return unknown(text, "words split at IFS, which the file sets")

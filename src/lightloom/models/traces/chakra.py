@@ -185,9 +185,10 @@ def _literal(text: str, where: str) -> object:
 
 def _launch(node: Node, calls: Mapping[int, Node], whole: Mapping[int, int], *, nested: bool) -> int | None:
     """Return the id of the call that launched the accelerator's work: the one that made it, else the latest earlier one
-    that it waits for.
+    that it waits for; None where the trace does not tell.
 
-    Of a call in pieces it is the first piece; None where the trace does not tell.
+    The id is that of the first piece of a call in pieces, as ``whole`` has it. The call that made the work counts only
+    where calls are ``nested``.
     """
     made_by = node.control[0] if node.control else -1
     if nested and made_by in calls:

@@ -360,8 +360,9 @@ class _TraceGraph:
     def _backward(self, call: Call, multiplies: bool, forward: int) -> int:
         """Return the FLOPs of an operator's backward pass.
 
-        Of products those of its backward calls, of others those of its forward pass if it has any; without numbers of
-        autograd twice the forward FLOPs of products, and as many for others.
+        They are counted from the calls of that pass for a product, and taken to be those of the forward pass for other
+        operators that have such calls, 0 without. A trace without autograd's numbers does not say which calls these
+        are: a product then counts twice its forward FLOPs, any other operator as many as forward.
         """
         if not self._matched:
             return 2 * forward if multiplies else forward

@@ -282,7 +282,8 @@ def _given_price(dollars: float) -> Price:
 def without_covered(bill: Bill, host: Part) -> Bill:
     """Return a fabric's bill in which figures that the host's hold already count there alone.
 
-    Of cards, a host holds so many bytes per second; what a fabric has beyond them is beside the host, and counts.
+    A host holds cards up to so many bytes per second. Cards of the fabric beyond that are not among the host's: they
+    become a line of their own, which counts.
     """
     left, lines = dict(host.holds), []
     for line in bill.lines:

@@ -197,8 +197,8 @@ def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRow
 
 
 def exchanging(within: Reach, k: int) -> list[int]:
-    """Return limits on the parts of operators that read everything, ascending: none (1), two, half of those that all
-    reach one another, and all of those.
+    """Return limits on the parts of operators that read all of their input, ascending: 1 (none is cut), 2, half of the
+    devices that may all send to one another, and all of those, of ``k`` devices in all.
 
     The partition exchanges as few bytes in all as it can, but the makespan waits for activations alone, so that a
     tighter limit may be faster.

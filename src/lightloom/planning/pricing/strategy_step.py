@@ -75,8 +75,8 @@ def memory_parts(job: Job, rows: Strategies) -> tuple[Floats, Floats, Floats]:
 def stage_memory(job: Job, rows: Strategies) -> Floats:
     """Return the bytes that a rank of the fullest stage holds: [rows]; all rows have the same stages and chunks.
 
-    As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
-    stages to come (interleaved: of more).
+    They are the sum of what ``MemoryUse`` lists. A pipeline's first stages hold the activations of as many
+    micro-batches as there are stages to come, and of more where stages are interleaved.
     """
     state, kept, passing = memory_parts(job, rows)
     fullest: Floats = (state + _flying(rows, kept) + passing).max(axis=1)
@@ -649,8 +649,8 @@ def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
 
 def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
     """Return the schedule of the largest collective of the axis at place ``number`` in the step's division; None where
-    the step has none. Of a context group it is the striped ring's all-gather of no bytes, the way of keys and
-    values."""
+    the step has none. Where the axis is that of context groups, it is the striped ring's all-gather of no bytes, whose
+    way keys and values take."""
     assert step.division is not None and job.shares is not None
     axis, part = step.division.axes[number], step.division.part(number)
     assert part is not None

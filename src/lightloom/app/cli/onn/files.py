@@ -87,7 +87,7 @@ def device_errors(fields: Document) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as per cent with four digits."""
+    """Return a share, 0 to 1, as text in per cent with four significant digits: ``12.34 %``."""
     return f"{100 * share:.4g} %"
 
 

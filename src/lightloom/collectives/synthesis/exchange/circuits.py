@@ -246,9 +246,10 @@ def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...
 
 @lru_cache(maxsize=256)
 def _reach(wavelengths: int, share: int) -> Any:
-    """Return the most ranks on one side of a root: [wavelengths left, spans one after the other].
+    """Return the most ranks that spans reach on one side of a root, at most ``MAXIMUM_RANKS``, with so many wavelengths
+    left and so many spans one after the other: [wavelengths, spans].
 
-    At most ``MAXIMUM_RANKS``; ``share`` is the most ranks behind one wavelength of a span.
+    ``share`` is the most ranks behind one wavelength of a span.
     """
     from lightloom.collectives.synthesis.exchange.kernels import reach
 

@@ -302,8 +302,8 @@ class Designs:
     def complete(self) -> Iterator[Wiring]:
         """Yield wirings with chords between all pairs of hubs, also opposite ones, and spans from hubs to all ranks.
 
-        Blocks make three hops. Wavelengths are shared between chords and spans so that neither carries a block much
-        longer than the other. At most one for each number of hubs, even ones only.
+        There is at most one for each even number of hubs, and none for odd ones. Blocks make three hops. Wavelengths
+        are shared between chords and spans so that neither carries a block much longer than the other.
         """
         for hubs in self.hubs:
             half = -(-self._ranks // hubs) // 2
@@ -591,10 +591,8 @@ class ExchangeSearch:
                 self._try(fresh)
 
     def _leaders(self, count: int) -> list[Wiring]:
-        """Return the wirings with the shortest trials.
-
-        At most ``count``, the shortest first; those that did not fit count as infinite.
-        """
+        """Return the ``count`` wirings with the shortest trials, or all if there are fewer, the shortest first; those
+        that did not fit count as infinite."""
         return nsmallest(count, self._seconds, key=lambda wiring: self._seconds[wiring])
 
     def _try(self, wiring: Wiring) -> None:

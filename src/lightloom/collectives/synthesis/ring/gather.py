@@ -121,10 +121,8 @@ class CirculantSearch:
         self._tried[design] = np.inf if grown is None else grown.forest.time
 
     def _leaders(self, count: int) -> list[Circulant]:
-        """Return the best designs.
-
-        At most ``count``, the fastest first; those that do not fit count as infinite.
-        """
+        """Return the ``count`` fastest designs that were tried, or all if there are fewer, the fastest first; those
+        that do not fit count as infinite."""
         return nsmallest(count, self._tried, key=lambda design: self._tried[design])
 
     def _step(self) -> Circulant:

@@ -167,7 +167,7 @@ def share_wavelengths(
 ) -> dict[HubTree, int]:
     """Return the wavelengths of a lightpath of each kind of tree that together carry all data in the least time.
 
-    Kinds that get none are left out. Of many channels they are shared out in bundles.
+    Kinds that get none are left out. Where there are many channels, they are shared out in bundles.
 
     Args:
         hop: seconds of a hop.
@@ -311,7 +311,8 @@ def rooted(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
-    """Yield trees around the ring, late pieces both ways, and trees to hubs, each with its estimate."""
+    """Yield the shapes to choose from, each with its estimated seconds: trees around the ring, chains around it with
+    late pieces behind, and trees to hubs."""
     n, channels, half = fabric.ranks, fabric.usable_channels, fabric.ranks // 2
     for load in _loads(min(channels, n - 1)):
         yield _estimated(fabric, nbytes / 2, (load,), 0, depth(n - 1, load), n - 1, 2)
@@ -326,9 +327,10 @@ def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
 
 
 def _loads(most: int) -> list[int]:
-    """Return numbers of lightpaths over a link that differ in the wavelengths, of ``most``, that each one gets.
+    """Return numbers of lightpaths over a link, ascending, which differ in the wavelengths that each lightpath gets of
+    ``most``.
 
-    Of several that get as many, the largest number, ascending.
+    Where several numbers give each as many wavelengths, only the largest of them is returned.
     """
     return [load for load in range(1, most + 1) if load == most or most // load > most // (load + 1)]
 
@@ -336,10 +338,16 @@ def _loads(most: int) -> list[int]:
 def _estimated(
     fabric: Fabric, data: float, loads: tuple[int, ...], spacing: int, hops: int, links: int, directions: int
 ) -> Shape:
-    """Return the shape in as many pieces as are best, with its seconds: hops, pieces that follow, and propagation.
+    """Return the shape in the best number of pieces, with its estimated seconds: hops, pieces that follow the first,
+    and propagation.
 
-    ``data`` is what one direction carries, ``links`` the most on the longest way, ``directions`` how many carry pieces
-    of their own.
+    Args:
+        data: bytes that one direction carries.
+        loads: lightpaths over a link, around the ring, or to hubs and from hubs.
+        spacing: most ranks from hub to hub; 0 around the ring.
+        hops: lightpaths on the longest way.
+        links: links on the longest way.
+        directions: number of directions that carry pieces of their own.
     """
     width = fabric.usable_channels // max(loads)
     pieces = np.array([count for count in _PIECES if directions * count * fabric.ranks <= _ROWS])
@@ -374,9 +382,10 @@ def _both_ways_late(fabric: Fabric, nbytes: float) -> Iterator[Shape]:
 
 
 def _trees_side_by_side(fabric: Fabric, nbytes: float, most: float) -> Iterator[Shape]:
-    """Yield trees to hubs on wavelengths of their own, if several together take less than ``most`` seconds.
+    """Yield the shape of several trees to hubs, each on wavelengths of its own, if together they take less than
+    ``most`` seconds.
 
-    At most one shape; none where light does not reach the far side.
+    At most one shape is yielded, and none where light does not reach the far side of the ring.
     """
     half, channels = fabric.ranks // 2, fabric.usable_channels
     if fabric.reach is not None and fabric.reach < half:

@@ -57,10 +57,11 @@ class _Rows(NamedTuple):
 
 
 def estimated_designs(task: RingTask, limit: float) -> list[tuple[float, Design]]:
-    """Return estimated seconds and designs of one to three levels, below ``limit`` seconds, best estimate first.
+    """Return pairs of estimated seconds and a design of one to three levels, best estimate first, all below ``limit``
+    seconds.
 
-    Of designs that differ in the length of the line of top chords alone, the best. At most 4000 for each number of
-    levels.
+    The fastest is returned of designs that differ in the length of the line of top chords alone, and at most 4000
+    designs of each number of levels.
     """
     levels = _levels(task.ranks, task.channels)
     designs: list[tuple[float, Design]] = []
@@ -314,7 +315,8 @@ class RingSearch:
         return repetition(self._ranks, design.chords) * self._ranks * design.pieces
 
     def _pieces(self, design: Design) -> int:
-        """Return enough (2 to 16) for a piece to be sent in a tenth of a hop, as long paths pay that at every hop."""
+        """Return the least number of pieces, 2 to 16, with which each is sent in a tenth of a hop, since long paths
+        take the time of a piece at every hop."""
         timing, width = self._task.timing, min((chord.width for chord in design.chords), default=self._task.channels)
         sending = self._task.nbytes / (width * timing.bandwidth)
         return next(

@@ -38,11 +38,11 @@ def kept_graph(graph: ComputeGraph) -> ComputeGraph:
 
 
 def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s, k: int) -> Floats:
-    """Return the bytes [k] that recomputation makes each device hold besides what :func:`kept_graph` counts (``k``
-    devices).
+    """Return the bytes [k] that recomputation makes each of ``k`` devices hold besides what :func:`kept_graph` counts.
 
-    What it has of the largest block while that block's backward pass runs, an operator's in equal parts; and what it
-    received of outputs that their own devices drop.
+    While a block's backward pass runs, a device holds again what the operators of the block keep that it computes, each
+    part of an operator an equal share; the block counts of which the device holds most. To that come outputs that it
+    received from devices which drop their own copies.
     """
     position = {operator.name: index for index, operator in enumerate(graph.operators)}
     operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
