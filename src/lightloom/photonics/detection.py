@@ -150,7 +150,8 @@ class DigitReceiver:
         return float(np.log2((levels - 1) * 2 * steps / 12**0.5))
 
     def intensities(self) -> Floats:
-        """Return the intensities of the levels as shares of the highest, ascending and evenly spaced, shape [R]."""
+        """Return the intensities of the levels as shares of the highest, ascending and evenly spaced from the lowest,
+        which the extinction ratio gives, to 1: [R]."""
         lowest = 10 ** (-self.extinction_db / 10)
         shares: Floats = lowest + (1 - lowest) * np.arange(self.levels) / (self.levels - 1)
         return shares

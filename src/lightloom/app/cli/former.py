@@ -42,7 +42,9 @@ COMMANDS = {words: _former(row) for words, row in parse_yaml(read_text(_FILE), s
 
 
 def _spelt(new: str, value: str) -> list[tuple[str, str]]:
-    """Return the words of a new spelling, each with its value; the two parts of a value are those of two options."""
+    """Return (word, value) for each word of a new spelling, in which ``{}`` stands for the value. A spelling with
+    several ``{}`` takes a value of parts joined by commas: every two words, an option and its ``{}``, get a part, and
+    those beyond the last part are left out."""
     parts = value.split(",") if new.count("{}") > 1 else [value] * len(new)
     return [(word, parts[place // 2]) for place, word in enumerate(new.split()) if place // 2 < len(parts)]
 

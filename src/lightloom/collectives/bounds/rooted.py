@@ -65,11 +65,11 @@ def _possible(ranks: int, hop: float, direction_seconds: float, seconds: float) 
 
 
 def _in_time(ranks: int, hop: float, root_seconds: float, seconds: float) -> bool:
-    """Return whether the root can send all bytes once in ``root_seconds``, which then pass as few hops as time is left.
+    """Return whether all bytes can reach all ranks within ``seconds`` as far as hops tell: False where the root cannot
+    send them in time, or links cannot carry them in as few hops as time leaves.
 
-    Bytes with one hop left go from the root to every other rank.
-
-    Also whether links allow so few hops on the way.
+    A byte that the root sends with time for one hop left must go from the root to every other rank; with time for two
+    or more it need leave the root once. The root takes ``root_seconds`` to send all bytes once.
     """
     # Where all can leave early, by any amount of time, this holds.
     early = max(0.0, (seconds - 2 * hop) / root_seconds)

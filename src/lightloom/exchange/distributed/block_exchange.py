@@ -71,8 +71,8 @@ class CastFormat(WireFormat):
         self.block_bytes = dtype.itemsize
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share, cast, to ``wire``; with ``residual``, of the sum of both, whose errors it becomes, 0 where not
-        finite."""
+        """Write a share, cast, to ``wire``; with ``residual`` the sum of values and residual, whose errors it becomes,
+        0 where not finite."""
         cast = wire.view(self.dtype)
         for first, length, at in share.runs:
             part, target = values[first : first + length], cast[at : at + length]
@@ -118,12 +118,14 @@ class BlockKernels(BlockWire):
     """Blocks in CPU memory."""
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Encode a share, with ``residual`` of the sum of both, whose errors it becomes."""
+        """Write a share's codes to ``wire``; with ``residual`` those of the sum of values and residual, whose errors it
+        becomes."""
         left, runs = None if residual is None else residual.numpy(), self._places(share, values.shape, values.device)
         blocks.encode_runs(self.fmt, values.numpy(), left, runs, wire.numpy())
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
-        """Decode a share into ``out``, or add it."""
+        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them with
+        ``add``."""
         blocks.decode_runs(self.fmt, wire.numpy(), self._places(share, out.shape, out.device), out.numpy(), factor, add)
 
 
@@ -135,12 +137,14 @@ class BlockTriton(BlockWire):
         return gpu_blocks.places(self.fmt, super()._find_places(share, buffer, device)).to(device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Encode a share, with ``residual`` of the sum of both, whose errors it becomes."""
+        """Write a share's codes to ``wire``; with ``residual`` those of the sum of values and residual, whose errors it
+        becomes."""
         places = self._places(share, values.shape, values.device)
         gpu_blocks.encode_runs(self.fmt, values, residual, places, wire)
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
-        """Decode a share into ``out``, or add it."""
+        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them with
+        ``add``."""
         gpu_blocks.decode_runs(self.fmt, wire, self._places(share, out.shape, out.device), out, factor, add)
 
 
@@ -153,7 +157,8 @@ class BlockReference(BlockWire):
         return share.slots(buffer.numel(), device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Encode a share by torch alone; with ``residual``, values plus residual, whose errors it becomes."""
+        """Write a share's codes to ``wire`` by torch alone; with ``residual`` those of the sum of values and residual,
+        whose errors it becomes."""
         places = self._places(share, values.shape, values.device)
         padded = _with_zero(values)[places]
         if residual is None:
@@ -166,7 +171,8 @@ class BlockReference(BlockWire):
         residual.copy_(left[:-1])
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
-        """Decode a share into ``out`` by torch alone, or add it."""
+        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them with ``add``,
+        by torch alone."""
         places = self._places(share, out.shape, out.device)
         decoded = gpu_blocks.decode(self.fmt, wire, places.numel()) * factor
         whole = _with_zero(out)

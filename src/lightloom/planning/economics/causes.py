@@ -149,8 +149,16 @@ def _causes_of_parts(bill: Bill) -> list[Cause]:
 
 
 def _with_stated_time(causes: list[Cause], name: str, seconds: float, bill: Bill | None) -> list[Cause]:
-    """Return the causes with one mean time stated, of a group for each rank or of a part for each one; ``bill`` is None
-    where a log replaces it."""
+    """Return the causes with the stated mean ``seconds`` between failures of the group or the part ``name``.
+
+    For a group, the time is that of all its parts at one rank; it takes the place of the group's causes, or of all
+    causes for ``all``. For a part it is that of one such part, and the cause's rate for a rank is as many times higher
+    as a rank has parts of it in ``bill``, which is None where a log replaces it.
+
+    Raises:
+        ConfigError: a mean time is stated for a group and for a part of it.
+        UnknownNameError: there is no such group, nor such a part.
+    """
     group = next((group for group in get_args(Group) if group == name), None)
     if group is not None:
         if any(cause.group == group and cause.source == "given" for cause in causes):

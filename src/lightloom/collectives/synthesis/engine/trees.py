@@ -118,7 +118,8 @@ class Level(NamedTuple):
         return self.skip * ranks / self.hubs
 
     def coloured(self) -> Iterator[tuple[int, Ints]]:
-        """Yield the hubs that a chord passes, and the colour of that from each hub, its place in its block: [hub]."""
+        """Yield one pair: the hubs that each chord of the level reaches ahead, and the colour of the chord from each
+        hub, [hub]. The colour is the hub's place in its block, where blocks of about that many hubs divide the ring."""
         hub = np.arange(self.hubs, dtype=np.int64)
         first = np.arange(self.hubs // self.skip, dtype=np.int64) * self.hubs // (self.hubs // self.skip)
         yield self.skip, hub - first[np.searchsorted(first, hub, side="right") - 1]
