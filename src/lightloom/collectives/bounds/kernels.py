@@ -15,7 +15,8 @@ from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 @njit_cached
 def cheapest_tree(price: Floats, count: Floats) -> float:
-    """Least cost of a tree that reaches as many ranks besides its root as there are lengths.
+    """Return the least cost of a tree that reaches as many ranks besides its root as there are lengths, and count its
+    edges.
 
     Time: levels · lengths², and memory: levels · lengths.
 
@@ -110,7 +111,8 @@ def place_of(least: float, first: Floats, second: Floats, ranks: int) -> int:
 
 @njit_cached
 def cheapest_rooted_tree(price: Floats, first_price: Floats, count: Floats, first_count: Floats) -> float:
-    """Least cost of a tree that reaches as many ranks besides its root as there are lengths.
+    """Return the least cost of a tree that reaches as many ranks besides its root as there are lengths, and count its
+    edges.
 
     Time: levels · lengths², and memory: levels · lengths.
 

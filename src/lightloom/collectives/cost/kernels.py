@@ -387,11 +387,15 @@ def play_rows(rows: PlayedRows, place: Ints, held: Mask, begin: Floats) -> tuple
 def straggle(
     rows: PlayedRows, source: Column, cells: int, stragglers: Ints, late: float, slower: float, end: Floats
 ) -> None:
-    """Compute seconds until the last arrival if this rank sends nothing before ``late``, and holds lightpaths longer.
+    """Compute the seconds until the last arrival if one rank sends nothing before ``late``, and holds lightpaths
+    longer, for each rank that straggles in turn.
 
     Args:
         rows: in an order in which each comes after all that it waits for.
         source: rank that sends a row: [row].
+        cells: number of cells, each a chunk at a rank.
+        stragglers: the ranks: [straggler].
+        late: seconds from the start of the schedule.
         slower: times longer that the rank holds lightpaths.
         end: out, [straggler].
     """

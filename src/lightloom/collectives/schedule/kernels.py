@@ -12,9 +12,13 @@ from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 @njit_cached
 def colour_by_sweep(order: Any, start: Any, end: Any, colour: Any, nodes: int) -> int:
-    """Left-edge colouring of intervals [start, end) in ``order`` of start.
+    """Colour intervals [start, end) so that overlapping ones differ, as the left-edge algorithm does; return the number
+    of colours, which equals the largest number that overlap.
 
-    ``colour`` [interval] receives it; returns the number of colours, which equals the load.
+    Args:
+        order: intervals by ascending start.
+        start, end: nodes, 0 to ``nodes``: [interval].
+        colour: out: [interval].
     """
     ending = np.full(nodes + 1, -1, np.int64)
     following = np.full(len(start), -1, np.int64)
@@ -137,7 +141,13 @@ def _release(free: Ints, holes: int, colour: int, count: int) -> int:
 
 @njit_cached
 def first_fit(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> int:
-    """First-fit colouring of circular arcs in the given order; returns the number of colours."""
+    """Give each circular arc, in the given order, the lowest colour of no arc that it overlaps; return the number of
+    colours.
+
+    Args:
+        start, length: first node of an arc and number of nodes, around a ring of ``nodes``: [arc].
+        colour: out: [arc].
+    """
     taken = np.zeros((len(start), nodes), np.bool_)
     used = 0
     for i in order:
@@ -159,7 +169,13 @@ def first_fit(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> i
 
 @njit_cached
 def alternate(source: Any, destination: Any, nodes: int, degree: int, colour: Any) -> None:
-    """Bipartite edge colouring with ``degree`` colours by alternating paths (König)."""
+    """Colour the edges of a bipartite graph with ``degree`` colours by alternating paths (König), so that no two edges
+    of a node on either side have the same; ``colour`` [edge] receives them.
+
+    Args:
+        source, destination: ends of each edge, numbered on each side from 0 to ``nodes`` − 1: [edge].
+        degree: most edges of a node.
+    """
     out_edge = np.full((nodes, degree), -1, np.int64)
     in_edge = np.full((nodes, degree), -1, np.int64)
     for e in range(len(source)):
@@ -200,7 +216,7 @@ def alternate(source: Any, destination: Any, nodes: int, degree: int, colour: An
 
 @njit_cached
 def counted_order(keys: Ints, order: Ints, most: int) -> Ints:
-    """The entries of ``order``, those with the least key first and equal ones as they come.
+    """Return the entries of ``order``, those with the least key first and equal ones as they come.
 
     Args:
         keys: from 0 to ``most`` − 1, by entry: [n].

@@ -24,7 +24,8 @@ class ReduceRows(NamedTuple):
 
 @njit_cached
 def pipeline(parent: Int32s, first: Ints, child: Ints, tree: Ints, rows: ReduceRows) -> int:
-    """Rounds in which sums of every chunk run up its tree and their total down; the number of rounds.
+    """Write the rows by which sums of every chunk run up its tree and their total runs down; return the number of
+    rounds.
 
     Every link carries one chunk a round, of those that are ready the first.
 
@@ -147,12 +148,13 @@ class _Match(NamedTuple):
 
 @njit_cached
 def distances(first_out: Ints, head: Ints, hops: Column, beyond: Column) -> None:
-    """Links between all ranks, and how much farther the shortest ways through a rank lead.
+    """Count the links between all ranks, and how much farther the shortest ways through a rank lead.
 
     Args:
         first_out, head: where the links that leave a rank end, as compressed rows.
         hops: out, [source, rank]; −1 where no way leads.
-        beyond: out, links from a rank to the farthest one that a shortest way from the source reaches through it.
+        beyond: out, links from a rank to the farthest one that a shortest way from the source reaches through it:
+            [source, rank].
     """
     ranks = len(first_out) - 1
     order = np.empty(ranks, np.int64)
@@ -178,14 +180,17 @@ def distances(first_out: Ints, head: Ints, hops: Column, beyond: Column) -> None
 
 @njit_cached
 def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: GatherRows) -> int:
-    """Rounds of an all-gather in which links carry what has farthest to go; the number of rounds.
+    """Write the rows of an all-gather in which links carry what has farthest to go; return the number of rounds, −1
+    where some chunk gets no farther.
 
     In round r every link carries at most ``budgets[r]`` chunks, in later rounds as many as the neediest rank asks for.
     Each rank gives its incoming links the chunks that lead farthest through it, as many as a maximum matching of chunks
     and links holds.
 
     Args:
+        links: ends of the links, those into a rank side by side.
         beyond: as of :func:`distances`.
+        pieces: chunks of each rank.
         budgets: chunks a link, [round].
         rows: out, [ranks · (ranks − 1) · pieces].
     """
@@ -251,10 +256,12 @@ def _arrive(links: GridLinks, state: _Flood, beyond: Column, pieces: int, receiv
 
 @njit_cached
 def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, budget: int) -> int:
-    """A maximum matching of chunks, in order, to incoming links of equal budget; the number of chunks matched.
+    """Match as many chunks as possible, in the order of the rank's lists, to links into the rank, at most ``budget``
+    each; return the number of chunks matched.
 
-    Chunks that are matched leave their lists. Links that a search for room has reached in vain are closed, as no search
-    that enters them leaves them again: so at most as many searches fail as links enter the rank.
+    Matched chunks and their links go to ``match``, and the chunks leave their lists. Links that a search for room has
+    reached in vain are closed, as no search that enters them leaves them again: so at most as many searches fail as
+    links enter the rank.
     """
     turn = _Turn(links.entering[rank], links.entering[rank + 1] - links.entering[rank], budget)
     has, first, last, following = state.has, state.first[rank], state.last[rank], state.following[rank]
@@ -296,7 +303,8 @@ def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, budget: int
 
 @njit_cached
 def _make_room(links: GridLinks, state: _Flood, match: _Match, turn: _Turn, taken: int, chunk: int) -> int:
-    """A link that can carry a chunk once others take some of its own, which are moved; −1 where there is none.
+    """Return a link that can carry a chunk, counted from the first into the rank, once matched chunks are moved to
+    other links, which is done here; −1 where there is none.
 
     Links that could carry it are full: some chunk of theirs may take another link instead.
     """

@@ -19,11 +19,13 @@ _TIE = 1e-3
 
 @njit_cached
 def pack(transfers: Transfers, root: Ints, nbytes: float, hurry: float, sweeps: int, tap: Int32s, load: Floats) -> bool:
-    """Grow a tree for every chunk, and grow each anew ``sweeps`` times among the others; whether all ranks are reached.
+    """Grow a tree for every chunk, and grow each anew ``sweeps`` times among the others; return True if all ranks are
+    reached.
 
     A rank joins by the transfer after which the busiest of its links is least busy.
 
     Args:
+        transfers: between all pairs of ranks that have one, with the links of each.
         root: rank at which the tree of each chunk begins: [chunk].
         nbytes: bytes of a chunk.
         hurry: seconds of a busier link that a second of later arrival counts for.

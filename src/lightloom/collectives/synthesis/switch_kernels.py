@@ -15,8 +15,12 @@ _ROOM = 1.02
 
 @njit_cached
 def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
-    """Change offset ``which[t]`` for ``instead[t]``, t = 0, 1, ..., wherever the most hops, and then their sum, do not
-    grow; offsets in and out. Returns (most, sum)."""
+    """Change offset ``which[t]`` for ``instead[t]``, t = 0, 1, ..., one after the other, each unless the most hops
+    grow, or, where these stay, the sum of hops. Return (most, sum).
+
+    A rank has a circuit to the rank that each of the ``offsets``, changed in place, lies ahead; hops are counted from
+    one rank to all others.
+    """
     hops, queue, ahead = np.empty((1, ranks), np.int16), np.empty(ranks, np.int64), offsets.reshape(-1, 1)
     most, total = 1 << 60, 1 << 60
     for t in range(-1, len(which)):
@@ -36,11 +40,11 @@ def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
 
 @njit_cached
 def share(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
-    """Shortest trees of all sources that use circuits alike, into ``choice`` [piece, source, rank].
+    """Write the shortest trees of all sources that use circuits alike to ``choice`` [piece, source, rank].
 
-    That is the place, among the circuits into the rank, of the one that brings the piece; −1 at the source. A rank may
-    be reached over any circuit that begins one hop nearer. Those that can choose least choose first, each the circuit
-    with least load; then chains of changes level the load as far as they can.
+    An entry is the place, among the circuits into the rank, of the one that brings the piece; −1 at the source. A rank
+    may be reached over any circuit that begins one hop nearer. Those that can choose least choose first, each the
+    circuit with least load; then chains of changes level the load as far as they can.
 
     Args:
         origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering].
@@ -73,7 +77,8 @@ def share(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
 
 @njit_cached
 def _relieve(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> bool:
-    """Take one piece off the fullest circuit by a chain of changes that ends at one with at least two less."""
+    """Take one piece off the fullest circuit by a chain of changes that ends at one with at least two less, if there is
+    such a chain; return True if so. ``choice`` and ``load`` are changed in place."""
     pieces, sources, ranks = choice.shape
     before, via = np.full(len(load), -2, np.int64), np.full((len(load), 3), -1, np.int64)
     fullest = np.argmax(load)
@@ -110,7 +115,8 @@ def _relieve(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> bo
 
 @njit_cached
 def balance(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
-    """Shortest trees of all sources, the farthest ranks first hung from where the circuit has least load.
+    """Choose the shortest trees of all sources, the farthest ranks first, each reached from where the circuit has least
+    load.
 
     Args:
         origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering].
@@ -142,7 +148,11 @@ def balance(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> Non
 
 @njit_without_arrays
 def _passing(origin: Any, circuit: Any, order: Any, choice: Any, load: Any, behind: Any) -> None:
-    """Take the blocks of one tree off the load."""
+    """Take the blocks of one tree off ``load`` [circuit]; ``behind`` [rank] receives the blocks that pass each rank's
+    circuit.
+
+    ``order`` has the ranks by ascending hops from the source, and ``choice`` the place of the circuit into each rank.
+    """
     behind[:] = 1
     for i in range(len(order) - 1, 0, -1):
         rank = order[i]
@@ -153,7 +163,8 @@ def _passing(origin: Any, circuit: Any, order: Any, choice: Any, load: Any, behi
 
 @njit_without_arrays
 def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
-    """Hops from the first ranks where rank i has a circuit on plane k to rank i + ``ahead[k, i % period]``.
+    """Count the hops from the ranks of one period to all where rank i has a circuit on plane k to rank i + ``ahead[k, i
+    % period]``.
 
     Args:
         ahead: less than the ranks: [plane, period].
@@ -161,7 +172,7 @@ def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
         queue: scratch, [rank].
 
     Returns:
-        Whether every rank is reached.
+        True if every rank is reached.
     """
     planes, period = ahead.shape
     for source in range(period):
@@ -186,7 +197,11 @@ def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
 
 @njit_without_arrays
 def lift_ways(ahead: Any, ranks: int, origin: Any, circuit: Any) -> None:
-    """Where the circuits into every rank begin, and their numbers, plane · period + start: [rank, plane]."""
+    """Write where the circuits into every rank begin, ``origin`` [rank, plane], and their numbers, ``circuit`` [rank,
+    plane], which are plane · period + the place of their beginning in its period.
+
+    Rank i has a circuit on plane k to rank i + ``ahead[k, i % period]``.
+    """
     planes, period = ahead.shape
     for plane in range(planes):
         for rank in range(ranks):
@@ -196,7 +211,8 @@ def lift_ways(ahead: Any, ranks: int, origin: Any, circuit: Any) -> None:
 
 @njit_cached
 def climb_lift(ahead: Any, ranks: int, which: Any, ends: Any, turns: Any) -> Any:
-    """Change circuits one after the other wherever the most blocks that pass one, and then all hops, do not grow.
+    """Change circuits one after the other, each unless the most blocks that pass one grow, or, where these stay, the
+    sum of hops.
 
     On plane ``which[t]`` the circuits that leave ranks ``ends[t]`` of the period swap the residues that they lead to,
     and that of the first lands ``turns[t]`` periods farther on.

@@ -184,14 +184,15 @@ def ordered(before: int, after: int, reach: Column) -> bool:
 def occupy(
     rows: Ints, transfers: Transfers, runs: Footprint, order: CellOrder, holder: Int32s, held: Int32s, reach: Column
 ) -> tuple[int, int, int, int]:
-    """Mark every (link, channel) that the rows hold; the first row with a clash as (row, link, channel, holder), else
-    -1s.
+    """Mark every (link, channel) that the rows hold; return the first row with a clash as (row, link, channel, holder),
+    −1 four times where there is none.
 
     Args:
         runs: links of the rows, in the order of ``rows``.
         order: of the cells of ``holder`` and ``held``.
         holder: in and out, lightpath that last held each channel of each link, −1: none.
         held: in and out, the step in which it did.
+        reach: whether step a ends before step b begins: [a, b]; empty where steps follow each other.
     """
     lightpath, destination = transfers.lightpath, transfers.destination
     for i in range(len(rows)):
@@ -241,7 +242,13 @@ def _clash(begin: int, end: int, path: int, step: int, holder: Int32s, held: Int
 
 @njit_without_arrays
 def first_blocked(runs: Footprint, channel: Ints, count: Ints, blocked: Mask) -> tuple[int, int, int]:
-    """The first transfer over a channel that is ``blocked`` [link, channel], as (transfer, link, channel), else -1s."""
+    """Return the first transfer over a channel that is ``blocked`` [link, channel], as (transfer, link, channel); −1
+    three times where there is none.
+
+    Args:
+        runs: links of the transfers.
+        channel, count: first channel of each transfer, and number of its channels: [transfer].
+    """
     for i in range(len(channel)):
         for run in range(runs.base.shape[1]):
             for k in range(runs.length[i, run]):
@@ -254,7 +261,8 @@ def first_blocked(runs: Footprint, channel: Ints, count: Ints, blocked: Mask) ->
 
 @njit_cached
 def by_chunk(chunk: Column, rows: Ints, chunks: int) -> tuple[Int32s, Ints]:
-    """Stable counting sort of ``rows`` by chunk: (sorted rows, first position of each chunk)."""
+    """Return ``rows`` sorted by chunk, in their order where chunks are equal, and the place at which the rows of each
+    chunk begin: [row] and [chunk + 1]. ``chunk`` is that of every row."""
     first = np.zeros(chunks + 1, np.int64)
     for row in rows:
         first[chunk[row] + 1] += 1
@@ -281,7 +289,8 @@ class Lists(NamedTuple):
 
 @njit_cached
 def count_listed(number: Column, lists: Lists, chunks: int) -> Ints:
-    """Times that rows carry each chunk, of rows that carry lists of these numbers: [chunk]."""
+    """Return the times that rows carry each chunk, [chunk]; ``number`` [row] is that of the list of chunks that each
+    carries."""
     used, times = np.zeros(len(lists.first), np.int64), np.zeros(chunks, np.int64)
     for row in range(len(number)):
         used[number[row]] += 1
@@ -294,7 +303,8 @@ def count_listed(number: Column, lists: Lists, chunks: int) -> Ints:
 
 @njit_cached
 def by_listed_chunk(number: Column, rows: Ints, lists: Lists, first_chunk: int, begins: Ints) -> Int32s:
-    """Sort as :func:`by_chunk` does rows that carry lists, those of the chunks from ``first_chunk`` on.
+    """Return rows that carry lists of chunks, sorted by chunk as :func:`by_chunk` does, for the chunks from
+    ``first_chunk`` on; a row comes once for each of these chunks.
 
     Args:
         number: of each row's list: [row].
@@ -317,9 +327,12 @@ def by_listed_chunk(number: Column, rows: Ints, lists: Lists, first_chunk: int, 
 
 @njit_cached
 def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Column) -> tuple[int, int, int]:
-    """Replay what only copies, chunk by chunk; (code, row or chunk, rank).
+    """Replay what only copies, chunk by chunk, and return (code, row or chunk, rank): ``OK`` and zeros, or what is
+    wrong first and where.
 
-    ``reader`` [chunk] must end with it, every rank where it is -1.
+    ``owner`` [chunk] has a chunk at first, and ``reader`` [chunk] must end with it, every rank where that is −1. A rank
+    receives each chunk once, and passes it on in steps that begin after that in which it came has ended, as ``reach``
+    says of steps a and b in [a, b].
     """
     rows, first, step, source, destination = sends.rows, sends.first, sends.step, sends.source, sends.destination
     got = np.full(ranks, -2, np.int32)
@@ -351,7 +364,8 @@ def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Co
 
 @njit_cached
 def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_through: int) -> tuple[int, int, int]:
-    """Replay any collective in which every rank holds its own contribution at first; (code, row or chunk, rank).
+    """Replay any collective in which every rank holds its own contribution at first, and return (code, row or chunk,
+    rank): ``OK`` and zeros, or what is wrong first and where.
 
     Contributions are replayed some thousand at a time, so that memory grows with the ranks and not with their square.
     Sends of one step read what was there before the step; only rank ``cut_through`` (the switch, or -1) passes on what
@@ -359,6 +373,7 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
 
     Args:
         reader: rank that must end with all contributions, every rank where it is -1: [chunk].
+        reach: whether step a ends before step b begins: [a, b]; empty where steps follow each other.
     """
     first, nodes = sends.first, ranks if cut_through < 0 else ranks + 1
     words = (ranks + 63) // 64

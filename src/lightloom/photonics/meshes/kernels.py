@@ -36,7 +36,8 @@ class _Rotation(NamedTuple):
 
 @njit_inlined
 def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
-    """Return the rotation that moves ``a`` into ``b``: |b|/h, |a|/h and the phase arg a − arg b as a unit number."""
+    """Return the rotation that moves ``a`` into ``b``, two complex numbers: s = |b| / h, c = |a| / h with h² = |a|² +
+    |b|², and e the unit number of phase arg a − arg b."""
     a2, b2 = ar * ar + ai * ai, br * br + bi * bi
     if a2 < _NEGLIGIBLE:
         return _Rotation(1.0, 0.0, 1.0, 0.0)
@@ -118,7 +119,8 @@ def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count:
 
 @njit_for_processor
 def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Floats) -> None:
-    """Move (row, column) into its right neighbour, for the rows from ``top`` down to ``row``."""
+    """Null the element (row, column) by a rotation with its right neighbour, of the rows from ``top`` down to ``row``;
+    ``out`` receives the rotation (s, c, e real, e imaginary)."""
     s, c, er, ei = _null_against(
         planes[row, 0, column], planes[row, 1, column], planes[row, 0, column + 1], planes[row, 1, column + 1]
     )
@@ -131,7 +133,8 @@ def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Float
 
 @njit_for_processor
 def _null_from_left(planes: Floats, row: int, column: int, stop: int, out: Floats) -> None:
-    """Move (row, column) into its upper neighbour, for the columns from ``column`` to ``stop``."""
+    """Null the element (row, column) by a rotation with its upper neighbour, of the columns from ``column`` to
+    ``stop``; ``out`` receives the rotation (s, c, e real, e imaginary)."""
     s, c, er, ei = _null_against(
         planes[row, 0, column], planes[row, 1, column], planes[row - 1, 0, column], planes[row - 1, 1, column]
     )
@@ -219,9 +222,10 @@ def _store_columns(planes: Floats, top: int, bottom: int, column: int, width: in
 
 @njit_for_processor
 def pass_diagonal(rotations: Floats, modes: Ints, diagonal: Floats) -> None:
-    """Turn L† D, for L the rotations in the order of light, into D' L': in place, D in ``diagonal[mode, real | imag]``.
+    """Turn L† D into D' L', in place: L the rotations in the order of the light, D the ``diagonal`` [mode, real |
+    imaginary], and L' the same rotations with other phases.
 
-    T(θ, φ)† diag(d0, d1) = diag(e^{−iφ} d1, d1) T(θ, φ') with e^{iφ'} = d0 / d1.
+    T(θ, φ)† diag(d0, d1) = diag(e^{−iφ} d1, d1) T(θ, φ') with e^{iφ'} = d0 / d1. ``modes`` [rotation] are upper modes.
     """
     for k in range(modes.size):
         m = modes[k]
@@ -243,8 +247,15 @@ def settle_phases(rotations: Floats, at_input: bool, modes: Ints, pending: Float
     """Compute the phases of devices equivalent to the rotations, in the order of the light.
 
     A device adds the factor i e^{iθ/2} to both its outputs. Its inverse, and the phase ``pending[mode]`` at the inputs,
-    is carried to the next device of the mode; at the end ``pending`` holds the output phases. The unit number e of a
-    rotation stands at its upper input (``at_input``), or at its upper output, as in the transposed device.
+    is carried to the next device of the mode.
+
+    Args:
+        rotations: (s, c, e real, e imaginary) of each device: [device, 4].
+        at_input: True if the unit number e of a rotation stands at its upper input, False if at its upper output, as in
+            the transposed device.
+        modes: upper mode of each device: [device].
+        pending: in and out, phases at the inputs, and in the end at the outputs, in radians: [mode].
+        theta, phi: out, phases in radians: [device].
     """
     for k in range(modes.size):
         m = modes[k]

@@ -542,10 +542,15 @@ def _end_hops(nodes: Nodes, ports: Ports, state: State, devices: int, now: float
 
 @njit_cached
 def longest_paths(start: Any, parent: Any, delay: Any, forward: Any, backward: Any) -> tuple[Any, Any]:
-    """Seconds until each sub-operator's forward and backward pass can have ended at the earliest.
+    """Return the seconds at which each sub-operator's forward pass, and its backward pass, can have ended at the
+    earliest: [sub-operator] each, counted from the start of the forward pass.
 
     Parents of x are rows ``start[x]`` to ``start[x + 1]`` of ``parent`` and ``delay``; a gradient takes the same way
     back. Sub-operators are in a topological order.
+
+    Args:
+        delay: seconds of the way from a parent.
+        forward, backward: seconds of each pass: [sub-operator].
     """
     size = len(forward)
     there, back = forward.copy(), np.zeros(size)

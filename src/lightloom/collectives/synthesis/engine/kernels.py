@@ -131,7 +131,8 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
 
 @njit_cached
 def _rank(path: Ints, sends: Transmissions, start: Ints, place: Int32s) -> Int32s:
-    """Transmissions by queue and urgency, by number where they are equally urgent.
+    """Return the transmissions of each queue by urgency, the one with the longest path below first, and by number where
+    they are equally urgent.
 
     Args:
         path: queue of each transmission: [reception].
@@ -397,16 +398,19 @@ class _Balance(NamedTuple):
 
 @njit_cached
 def grow(paths: Lightpaths, lines: Lines, walks: Ints, roots: Ints, trees: Trees, load: Floats) -> bool:
-    """Earliest-arrival trees; equal arrivals go to the lightpath whose queue is less busy.
+    """Grow a tree for every piece from every root, by which each rank receives as early as it can if nothing waits; of
+    equal arrivals the lightpath is taken whose queue is less busy.
 
     Args:
+        paths: lightpaths with their taps.
+        lines: rules by which lightpaths follow each other.
         walks: ranks ahead of the root before which a piece enters no line of the highest level: [piece].
         roots: ranks at which trees begin: [root].
         trees: out.
-        load: in and out, [queue].
+        load: in and out, transmissions in each queue: [queue].
 
     Returns:
-        Whether every rank is reached from every root.
+        True if every rank is reached from every root.
     """
     pieces, period, ranks = trees.tap.shape
     done, run = np.zeros(ranks, np.bool_), np.zeros(ranks, np.int64)
@@ -450,7 +454,7 @@ def _first_hub(paths: Lightpaths, lines: Lines, line: int, root: int, walk: int)
 @njit_cached
 def _grow_tree(paths: Lightpaths, lines: Lines, growth: _Growth, tree: Trees, load: Floats) -> bool:
     """Grow the tree of one root by earliest arrival, as Dijkstra's algorithm does, over lightpaths that the rules of
-    lines allow; return False if some rank is not reached. Of equal arrivals the less busy queue counts.
+    lines allow; return False if some rank is not reached. Of equal arrivals the one over the less busy queue is taken.
 
     Taps, arrivals and the order of ranks go to ``tree``, and each lightpath that is used adds 1 to its queue's
     ``load``.
@@ -602,9 +606,7 @@ def _better_tap(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance,
 
 
 @njit_cached
-def transmissions(
-    paths: Lightpaths, tap: Int32s, order: Int32s
-) -> tuple[Int32s, Int32s, Int32s, Int32s, Floats, Ints]:
+def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> tuple[Int32s, Int32s, Int32s, Int32s, Floats, Ints]:
     """Return the fields of `Transmissions` for the receptions of trees, for list scheduling.
 
     Args:

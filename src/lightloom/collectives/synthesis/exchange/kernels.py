@@ -64,7 +64,7 @@ def reach(share: int, most: int, reached: Ints) -> None:
 
 @njit_cached
 def cheapest(first: Ints, length: Ints, price: Floats, sources: Ints, ranks: int, circuit: Int32s) -> float:
-    """Cheapest paths from some ranks of the first period.
+    """Find the cheapest paths from the ranks ``sources``, of the first period, to all ranks.
 
     Args:
         first: where the circuits of a rank begin: [period + 1].
@@ -111,10 +111,13 @@ def cheapest(first: Ints, length: Ints, price: Floats, sources: Ints, ranks: int
 
 @njit_without_arrays
 def choose(routes: Routes, trees: int, prices: Prices, load: Floats) -> None:
-    """Give every block the tree whose path is cheapest at present loads, one after the other, the farthest first.
+    """Give every block the tree whose path is cheapest at present loads, one after the other, the farthest first, in
+    ``routes.chosen``.
 
     Args:
+        routes: the trees and what was chosen before, −1 for blocks without a path.
         trees: number of trees to choose from, the first ones.
+        prices: of circuits, by their delay and their load.
         load: in and out, blocks that pass a circuit: [circuit].
     """
     ranks = routes.chosen.shape[1]
@@ -150,9 +153,12 @@ def _pass(routes: Routes, i: int, rank: int, weight: float, load: Floats) -> Non
 
 @njit_without_arrays
 def lay_paths(routes: Routes, delay: Floats, begin: Ints, path: Int32s, left: Floats) -> int:
-    """Circuits of every block's path, in order; only counted while ``path`` is empty.
+    """Write the circuits of every block's path, in order, and return the number of all hops; only count them while
+    ``path`` is empty.
 
     Args:
+        routes: the trees, and the one chosen for each block.
+        delay: seconds of a hop over a circuit: [circuit].
         begin: out, where the path of a block, place of its source · ranks + rank, begins: [blocks + 1].
         path: out, [hop].
         left: out, seconds from there to the end of the path: [hop].

@@ -150,10 +150,10 @@ def first_free(direction: int, start: int, length: int, nodes: int, channels: in
 
 @njit_cached
 def fill(pairs: RingPairs, channels: int, most: Ints, counts: Ints, taken: Ints) -> Ints:
-    """Give free channels one at a time to the pair whose transfer is still the longest with the added circuit.
+    """Give free channels one at a time to the pair whose transfer is still the longest with the added circuit, in its
+    shorter direction first. Return pair, direction and channel of each circuit: [circuit, 3].
 
-    The shorter direction first. ``counts`` [pair] and ``taken`` [direction, link, word] are changed in place; a pair
-    has enough at ``most`` [pair]. Returns [circuit, 3]: pair, direction, channel.
+    ``counts`` [pair] and ``taken`` [direction, link, word] are changed in place; a pair has enough at ``most`` [pair].
     """
     nodes, source, ahead, nbytes = pairs
     queue = [(-nbytes[p] / (counts[p] + 1), p) for p in range(len(source))]

@@ -212,10 +212,8 @@ def _earliest(
     arrivals: Arrivals,
     earliest_finish: bool,
 ) -> int:
-    """Return the candidate that is free first or, with ``earliest_finish``, could start first; −1 without candidates.
-
-    Of equals the one nearest to the heaviest producer is taken.
-    """
+    """Return the candidate that is free first or, with ``earliest_finish``, could start first, the one nearest to the
+    heaviest producer where several are equal; −1 without candidates."""
     devices = len(problem.allowed)
     best, least, nearest = -1, np.inf, devices
     for to in range(width):
