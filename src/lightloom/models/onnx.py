@@ -298,8 +298,8 @@ class _OnnxGraph:
         return held
 
     def _traffic(self, node: Node, values: Values, kind: str, output: Value, sampled: bool) -> tuple[int, int]:
-        """Return (elements read, elements read or written that do not grow with the batch); an embedding reads as many
-        as it writes."""
+        """Return two numbers of elements that a node moves: those that it reads, and those that it reads or writes
+        which do not grow with the batch. An embedding reads as many as it writes."""
         named = {name: value for name, value in zip(node.input, values, strict=True) if value is not None}
         if kind == "embedding":
             return output.elements, 0

@@ -68,9 +68,11 @@ def offer(least: Floats, added: Floats, cost: float) -> None:
 def count_edges(
     gap: Floats, ends: Floats, between: Floats, one_end: Floats, waiting: list[tuple[int, int]], count: Floats
 ) -> None:
-    """Walk back through the programme, which takes whatever reaches the least cost first.
+    """Count the edges of the cheapest tree from its least costs, which :func:`gap_costs` found, by walking back: of
+    several ways to reach the least cost the first is taken.
 
     Args:
+        gap, ends, between, one_end: least costs, [level, ranks], as :func:`gap_costs` returns them.
         waiting: levels and their ranks in a gap, or, negative, those up to the farthest that an end serves; emptied.
         count: edges, to which these are added: [level, length].
     """

@@ -247,9 +247,10 @@ _Point = tuple[float, float]
 def _segment(
     ranks: int, hops: int, few: _Point, many: _Point, is_before: Callable[[_Point], bool]
 ) -> tuple[_Point, _Point]:
-    """Return neighbouring corners of the convex frontier of uses between two points, where ``is_before`` changes.
+    """Return two neighbouring corners of the convex frontier of uses, between ``few`` and ``many``, for the first of
+    which ``is_before`` holds, and for the second not.
 
-    It holds for the first of the two and not for the second, which uses fewer links in the one level.
+    The first one uses more links in the one level than the second, as ``few`` does than ``many``.
     """
     while True:
         price = (many[0] - few[0]) / (few[1] - many[1])

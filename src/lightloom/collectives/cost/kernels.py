@@ -39,9 +39,12 @@ class TaskGraph(NamedTuple):
 
 @njit_cached
 def run_at_once(work: TaskGraph, resources: int, begin: Floats, end: Floats) -> None:
-    """Find when each task may begin, and when it has ended.
+    """Find when each task may begin, and when it has ended, while tasks that use one resource at the same time share it
+    max-min fairly.
 
     Args:
+        work: the tasks; ``waits`` is counted down.
+        resources: number of resources.
         begin, end: out, seconds: [task].
     """
     tasks = len(work.alone)
@@ -221,13 +224,19 @@ def count_chunks(runs: Footprint, chunks: Ints, on_link: Ints, change: Ints) -> 
 def changes(
     rows: Ints, key: Ints, used: Channels, runs: Footprint, order: CellOrder, tuned: Ints, changed: Mask
 ) -> bool:
-    """Mark the steps that must change circuits; True if some channel ever has to serve a second circuit.
+    """Mark the steps that must change circuits; return True if some channel ever has to serve a second circuit.
 
     A circuit stays until another needs one of its channels: ``tuned``, in the order of ``order``, remembers the circuit
     of each channel of each link.
 
     Args:
+        rows: in the order of their steps.
         key: number of each row's circuit, above zero, in the order of ``rows``.
+        used: channels of the rows; ``used.new`` is set for rows that change circuits.
+        runs: links of the rows, in the order of ``rows``.
+        order: of the cells of ``tuned``.
+        tuned: in and out, 0 where no circuit was.
+        changed: in and out: [step].
     """
     step, overwritten = used.step, False
     for i in range(len(rows)):

@@ -159,8 +159,14 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
 def _paths(
     fabric: Fabric, source: Ints, destination: Ints, route: Ints, folding: Folding | None, nbytes: Floats | float
 ) -> tuple[Ints, Ints, Floats, Floats]:
-    """Return the first hop of each transfer [transfer + 1]; the link of each hop, and the seconds for which one of
-    ``nbytes``, those of each transfer or of all, holds it, and after which it may go on: [hop of a transfer]."""
+    """Return the hops of transfers one after the other, and the seconds that each takes.
+
+    ``nbytes`` are the bytes of each transfer, or of all of them.
+
+    Returns:
+        The first hop of each transfer, [transfer + 1]; and the link of each hop, the seconds for which the transfer
+        holds it, and those after which the next hop may begin or the data has arrived: [hop] each.
+    """
     path = fabric.path(source, destination, route)
     taken = path >= 0
     transfer, link = np.nonzero(taken)[0], path[taken]

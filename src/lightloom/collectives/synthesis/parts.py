@@ -110,7 +110,13 @@ def _ways(
 ) -> tuple[Ints, Ints, StandingCircuits]:
     """Return circuits of each piece's way [piece, hop], its part [piece], and the circuits by the rank that sends.
 
-    A way is listed from its end, −1 where it has fewer hops; it numbers the circuits that are returned.
+    A way is listed from its end, −1 where it has fewer hops; it numbers the circuits that are returned. The ways are
+    those of the sweep with the least load of the busiest circuit.
+
+    Args:
+        part: part of each piece, by the rank that sends it: [piece].
+        bound: seconds that the collective takes at least.
+        pieces: pieces into which each part is cut.
 
     Raises:
         UnsupportedError: the circuits join some parts' ends within no or too many hops.
@@ -212,9 +218,10 @@ def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 def _by_ways(
     collective: Collective, fabric: Fabric, circuits: StandingCircuits, named: str, tries: tuple[int, ...]
 ) -> Iterator[Schedule]:
-    """Yield schedules of parts over these circuits in more and more pieces, as long as more of them are faster.
+    """Yield schedules of parts over these circuits, each part in as many pieces as ``tries`` says in turn, as long as
+    more pieces are faster.
 
-    None where the circuits do not join the parts' ends.
+    Nothing is yielded where the circuits do not join the parts' ends.
     """
     bound, before = lower_bound(collective, fabric).time - fabric.setup_time, float("inf")
     for pieces in tries:

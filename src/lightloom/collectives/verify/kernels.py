@@ -425,7 +425,8 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
 def _replay_chunk(
     sends: Sends, copies: _Copies, begin: int, stop: int, reach: Column, cut_through: int, at_once: bool
 ) -> tuple[int, int, int]:
-    """Replay the sends of one chunk, which lie from ``begin`` to ``stop`` in ``sends.rows``; (code, row, rank).
+    """Replay the sends of one chunk, which lie from ``begin`` to ``stop`` in ``sends.rows``, and return (code, row,
+    rank): ``OK`` and zeros, or what is wrong first and where.
 
     With ``at_once`` the contributions at hand are all there are, and the first send that breaks a promise ends it; else
     ``copies.found`` says of each send what was found of them.
@@ -486,8 +487,9 @@ def _carry(state: Column, at: int, carried: Column, send: int) -> int:
 
 @njit_without_arrays
 def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, complete: Column) -> int:
-    """Add the contributions that a send carries to those of rank ``at``, or store them there, and return flags of what
-    was found: twice, different, lost, held, missing. No branch stops the loop over words."""
+    """Add the contributions that a send carries, its row of ``carried`` [send, word], to those of rank ``at`` in
+    ``state`` [rank, word], or store them there; return the flags of what was found: ``_TWICE``, ``_DIFFERS``,
+    ``_LOST``, ``_HELD``, ``_MISSING``. No branch stops the loop over words."""
     twice, differs, lost, held, missing = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
     for w in range(state.shape[1]):
         have, come = state[at, w], carried[send, w]

@@ -120,7 +120,8 @@ class Routes(NamedTuple):
 
     def walk(self, head: Ints, source: Ints, destination: Ints) -> Ints:
         """Return the numbers of the links of transfers in the order in which they cross them, -1 beyond the end:
-        [transfer, place]; ``head`` is the vertex to which each link leads."""
+        [transfer, place]. ``source`` and ``destination`` are vertices, [transfer], and ``head`` [link] is the vertex to
+        which each link leads."""
         place = np.array(source, dtype=np.int64)
         links = self.distance[place, destination].max(initial=0)
         path = np.full((len(place), max(int(links), 1)), -1, np.int64)

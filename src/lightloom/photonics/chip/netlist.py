@@ -72,8 +72,17 @@ def models() -> dict[str, Any]:
         effective_index: float = _INDEX,
         group_index: float = _GROUP,
     ) -> Paths:
-        """Return the S-parameters of an interferometer; lengths in µm: what the arms of θ and φ have too much, and that
-        of the whole column."""
+        """Return the S-parameters of an interferometer between its ports ``in0``, ``in1``, ``out0`` and ``out1``.
+
+        Args:
+            wl: wavelength in µm, or several.
+            theta, phi: phases in radians at the wavelength ``wl0``.
+            theta_length, phi_length: µm by which the arms of θ and φ are too long.
+            length: µm of the whole column.
+            wl0: wavelength in µm for which phases and couplers are made.
+            slope: radians by which a coupler's angle changes with each µm of wavelength, from π/4 at ``wl0``.
+            effective_index, group_index: of the waveguide at ``wl0``.
+        """
         indices = (wl0, effective_index, group_index)
         upper_theta = jnp.exp(1j * (theta * wl0 / wl + guide_phase(wl, theta_length, *indices)))
         upper_phi = jnp.exp(1j * (phi * wl0 / wl + guide_phase(wl, phi_length, *indices)))

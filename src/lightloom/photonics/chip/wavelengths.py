@@ -144,9 +144,14 @@ def chip_matrix(
     seed: int = 0,
     column_length: float = COLUMN_LENGTH,
 ) -> NDArray[np.complex128]:
-    """Return the matrix from the senders' lanes to the receivers' for small signals, [lanes, lanes].
+    """Return the matrix from the senders' lanes to the receivers' for small signals, at a wavelength in metres: [lanes,
+    lanes].
 
-    ``slope`` is that of the unit behind each output of each layer; biases move its operating point, not its slope.
+    Args:
+        dispersion: how couplers and waveguides change with the wavelength; the usual one where None.
+        slope: that of the unit behind each output of each layer; biases move its operating point, not its slope.
+        seed: of the lengths of the arms.
+        column_length: metres of a column of interferometers.
     """
     total = np.eye(averager.preprocessing.shape[1], dtype=np.complex128)
     for place, (name, part) in enumerate(averager.parts.items()):

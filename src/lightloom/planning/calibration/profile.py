@@ -396,7 +396,13 @@ def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) 
 
 def _held_out(rows: _Rows, center: Floats, spread: Floats, start: Floats, fold: Ints) -> tuple[Floats, Mask]:
     """Return the errors of operators that a fit to the other folds had not seen (logarithms of predicted over
-    measured), and whether each lies in its 90 % interval, of which the scatter of these errors is a part."""
+    measured), and whether each lies in its 90 % interval, of which the scatter of these errors is a part: [row] each.
+
+    Args:
+        center, spread: priors of the parameters' logarithms: [parameter].
+        start: logarithms from which fits begin: [parameter].
+        fold: number of each row's fold: [row].
+    """
     errors, half = np.zeros(len(fold)), np.zeros(len(fold))
     for number in range(int(fold.max()) + 1):
         out = fold == number

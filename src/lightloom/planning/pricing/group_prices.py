@@ -175,8 +175,8 @@ class GroupPrices(Pricing):
         return "; ".join(dict.fromkeys(reasons))
 
     def _refusal_of_parts(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
-        """Return why some level of a collective has no carrier on its part, or why coded sums have none; None where
-        parts carry it one after the other."""
+        """Return why some phase of a collective over a fabric of parts has no algorithm on its part, or why coded sums
+        have none; None where the parts carry it one after the other."""
         if exchange:
             return "coded sums travel along one schedule, and the parts of this fabric have one each"
         try:
@@ -230,7 +230,8 @@ class GroupPrices(Pricing):
 
     @cached_method()
     def _phased(self, algorithm: str, ranks: int, exchange: int, stride: int) -> ExchangePrices:
-        """Return the prices, cached, of a method with phases of its own in a group."""
+        """Return the prices, cached, of an exchange method that sends in phases of its own, for groups of so many ranks
+        at a stride."""
 
         def adds(members: int, apart: int) -> bool:
             """Return whether groups of ``members`` ranks that lie ``apart`` are added up on their way."""
@@ -267,8 +268,11 @@ class GroupPrices(Pricing):
     def proved_lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        """Return one proved lower bound for which no schedule is built; :meth:`lines` where it does not hold, since a
-        codec changes the bytes, or where prices are those of a library, in closed form."""
+        """Return one proved lower bound on the price of a collective, by its bytes, for which no schedule is built.
+
+        Where a codec changes the bytes, or prices are those of a library, the bound does not hold, and :meth:`lines`
+        are returned instead, which then are in closed form.
+        """
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
         if exchange or (not part.parts and LIBRARY in self._among(kind, algorithm, part, exchange)):
@@ -317,8 +321,8 @@ class GroupPrices(Pricing):
     def _bounded(
         self, algorithm: str, ranks: int, exchange: int, stride: int, kind: Kind
     ) -> Sequence[tuple[CollectivePrices, LowerPrice]]:
-        """Return the prices that may carry a kind of collective in a group, each with a lower bound; UnsupportedError
-        with the failures where there are none."""
+        """Return the prices of every algorithm that may carry a kind of collective in a group, each with a lower bound;
+        UnsupportedError with the failures where there are none."""
         candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
         if not candidates:
             part = self._part(ranks, stride)
@@ -659,8 +663,11 @@ class _ScaledPrices(Pricing):
 
 
 def slope(prices: GroupPrices, kind: Kind, ranks: int, stride: int, exchange: int) -> float:
-    """Return the least seconds for each byte of a collective, were all channels the axis' own; coded gradients count by
-    the method's least share; 0 where nothing is divided or the method has phases of its own."""
+    """Return a lower bound on the seconds for each byte of a collective, with all channels given to its axis.
+
+    Coded gradients count by the least share of their bytes that the method sends. It is 0 where nothing is divided or
+    the method has phases of its own.
+    """
     seconds, sizes = seconds_a_byte(prices.fabric, kind, ranks, stride), prices.element_bytes
     if exchange == 0 or kind not in sizes:
         return seconds

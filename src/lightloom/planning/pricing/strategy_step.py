@@ -455,7 +455,8 @@ def exchange_costs(
     """
 
     def amounts(axis: Axis, kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
-        """Return the amount of each collective in the group of the first row: in the shape of ``nbytes``."""
+        """Return what ``amount`` counts of the cost of each collective, in the shape of ``nbytes``, all in groups like
+        that of the first row; 0 for those of no bytes."""
         if ranks[0] == 1:
             return np.zeros_like(nbytes)
         pricing = job.pricing if job.shares is None else job.shares.pricing(axis)

@@ -284,8 +284,9 @@ def _list_idle(state: State, at: int) -> None:
 
 @njit_without_arrays
 def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
-    """Queue a node on its resource as everything that it waited for has ended, or finish it at once, and all after it,
-    if it takes no time."""
+    """Queue a node, at the moment ``now``, on its resource as everything that it waited for has ended, or finish it at
+    once, and all after it, if it takes no time. What is queued on a pipe of rate 0 counts as waiting until
+    ``until``."""
     stack, height = state.stack, 1
     stack[0] = node
     while height > 0:
@@ -316,7 +317,8 @@ def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float,
 
 @njit_without_arrays
 def _finish(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
-    """Make ready what waited only for a node that has ended and arrived."""
+    """Count a node as done, and make ready what waited only for it, at the moment ``now``; other arguments as of
+    :func:`_make_ready`."""
     state.counts[0] += 1
     for i in range(nodes.first[node], nodes.first[node + 1]):
         y = np.int64(nodes.follower[i])
@@ -327,7 +329,7 @@ def _finish(nodes: Nodes, state: State, devices: int, node: int, now: float, unt
 
 @njit_cached
 def begin(nodes: Nodes, state: State, devices: int) -> None:
-    """Queue at time 0 what waits for nothing."""
+    """Queue at time 0 the nodes that wait for nothing."""
     dark = np.zeros(max(nodes.pipe.max(), 0) + 1)
     waiting = state.waits.copy()
     for x in range(len(waiting)):
@@ -363,7 +365,8 @@ def _dispatch(nodes: Nodes, ports: Ports, state: State, devices: int, at: int, n
 
 @njit_without_arrays
 def _begin(nodes: Nodes, ports: Ports, state: State, devices: int, now: float, rate: Floats) -> None:
-    """Begin what can begin at this moment on the resources that are listed."""
+    """Begin, at the moment ``now``, what can begin on the resources that are listed as idle; of pipes that share ports
+    first what has waited longest."""
     waiting = len(state.current) + 2
     for i in range(state.counts[1]):
         at = np.int64(state.idle[i])
@@ -383,7 +386,7 @@ def _begin(nodes: Nodes, ports: Ports, state: State, devices: int, now: float, r
 
 @njit_without_arrays
 def _release(ports: Ports, state: State, devices: int, pipe: int) -> None:
-    """List the pipes that a hop which has ended kept from sending."""
+    """List, as what may begin something, the pipes that a hop over ``pipe``, which has ended, kept from sending."""
     for port in (ports.leaves[pipe], ports.enters[pipe]):
         state.busy[port] = False
         for i in range(ports.first[port], ports.first[port + 1]):
@@ -506,7 +509,8 @@ def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, 
 
 @njit_without_arrays
 def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
-    """End the computing, and take the arrivals, of this moment."""
+    """End what computes until the moment ``now``, and take what arrives then; other arguments as of
+    :func:`_make_ready`."""
     events = len(state.current)
     while state.size[events] > 0 and state.key[state.first_row[events]] == now:
         x = pop(state, events)
@@ -521,7 +525,8 @@ def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: 
 
 @njit_without_arrays
 def _end_hops(nodes: Nodes, ports: Ports, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
-    """End the hops of this moment; what they carry arrives after their delay."""
+    """End the hops that last until the moment ``now``; what they carry arrives after the delay of its node. Other
+    arguments as of :func:`_make_ready`."""
     events, hops = len(state.current), len(state.current) + 1
     while state.size[hops] > 0 and state.key[state.first_row[hops]] == now:
         at = pop(state, hops)

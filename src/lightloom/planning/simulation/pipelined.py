@@ -359,8 +359,8 @@ class _StageTasks:
         return before, unit, exchanged
 
     def _arrival(self, forward: bool, chunk: int, micro: int) -> int | None:
-        """Add the send that a pass waits for and return it; None where it reads the model's inputs or follows the
-        loss."""
+        """Add the send that brings the input of a pass, which the pass waits for, and return its task; None where the
+        pass reads the model's inputs or follows the loss."""
         source, stage = chunk - 1 if forward else chunk + 1, chunk % self._stages
         if not 0 <= source < self._chunks:
             return None

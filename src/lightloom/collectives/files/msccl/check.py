@@ -275,7 +275,8 @@ class Machine:
         return content
 
     def _send(self, block: _Block, step: Step, connection: Connection) -> None:
-        """Put a chunk of a message on a connection."""
+        """Put the chunk that a threadblock holds, or reads at the source of its step, on a connection, and wake who
+        waits for it."""
         content = block.held[0] if block.held else self._read(block, step.source)
         clock = block.clock.copy()
         clock[block.index] += 1

@@ -254,7 +254,8 @@ def _uses(run: Run) -> tuple[dict[Cell, Uses], dict[Cell, int]]:
 
 
 def _versions(run: Run, cell: Cell, uses: Uses, final: int | None, where: str) -> list[_Version]:
-    """Return what a GPU sends of a chunk, and has of it in the end, in the order in which it must have it.
+    """Return the versions of a chunk at a GPU that it sends, or has in the end, in the order in which they replace each
+    other: each holds the ranks whose data are summed, the arrivals that make it and the rows that send it.
 
     Raises:
         UnsupportedError: it keeps two sums of the chunk side by side, or receives the same sum twice.
@@ -287,7 +288,8 @@ def _refuse_side_by_side(run: Run, cell: Cell, arrivals: Collection[int], where:
 
 
 def _order(chain: list[_Version], movement: Movement) -> None:
-    """Append the edges that keep the versions of a chunk in order."""
+    """Append to ``movement.edges`` the edges (before, after, steps between, 0 or 1) that keep the versions of a chunk
+    in order: what makes a version comes before what sends it, and that before what replaces it."""
     rows, edges = movement.rows, movement.edges
 
     def between(before: Collection[int], after: Collection[int], later: int) -> None:

@@ -92,6 +92,12 @@ def arrange(ranks: int, period: int, origin: Ints, target: Ints, path: Ints, que
     """Return lightpaths without times from columns [tap], and the order in which their taps stand: [tap].
 
     Taps of one rank keep their order, both those that leave it and those that enter it.
+
+    Args:
+        period: ranks after which the lightpaths repeat.
+        origin, target: rank at which a tap's lightpath begins, and rank of the tap.
+        path: number of the tap's lightpath.
+        queue: number of the queue of what the lightpath sends.
     """
     order = np.argsort(origin, kind="stable")
     place = np.empty(len(order), np.int32)

@@ -182,7 +182,8 @@ def _chords(chords: Level | Tours | MixedTours, ranks: int, base: int) -> Iterat
 
 
 def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
-    """Yield start, length, width and first channel of the clockwise spans on both sides of every hub."""
+    """Yield start, length, width and first channel of the clockwise spans on both sides of every hub, [span] each:
+    widths in wavelengths, channels numbered from ``base`` on."""
     hub = hub_ranks(ranks, hubs)
     gap = (np.roll(hub, -1) - hub) % ranks
     for size in np.unique(gap).tolist():
@@ -217,7 +218,8 @@ def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...
     spans: list[tuple[int, int, int, int]] = []
 
     def grow(root: int, direction: int, count: int, left: int, depth: int, base: int) -> None:
-        """Add the spans from a root to the next ``count`` ranks, with ``left`` wavelengths from ``base`` on."""
+        """Add the spans from a root to the next ``count`` ranks in a direction (1 or −1), at most ``depth`` of them one
+        after the other, with ``left`` wavelengths from ``base`` on."""
         if count == 0:
             return
         width = left

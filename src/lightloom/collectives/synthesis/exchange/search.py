@@ -99,7 +99,8 @@ class Plan:
 
 
 def route(wiring: Wiring, exchange: Exchange, trial: Trial) -> Routed | None:
-    """Return paths of the blocks of one period of ranks, or of some of them; None if one takes the limit or longer."""
+    """Return paths of the blocks of one period of ranks, or of some of them as the trial says; None if even the
+    cheapest path of some block takes ``trial.limit`` seconds or longer."""
     from lightloom.collectives.synthesis.exchange import kernels
 
     ring, timing = exchange_circuits(wiring, exchange.ranks), exchange.timing
@@ -146,7 +147,7 @@ def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
 def plan(wiring: Wiring, exchange: Exchange, trial: Trial) -> Plan | None:
     """Return paths and times of all blocks; or of the blocks of a few sources, which then stand for all of them.
 
-    None where a path alone, or what one circuit carries, takes the limit or longer.
+    None where a path alone, or what one circuit carries, takes ``trial.limit`` seconds or longer.
 
     A circuit towards few ranks has its share of the blocks of few sources; one that comes from few ranks has not, and
     is as busy as the circuit in the other direction.

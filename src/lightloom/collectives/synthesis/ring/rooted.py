@@ -224,6 +224,10 @@ def cut_into_pieces(
     """Return seconds until the last piece arrives, and the pieces of each tree, if data is cut in so many equal pieces.
 
     Args:
+        widths: wavelengths of a lightpath of each tree.
+        hop: seconds of a hop without the piece.
+        channel_seconds: seconds in which one channel carries all data.
+        piece_overhead: seconds that each piece takes on a lightpath besides.
         pieces: pieces in all: [cut].
 
     Returns:
@@ -248,9 +252,10 @@ def cut_into_pieces(
 
 
 def place_trees(widths: dict[HubTree, int], counts: Sequence[int]) -> tuple[HubTree, ...]:
-    """Return the trees that carry pieces, on channels and with pieces behind those of the tree before.
+    """Return the trees that carry pieces, with their pieces and channels numbered from those of the tree before on.
 
-    Trees without pieces are left out.
+    Trees without pieces are left out. ``widths`` has the wavelengths of a lightpath of each tree, and ``counts`` its
+    pieces.
     """
     trees = []
     first, one, other = 0, 0, 0

@@ -453,8 +453,12 @@ class Partitions:
         return tuple(chosen)
 
     def _choose(self, number: int, wish: int, most_exchanging: int | None, chosen: Sequence[Cut]) -> Cut:
-        """Return, of the splits with the most parts up to ``wish``, the cut that exchanges the fewest bytes; one part
-        where none applies."""
+        """Return the cut of operator ``number`` with the most parts, a power of two up to ``wish``, and of several
+        splits the one that exchanges the fewest bytes; one part where none applies.
+
+        A split whose parts read everything has at most ``most_exchanging`` parts, if that is given. ``chosen`` are the
+        cuts of the operators before.
+        """
         operator = self._cuts.operators[number]
         best, least = Cut(None, 1), (-1, 0.0)
         for split in SPLITS[operator.kind]:
