@@ -184,7 +184,8 @@ def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules without barriers, and parts that find their ways over links between ranks."""
+    """Yield schedules of one stage and of rings without barriers between steps, in more and more pieces, and where
+    links join ranks such in which parts find their ways over links."""
     for algorithm in (ONE_STAGE, RING_TWO_WAY.bundled()):
         steps = steps_of(algorithm, collective, fabric)
         for pieces in _PIECES:

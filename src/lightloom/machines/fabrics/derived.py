@@ -332,7 +332,8 @@ def diameter(fabric: Geometry) -> int:
 
 
 def _through_the_switch(fabric: Geometry) -> tuple[Floats, Floats]:
-    """Return the seconds from every rank to the reducing switch, and from there to every rank."""
+    """Return the seconds of a transfer from every rank to the reducing switch, and from there to every rank: [rank]
+    each."""
     ranks = np.arange(fabric.ranks)
     switch, route = np.full_like(ranks, fabric.switch_rank), np.zeros_like(ranks)
     return fabric.latency(ranks, switch, route), fabric.latency(switch, ranks, route)

@@ -54,7 +54,8 @@ def _part_bytes(job: Job, strategy: Strategy, step: PipelinedStep) -> dict[str, 
 
 
 def _with_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
-    """Return the interval with the bytes of its part; as it is where the part transmits nothing known."""
+    """Return the interval with the bytes that its part of the step sends, by the column of its details, times the share
+    that it has of these; as it is where the part is not in ``nbytes``, by part and column."""
     part = interval.details.get("part")
     if part not in nbytes:
         return interval

@@ -112,7 +112,8 @@ def _published() -> Mapping[str, Any]:
 
 
 def _nearest(amount: int | list[list[int]], parameters: int) -> int:
-    """Return an amount; of one by size, that of the size whose ratio to the parameters is nearest to one."""
+    """Return an amount; of an amount by size, a list of [parameters, amount], that of the size whose ratio to
+    ``parameters`` is nearest to one."""
     if isinstance(amount, int):
         return amount
     return min(amount, key=lambda size: abs(np.log(size[0] / max(1, parameters))))[1]

@@ -188,8 +188,8 @@ def _neighbour_transfers(fabric: Fabric, ranks: int, stride: int) -> list[tuple[
 
 
 def _first_alike(levels: Sequence[Ints]) -> Ints:
-    """Return the first of all links whose numbers are equal in each of these arrays [link], one for each
-    combination."""
+    """Return the first of all links that have the same number in each of the arrays ``levels``, [link] each: one link
+    for each combination of numbers, [combination]."""
     number = levels[0]
     for other in levels[1:]:
         number = number * (int(other.max()) + 1) + other

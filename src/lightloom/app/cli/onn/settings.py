@@ -263,7 +263,8 @@ class LinkTrial(MeshSettings):
 
 
 def _of_part(name: str) -> Any:
-    """Return the field of a link's option: a text with its unit or a number, described with its default and source."""
+    """Return annotation and field, for pydantic, of a link's option: a text with its unit or a number, described with
+    its default and the default's source."""
     option = OPTIONS[name]
     default = f"Default {show_value(name, getattr(Link(), option.field))}; {SOURCES[option.field]}."
     return _Text | None, Field(None, description=f"{option.help} {default}")
