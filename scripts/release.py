@@ -25,9 +25,10 @@ def main() -> int:
     if not repository() and "--try" not in sys.argv:
         print("error: [tool.lightloom] repository of pyproject.toml is empty: expected where the project is published")
         return 2
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     with tempfile.TemporaryDirectory() as name:
-        first = _built(Path(name, "first"), 0o022, options)
-        second = _built(Path(name, "a", "second", "one"), 0o077, options)
+        first = _built(commit.stdout.strip(), Path(name, "first"), 0o022, options)
+        second = _built(commit.stdout.strip(), Path(name, "a", "second", "one"), 0o077, options)
         hashes = [
             {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in made} for made in (first, second)
         ]
@@ -39,12 +40,12 @@ def main() -> int:
     return 1 if checked.returncode or hashes[0] != hashes[1] else 0
 
 
-def _built(folder: Path, mask: int, options: list[str]) -> list[Path]:
-    """Return the distributions of the last commit, built in a folder by ``python -m build``."""
+def _built(commit: str, folder: Path, mask: int, options: list[str]) -> list[Path]:
+    """Return the distributions of a commit, built in a folder by ``python -m build``."""
     before = os.umask(mask)
     try:
         folder.mkdir(parents=True)
-        archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+        archive = subprocess.run(["git", "archive", commit], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
         subprocess.run(["tar", "x"], cwd=folder, input=archive, check=True)
         subprocess.run([sys.executable, "-m", "build", "--outdir", "made", *options], cwd=folder, check=True)
     finally:
