@@ -66,6 +66,10 @@ def factorial(n):
     return 1 if n < 2 else n * factorial(n - 1)
 
 @njit_cached
+def copy(source, target):
+    target[:] = source
+
+@njit_cached
 def fill(array, value):
     array[0] = value
 """
@@ -131,6 +135,7 @@ def built(caller: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) 
     module.divide(7, 2)
     module.count(21)
     module.factorial(5)
+    module.copy(np.ones(3), np.ones(3))
     path = tmp_path_factory.mktemp("built") / kernel_build.MODULE.name
     assert kernel_build.build(calls, path) == len(calls)
     spec = importlib.util.spec_from_file_location("lightloom.core._kernels", path)
@@ -181,6 +186,8 @@ def test_exceptions_are_those_of_the_function(built: Any) -> None:
     with pytest.raises(ValueError, match="below zero") as caught:
         built.divide(1, -1)
     assert caught.value.args == ("below zero", 3)
+    with pytest.raises(RuntimeError, match="a compiled kernel failed"):  # its text has shapes that the kernel sees
+        built.copy(np.ones(3), np.ones(2))
     assert built.divide(7, 2) == 3
     assert not _compiled(built.divide)
 

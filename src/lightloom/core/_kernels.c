@@ -407,6 +407,14 @@ static PyObject *box_tuple(int size, PyObject **fields)
     return tuple;
 }
 
+/* Text of exceptions whose arguments a kernel computes: nothing makes them here, and this is not of Python's stable
+   interface. */
+PyObject *PyUnicode_FromKindAndData(int kind, const void *letters, Py_ssize_t length)
+{
+    (void)kind, (void)letters, (void)length;
+    return NULL;
+}
+
 /* The exception of a kernel, as Numba pickled it when it compiled. */
 static PyObject *failed(int status, const Raised *raised)
 {
