@@ -137,7 +137,10 @@ def built(caller: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) 
     module.factorial(5)
     module.copy(np.ones(3), np.ones(3))
     path = tmp_path_factory.mktemp("built") / kernel_build.MODULE.name
-    assert kernel_build.build(calls, path) == len(calls)
+    try:
+        assert kernel_build.build(calls, path) == len(calls)
+    except FileNotFoundError:
+        pytest.skip("needs a C compiler")
     spec = importlib.util.spec_from_file_location("lightloom.core._kernels", path)
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)
@@ -156,7 +159,7 @@ def _compiled(kernel: Kernel) -> int:
     return len(kernel.dispatcher.overloads) if "dispatcher" in vars(kernel) else 0
 
 
-@pytest.mark.parametrize("case", list(_cases()), ids=str)
+@pytest.mark.parametrize("case", [pytest.param(case, id=str(number)) for number, case in enumerate(_cases())])
 def test_machine_code_that_the_package_brings_returns_what_numba_compiles(built: Any, case: _Case) -> None:
     arguments = _arguments(built, case)
     ours, theirs = built.weigh(*arguments), built.weigh.py_func(*arguments)
