@@ -167,7 +167,8 @@ def _result(kind: Any, place: str) -> tuple[str, str]:
 
 
 def _machine_code(compiled: Any, name: str) -> bytes:
-    """Return an object file with a compiled function under a name of its own, and with what it calls."""
+    """Return an object file with a compiled function under a name of its own, and with what it calls; it is for the
+    machine of ``LIGHTLOOM_TARGET`` (as ``aarch64-linux-gnu``, with ``CC``), this one without it."""
     from llvmlite import binding as llvm
 
     module = llvm.parse_assembly(compiled.library.get_llvm_str())
@@ -176,8 +177,11 @@ def _machine_code(compiled: Any, name: str) -> bytes:
         if not value.is_declaration and value.name != entry.name:
             value.linkage = "internal"
     entry.linkage, entry.name = "external", name
-    target = llvm.Target.from_triple(module.triple)
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(os.environ.get("LIGHTLOOM_TARGET", module.triple))
     machine = target.create_target_machine(cpu="generic", opt=3, reloc="pic", codemodel="default")
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
