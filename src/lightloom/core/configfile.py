@@ -90,7 +90,10 @@ def with_entries(entries: Sequence[object], changes: Mapping[str, object], compl
 
 def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Collection[str], complaint: str) -> None:
     """Replace, in place, the field at a path in a mapping that is not shared; the parts that lead to it are copied.
-    Raises ConfigError that begins with ``complaint``."""
+
+    A text on the way, the name of an entry, becomes a mapping with that as its ``base``, if its field is among
+    ``named``. Raises ConfigError that begins with ``complaint``.
+    """
     part, *rest = path
     if not rest:
         fields[part] = value

@@ -335,8 +335,8 @@ def holds(words: Sequence[str], variables: Variables, keyword: bool) -> Status:
 
 
 def _tested(words: Sequence[str], variables: Variables, keyword: bool) -> Status:
-    """Return whether a test holds of words, those of ``[`` expanded; None for files, brackets, and where it is not
-    known."""
+    """Return whether the test of these words holds, that of ``[[`` (``keyword``, with words yet to be expanded) or of
+    ``[`` (expanded); None for files, brackets, and where it is not known."""
     if keyword and "(" in words:
         return None
     for sign, deciding in (("||", True), ("&&", False)) if keyword else (("-o", True), ("-a", False)):

@@ -311,7 +311,8 @@ def carry_save(
 
 
 def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Block], Form]:
-    """Return blocks of exactly their digits, after carrying from block to block, and the carry out of the last."""
+    """Return blocks of exactly their digits, after carrying from block to block, and the carry out of the last. Carries
+    are decided digit by digit in base ``radix``, as :meth:`Circuit.floor` does."""
     carry, done = Form({}), []
     for block in blocks:
         source = block.form + carry

@@ -218,7 +218,11 @@ class Recovery:
 
     @classmethod
     def of(cls, given: Mapping[str, float], *, circuits: bool, whole: float | None = None) -> Recovery:
-        """Return the defaults with ``given`` seconds in place of some parts.
+        """Return the default parts of restarts, with the seconds of ``given``, by name, in the place of some.
+
+        Args:
+            circuits: whether optical circuits join the nodes, so that a spare node needs rewiring.
+            whole: seconds of every restart, in the place of its parts.
 
         Raises:
             UnknownNameError: a part that restarts do not have.

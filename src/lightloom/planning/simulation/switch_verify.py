@@ -119,8 +119,12 @@ def _turn(interval: Interval, state: dict[tuple[int, int], _Plane], seconds: flo
 
 
 def _transmit(interval: Interval, state: dict[tuple[int, int], _Plane], seconds: float, slack: float) -> None:
-    """Send over the planes of an interval, out of and into the ranks of a stage, or out of one stage's and into
-    another's; VerificationError where a plane turns, is another axis's or is in use."""
+    """Check that planes can carry an interval, out of and into the ranks of a stage, or out of one stage's and into
+    another's, and note in ``state``, by stage and plane, whose they are and until when they send.
+
+    ``seconds`` are those of a turn, and ``slack`` those by which moments may differ from rounding. VerificationError
+    where a plane turns, is another axis's or is in use.
+    """
     stages = interval.details["stages"]
     sides = [(stages[0], "out"), (stages[-1], "in")]
     for axis, planes in interval.details["planes"].items():
