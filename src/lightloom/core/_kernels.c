@@ -150,7 +150,13 @@ void NRT_MemInfo_call_dtor(Memory *memory)
     free(memory);
 }
 
-static void drop(Memory *memory)
+void NRT_incref(Memory *memory)
+{
+    if (memory)
+        __atomic_add_fetch(&memory->references, 1, __ATOMIC_RELAXED);
+}
+
+void NRT_decref(Memory *memory)
 {
     if (memory && __atomic_sub_fetch(&memory->references, 1, __ATOMIC_ACQ_REL) == 0)
         NRT_MemInfo_call_dtor(memory);
@@ -382,7 +388,7 @@ static PyObject *box_array(Memory *memory, const void *data, int64_t size, int64
         Py_DecRef(sizes);
     if (held)
         Py_DecRef(held);
-    drop(memory);
+    NRT_decref(memory);
     return array;
 }
 

@@ -7,6 +7,7 @@ the arguments. A C compiler is needed here, and neither it nor Numba where the m
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sysconfig
@@ -30,6 +31,7 @@ _TYPES = {
 """Types of C by the letters of keys (``_kernels.c``)."""
 _BOXES = {"d": "PyFloat_FromDouble", "f": "PyFloat_FromDouble", "?": "PyBool_FromLong", "n": "box_none"}
 _READERS = {"d": "as_double(w[{}])", "f": "as_float(w[{}])", "n": "(void *)0"}
+_COUNTING = r"^define [^\n]*@(NRT_incref|NRT_decref)\([^\n]*\{\n.*?^\}"
 _ARRAY = "void *memory, *owner; int64_t size, itemsize; void *data; int64_t shape[{0}], strides[{0}];"
 
 
@@ -171,7 +173,9 @@ def _machine_code(compiled: Any, name: str) -> bytes:
     machine of ``LIGHTLOOM_TARGET`` (as ``aarch64-linux-gnu``, with ``CC``), this one without it."""
     from llvmlite import binding as llvm
 
-    module = llvm.parse_assembly(compiled.library.get_llvm_str())
+    # What counts references was rewritten for this processor when it was compiled; `_kernels.c` has its own.
+    text = re.sub(_COUNTING, r"declare void @\1(ptr)", compiled.library.get_llvm_str(), flags=re.MULTILINE | re.DOTALL)
+    module = llvm.parse_assembly(text)
     entry = module.get_function(compiled.fndesc.llvm_func_name)
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name != entry.name:
