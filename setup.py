@@ -1,7 +1,7 @@
 """Optional parts of the build: C kernels of gradient codecs, and what plans and collectives call, compiled by Numba.
 
-Without a C compiler Numba and NumPy take the place of the first; the second compiles at its first use where it is not
-built. Both serve every version of Python.
+Without a C compiler Numba and NumPy take the place of the first, and Numba, where it is installed, compiles the second at
+their first use. Both serve every version of Python.
 """
 
 import os
@@ -32,7 +32,7 @@ def kernel(folder: Path, name: str) -> Extension:
 
 
 class BuildKernels(build_ext):
-    """Build C kernels, then compile those of Numba; ``LIGHTLOOM_COMPILE_AHEAD=0`` leaves these to their first use."""
+    """Build C kernels, then those of Numba; ``LIGHTLOOM_COMPILE_AHEAD=0`` leaves these to their first use."""
 
     def build_extensions(self) -> None:
         # Folders of the Python that builds are none of the machine that the kernels run on.
@@ -51,7 +51,7 @@ class BuildKernels(build_ext):
             path = os.pathsep.join([str(packages), str(metadata), *filter(None, sys.path)])
             done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}, check=False)
             if done.returncode:
-                self.announce("Kernels of Numba are not compiled ahead: the first plan compiles them.", level=3)
+                self.announce("Kernels are not built: the package needs Numba, which compiles them at their first use.", level=3)
 
 
 setup(
