@@ -73,8 +73,7 @@ class Mnist:
 
     def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
         """Return the mean loss in nats of a batch that ``chance`` draws."""
-        chosen = chance.integers(len(self.training.labels), size=self.batch)
-        return _cross_entropy(model, self.training, chosen)
+        return _cross_entropy(model, self.training, chance.integers(len(self.training.labels), size=self.batch))
 
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
         """Return the sum of losses (nats) over this rank's part of the validation set, every ``ranks``-th sample, and

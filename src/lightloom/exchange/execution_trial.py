@@ -21,12 +21,8 @@ from lightloom.exchange.transport.launch import launch
 from lightloom.exchange.transport.worker import Worker
 from lightloom.machines.fabrics.fabric import Fabric
 
-DTYPES = {
-    "int64": torch.int64,
-    "int32": torch.int32,
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bfloat16": torch.bfloat16,
+DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, name) for name in ("int64", "int32", "float32", "float64", "bfloat16")
 }
 MOST_RANKS = 64
 """Processes that one host is asked to run."""

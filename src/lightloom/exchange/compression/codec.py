@@ -108,8 +108,7 @@ def float32_values(array: object) -> Float32s:
     Raises:
         InputError: not float32, or not in CPU memory (names the type).
     """
-    view = _as_numpy(array, "to encode")
-    return np.ascontiguousarray(view).reshape(-1)
+    return np.ascontiguousarray(_as_numpy(array, "to encode")).reshape(-1)
 
 
 def float32_target(out: object, count: int) -> Float32s:

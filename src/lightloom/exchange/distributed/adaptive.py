@@ -232,12 +232,6 @@ class OpticalCounts(Counts):
     nbytes_exponents: int = 0
     """Bytes that a server sends to agree on scales: one for each block."""
 
-    @property
-    def exponent_share(self) -> float:
-        """Bytes of exponents relative to those of the codes sent, 0 where none were; the paper says less than 0.4 % (at
-        8 bits)."""
-        return self.nbytes_exponents / self.nbytes_up if self.nbytes_up else 0.0
-
 
 class OpticalStatistics(Statistics):
     """Statistics of the optical averaging hook. Printing them gives a summary."""
@@ -252,9 +246,10 @@ class OpticalStatistics(Statistics):
         """Return a summary in one line: codes up and down, share of exponents, and bytes and seconds of the
         emulation."""
         t = self.total
+        share = t.nbytes_exponents / t.nbytes_up if t.nbytes_up else 0.0
         return (
             f"{self.step_count} steps: {_megabytes(t.nbytes_up)} of codes up, {_megabytes(t.nbytes_down)} down, "
-            f"exponents {t.exponent_share:.2%}; emulated with {_megabytes(t.nbytes_sent)} instead of "
+            f"exponents {share:.2%}; emulated with {_megabytes(t.nbytes_sent)} instead of "
             f"{_megabytes(t.nbytes_raw)}, {t.seconds:.1f} s"
         )
 

@@ -250,8 +250,3 @@ def _memory_of(tensor: Tensor) -> memoryview:
     if not tensor.numel():
         return memoryview(bytearray())
     return tensor.detach().view(torch.uint8).numpy().data
-
-
-def raw_nbytes(values: int, ranks: int) -> int:
-    """Return the bytes that each rank of a ring all-reduce of ``values`` float32 values sends, rounded down."""
-    return 2 * (ranks - 1) * 4 * values // ranks

@@ -100,8 +100,7 @@ class Periodic(Stepwise, ABC):
 
     def _split(self, flat: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, values) of each tensor of a flat buffer in which they follow each other."""
-        parts = torch.split(flat, [self.parameters[name].numel() for name in names])
-        return zip(names, parts, strict=True)
+        return zip(names, torch.split(flat, [self.parameters[name].numel() for name in names]), strict=True)
 
     @abstractmethod
     def _due(self) -> list[list[str]]:

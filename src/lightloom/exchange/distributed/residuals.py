@@ -132,7 +132,7 @@ class Share:
     runs: Ints
     """Shape [runs, 3]: position of a run in the buffer, its values, and its first block on the wire."""
     blocks: int
-    """Number of blocks."""
+    """Number of blocks in which the runs go on the wire."""
     block: int
     """Number of values in a block."""
 

@@ -227,8 +227,7 @@ def _with_batch() -> Iterator[Claim]:
     yield _verdict("figure5.saved_with_batch", _saved_falls, means=means)
     dense = ", ".join(f"{100 - 100 * share('DenseNet121', batch):.1f}" for batch in BATCHES)
     yield _verdict("figure5.computation_with_batch", _computation_rises, dense=dense)
-    value = savings(FITTED)["edp", "400"]["DenseNet121", 256]
-    yield _verdict("figure5.edp_worse", worse, value=value)
+    yield _verdict("figure5.edp_worse", worse, value=savings(FITTED)["edp", "400"]["DenseNet121", 256])
 
 
 def _best_strategies() -> Iterator[Claim]:

@@ -49,8 +49,7 @@ def _parts_of_tpu_v4() -> Iterator[Claim]:
     share = 100 * switches * switch.value / (_CHIPS * chip.value)
     yield PAPER.claim("tpu_v4.power_of_switches", round(share, 3), watts=switch.value, chip=chip.value)
     yield _optics_of_tpu_v4(fibres, share, chip.value)
-    dollars = sum(line.total("dollars").value or 0.0 for line in bill.lines)
-    yield PAPER.claim("tpu_v4.cost", round(dollars))
+    yield PAPER.claim("tpu_v4.cost", round(sum(line.total("dollars").value or 0.0 for line in bill.lines)))
 
 
 def _optics_of_tpu_v4(fibres: int, switches: float, chip: float) -> Claim:
@@ -160,6 +159,4 @@ def _above(share: float) -> str:
 def study() -> Study:
     """Return the study that sets published figures beside ours: bills of materials first, then goodput; it has no
     figures."""
-    bills = (*_parts_of_tpu_v4(), *_fabrics())
-    goodputs = (*_slices_of_tpu_v4(), *_months())
-    return PAPER.study((*bills, *goodputs))
+    return PAPER.study((*_parts_of_tpu_v4(), *_fabrics(), *_slices_of_tpu_v4(), *_months()))

@@ -97,8 +97,7 @@ def _accuracy(runs: Record, summed: Record) -> Iterator[Claim]:
         ("figure14.hdc_accuracy", lost(summed, "printed 2^-6")),
         ("figure14.hdc_truncated", max(lost(runs, f"truncate g {bits}") for bits in DROPPED)),
     ):
-        paper = PAPER.rows[template].paper
-        yield PAPER.claim(template, paper if most < 2 else f"{most:.1f} points lost")
+        yield PAPER.claim(template, PAPER.rows[template].paper if most < 2 else f"{most:.1f} points lost")
 
 
 def _findings(runs: Record, network: str) -> Iterator[Claim]:

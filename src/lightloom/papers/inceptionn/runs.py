@@ -100,7 +100,8 @@ def _measure(
     work.mkdir(parents=True, exist_ok=True)
     records: dict[str, dict[str, list[Any]]] = {}
     for run, seed in jobs:
-        record = stored_record(_short_result(work, run, seed), partial(_train_short, run, seed, data))
+        words = "".join(letter if letter.isalnum() else "-" for letter in f"{run.network} {run.name}")
+        record = stored_record(work / f"{words}-seed{seed}.json", partial(_train_short, run, seed, data))
         records.setdefault(run.network, {}).setdefault(run.name, []).append(record)
         advance(1)
     made_by = origin({network: list(variants) for network, variants in records.items()}, seed=jobs[0][1])
@@ -122,13 +123,6 @@ def _train_short(run: TrainingRun, seed: int, data: Path) -> Any:
         return rounded(_few_steps(run.network, seed, data))
     record = train(run.recipe(seed), image_sets(data), RANKS, counted=run.counted)
     return rounded({name: record[name] for name in _KEPT if name in record})
-
-
-def _short_result(work: Path, run: TrainingRun, seed: int) -> Path:
-    """Return the path of a short run's result: network and run with hyphens for what is no letter or digit, then the
-    seed."""
-    words = "".join(letter if letter.isalnum() else "-" for letter in f"{run.network} {run.name}")
-    return work / f"{words}-seed{seed}.json"
 
 
 # Table III: every reading of it on HDC, the codec as printed under the one that agrees best, the other networks.

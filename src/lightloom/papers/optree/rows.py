@@ -171,8 +171,7 @@ BY_WAVELENGTHS: Settings = ((1024, 96), (1024, 128))
 
 def literal_steps(ranks: int, wavelengths: int) -> dict[str, int]:
     """Return :func:`paper_steps` with WRHT by Table I's formula with N itself."""
-    literal = wrht_all_gather_steps(ranks, wavelengths, padded=False)
-    return paper_steps(ranks, wavelengths) | {"WRHT": literal}
+    return paper_steps(ranks, wavelengths) | {"WRHT": wrht_all_gather_steps(ranks, wavelengths, padded=False)}
 
 
 def _steps_in_words(steps: dict[str, int]) -> str:

@@ -108,7 +108,7 @@ class Recipe:
 
     seed: int
     network: str = "hdc"
-    """One of ``NETWORKS``."""
+    """Name of the trained network in ``NETWORKS``."""
     glorot: bool = False
     """Start from Glorot's uniform weights and biases of 0, as was customary, instead of PyTorch's."""
     gradient_scale: float = 1.0
@@ -371,5 +371,4 @@ def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState |
 
 def tag_shares(values: Float32s, k: int) -> list[float]:
     """Return the shares of values that the bound 2^-k sends with 2, 10, 18 and 34 bits."""
-    counts = tag_histogram(Inceptionn(2.0**-k).encode(values))
-    return [int(count) / values.size for count in counts]
+    return [int(count) / values.size for count in tag_histogram(Inceptionn(2.0**-k).encode(values))]

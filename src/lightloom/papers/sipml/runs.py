@@ -64,12 +64,6 @@ def networks() -> list[tuple[System, float]]:
     return [(system, gbps) for system in SYSTEMS for gbps in ports(system)]
 
 
-def job_count() -> int:
-    """Return the number of measurements: networks with placed plans, and networks on which other strategies are
-    searched."""
-    return len(settings()) + len(networks())
-
-
 def measure(work: Path, _data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
     """Run the measurements without results in ``work``, and write ``comparison.json`` there after each; return
     ``work``. Results from other inputs count as missing; no data sets are needed; ``advance`` is called with 1 for
@@ -162,5 +156,5 @@ def _document_text(document: dict[str, Any]) -> str:
     return f'{{"results": {{\n{rows}\n}},\n{others}}}\n'
 
 
-EXPERIMENTS = {"comparison": Experiment(job_count, measure, data=False)}
+EXPERIMENTS = {"comparison": Experiment(lambda: len(settings()) + len(networks()), measure, data=False)}
 """The long measurements, by name."""
