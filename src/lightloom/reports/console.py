@@ -28,7 +28,7 @@ _STATUS_STYLES: dict[Status, str] = {
     "not reproducible": "dim",
 }
 Parts: TypeAlias = Iterator[str | Text | Table]
-"""What a command prints for people, line by line and table by table."""
+"""Printed output of a command for people, line by line and table by table."""
 _PIPE_WIDTH = 120
 """Columns where output is no terminal and ``$COLUMNS`` is not set."""
 _PIPED_WORDS = 60

@@ -81,8 +81,7 @@ def _gather_moves(fabric: Fabric) -> list[Moves]:
     for distance in powers_below(len(members)):
         partner = position ^ distance
         low = position & ~(distance - 1)
-        size = bounds[low + distance] - bounds[low]
-        member, offset = grouped(size)
+        member, offset = grouped(bounds[low + distance] - bounds[low])
         logical.append(moves(members[member], members[partner][member], bounds[low][member] + offset))
     if len(folded):
         source, chunk = np.repeat(folded - 1, n), np.tile(np.arange(n), len(folded))

@@ -102,8 +102,7 @@ def _senders(fabric: Fabric) -> int:
 
     That is 1 where ranks around the ring are numbered in order, else the number of ranks.
     """
-    order = fabric.ring_order()
-    return 1 if np.array_equal(order, np.arange(fabric.ranks)) else fabric.ranks
+    return 1 if np.array_equal(fabric.ring_order(), np.arange(fabric.ranks)) else fabric.ranks
 
 
 def _passed_on(

@@ -283,8 +283,7 @@ def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -
     names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
     columns = [getattr(schedule, name) if rows is None else getattr(schedule, name)[rows] for name in names]
     _, first = np.unique(packed(columns), return_index=True)
-    digest = sha256(b"".join(column[first].astype(np.int64).tobytes() for column in columns))
-    return digest.hexdigest()[:16]
+    return sha256(b"".join(column[first].astype(np.int64).tobytes() for column in columns)).hexdigest()[:16]
 
 
 # Chunks that the steps of a schedule load on the links of a packet fabric, whatever the size.

@@ -425,8 +425,7 @@ def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slowe
     unfolded = schedule.unfolded(fabric.fibre_channels)
     # In the order in which rows begin; of some bytes, so that nothing begins before what it waits for.
     begin = play(unfolded.resized(max(unfolded.collective.nbytes, 1.0)), fabric).begin
-    order = np.lexsort((unfolded.lightpath, begin))
-    rows, held = rows_over_circuits(unfolded, fabric, order)
+    rows, held = rows_over_circuits(unfolded, fabric, np.lexsort((unfolded.lightpath, begin)))
     end = np.zeros(1 + period)
     # Nobody is rank -1: the first run is one without a straggler.
     kernels.straggle(rows, unfolded.source, len(held), np.arange(-1, period), late, slower, end)

@@ -424,8 +424,7 @@ class _Cells(NamedTuple):
         if kind in ONE_TO_ONE:
             begins, ends = _ends_of_parts(schedule, period)
             code, number = np.unique(np.concatenate([origin, target, begins, ends]), return_inverse=True)
-            cuts = np.cumsum([len(origin), len(target), len(begins)])
-            origin, target, begins, ends = np.split(number, cuts)
+            origin, target, begins, ends = np.split(number, np.cumsum([len(origin), len(target), len(begins)]))
             return cls(code, origin, target, begins, ends)
         everything, rule = np.arange(period * chunks), schedule.collective.rule
         rank, inside = np.divmod(everything, chunks)

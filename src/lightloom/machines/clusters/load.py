@@ -281,8 +281,7 @@ def cluster_from(
     for key in given.keys() & _FILES:
         if isinstance(given[key], str | Path) and Path(given[key]).suffix in (".yaml", ".yml", ".json", ".txt"):
             given[key] = str(Path(given[key]).resolve())
-    fields = with_settings(data, given, where, _NAMED)
-    file: ClusterFile = validate(ClusterFile, fields, where)
+    file: ClusterFile = validate(ClusterFile, with_settings(data, given, where, _NAMED), where)
     accelerator = build_accelerator(file.accelerator, Place(where, "accelerator", folder))
     fabric = build_fabric(file.fabric, file.ranks, Place(where, "fabric", folder))
     fabric = with_software(fabric, file.fabric, accelerator)

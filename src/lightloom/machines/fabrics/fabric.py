@@ -703,8 +703,7 @@ class GroupFabric(Fabric):
     @classmethod
     def of(cls, whole: Fabric, ranks: int, stride: int = 1, **fields: object) -> Self:
         """Return so many ranks of a fabric, with its common fields and the ``fields`` of the group."""
-        names = "hop_latency", "energy_per_bit", "power_per_rank"
-        common = {name: getattr(whole, name) for name in names}
+        common = {name: getattr(whole, name) for name in ("hop_latency", "energy_per_bit", "power_per_rank")}
         return cls.model_validate({"whole": whole, "ranks": ranks, "stride": stride, **common, **fields})
 
     def siblings(self) -> tuple[Fabric, Ints]:

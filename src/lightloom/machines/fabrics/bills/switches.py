@@ -114,8 +114,7 @@ def network(
 
 def switch_bill(ranks: int, bandwidth: float, choices: BillChoices) -> Bill:
     """Return the bill of a switch that every rank reaches over a link of ``bandwidth`` bytes per second."""
-    ports = ports_for(bandwidth, choices)
-    lines, tree = network(ports, 1.0, ranks, choices, below=choices.host_links)
+    lines, tree = network(ports_for(bandwidth, choices), 1.0, ranks, choices, below=choices.host_links)
     notes = () if tree.tiers == 1 else (f"no switch has {ranks:,} ports: {tree.text(ranks)}, without oversubscription",)
     return Bill(ranks, tuple(lines), notes=notes, bandwidth=bandwidth, kind="switch")
 
