@@ -1,7 +1,7 @@
 """Optional parts of the build: C kernels of gradient codecs, and what plans and collectives call, compiled by Numba.
 
-Without a C compiler Numba and NumPy take the place of the first, and Numba, where it is installed, compiles the second at
-their first use. Both serve every version of Python.
+Without a C compiler Numba and NumPy take the place of the first, and Numba, where it is installed, compiles the second
+at their first use. Both serve every version of Python.
 """
 
 import os
@@ -51,7 +51,7 @@ class BuildKernels(build_ext):
             path = os.pathsep.join([str(packages), str(metadata), *filter(None, sys.path)])
             done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}, check=False)
             if done.returncode:
-                self.announce("Kernels are not built: the package needs Numba, which compiles them at their first use.", level=3)
+                self.announce("Kernels are not built: the package needs Numba, which compiles them when used.", level=3)
 
 
 setup(
