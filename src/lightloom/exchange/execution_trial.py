@@ -119,9 +119,8 @@ def _permuted(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: d
 
 
 def error_over_bound(execute: ScheduleExecutor, ours: Tensor, tensor: Tensor) -> float:
-    """Return the largest error of a sum of floats, as a fraction of what ``ScheduleExecutor`` promises.
-
-    At most 1 where the promise holds; 0 for equal results and for empty ones.
+    """Return the largest error of a sum of floats, as a fraction of what ``ScheduleExecutor`` promises: at most 1 where
+    the promise holds, 0 for equal results and for empty ones.
 
     It is measured against a sum in float64, which for float64 may itself be off by as much.
 

@@ -245,7 +245,7 @@ def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[build.Moves]
 
 
 def _join_moves(one: build.Moves, other: build.Moves) -> build.Moves:
-    """Return the moves of both, as one step that adds nothing."""
+    """Return the moves of both as one step, none of which reduces."""
     return build.moves(
         *(np.append(getattr(one, name), getattr(other, name)) for name in ("source", "destination", "chunk"))
     )

@@ -35,7 +35,7 @@ from lightloom.machines.fabrics.fabric import Axis, Fabric
 def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return the schedule of recursive doubling; as reduce-scatter it is run backwards (recursive halving).
 
-    As all-reduce, partners add whole vectors.
+    In an all-reduce partners add whole vectors.
     """
     name, n = "recursive-doubling", collective.ranks
     if collective.kind == "all-reduce":

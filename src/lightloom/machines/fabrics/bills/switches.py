@@ -193,8 +193,8 @@ def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
 
 
 def _chosen_switch(planes: int, ports: int, choices: BillChoices) -> Part:
-    """Return the switch that was chosen; otherwise the port of any where used ports are paid, or of whole products
-    those that cost least in all, of the fewest stages that any takes."""
+    """Return the circuit switch that the choices name, else the part of a single port where only used ports are paid,
+    else, of whole products, that with the fewest stages, and of these the one whose switches cost least in all."""
     if choices.circuit_switch is not None:
         return circuit_switch_product(choices.circuit_switch)
     if choices.switches == "used":
