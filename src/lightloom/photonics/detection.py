@@ -268,8 +268,7 @@ def compositions(servers: int, levels: int) -> tuple[Ints, Floats]:
     """
     if comb(servers + levels - 1, levels - 1) > _MOST_COMPOSITIONS:
         raise ConfigError(f"servers = {servers}: expected fewer, to average over every composition of {levels} levels")
-    shape = (servers + 1,) * (levels - 1)
-    free = np.indices(shape).reshape(levels - 1, -1).T
+    free = np.indices((servers + 1,) * (levels - 1)).reshape(levels - 1, -1).T
     free = free[free.sum(axis=1) <= servers]
     counts: Ints = np.column_stack([free, servers - free.sum(axis=1)]).astype(np.int64)
     ways = [prod(comb(int(row[k:].sum()), int(row[k])) for k in range(levels)) for row in counts]

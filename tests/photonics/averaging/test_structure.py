@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.photonics.averaging.construct import Construction, build, recognise
+from lightloom.photonics.averaging.construct import Construction, build, embed, recognise
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.mapped import map_network
 from lightloom.photonics.averaging.networks import TABLE_I, TABLE_II, LayeredNetwork, PaperNetwork, light_units
 from lightloom.photonics.averaging.proof import noise_limit, verify, with_measured_full_scale
-from lightloom.photonics.averaging.structure import embed
 from lightloom.photonics.meshes.files import load_phases, save_phases
 from lightloom.photonics.meshes.mapping import MeshMapping, approximate, square_places
 

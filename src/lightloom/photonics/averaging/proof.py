@@ -51,7 +51,7 @@ def prove(realised: Realised, function: AveragingFunction, dark: Sequence[Floats
     """Prove that the network computes the function, and return the figures of the proof.
 
     Only integers and digits must hold: ``float64`` says whether errors of that arithmetic stay within the margin.
-    ``dark`` are the sums of the magnitudes of weights from signals that are 0 (`structure.Embedding`): they change no
+    ``dark`` are the sums of the magnitudes of weights from signals that are 0 (`construct.Embedding`): they change no
     signal and no rounding, but what such a signal is off by reaches others.
 
     Raises:

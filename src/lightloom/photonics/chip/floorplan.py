@@ -254,8 +254,7 @@ def write_gds(plan: FloorPlan, path: Path, name: str = "averager") -> Path:
         raise UnsupportedError(f"--gds {INSTALL}") from error
     import_module("gdsfactory.gpdk").PDK.activate()
     gf.clear_cache()
-    layout = _Layout(gf, plan)
-    layout.draw(name).write_gds(path, with_metadata=False)
+    _Layout(gf, plan).draw(name).write_gds(path, with_metadata=False)
     return path
 
 

@@ -8,9 +8,9 @@ fabrication; phases of lasers and all noise are drawn for every word.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import ConfigError, UnknownNameError
@@ -121,8 +121,7 @@ class Link:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UnknownNameError(name, str(getattr(self, name)), choices)
-        for name in (row.name for row in fields(self)):
-            value = getattr(self, name)
+        for name, value in asdict(self).items():
             if isinstance(value, str | bool) or value is None or name == "rin_db":
                 continue
             if not math.isfinite(value) or value < 0 or (value == 0 and name in _POSITIVE):
@@ -214,8 +213,7 @@ _SHOWN = {"share": (100, "%"), "Hz": (1e-9, "GHz"), "A/√Hz": (1e12, "pA/√Hz"
 """Factor and unit with which values are shown, where they are not shown as they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkOption:
+class LinkOption(NamedTuple):
     """An option of a link."""
 
     field: str
@@ -271,7 +269,8 @@ def read_value(name: str, text: str) -> Any:
     try:
         value = _watts(text) if unit == "W" else _number(text, unit)
     except ValueError as error:
-        raise ConfigError(f"{name} {text!r}: expected a number, e.g. {_example(name)}") from error
+        example = show_value(name, getattr(Link(), OPTIONS[name].field)).split(" (")[0]
+        raise ConfigError(f"{name} {text!r}: expected a number, e.g. {example}") from error
     if unit != "bits":
         return value
     if value != int(value):
@@ -321,11 +320,6 @@ def show_value(name: str, value: Any) -> str:
         return f"{format_quantity(value, 'power')} ({10 * math.log10(value / 1e-3):.2f} dBm)"
     scale, shown = _SHOWN.get(unit, (1, unit))
     return f"{scale * value:.4g} {shown}"
-
-
-def _example(name: str) -> str:
-    """Return the default of an option in words with its unit, as an example for messages."""
-    return show_value(name, getattr(Link(), OPTIONS[name].field)).split(" (")[0]
 
 
 def sources(link: Link) -> dict[str, str]:

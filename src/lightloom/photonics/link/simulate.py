@@ -269,8 +269,7 @@ def word_statistics(
     of T's inputs."""
     codes = draw_words(arguments.servers, arguments.bits, KNOWN_WORDS, np.random.default_rng(0))
     lanes = digits(codes, arguments.bits).reshape(-1, KNOWN_WORDS) / (LEVELS - 1)
-    points = points_of_servers(codes, arguments.bits, function)
-    signals = network.signals(function.light(points))[1:]
+    signals = network.signals(function.light(points_of_servers(codes, arguments.bits, function)))[1:]
     fields = [signal / unit for signal, unit in zip(signals, light_units(network)[1:], strict=True)]
     return [Statistics(x.mean(axis=1), np.atleast_2d(np.cov(x))) for x in (lanes, *fields)]
 

@@ -39,7 +39,7 @@ class TrainingRecipe:
     """How matrices are approximated: ``periodic`` projects every ``project_every`` epochs and at the end (the paper,
     eq. 4 to 6), ``cayley`` parametrises the form itself, ``free`` approximates nothing."""
     constructed: bool = False
-    """Whether training starts from constructed weights that are exact in these layers (`averaging.structure`)."""
+    """Training starts from constructed weights that are exact in these layers (`averaging.construct`)."""
     nonlinearity: Nonlinearity = "relu"
     noise: float = 0.0
     """Largest standard deviation of the training noise on every signal, relative to its full scale. The noise rises
@@ -148,8 +148,7 @@ class TrainingRecipe:
         row = TABLE_I[0]
         layers = options.pop("layers", (row.layers[0], 64, *row.layers[1:-1], 64, row.layers[-1]))
         form = options.pop("form", "cayley")
-        numbers = tuple(range(1, len(layers)))
-        approximated = options.pop("approximated", () if form == "free" else numbers)
+        approximated = options.pop("approximated", () if form == "free" else tuple(range(1, len(layers))))
         values = {"servers": row.servers, "bits": row.bits, "layers": layers, "form": form} | options
         levels = []
         for level in ({"carries_decimals": True}, {"groups": groups}):
@@ -159,11 +158,6 @@ class TrainingRecipe:
             weights = (*[1.0] * (layers[-1] - 1), float(plain.servers))
             levels.append(plain.but(**budget, output_weights=weights if plain.carries_decimals else None))
         return levels[0], levels[1]
-
-    @property
-    def in_cascade(self) -> bool:
-        """True if the network is a level of a cascade."""
-        return self.carries_decimals or self.groups is not None
 
     def but(self, **changes: Any) -> TrainingRecipe:
         """Return the recipe with other values."""
@@ -190,7 +184,8 @@ class TrainingRecipe:
         """Return all fields as a JSON object, those of erring devices of cascades and of a constructed start only where
         there are some."""
         fields = asdict(self)
-        left_out = {*(() if self.devices else _OF_DEVICES), *(() if self.in_cascade else _OF_CASCADES)}
+        in_cascade = self.carries_decimals or self.groups is not None
+        left_out = {*(() if self.devices else _OF_DEVICES), *(() if in_cascade else _OF_CASCADES)}
         left_out |= set() if self.constructed else {"constructed"}
         fields = {name: value for name, value in fields.items() if name not in left_out}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}

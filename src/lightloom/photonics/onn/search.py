@@ -184,5 +184,4 @@ def _try(recipe: TrainingRecipe, folder: Path | None, advance: Advance) -> Trial
     trained = train(recipe, folder, advance)
     bears = trained.accuracy >= TARGET
     limit = noise_limit(trained.network, recipe.function, evaluations=LIMIT_EVALUATIONS) if bears else 0.0
-    sizes = attributes(recipe, "layers epochs mzi_count")
-    return Trial(accuracy=trained.accuracy, noise_limit=limit, **sizes)
+    return Trial(accuracy=trained.accuracy, noise_limit=limit, **attributes(recipe, "layers epochs mzi_count"))

@@ -222,8 +222,7 @@ class _TrainingState:
             torch.empty(1, device=self.device)
         except (RuntimeError, AssertionError) as error:
             raise ConfigError(f"device = {recipe.device!r}: {str(error).splitlines()[0]}") from error
-        start = torch.Generator().manual_seed(recipe.seed)
-        self.network = OpticalNetwork(recipe, start).to(self.device)
+        self.network = OpticalNetwork(recipe, torch.Generator().manual_seed(recipe.seed)).to(self.device)
         self.generator = torch.Generator(self.device).manual_seed(recipe.seed)
         self.steps = output_steps(recipe).to(self.device)
         self.light, self.ideal = (tensor.to(self.device) for tensor in whole_grid(recipe))

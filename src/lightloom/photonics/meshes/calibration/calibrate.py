@@ -33,7 +33,7 @@ from lightloom.photonics.meshes.mesh import Kind, Mesh
 # seen, or lit, its two states look alike.
 
 Ideal = Mesh | MappedMatrix
-"""What a chip is designed as."""
+"""The design that a chip was made from, without its errors."""
 _THIRDS = 2 * np.pi / 3 * np.arange(3)
 
 
@@ -381,8 +381,7 @@ def try_calibration(
     Raises:
         ConfigError: see :func:`calibrate`.
     """
-    rng = np.random.default_rng((seed, 0))
-    fabricated = disturb(ideal, non_idealities, rng)
+    fabricated = disturb(ideal, non_idealities, np.random.default_rng((seed, 0)))
     chip = SimulatedChip(fabricated, power_noise=conditions.power_noise, drift=conditions.drift, seed=seed)
     if conditions.unknown_offsets:
         chip.scramble()
