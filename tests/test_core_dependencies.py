@@ -88,18 +88,20 @@ _QUESTIONS = (
     "plan gpt2-355m --cluster inceptionn-4 --no-what-if",
     "collective all-reduce --fabric torus --ranks 16 --nbytes 1MB",
     "collective all-to-all --fabric circuit-switch --ranks 16 --nbytes 1MB",
-    "goodput dgx-h100-64",
+    "goodput dgx-h100-64 --simulate",
     "onn build --bits 4 --servers 4",
 )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(longest_paths.name not in kernels._BUILT, reason="kernels are not built of this source")
+@pytest.mark.skipif(not kernels._BUILT, reason="needs a C compiler")
 @pytest.mark.parametrize("question", _QUESTIONS)
 def test_answers_are_the_same_with_the_core_dependencies(question: str) -> None:
+    assert longest_paths.name in kernels._BUILT, "stale: python -m lightloom.app.api.compile_ahead builds them anew"
     alone = _run(_COMMAND, *question.split(), "--json")
     assert alone.returncode == 0, alone.stderr
-    command = [sys.executable, "-c", _COMMAND, *question.split(), "--json"]
+    compiled_here = "from lightloom.core import kernels; kernels._BUILT = {}; "
+    command = [sys.executable, "-c", compiled_here + _COMMAND, *question.split(), "--json"]
     ours, full = (json.loads(text) for text in (alone.stdout, subprocess.check_output(command, text=True)))
     for document in (ours, full):
         document.pop("provenance")

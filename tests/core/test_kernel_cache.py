@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba.core import config
 
 from lightloom.app.api import compile_ahead
 from lightloom.core import kernel_build, kernels
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.kernels import Kernel
 
+config = pytest.importorskip("numba.core.config", reason="needs lightloom[numba]")
 _HELPER = "from lightloom.core.kernels import njit_cached\n\n\n@njit_cached\ndef step():\n    return {step}\n"
 _CALLER = """from typing import NamedTuple
 import numpy as np
@@ -68,6 +68,10 @@ def factorial(n):
 @njit_cached
 def copy(source, target):
     target[:] = source
+
+@njit_cached
+def keep(array):
+    return array.reshape((0, 7)).astype(np.int64)
 
 @njit_cached
 def fill(array, value):
@@ -136,6 +140,7 @@ def built(caller: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) 
     module.count(21)
     module.factorial(5)
     module.copy(np.ones(3), np.ones(3))
+    module.keep(np.ones((0, 3)))
     path = tmp_path_factory.mktemp("built") / kernel_build.MODULE.name
     try:
         assert kernel_build.build(calls, path) == len(calls)
@@ -146,7 +151,7 @@ def built(caller: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) 
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     kernels._call = made.call
-    kernels._BUILT = made.attach(np.ndarray, kernels._make_array, kernels._raise_error)
+    kernels._BUILT = made.attach(np.ndarray, kernels._make_array, kernels._raise_error, kernels.name_tuple)
     return caller(2)
 
 
@@ -169,6 +174,7 @@ def test_machine_code_that_the_package_brings_returns_what_numba_compiles(built:
     np.testing.assert_array_equal(ours[1][1], theirs[1][1])
     assert ours[1][0] == theirs[1][0] and ours[2] == theirs[2]
     assert type(ours[2]) in (int, float, bool)
+    assert built.keep(np.ones((5, 3))[:, :0]).dtype.type is np.int64
     assert ours[1][1].dtype == bool and ours[1][1].shape == (len(case.values), 1)
 
 
@@ -207,9 +213,12 @@ def test_names_and_defaults_are_those_of_the_function(built: Any) -> None:
 
 def test_other_types_are_left_to_numba(built: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     other = namedtuple("Other", "left right")  # another class with the same fields
+    swapped = namedtuple("Pair", "right left")  # another class of the same name
     values = np.ones((2, 2))
     for arguments in (
         (values, np.ones(2), other(1.5, np.ones(4)), True),
+        (values, np.ones(2), swapped(1.5, np.ones(4)), True),
+        (np.ma.masked_array(values, values > 0), np.ones(2), built.Pair(1.5, np.ones(4)), True),
         (values, np.ones(2), built.Pair(2**63, np.ones(4)), True),
         (values.astype(">f8"), np.ones(2), built.Pair(1.5, np.ones(4)), True),
         (values.astype(complex), np.ones(2), built.Pair(1.5, np.ones(4)), True),
@@ -218,7 +227,7 @@ def test_other_types_are_left_to_numba(built: Any, monkeypatch: pytest.MonkeyPat
         assert kernels._call(built.weigh._built, (*arguments, None)) is NotImplemented
     assert built.count(0.5) == 1.0
     assert _compiled(built.count) == 1
-    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setattr(kernels, "_numba_or_why", lambda: (None, "No module named 'numba'"))
     assert built.count(21) == 42
     with pytest.raises(UnsupportedError, match=r"^lightloom\._caller_kernels\.fill is not compiled .* needs Numba"):
         built.fill(np.ones(3), 2.0)

@@ -7,7 +7,7 @@
 
      ? b B h H i I q Q f d   a number: bool, signed and unsigned integers of 8 to 64 bits, floats of 32 and 64
      C2d A1i F3q             an array: its order (C, Fortran, any), dimensions and numbers; in lower case if read-only
-     ( ... )  <Name: ... >   a tuple, a named tuple
+     ( ... )  <Name field ...: ... >   a tuple, a named tuple with its fields' names
      n                       None
 
    Only Python's stable interface is used, declared here so that building needs no headers; one module serves every
@@ -16,6 +16,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert(sizeof(long) == 8 && sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "words are read as on 64-bit machines whose integers begin with their lowest byte");
 
 typedef intptr_t Py_ssize_t;
 typedef struct _type PyTypeObject;
@@ -54,8 +57,6 @@ extern PyTypeObject PyBool_Type, PyFloat_Type, PyLong_Type, PyTuple_Type;
 extern PyObject _Py_NoneStruct, _Py_TrueStruct, _Py_NotImplementedStruct;
 extern PyObject *PyExc_RuntimeError;
 int PyType_IsSubtype(PyTypeObject *, PyTypeObject *);
-PyObject *PyType_GetName(PyTypeObject *);
-const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *);
 int PyObject_GetBuffer(PyObject *, Py_buffer *, int);
 void PyBuffer_Release(Py_buffer *);
 double PyFloat_AsDouble(PyObject *);
@@ -67,6 +68,7 @@ PyObject *PyLong_FromUnsignedLongLong(unsigned long long);
 PyObject *PyFloat_FromDouble(double);
 PyObject *PyBool_FromLong(long);
 PyObject *PyBytes_FromStringAndSize(const char *, Py_ssize_t);
+int PyBytes_AsStringAndSize(PyObject *, char **, Py_ssize_t *);
 PyObject *PyByteArray_FromStringAndSize(const char *, Py_ssize_t);
 PyObject *PyTuple_New(Py_ssize_t);
 Py_ssize_t PyTuple_Size(PyObject *);
@@ -162,13 +164,15 @@ void NRT_decref(Memory *memory)
         NRT_MemInfo_call_dtor(memory);
 }
 
-/* Kernels reshape contiguous arrays only: the new strides follow from the new shape. */
+/* Kernels reshape contiguous arrays, or such without elements: the new strides follow from the new shape. */
 int numba_attempt_nocopy_reshape(intptr_t dimensions, const intptr_t *shape, const intptr_t *strides, intptr_t count,
                                  const intptr_t *new_shape, intptr_t *new_strides, intptr_t itemsize, int fortran)
 {
-    intptr_t step = itemsize;
+    intptr_t step = itemsize, size = 1;
+    for (intptr_t i = 0; i < dimensions; i++)
+        size *= shape[i];
     for (intptr_t i = dimensions; i-- > 0; step *= shape[i])
-        if (fortran || (shape[i] != 1 && strides[i] != step))
+        if (fortran || (size && shape[i] != 1 && strides[i] != step))
             return 0;
     step = itemsize;
     for (intptr_t i = count; i-- > 0; step *= new_shape[i])
@@ -248,7 +252,7 @@ enum { C_ORDER = 1, FORTRAN_ORDER = 2, ALIGNED = 0x100, WRITEABLE = 0x400, ARRAY
 /* Letters of our keys by NumPy's numbers of types: bool, then int8, uint8, int16 ... of 64 bits twice, float32, float64. */
 static const char LETTERS[] = "?bBhHiIqQqQfd";
 static PyTypeObject *array_type;
-static PyObject *make_array, *raise_error;
+static PyObject *make_array, *raise_error, *name_tuple, *tuple_names;
 
 /* 1 if all is read, 0 if it is of a kind that no kernel built takes, -1 with an exception. */
 static int read_argument(PyObject *value, Arguments *into);
@@ -286,21 +290,23 @@ static int read_tuple(PyObject *value, Arguments *into)
     if (value->type == &PyTuple_Type) {
         into->key[into->letters++] = '(';
     } else {
-        PyObject *name = PyType_GetName(value->type);
-        Py_ssize_t length;
-        const char *letters = name ? PyUnicode_AsUTF8AndSize(name, &length) : NULL;
-        if (!letters)
-            return -1;
-        int fits = into->letters + length + 3 <= LARGEST_KEY;
-        if (fits) {
-            into->key[into->letters++] = '<';
-            memcpy(into->key + into->letters, letters, (size_t)length);
-            into->letters += (int)length;
-            into->key[into->letters++] = ':';
+        PyObject *name = PyDict_GetItemWithError(tuple_names, (PyObject *)value->type);
+        if (!name) {
+            if (PyErr_Occurred() || !(name = PyObject_CallFunction(name_tuple, "O", value->type)))
+                return -1;
+            int kept = PyDict_SetItem(tuple_names, (PyObject *)value->type, name);
+            Py_DecRef(name);
+            if (kept)
+                return -1;
         }
-        Py_DecRef(name);
-        if (!fits)
+        char *letters;
+        Py_ssize_t length;
+        if (PyBytes_AsStringAndSize(name, &letters, &length))
+            return -1;
+        if (into->letters + length + 1 > LARGEST_KEY)
             return 0;
+        memcpy(into->key + into->letters, letters, (size_t)length);
+        into->letters += (int)length;
         close = '>';
     }
     for (Py_ssize_t i = 0, size = PyTuple_Size(value); i < size; i++) {
@@ -335,7 +341,7 @@ static int read_scalar(PyObject *value, char *letter, int64_t *word)
 
 static int read_argument(PyObject *value, Arguments *into)
 {
-    if (PyType_IsSubtype(value->type, array_type))
+    if (value->type == array_type)
         return read_array((Array *)value, into);
     if (PyType_IsSubtype(value->type, &PyTuple_Type))
         return read_tuple(value, into);
@@ -490,17 +496,19 @@ static PyObject *call(PyObject *self, PyObject *const *given, Py_ssize_t count)
     return ((Kernel)PyLong_AsVoidPtr(address))(read.words);
 }
 
-/* attach(ndarray, make_array, raise_error): take what the module needs of Python; return {kernel: {key: address}}. */
+/* attach(ndarray, make_array, raise_error, name_tuple): take what the module needs of Python; return
+   {kernel: {key: address}}. */
 static PyObject *attach(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (count != 3)
+    if (count != 4 || !(tuple_names = PyDict_New()))
         return failed(0, NULL);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         Py_IncRef(given[i]);
     array_type = (PyTypeObject *)given[0];
     make_array = given[1];
     raise_error = given[2];
+    name_tuple = given[3];
     PyObject *table = PyDict_New();
     for (const Entry *entry = ENTRIES; table && entry->kernel; entry++) {
         PyObject *built = PyDict_GetItemString(table, entry->kernel);

@@ -6,6 +6,7 @@ the arguments. A C compiler is needed here, and neither it nor Numba where the m
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shlex
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.kernels import Kernel
+from lightloom.core.kernels import Kernel, name_tuple
 
 MODULE = Path(__file__).with_name("_kernels.abi3.so")
 """The extension module, which serves every version of Python."""
@@ -31,6 +32,7 @@ _TYPES = {
 """Types of C by the letters of keys (``_kernels.c``)."""
 _BOXES = {"d": "PyFloat_FromDouble", "f": "PyFloat_FromDouble", "?": "PyBool_FromLong", "n": "box_none"}
 _READERS = {"d": "as_double(w[{}])", "f": "as_float(w[{}])", "n": "(void *)0"}
+_MOST_DIMENSIONS = 9
 _COUNTING = r"^define [^\n]*@(NRT_incref|NRT_decref)\([^\n]*\{\n.*?^\}"
 _ARRAY = "void *memory, *owner; int64_t size, itemsize; void *data; int64_t shape[{0}], strides[{0}];"
 
@@ -67,10 +69,12 @@ def build(called: dict[tuple[Kernel, Any], None], module: Path = MODULE) -> int:
         text = "".join(entries) + "static const Entry ENTRIES[] = {\n" + "".join(table) + "    {0},\n};\n"
         Path(folder, "entries.h").write_text(text, encoding="utf-8")
         source, made = MODULE.with_name("_kernels.c"), module.with_name(f"{module.name}.{os.getpid()}")
-        options = ["-O2", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-s,--build-id=none"]
+        options = ["-O2", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-s,--build-id=none,-Bsymbolic"]
         words = [*compiler, *options, f"-I{folder}", str(source), *map(str, objects), "-lm", "-o", str(made)]
         try:
             subprocess.run(words, check=True)
+            if "LIGHTLOOM_TARGET" not in os.environ:
+                ctypes.CDLL(str(made), os.RTLD_NOW)  # which fails where a function is missing
             made.replace(module)
         finally:
             made.unlink(missing_ok=True)
@@ -93,7 +97,10 @@ def _entry(number: int, kernel: Kernel, types: tuple[Any, ...]) -> tuple[str, st
             words = []
         position += len(words)
         parameters += words
-    result = kernel.dispatcher.overloads[types].signature.return_type
+    compiled = kernel.dispatcher.overloads[types]
+    if compiled.library.has_dynamic_globals:  # addresses in this process
+        raise _NotBuilt(kernel.name)
+    result = compiled.signature.return_type
     declared, boxed = _result(result, "r.value")
     alone = bool(kernel.options.get("nogil"))
     return (
@@ -118,12 +125,12 @@ def _leaves(kind: Any) -> Iterator[str]:
     from numba import types
 
     if isinstance(kind, types.Array):
-        if not kind.aligned:
+        if not kind.aligned or not 1 <= kind.ndim <= _MOST_DIMENSIONS:
             raise _NotBuilt(kind)
         yield f"{kind.layout if kind.mutable else kind.layout.lower()}{kind.ndim}{_letter(kind.dtype)}"
     elif isinstance(kind, types.BaseTuple):
         named = isinstance(kind, types.BaseNamedTuple)
-        yield f"<{kind.instance_class.__name__}:" if named else "("
+        yield name_tuple(kind.instance_class).decode() if named else "("
         for field in kind:
             yield from _leaves(field)
         yield ">" if named else ")"
@@ -139,7 +146,7 @@ def _letter(kind: Any) -> str:
         return "?"
     if isinstance(kind, types.Integer):
         return "bBhHiIqQ"[2 * (kind.bitwidth.bit_length() - 4) + (not kind.signed)]
-    if isinstance(kind, types.Float):
+    if isinstance(kind, types.Float) and kind.bitwidth in (32, 64):
         return "f" if kind.bitwidth == 32 else "d"
     if kind == types.none:
         return "n"
@@ -154,7 +161,8 @@ def _result(kind: Any, place: str) -> tuple[str, str]:
         if kind.layout != "C":
             raise _NotBuilt(kind)
         fields = [f"{place}.{name}" for name in ("memory", "data", "size", "itemsize")]
-        values = [*fields, f'"{_letter(kind.dtype)}"', str(kind.ndim), f"{place}.shape"]
+        letter = {"q": "i8", "Q": "u8"}.get(_letter(kind.dtype), _letter(kind.dtype))  # q is another type of NumPy
+        values = [*fields, f'"{letter}"', str(kind.ndim), f"{place}.shape"]
         return f"struct {{ {_ARRAY.format(kind.ndim)} }} ", f"box_array({', '.join(values)})"
     if isinstance(kind, types.BaseTuple):
         if isinstance(kind, types.BaseNamedTuple):

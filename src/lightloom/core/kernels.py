@@ -15,7 +15,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, partial, update_wrapper
-from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
 from typing import Any, ClassVar
@@ -28,7 +27,7 @@ _IMPORT = re.compile(r"^from (lightloom[\w.]*) import", re.MULTILINE)
 
 
 class Kernel:
-    """A function that runs as machine code; ``py_func`` is the function itself.
+    """A function that runs as machine code; ``py_func`` is the function itself. Arrays that it returns may be copies.
 
     Raises:
         UnsupportedError: at a call whose types the package brings no machine code for, where Numba is not installed.
@@ -65,7 +64,7 @@ class Kernel:
     @cached_property
     def _built(self) -> Mapping[bytes, int]:
         """Addresses of the machine code that the package brings, by the types of the arguments."""
-        if self.calls_ahead is not None or not _BUILT or (self._for_processor and find_spec("numba")):
+        if self.calls_ahead is not None or not _BUILT or (self._for_processor and _numba_or_why()[0]):
             return {}
         built: Mapping[bytes, int] = _BUILT.get(self.name, {})
         return built
@@ -73,14 +72,10 @@ class Kernel:
     @cached_property
     def dispatcher(self) -> Any:
         """The function as Numba compiles it, with Numba's functions in place of the kernels that it calls."""
-        try:
-            from numba import njit
-            from numba.core.caching import FunctionCache
-        except ImportError as error:
-            raise UnsupportedError(
-                f"{self._path} is not compiled for these arguments and needs Numba, "
-                "which is not installed: pip install 'lightloom[numba]'"
-            ) from error
+        numba, why = _numba_or_why()
+        if numba is None:
+            needs = "is not compiled for these arguments and needs Numba: pip install 'lightloom[numba]'"
+            raise UnsupportedError(f"{self._path} {needs} ({why})")
         function, names = self.py_func, self.py_func.__globals__
         code = function.__code__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), Kernel)}
@@ -90,14 +85,24 @@ class Kernel:
         plain = FunctionType(code, own, function.__name__, function.__defaults__, function.__closure__)
         plain.__module__, plain.__qualname__ = function.__module__, function.__qualname__
         kept = self.options.get("inline") != "always" and self.calls_ahead is None
-        dispatcher = njit(cache=kept, **self.options)(plain)
+        dispatcher = numba.njit(cache=kept, **self.options)(plain)
         own |= {name: dispatcher for name, kernel in called.items() if kernel is self}
-        if isinstance(getattr(dispatcher, "_cache", None), FunctionCache):
-            cached = dispatcher._cache._cache_file
+        cached = getattr(dispatcher._cache, "_cache_file", None)
+        if cached is not None:
             # Numba compares the source of the function alone; that of kernels which it calls is compiled into it.
             cached._source_stamp = source_stamp(self.__module__)
             cached._load_index = partial(_index_of_this_version, cached._load_index)
         return dispatcher
+
+
+@cache
+def _numba_or_why() -> tuple[Any, str]:
+    """Return Numba, or None and why it cannot be imported: not installed, or of no use with this NumPy or Python."""
+    try:
+        import numba
+    except ImportError as error:
+        return None, str(error)
+    return numba, ""
 
 
 def _index_of_this_version(load: Callable[[], dict[object, str]]) -> dict[object, str]:
@@ -111,7 +116,7 @@ def _index_of_this_version(load: Callable[[], dict[object, str]]) -> dict[object
 @cache
 def source_stamp(module: str) -> str:
     """Return a hash of a module's source, of what it imports from the package, and of what imported kernels import."""
-    found: dict[str, bytes] = {}
+    found = {name: Path(__file__).with_name(name).read_bytes() for name in ("_kernels.c", "kernel_build.py")}
     _collect(module, found, deep=True)
     return hashlib.sha256(b"\0".join(found[name] for name in sorted(found))).hexdigest()
 
@@ -129,6 +134,11 @@ def _make_array(shape: tuple[int, ...], code: str, memory: bytearray) -> np.ndar
     return np.ndarray(shape, code, memory)
 
 
+def name_tuple(kind: type[tuple[Any, ...]]) -> bytes:
+    """Return how the key of arguments begins for a named tuple: its class and its fields."""
+    return f"<{' '.join((kind.__name__, *getattr(kind, '_fields', ())))}:".encode()
+
+
 def _raise_error(pickled: bytes) -> None:
     """Raise the exception of a kernel, which Numba pickled with its arguments and its place."""
     kind, arguments, _ = pickle.loads(pickled)
@@ -138,8 +148,10 @@ def _raise_error(pickled: bytes) -> None:
 try:
     from lightloom.core import _kernels  # type: ignore[attr-defined]
 
-    _call, _BUILT = _kernels.call, dict(_kernels.attach(np.ndarray, _make_array, _raise_error))
-except ImportError:  # built without a C compiler
+    if not np.__version__.startswith("2."):
+        raise ImportError("the module reads arrays as NumPy 2 lays them out")
+    _call, _BUILT = _kernels.call, dict(_kernels.attach(np.ndarray, _make_array, _raise_error, name_tuple))
+except (ImportError, RuntimeError):  # built without a C compiler, or of another source
     _call, _BUILT = lambda *_: NotImplemented, dict[str, dict[bytes, int]]()
 
 

@@ -427,14 +427,15 @@ def simulate(job: Job, seconds: float, *, runs: int = 8, seed: int = 0, world: W
     world = world or World()
     mtbf = 1 / job.node_rate if job.node_rate else math.inf
     scale, shape = mtbf / math.gamma(1 + 1 / world.shape), world.shape
-    nodes = kernels.Nodes(job.nodes, mtbf, scale, shape, job.node_restart, job.repair, world.crews, world.rack)
+    mtbf, scale, shape, restart, repair = map(float, (mtbf, scale, shape, job.node_restart, job.repair))
+    nodes = kernels.Nodes(job.nodes, mtbf, scale, shape, restart, repair, world.crews, world.rack)
     racks = [[world.rack_rate * math.ceil((job.nodes + job.spares) / world.rack), 0.0]]
     kinds = np.array([[kind.rate, kind.restart] for kind in job.others] + racks)
     interval = min(job.interval, 2 * seconds)
-    rhythm = kernels.Rhythm(interval, job.checkpoint.stall, job.checkpoint.save)
+    rhythm = kernels.Rhythm(*map(float, (interval, job.checkpoint.stall, job.checkpoint.save)))
     seeds = np.random.SeedSequence(seed).generate_state(runs)
     clock = np.empty(job.nodes + job.spares)
-    totals = np.stack([kernels.play(int(each), seconds, nodes, kinds, rhythm, clock) for each in seeds])
+    totals = np.stack([kernels.play(int(each), float(seconds), nodes, kinds, rhythm, clock) for each in seeds])
     kept = totals[:, kernels.USEFUL] / seconds
     useful, restarting, waiting = (totals[:, : kernels.FAILURES].mean(axis=0) / seconds).tolist()
     stalled = useful * job.checkpoint.stall / interval if interval else 0.0
