@@ -41,7 +41,7 @@ IDEAS: Mapping[str, str] = {
     "compression": "compression (INCEPTIONN)",
     "averaging": "averaging in light (OptINC)",
 }
-"""What each paper proposes, in a few words."""
+"""Each paper's proposal in a few words."""
 Ideas = frozenset[str]
 NONE: Ideas = frozenset()
 ALL: Ideas = frozenset(IDEAS)

@@ -108,8 +108,7 @@ def read_calibration(path: Path) -> calibrated.Calibration:
     Raises:
         ConfigError: the file cannot be read, or a field is missing, unknown or out of range.
     """
-    file = catalog_file(str(path), CATALOG) or path
-    fields = read_yaml(file)
+    fields = read_yaml(catalog_file(str(path), CATALOG) or path)
     if not is_calibration(fields):
         raise ConfigError(f"{path}: no calibration: expected a file that `lightloom calibrate` wrote")
     return validate(calibrated.Calibration, fields, str(path))
@@ -120,7 +119,7 @@ CrossValidation = Literal["rows", "models"]
 
 
 _OPEN = {"micro-batch": "micro_batch", "virtual stages": "virtual_stages"}
-"""What a row may leave open, in words: the prediction assumes the fastest."""
+"""Fields that a row may leave open, by their names in words: the prediction assumes the fastest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -144,10 +143,7 @@ class Accuracy(Result):
         seconds, low, high = self.predicted.seconds, self.predicted.low, self.predicted.high
         return [
             {
-                "row": step.row,
-                "model": step.model,
-                "gpus": step.gpus,
-                "measured_s": step.step_s,
+                **attributes(step, "row model gpus measured_s=step_s"),
                 "predicted_s": float(seconds[index]),
                 "low_s": float(low[index]),
                 "high_s": float(high[index]),
@@ -169,13 +165,8 @@ class Accuracy(Result):
 
     def to_json(self) -> Document:
         """Return ``table``, its checksum ``sha256``, ``basis``, ``scores`` and ``rows`` as a document."""
-        return {
-            "table": self.steps.name,
-            "sha256": self.steps.sha256,
-            "basis": self.basis,
-            "scores": asdict(self.scores),
-            "rows": self.rows(),
-        }
+        document = attributes(self, "table=steps.name sha256=steps.sha256 basis")
+        return document | {"scores": asdict(self.scores), "rows": self.rows()}
 
     def worst(self, count: int = 5) -> list[Document]:
         """Return the ``count`` rows with the largest sizes of relative errors, whatever the sign, the largest first."""

@@ -91,18 +91,12 @@ def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats 
             slopes = None
     if slopes is None:
         slopes = sensitivity(jobs, priors, logarithms)
-    weights = 1 / np.sqrt(1 + (errors / noise) ** 2 / 2) / noise**2 * _independent_share(jobs)
+    # Rows of one model size share what the model gets wrong about it, and so count together as one in the covariance.
+    # How near the fit comes to the rows does not depend on this, only how certain its parameters are.
+    independent = len({step.model for step in jobs.steps}) / jobs.rows
+    weights = 1 / np.sqrt(1 + (errors / noise) ** 2 / 2) / noise**2 * independent
     information = slopes.T @ (slopes * weights[:, None]) + np.diag(priors.spread**-2.0)
     return Fit(logarithms, np.linalg.inv(information).astype(np.float64), noise)
-
-
-def _independent_share(jobs: Jobs) -> float:
-    """Return the share of the rows that count as independent in the covariance.
-
-    Rows of one model size share what the model gets wrong about it, and so count together as one. How near the fit
-    comes to the rows does not depend on this, only how certain its parameters are.
-    """
-    return len({step.model for step in jobs.steps}) / jobs.rows
 
 
 def _robust_noise(errors: Floats, rows: int) -> float:

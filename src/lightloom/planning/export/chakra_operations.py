@@ -240,8 +240,7 @@ def _stride(job: Job, strategy: Strategy, axis: Axis, kind: Kind) -> int:
     expert gradients, tp on all others, and for the all-reduce of hybrid sharding tp times the replicas in a node."""
     tp = strategy.tp
     if axis == "data" and strategy.sharding == "hybrid" and kind == "all-reduce":
-        within = node_replicas(np.array(strategy.replicas), np.array(tp), job.fabric.node_ranks)
-        return tp * int(within)
+        return tp * int(node_replicas(np.array(strategy.replicas), np.array(tp), job.fabric.node_ranks))
     strides: dict[Axis, int] = {"tensor": 1, "expert-data": tp * strategy.ep}
     return strides.get(axis, tp)
 

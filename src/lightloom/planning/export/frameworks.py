@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.errors import UnsupportedError
+from lightloom.core.results import attributes
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.models.files.torchtitan import divided
 from lightloom.models.graph import ComputeGraph
@@ -190,9 +191,7 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
     parallelism: dict[str, Value] = {
         "data_parallel_replicate_degree": strategy.dp // sharers,
         "data_parallel_shard_degree": sharers,
-        "tensor_parallel_degree": strategy.tp,
-        "pipeline_parallel_degree": strategy.pp,
-        "context_parallel_degree": strategy.cp,
+        **attributes(strategy, "tensor_parallel_degree=tp pipeline_parallel_degree=pp context_parallel_degree=cp"),
     }
     if strategy.ep > 1:
         parallelism["expert_parallel_degree"] = strategy.ep

@@ -54,12 +54,6 @@ def loss_bytes(graph: ComputeGraph) -> float:
     return logits.activation_bytes / graph.element_bytes * bytes_of_logit(graph.element_bytes)
 
 
-def transient_loss(graph: ComputeGraph) -> float:
-    """Return by how many bytes the loss holds more than what the largest checkpoint region makes again, which comes
-    later; 0 where it holds less."""
-    return max(loss_bytes(graph) - graph.recomputed_bytes, 0.0)
-
-
 # The kernels of a graph's operators: shapes of their products, how a split divides them, how many are launched.
 #
 # linear, convolution, experts    m from the FLOPs, n and k from the dimensions; each expert, each group
@@ -496,8 +490,8 @@ class OperatorColumns:
         """Return the columns with one operator of each sort (operators whose columns are all equal), and the number of
         operators of each sort before every operator and, last, of all: [operators + 1, sorts]."""
         _, first, sort = np.unique(np.stack([*self.values.values()]), axis=1, return_index=True, return_inverse=True)
-        before = np.zeros((len(sort) + 1, len(first)), np.int64)
-        np.cumsum(sort[:, None] == np.arange(len(first)), axis=0, out=before[1:])
+        before = np.zeros((sort.size + 1, len(first)), np.int64)
+        np.cumsum(sort.reshape(-1, 1) == np.arange(len(first)), axis=0, out=before[1:])
         return replace(self, values={name: column[first] for name, column in self.values.items()}), before
 
     def _scaled(self, counts: str, grows: str, samples: Ints, cp: Ints | None = None) -> Ints:

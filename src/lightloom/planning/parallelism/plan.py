@@ -26,7 +26,7 @@ from lightloom.core.errors import UnknownNameError
 from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.models.graph import ComputeGraph, Operator
-from lightloom.planning.parallelism.operators import transient_loss
+from lightloom.planning.parallelism.operators import loss_bytes
 from lightloom.planning.parallelism.tensor_parallel import SCOREWISE
 
 START = -1
@@ -195,7 +195,8 @@ def _plan(
         optimizer=held * settings.optimizer_state_bytes,
         activations=float(local.saved_bytes),
         gathered=gathered,
-        loss=transient_loss(local),
+        # The largest checkpoint region makes its bytes again later, when the loss is gone.
+        loss=max(loss_bytes(local) - local.recomputed_bytes, 0.0),
     )
     return ParallelPlan(
         strategy=strategy,
@@ -368,11 +369,6 @@ def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
     return np.array([0, *reversed(edges_reversed)], np.int64)
 
 
-def equal_blocks(blocks: int, stages: int) -> list[int]:
-    """Return the number of blocks of each stage, all equal; where that leaves a rest, the first have one more."""
-    return [blocks // stages + (stage < blocks % stages) for stage in range(stages)]
-
-
 def stated_cuts(starts: Ints, operators: int, blocks: Sequence[int]) -> Ints:
     """Return the first operator of each stage, and the number of operators: [stages + 1].
 
@@ -490,8 +486,7 @@ def attention_core(graph: ComputeGraph) -> Mask:
             behind = _to_products(operator.name, readers, operators)
             if before and behind:
                 core |= before | behind | {operator.name}
-    inside = in_blocks(graph)
-    return inside & np.array([operator.name in core for operator in graph.operators], np.bool_)
+    return in_blocks(graph) & np.array([operator.name in core for operator in graph.operators], np.bool_)
 
 
 def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators: Mapping[str, Operator]) -> set[str]:

@@ -46,11 +46,6 @@ def canonical(sharding: str | None) -> str | None:
     return None if sharding is None else SYNONYMS.get(sharding, sharding)
 
 
-def gathers_in_passes(sharding: Ints) -> Mask:
-    """Return a mask of the rows that gather parameters for every pass (zero-3 and hybrid): [rows]."""
-    return np.isin(sharding, (ZERO_3, HYBRID))
-
-
 def state_sharers(sharding: Ints, dp: Ints, tp: Ints, node_ranks: int) -> Ints:
     """Return the number of replicas that share out the optimizer's state: 1 without sharding, those in a node with
     hybrid sharding, else all ``dp``: [rows], as the degrees."""

@@ -56,7 +56,7 @@ from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.core.caches import cached_method
 from lightloom.core.errors import BoundError, UnsupportedError
 from lightloom.core.files import LOG, cache_directory, read_entry, source_hash, write_entry
-from lightloom.core.results import Document, content_hash
+from lightloom.core.results import Document, attributes, content_hash
 from lightloom.exchange.method import Phase, nbytes_of_terms, sum_over_hops
 from lightloom.machines.fabrics.derived import structure
 from lightloom.machines.fabrics.fabric import Fabric
@@ -252,8 +252,7 @@ class SchedulePrices:
                 calls = engine.encode_message, engine.decode_message
                 codec = work.times(values, engine.encode, engine.decode, calls)
             if built.loads is not None:
-                loads = built.loads.at_size(sent, fabric)
-                price, bound = loads_costed(self.algorithm, loads, fabric, codec)
+                price, bound = loads_costed(self.algorithm, built.loads.at_size(sent, fabric), fabric, codec)
             else:
                 assert built.schedule is not None
                 price, bound = costed(built.schedule.resized(sent), fabric, self.model, codec)
@@ -497,20 +496,8 @@ _BOUND_TOLERANCE = 1e-9
 """Share by which a closed form may lie below a proved bound, from rounding."""
 _NODE_LINKS, _NETWORK_LINKS = 2, 4
 """Links that a message crosses inside a node and between nodes."""
-_PASSES: Mapping[Kind, int] = {
-    "all-reduce": 2,
-    "all-gather": 1,
-    "reduce-scatter": 1,
-    "all-to-all": 1,
-    "broadcast": 1,
-    "reduce": 1,
-}
+_PASSES: Mapping[Kind, int] = dict.fromkeys(CLASSIC, 1) | {"all-reduce": 2}
 """How often the bytes of a collective pass a rank's link, but for its own share; for its energy."""
-
-
-def _declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
-    """Return why the library does not serve: the fabric states none; None where it states one, whatever the kind."""
-    return None if fabric.library else f"library: the {fabric.kind_name} states none (transport)"
 
 
 def _no_schedule(collective: Collective, fabric: Fabric, *, striped: bool) -> NoReturn:  # noqa: ARG001
@@ -522,7 +509,7 @@ LIBRARY = Algorithm(
     name="library",
     build=_no_schedule,
     kinds=CLASSIC,
-    declines=_declines,
+    declines=lambda _, fabric: None if fabric.library else f"library: the {fabric.kind_name} states none (transport)",
     rows=lambda kind, fabric: 0,  # noqa: ARG005 - a closed form lists no transfers
     summary="the fabric's collective library, by the closed form of what it reaches; not a verified schedule",
 )
@@ -969,13 +956,8 @@ def _together(
 def phase_document(phase: Phase) -> dict[str, object]:
     """Return a phase of an exchange in plain types, for JSON: ``kind``, ``bytes``, ``bytes_by_terms`` (pairs),
     ``where`` and ``hideable``."""
-    return {
-        "kind": phase.kind,
-        "bytes": phase.nbytes,
-        "bytes_by_terms": [list(size) for size in phase.nbytes_by_terms],
-        "where": phase.where,
-        "hideable": phase.hideable,
-    }
+    sizes = [list(size) for size in phase.nbytes_by_terms]
+    return {**attributes(phase, "kind bytes=nbytes"), "bytes_by_terms": sizes, **attributes(phase, "where hideable")}
 
 
 def given_bytes(price: Price, kind: Kind, nbytes: float, ranks: int) -> float:

@@ -33,7 +33,6 @@ from lightloom.planning.parallelism.plan import (
     block_starts,
     crossing_bytes,
     cuts,
-    equal_blocks,
     make_plan,
     recomputation_columns,
     repeated_operators,
@@ -240,7 +239,8 @@ class DividedModel:
                 )
             return stated_cuts(self.starts, operators, blocks)
         if blocks == "equal":
-            return stated_cuts(self.starts, operators, equal_blocks(len(self.starts), count))
+            each, rest = divmod(len(self.starts), count)
+            return stated_cuts(self.starts, operators, [each + (stage < rest) for stage in range(count)])
         return cuts(self._work, self.starts, count)
 
     @cached_property

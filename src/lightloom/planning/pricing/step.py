@@ -32,8 +32,8 @@ from lightloom.planning.parallelism.strategy_space import (
     NONE,
     ZERO_1,
     ZERO_2,
+    ZERO_3,
     Strategies,
-    gathers_in_passes,
     node_replicas,
     state_sharers,
 )
@@ -307,7 +307,7 @@ class ReplicaPrices:
         chunks] each; 0 for rows whose parameters stay gathered and whose gradients wait for the step."""
         rows, settings, held = self.rows, self.settings, np.concatenate([first, other], axis=2)
         gather, scatter = np.zeros_like(held)
-        resharded = gathers_in_passes(rows.sharding)
+        resharded = np.isin(rows.sharding, (ZERO_3, HYBRID))
         chosen = resharded | self._zero_2("micro-batch")
         in_pass, _ = self.groups
         self._add("all-gather", in_pass, held, chosen, settings.sharded_parameter_bytes, gather)

@@ -24,7 +24,7 @@ class Assumption(NamedTuple):
     value: str
     """With its unit; empty where it is a part with values of its own."""
     source: str
-    """What stands in place of a source."""
+    """Statement in place of a source: a rule, a fit or an assumption."""
     moves: float | None = None
     """Share by which its 90 % interval moves the winner's step; None where no spread of it is known."""
     fitted: bool = False

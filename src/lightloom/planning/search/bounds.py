@@ -526,8 +526,7 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tupl
     forward_end, backward_end = kernels.longest_paths(
         balanced.parent_start, balanced.parent, delay, balanced.forward, balanced.backward
     )
-    nbytes = updated_parameters(plan) * float(job.settings.optimizer_traffic_bytes)
-    update = job.accelerator.update_time(nbytes)
+    update = job.accelerator.update_time(updated_parameters(plan) * float(job.settings.optimizer_traffic_bytes))
     busy = np.bincount(device, balanced.forward + balanced.backward, k)
     begin, end, first = np.full(k, np.inf), np.zeros(k), np.full(k, np.inf)
     np.minimum.at(begin, device, forward_end - balanced.forward)

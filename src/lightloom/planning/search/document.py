@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lightloom.collectives.collective import Kind
 from lightloom.collectives.cost.price import Cost
-from lightloom.core.results import in_groups
+from lightloom.core.results import attributes, in_groups
 from lightloom.core.units import format_size, format_time
 from lightloom.exchange.method import accuracy_note, evidence_of
 from lightloom.models.graph import ComputeGraph
@@ -371,8 +371,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
     request, winner = search.request, search.winner
     return {
         "schema": SCHEMA,
-        "model": search.graph.name,
-        "parameters": search.graph.parameters,
+        **attributes(search.graph, "model=name parameters"),
         "global_batches": list(search.global_batches),
         "global_batch": winner.global_batch,
         "batch_per_rank": _whole(winner.global_batch / winner.cluster.ranks),
@@ -411,19 +410,13 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
     counted = any(operator.forward_flops for operator in search.graph.operators)
     tokens, interval, ledger = search.sequence_length, search.intervals.get(id(plan)), search.ledger_of(plan)
     return {
-        "strategy": plan.strategy,
-        "label": plan.label,
-        "cluster": plan.cluster.name,
-        "ranks": plan.cluster.ranks,
-        "global_batch": plan.global_batch,
+        **attributes(plan, "strategy label cluster=cluster.name ranks=cluster.ranks global_batch"),
         "choice": plan.choice._asdict(),
         "algorithm": plan.algorithm,
         "algorithms": [use._asdict() for use in plan.exchanges],
         "compression": compression_json(plan),
         "exchange": exchange_json(plan),
-        "iteration_time_s": plan.step_time,
-        "sample_time_s": plan.sample_time,
-        "samples_per_second": plan.samples_per_second,
+        **attributes(plan, "iteration_time_s=step_time sample_time_s=sample_time samples_per_second"),
         "tokens_per_second": None if tokens is None else tokens * plan.samples_per_second,
         "tokens_per_second_per_rank": None if tokens is None else tokens * plan.samples_per_second / plan.cluster.ranks,
         "low_s": None if interval is None else interval.low,
@@ -441,9 +434,7 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         **ledger.to_json(),
         "memory_bytes": plan.memory,
         "fits": plan.fits is not False,
-        "fits_memory": plan.fits,
-        "verified": plan.verified,
-        "runnable": plan.runnable,
+        **attributes(plan, "fits_memory=fits verified runnable"),
         "channels": None if plan.division is None else plan.division.by_axis(),
         "placed": _placed(plan),
         "in_step": None if plan.in_step is None else in_step_json(plan.in_step),
@@ -459,8 +450,7 @@ def in_step_json(in_step: InStep) -> dict[str, Any]:
         "reconfiguration_time_s": in_step.reconfiguration_time,
         "turns": len(best.turning),
         "turns_before": list(best.turning),
-        "hidden_s": in_step.hidden,
-        "exposed_s": best.exposed,
+        **attributes(in_step, "hidden_s=hidden exposed_s=best.exposed"),
         "standing_step_s": None if standing is None else standing.step_time,
         "gain_s": in_step.gain,
         "planes": {phase: dict(division) for phase, division in best.settings.items()},
@@ -491,15 +481,11 @@ def _placed(plan: Plan) -> dict[str, Any] | None:
         return None
     assignment = step.circuits.assignment
     return {
-        "sub_operators": step.plan.balanced.size,
-        "placed_by": step.plan.placement.method,
-        "repaired": step.plan.placement.repaired,
+        **attributes(step.plan, "sub_operators=balanced.size placed_by=placement.method repaired=placement.repaired"),
         "holds": len(step.circuits.bandwidth),
         "circuits": None if assignment is None else len(assignment.circuits),
         "circuits_gap": None if assignment is None else assignment.gap,
-        "waited_for_circuits_s": step.waited_for_circuits,
-        "relayed_bytes": step.relayed_bytes,
-        "sent_bytes": step.sent_bytes,
+        **attributes(step, "waited_for_circuits_s=waited_for_circuits relayed_bytes sent_bytes"),
         "regranted": None if plan.regranted is None else regranted_json(plan.regranted),
     }
 
@@ -507,13 +493,8 @@ def _placed(plan: Plan) -> dict[str, Any] | None:
 def regranted_json(step: RegrantedStep) -> dict[str, Any]:
     """Return, in plain types, how often circuits are granted anew within a step (``grants``), how long they are held
     and set (``hold_s``, ``reconfiguration_time_s``), the step over standing circuits, and the seconds gained."""
-    return {
-        "hold_s": step.timing.hold,
-        "reconfiguration_time_s": step.timing.reconfiguration,
-        "grants": step.grants,
-        "standing_step_s": step.standing_time,
-        "gain_s": step.gain,
-    }
+    timing = "hold_s=timing.hold reconfiguration_time_s=timing.reconfiguration"
+    return attributes(step, f"{timing} grants standing_step_s=standing_time gain_s=gain")
 
 
 def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
@@ -522,6 +503,16 @@ def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
     engine = None if exchange.engine is None else exchange.engine.model_dump(mode="json")
     coded = [[sums.codec, [list(size) for size in sums.bits_by_terms]] for sums in exchange.gradient.coded]
     return {"method": exchange.name, "source": exchange.sizes, "coded": coded, "engine": engine}
+
+
+_ENGINE = (
+    "engine=name placement encode_bytes_per_second=encode decode_bytes_per_second=decode "
+    "encode_message_s=encode_message decode_message_s=decode_message engine_source=source"
+)
+_EFFECT = (
+    "gradient_bytes=nbytes compressed_bytes=compressed_nbytes encode_s=encode decode_s=decode "
+    "sending_saved_s=saved step_saved_s=gained outcome"
+)
 
 
 def compression_json(plan: Plan) -> dict[str, Any] | None:
@@ -536,26 +527,11 @@ def compression_json(plan: Plan) -> dict[str, Any] | None:
         "codec": exchange.name,
         "ratio": exchange.ratio(replicas(plan)),
         "source": exchange.sizes,
-        "engine": engine.name,
-        "placement": engine.placement,
-        "encode_bytes_per_second": engine.encode,
-        "decode_bytes_per_second": engine.decode,
-        "encode_message_s": engine.encode_message,
-        "decode_message_s": engine.decode_message,
-        "engine_source": engine.source,
+        **attributes(engine, _ENGINE),
     }
     if effect is None:
         return coding
-    return coding | {
-        "gradient_bytes": effect.nbytes,
-        "compressed_bytes": effect.compressed_nbytes,
-        "encode_s": effect.encode,
-        "decode_s": effect.decode,
-        "sending_saved_s": effect.saved,
-        "step_saved_s": effect.gained,
-        "outcome": effect.outcome,
-        "why": str(effect),
-    }
+    return coding | attributes(effect, _EFFECT) | {"why": str(effect)}
 
 
 def exchange_json(plan: Plan) -> dict[str, Any] | None:
@@ -566,12 +542,8 @@ def exchange_json(plan: Plan) -> dict[str, Any] | None:
         return None
     method, ranks = exchange.method, replicas(plan)
     return {
-        "method": exchange.name,
-        "label": exchange.label,
-        "every": exchange.every,
-        "synchronous": method.synchronous,
-        "feedback": method.feedback,
-        "scale_free": method.scale_free,
+        **attributes(exchange, "method=name label every"),
+        **attributes(method, "synchronous feedback scale_free"),
         "state_bytes_per_parameter": exchange.state_bytes,
         "replicas": ranks,
         "phases": [phase_document(phase) for phase in method.phases(exchange.gradient, ranks)],

@@ -50,7 +50,7 @@ from lightloom.planning.simulation.placed_step import PlacedStep
 
 
 _RECOMPUTED = {"full": "recomputing", "selective": "recomputing attention"}
-"""What a plan recomputes, in words."""
+"""Words of plans for the activations that they recompute."""
 
 
 def kind_of(choice: Strategy | PlacedChoice) -> str:
@@ -577,8 +577,7 @@ class PlanSearch:
         best = [plan for plan in map(self.best_of, self.request.kinds) if plan is not None]
         reference = self.reference[:INTERVALS_OF_THE_REFERENCE]
         shown = *self.ranking[:INTERVALS], *best, *self.first_of_clusters, *reference
-        plans = {id(plan): plan for plan in shown}
-        return plan_intervals(self.winner, plans.values())
+        return plan_intervals(self.winner, {id(plan): plan for plan in shown}.values())
 
     def ledger_of(self, plan: Plan) -> StepLedger:
         """Return a plan's ledger, with the interval of its step time where :attr:`intervals` has it, otherwise as it

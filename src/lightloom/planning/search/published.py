@@ -30,7 +30,7 @@ class PublishedBatch:
     source: str
     """Publication and place in it; of an assumption, what it follows."""
     assumed: bool = False
-    """Whether the amount is not published for this model, but follows a rule."""
+    """True if the amount is not published for this model, but follows a rule."""
     most: int | None = None
     """The largest amount that the source states; None where it states one alone."""
 

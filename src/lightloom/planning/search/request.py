@@ -268,8 +268,7 @@ def with_stages(cluster: Cluster, reading: ModelReading) -> Cluster:
     training = cluster.training
     if reading.stage_blocks is None or "stage_blocks" in training.model_fields_set:
         return cluster
-    cut = training.model_copy(update={"stage_blocks": reading.stage_blocks})
-    return replace(cluster, training=cut)
+    return replace(cluster, training=training.model_copy(update={"stage_blocks": reading.stage_blocks}))
 
 
 def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:

@@ -129,8 +129,7 @@ def _batches(graph: ComputeGraph, clusters: Sequence[Cluster], request: SearchRe
         return [tuple(dict.fromkeys(request.global_batches))]
     least = max(cluster.ranks for cluster in clusters)
     if request.largest_batches:
-        powers = range(_MOST_SAMPLES.bit_length())
-        return [tuple(least << power for power in powers)]
+        return [tuple(least << power for power in range(_MOST_SAMPLES.bit_length()))]
     published = default_batch(graph, least)
     most = LARGEST if published is None else published.samples // least
     batches = [least << power for power in reversed(range(most.bit_length()))]

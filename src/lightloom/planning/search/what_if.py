@@ -39,8 +39,7 @@ class Change:
     name: str
     """The change in words: ``links twice as fast``."""
     arguments: Mapping[str, object]
-    """What :func:`lightloom.plan` takes for it, besides what it took for the question; empty where no argument says
-    it."""
+    """Arguments of :func:`lightloom.plan` for it, besides those of the question; empty where no argument says it."""
     cluster: Cluster
     request: SearchRequest
     network: bool = False

@@ -46,7 +46,7 @@ class Holds(NamedTuple):
     rates: Floats
     """Bytes per second of each pipe in each hold: [holds, pipe]; the first again after the last."""
     dark: Floats
-    """Zeros: [pipe]."""
+    """Rates while circuits are set, 0 for every pipe: [pipe]."""
     period: float
     """Seconds from one hold to the next."""
     reconfiguration: float

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.schedule.columns import grouped
 from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.timeline import SHARES, Interval, Timeline
@@ -105,8 +106,7 @@ def placed_work(
     builder.parcels()
     if accumulates:
         return builder.work(np.zeros(plan.k))
-    owned = builder.sums()
-    reduced = builder.all_reduce(owned, settings, compression_ratio)
+    reduced = builder.all_reduce(builder.sums(), settings, compression_ratio)
     builder.shares(reduced)
     return builder.work(accelerator.update_time(updated_parameters(plan) * settings.optimizer_traffic_bytes))
 
@@ -183,8 +183,7 @@ class _WorkNodes:
         """Add the messages that take sums, once they are reduced (``reduced`` [n], a node each), from those who own
         them to all who hold copies; every device's update waits for its own and for all that arrive there."""
         self._pairs.append((reduced, self.update[self._device]))
-        arrived = self.update[self._device]
-        self._along("share", _shared(self._plan), reduced, inwards=False, waiting=arrived)
+        self._along("share", _shared(self._plan), reduced, inwards=False, waiting=self.update[self._device])
 
     def all_reduce(self, owned: Ints, settings: TrainingSettings, ratio: float) -> Ints:
         """Add one message to the next group's counterpart for each bucket of owned gradients, and return the node [n]
@@ -215,8 +214,7 @@ class _WorkNodes:
         balanced, order = self._plan.balanced, self._order
         passes = np.concatenate([self._device[order], self._device[order[::-1]], np.arange(self._plan.k)])
         seconds = np.concatenate([balanced.forward[order], balanced.backward[order[::-1]], update])
-        none = np.full(len(passes), -1)
-        columns = [(passes, seconds, np.zeros(len(passes)), none), *self._hops]
+        columns = [(passes, seconds, np.zeros(len(passes)), np.full(len(passes), -1)), *self._hops]
         resource, amount, delay, pipe = map(np.concatenate, zip(*columns, strict=True))
         before, after = (np.concatenate(nodes) for nodes in zip(*self._pairs, strict=True))
         first, follower = _followers(before, after, self._size)
@@ -411,8 +409,8 @@ def _message_of(work: PlacedWork) -> Ints:
     and nodes that only wait."""
     message = np.full(len(work.waits), -1)
     hops = work.messages.last - work.messages.first + 1
-    offset = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
-    message[np.repeat(work.messages.first, hops) + offset] = np.repeat(np.arange(len(hops)), hops)
+    number, place = grouped(hops)
+    message[work.messages.first[number] + place] = number
     return message
 
 

@@ -381,11 +381,16 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSi
     sites: list[SweepSite] = []
     for name, is_fabric in [*product(fabrics, (True,)), *product(block.cluster, (False,))]:
         candidates, refused = [], []
+        path = str(folder / name) if name.endswith((".yaml", ".yml")) else name
         for ranks, *values in product(block.ranks or (None,), *block.set.values()):
             settings = dict(zip(block.set, values, strict=True))
-            place, why = None, ""
+            place: Fabric | Cluster | None = None
+            why = ""
             try:
-                place = _place(name, is_fabric, ranks, settings, folder)
+                if is_fabric:
+                    place = load_fabric(path, ranks or 0, settings)
+                else:
+                    place = load_cluster(path, settings if ranks is None else settings | {"ranks": ranks})
             except UnknownNameError:
                 raise
             except InputError as error:
@@ -398,18 +403,6 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSi
             raise refused[0]
         sites += candidates
     return sites
-
-
-def _place(
-    name: str, is_fabric: bool, ranks: int | None, settings: Mapping[str, object], folder: Path
-) -> Fabric | Cluster:
-    """Return a fabric or cluster with so many ranks, None for a cluster's own, and these settings; InputError where it
-    cannot be built."""
-    path = str(folder / name) if name.endswith((".yaml", ".yml")) else name
-    if is_fabric:
-        assert ranks is not None
-        return load_fabric(path, ranks, settings)
-    return load_cluster(path, {**settings, **({} if ranks is None else {"ranks": ranks})})
 
 
 def _workload(spec: str, folder: Path) -> tuple[str, str]:

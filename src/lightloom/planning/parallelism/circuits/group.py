@@ -180,8 +180,7 @@ def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
     source, destination, nbytes = _sent(plan)
     start, pipe = granted.paths(source, destination)
     load = np.bincount(pipe, np.repeat(nbytes, np.diff(start)), len(granted.source))
-    mean = granted.mean_bandwidth
-    seconds = float((load[load > 0] / mean[load > 0]).max(initial=0.0))
+    seconds = float((load[load > 0] / granted.mean_bandwidth[load > 0]).max(initial=0.0))
     if granted.timing is None:
         return seconds
     balanced = plan.balanced

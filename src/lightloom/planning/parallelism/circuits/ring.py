@@ -218,8 +218,7 @@ def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -
         InputError: the sizes differ, or transceivers bind before the links do.
     """
     check_ring(traffic, fabric)
-    none = np.zeros((len(traffic), 2), np.int64)
-    return realise(traffic, fabric, none, fill=True, most=most)[0]
+    return realise(traffic, fabric, np.zeros((len(traffic), 2), np.int64), fill=True, most=most)[0]
 
 
 def realise(

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.schedule.columns import grouped
 from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.core.caches import cached_method
 from lightloom.models.graph import ComputeGraph, Operator
@@ -71,8 +72,7 @@ def _leaving(graph: ComputeGraph) -> Mask:
     none: [operators]."""
     block = {operator.name: numbered_block(operator.block) for operator in graph.operators}
     readers = graph.consumers()
-    leaves = [any(block[reader] != block[name] for reader in readers[name]) for name in block]
-    return np.array(leaves, np.bool_)
+    return np.array([any(block[reader] != block[name] for reader in readers[name]) for name in block], np.bool_)
 
 
 # The dimensions along which an operator may be split, and what its parts then need from its producers.
@@ -301,8 +301,8 @@ def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
     [slices + 1] and each region from ``low`` to before ``high`` [regions] that have any, in order of the regions."""
     first = np.searchsorted(edges[1:], low, "right")
     count = np.maximum(np.searchsorted(edges[:-1], high, "left") - first, 0)
-    destination = np.repeat(np.arange(len(low)), count)
-    source = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + first[destination]
+    destination, place = grouped(count)
+    source = first[destination] + place
     elements = np.minimum(edges[1:][source], high[destination]) - np.maximum(edges[:-1][source], low[destination])
     return source, destination, elements
 
