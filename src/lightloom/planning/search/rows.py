@@ -261,8 +261,7 @@ class PlacedPlans:
         link = Link(bandwidth=rate, latency=fastest.latency)
         self.placements += 1
         memory = self._job.accelerator.memory
-        within = reach(self._job.fabric, choice.l)
-        placement = place(balanced, choice.k, within, memory, link, effort=effort)
+        placement = place(balanced, choice.k, reach(self._job.fabric, choice.l), memory, link, effort=effort)
         launched = self._launched(balanced, placement, choice)
         return HybridPlan(placement, launched, choice.k, choice.l, shares_state=True)
 
@@ -332,8 +331,7 @@ class PlacedPlans:
         simulated = partial(simulate_placed, plan, circuits, job.accelerator, job.settings, regrant=regrant)
         step = simulated(compression_ratio=ratio)
         if choice.micro_batches > 1:
-            earlier = simulated(accumulates=True)
-            step = step.after(earlier, choice.micro_batches - 1)
+            step = step.after(simulated(accumulates=True), choice.micro_batches - 1)
         if choice.recomputation == "none":
             return step
         again = repeated_memory(
@@ -427,7 +425,7 @@ class ClusterRows:
             )
         self._planes = _planes(prices) if anew else None
         self._plans = PlacedPlans(self.job, self._in_line, regrants=anew)
-        self._strategies: Strategies | None = None
+        self._strategies: Strategies
         self._kind: Ints
         self._in_order: Ints
         """Kinds of the strategies, and their numbers in the order of their first bounds."""
@@ -501,7 +499,6 @@ class ClusterRows:
     def _refined_strategy(self, row: Row) -> Row | None:
         """Return the row with the bound by its schedules' prices, which is taken for the next rows of the same kind
         together; None where no algorithm serves it."""
-        assert self._strategies is not None
         if np.isnan(self._second_bounds[row.number]):
             ahead = self._in_order[np.flatnonzero(self._in_order == row.number)[0] :]
             same = np.isnan(self._second_bounds[ahead]) & (self._kind[ahead] == row.kind)
@@ -519,7 +516,6 @@ class ClusterRows:
         """Return what a row chooses."""
         if row.kind == _PLACED:
             return self._placed[row.number]
-        assert self._strategies is not None
         return self._strategies[row.number]
 
     def undivided(self, row: Row) -> bool:
@@ -532,7 +528,6 @@ class ClusterRows:
         if row.kind == _PLACED:
             placed = self._placed[row.number]
             return self._placed_plan(placed, self._plans.simulate(placed), row.per_sample * placed.global_batch)
-        assert self._strategies is not None
         choice = self._strategies[row.number]
         try:
             return self._strategy_plan(self.job, self._planes, choice, row.per_sample * choice.global_batch)
