@@ -18,7 +18,7 @@ import numpy as np
 from lightloom.collectives.algorithm import Algorithm, longest_between, rows_by_rank
 from lightloom.collectives.collective import FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.schedule.build import Moves, all_gather_by_moves, assign_wavelengths, from_broadcast, moves
-from lightloom.collectives.schedule.columns import Pipeline, Schedule
+from lightloom.collectives.schedule.columns import Pipeline, Schedule, grouped
 from lightloom.core.arrays import Ints, Mask
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -159,10 +159,9 @@ def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: L
     up, logical = collective.kind == "gather", []
     for child, parent, size in levels if up else reversed(levels):
         ranks = np.minimum(size, collective.ranks - child)
-        first = np.cumsum(ranks) - ranks
-        part = np.repeat(child - first, ranks) + np.arange(ranks.sum())
-        ends = np.repeat(child, ranks), np.repeat(parent, ranks)
-        logical.append(moves(*(ends if up else ends[::-1]), part))
+        which, place = grouped(ranks)
+        ends = child[which], parent[which]
+        logical.append(moves(*(ends if up else ends[::-1]), child[which] + place))
     return assign_wavelengths(name, collective, fabric, collective.parts, logical, striped=striped)
 
 

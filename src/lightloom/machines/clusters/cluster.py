@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.fields import Config, Count, FewRanks, Size
-from lightloom.core.results import Result
+from lightloom.core.results import Result, attributes
 from lightloom.machines.accelerators.accelerator import Accelerator, Precision
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.transports.ways import Tiers as LibraryTiers
@@ -128,9 +128,7 @@ class Cluster(Result):
         """Return name, description, ranks, all parts with their fields, and sources."""
         parts = {name: getattr(self, name) for name in ("accelerator", "fabric", "reference", "training")}
         return {
-            "name": self.name,
-            "description": self.description,
-            "ranks": self.ranks,
+            **attributes(self, "name description ranks"),
             **{name: None if part is None else part.model_dump(mode="json") for name, part in parts.items()},
             "sources": dict(self.sources),
         }

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lightloom.core.fields import Bandwidth, Config, Count
-from lightloom.core.results import Document
+from lightloom.core.results import Document, attributes
 from lightloom.machines.parts.part import FigureName, Part, Unit, range_text
 
 _UNITS: dict[FigureName, Unit] = {
@@ -260,10 +260,7 @@ class Bill:
         """Return the bill as a document, in SI units; failures are per second."""
         return {
             "ranks": self.ranks,
-            "parts": [
-                {"part": line.part.name, "kind": line.part.kind, "per_rank": line.per_rank, "formula": line.why}
-                for line in self.lines
-            ],
+            "parts": [attributes(line, "part=part.name kind=part.kind per_rank formula=why") for line in self.lines],
             "dollars_per_rank": self.dollars.to_json(),
             "static_watts_per_rank": self.static_power.to_json(),
             "dynamic_watts_per_rank": self.dynamic_power.to_json(),
