@@ -264,9 +264,8 @@ def machine_of(
     """Return the accelerator and number format that times were measured with: those of the plan where no accelerator is
     named.
 
-    A format that this does not have is replaced by the plan's, else by the first that it has.
-
-    What was measured on the chip of the plan is priced by the calibration of the plan.
+    A format that the measured accelerator does not have is replaced by the plan's, else by the first that it has. An
+    accelerator of the plan's chip is that of the plan, with its calibration.
     """
     if measured.accelerator is None:
         return accelerator, precision
@@ -357,7 +356,8 @@ class OperatorColumns:
     def outputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
         """Return the bytes of every operator's output: [rows, operators].
 
-        Of ``samples`` [rows], a rank has the tokens of one of ``cp`` [rows] slices; so have the next three.
+        A rank has the tokens of ``samples`` [rows] samples, and of each one of ``cp`` [rows] slices; so have the next
+        three methods.
         """
         return self._bytes(self._scaled("activation_bytes", "output_sampled", samples, cp))
 

@@ -214,8 +214,8 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
     """Return gradient buckets for all operators with parameters, in backward order; ``first`` and ``last`` are places
     in forward order.
 
-    As PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached its
-    size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
+    They are cut as by PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached
+    its size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
     """
     marks = settings.bucket_size, settings.first_bucket_size
     return tuple(_parameter_groups(graph, "bucket", settings.gradient_bytes, *marks, order=-1))
@@ -529,8 +529,8 @@ def attention_scores(graph: ComputeGraph) -> Ints:
 def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, Ints]:
     """Return columns of what recomputation repeats and drops, each [operators].
 
-    Whether an operator lies ``in_block``, in the ``core`` of attention or ``inside_core`` (nothing else reads it), as 0
-    or 1; and the ``scores`` that it keeps, where attention is unfused.
+    They are, by name: whether an operator lies ``in_block``, in the ``core`` of attention or ``inside_core`` (nothing
+    else reads it), as 0 or 1; and the ``scores`` that it keeps, where attention is unfused.
     """
     core, readers = attention_core(graph), graph.consumers()
     names = {operator.name for operator, chosen in zip(graph.operators, core, strict=True) if chosen}

@@ -730,9 +730,11 @@ def _update(job: Job, rows: Strategies, held: Floats) -> Floats:
 def stage_exchanges(
     job: Job, rows: Strategies, axis_times: AxisTimes, *, sharing: bool = True, by_unit: Mask | None = None
 ) -> StageExchanges:
-    """Return the seconds of everything that the ranks of a stage exchange with each other; as :func:`stage_times`.
+    """Return the seconds of everything that the ranks of a stage exchange with each other; arguments as of
+    :func:`stage_times`.
 
-    Where ``by_unit`` says which chunks exchange gradients unit by unit, the other way is not priced.
+    ``by_unit`` [rows, chunks] says which chunks exchange gradients unit by unit: these are then priced that way alone,
+    and the others as exchanged after the pass alone. Without it both are priced for all.
     """
     model, fabric, settings = job.model, job.fabric, job.settings
     edges, columns, stages = model.chunks(rows), model.sorts, rows.stages
