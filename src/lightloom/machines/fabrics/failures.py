@@ -315,7 +315,8 @@ class DamagedWdmRing(WavelengthRing):
         return blocked
 
     def _after(self, node: int) -> int:
-        """Return the rank of a node, or of the last one before it that is left."""
+        """Return the rank, among those that are left, of a node, or of the last node before it that is left; the last
+        rank of all where there is none."""
         return int(np.searchsorted(self.survivors, node % self.nodes, side="right") - 1) % self.ranks
 
     def link_name(self, link: int) -> str:

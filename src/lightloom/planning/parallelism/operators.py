@@ -604,7 +604,11 @@ def part_times(
 
 
 def _part_columns(columns: OperatorColumns, parts: Parts) -> dict[str, Ints]:
-    """Return the columns of the parts in place of their operators', [parts] each, which no longer grow with samples."""
+    """Return the columns of the parts in the place of their operators': [parts] each.
+
+    FLOPs, bytes and sizes of products are those of each part's slice for its number of samples, so that they grow with
+    the samples no more. Other columns are those of the operator.
+    """
     values = {name: column[parts.operator] for name, column in columns.values.items()}
 
     def grown(counts: str, grows: str) -> Ints:

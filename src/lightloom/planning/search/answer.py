@@ -163,7 +163,8 @@ def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
 
 
 def _cells(search: PlanSearch, rows: Sequence[DivisionRow]) -> Iterator[dict[str, str]]:
-    """Yield the cells of each row by column; intervals and clusters where they say something."""
+    """Yield the cells of each row by column, as text; without clusters, samples and micro-batches where all rows have
+    the same cluster, the same batch, or no cut of it."""
     several = len({row.plan.site for row in rows}) > 1
     batches = len({row.plan.global_batch for row in rows}) > 1
     cut = any(row.plan.choice.micro_batches > 1 for row in rows)
