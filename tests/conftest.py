@@ -76,6 +76,15 @@ def processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return launch_parts(folders, str(tmp_path_factory.mktemp("processes")))
 
 
+@pytest.fixture
+def sharding() -> None:
+    """Skip a test where torch does not let FSDP2's reduce-scatter be replaced."""
+    from tests.launched import can_shard
+
+    if not can_shard():
+        pytest.skip("needs a torch that lets FSDP2's reduce-scatter be replaced")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let each law draw :data:`EXAMPLES` of what its own settings say, but no fewer than three."""
     for law in {item.obj for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}:

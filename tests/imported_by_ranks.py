@@ -7,7 +7,7 @@ import encodings.idna  # noqa: F401
 
 import scipy.linalg  # noqa: F401
 import torch._dynamo
-import torch.distributed.checkpoint._fsspec_filesystem
+import torch.distributed.checkpoint
 import torch.distributed.fsdp  # noqa: F401
 
 import lightloom.exchange.distributed.ddp

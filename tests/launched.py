@@ -13,6 +13,13 @@ TIMEOUT = 900.0
 """Seconds for a launch; far above what a busy machine needs, so that only a hang reaches it."""
 
 
+def can_shard() -> bool:
+    """Whether torch lets FSDP2's reduce-scatter be replaced; where it does, gloo also sends complex numbers."""
+    from torch.distributed.fsdp import FSDPModule
+
+    return hasattr(FSDPModule, "set_custom_reduce_scatter")
+
+
 @dataclass(frozen=True, slots=True)
 class Processes:
     """How each rank ended, and what all ranks found before the first one was killed."""

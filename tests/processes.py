@@ -15,6 +15,7 @@ from lightloom.photonics.averaging import block_quantisation
 from tests import imported_by_ranks  # noqa: F401
 from tests.exchange import features, method_workers, scheduled_workers
 from tests.exchange import fsdp_workers as sharded_workers
+from tests.launched import can_shard
 from tests.training.hooks import attacked_workers, dtype_workers, fsdp_workers, optical_workers, workers
 from tests.training.schedules import execution_workers
 
@@ -51,6 +52,7 @@ PARTS: dict[str, dict[str, Callable[[Worker], Any]]] = {
     },
 }
 """What ranks run for the tests of each folder."""
+SHARDED = frozenset({"fsdp", "sharded"})
 
 
 def everything(worker: Worker) -> dict[str, Any]:
@@ -62,6 +64,7 @@ def everything(worker: Worker) -> dict[str, Any]:
         for folder, named in PARTS.items()
         if folder in worker.arguments["folders"]
         for name, part in named.items()
+        if name not in SHARDED or can_shard()
     }
     results: list[dict[str, Any]] = [{}] * worker.size
     dist.all_gather_object(results, parts)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.transport.launch import launch
 from tests.launched import RANKS, TIMEOUT, Processes
 
@@ -26,7 +27,7 @@ ARGUMENTS = {"flat": FLAT, "hybrid": HYBRID, "reduced": [("flat", "float32"), ("
 
 
 @pytest.fixture
-def ranks(processes: Processes) -> list[dict[str, Any]]:
+def ranks(sharding: None, processes: Processes) -> list[dict[str, Any]]:
     return processes.results("sharded")
 
 
@@ -36,6 +37,7 @@ def test_gradients_are_exchanged_by_a_method(ranks: list[dict[str, Any]], mesh: 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sharding")
 def test_gradients_are_exchanged_by_more_methods() -> None:
     arguments: dict[str, Any] = {"flat": ["inceptionn:scaled"], "hybrid": ["int4:block=16", "powersgd:rank=2"]}
     arguments["reduced"] = [("flat", "bfloat16"), ("hybrid", "float32")]
@@ -85,3 +87,16 @@ def test_what_cannot_be_done_is_refused(ranks: list[dict[str, Any]]) -> None:
     ]
     for rank in ranks:
         assert all(words in line for words, line in zip(expected, rank["refused"], strict=True)), rank["refused"]
+
+
+def test_a_torch_whose_reduce_scatter_cannot_be_replaced_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.distributed.fsdp import FSDPModule
+    from torch.nn import Linear
+
+    from lightloom.exchange.distributed.fsdp import sharded_modules
+
+    monkeypatch.delattr(FSDPModule, "set_custom_reduce_scatter", raising=False)
+    model = Linear(2, 2)
+    model.__class__ = type("ShardedLinear", (FSDPModule, Linear), {})
+    with pytest.raises(UnsupportedError, match=r"^torch \S+ does not let FSDP2's .*: 2\.9 does$"):
+        sharded_modules(model)

@@ -207,7 +207,7 @@ def main_operators(graph: ComputeGraph) -> list[Operator]:
     return kept or [operator for operator in graph.operators if operator.kind != "input"][:1]
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "grouped_mm" or hasattr(torch, "_grouped_mm")])
 def test_a_function_has_one_kind_and_one_cost_traced_and_recorded(name: str, tmp_path: Path) -> None:
     function, shape, weights = FUNCTIONS[name]
     dtype = torch.bfloat16 if name == "grouped_mm" else torch.float32

@@ -15,6 +15,8 @@ from lightloom.models.torch.values import Values
 BATCH = 3
 TOKENS, EXPERTS, INNER, OUTER = 8, 4, 16, 32
 
+grouped_products = pytest.mark.skipif(not hasattr(torch, "_grouped_mm"), reason="needs a torch with grouped products")
+
 
 class Experts(nn.Module):
     """Tokens (B, T, 16), sorted by expert, times one of four matrices each, as ``transformers`` 5 computes mixtures."""
@@ -32,6 +34,7 @@ def traced(module: nn.Module, *inputs: Tensor) -> ComputeGraph:
     return trace(module, inputs, batch=BATCH, name="test")
 
 
+@grouped_products
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_grouped_product_is_experts(dtype: torch.dtype) -> None:
     graph = traced(Experts(dtype), torch.zeros(BATCH, TOKENS, INNER, dtype=dtype, requires_grad=True))
@@ -45,6 +48,7 @@ def test_a_grouped_product_is_experts(dtype: torch.dtype) -> None:
     assert graph.uncounted == ()
 
 
+@grouped_products
 @pytest.mark.parametrize(
     ("a", "b", "result"),
     [

@@ -565,7 +565,8 @@ class ScheduleExecutor:
         what = f"was silent for {self._timeout:g} s" if silent else "has gone"
         own = first = f"rank {self.rank}: rank {peer} {what}"
         with suppress(Exception):
-            first = self.group.get_group_store().compare_set(f"{_FAULT}/{self.group.group_name}", "", own).decode()
+            store = dist.distributed_c10d._get_process_group_store(self.group)
+            first = store.compare_set(f"{_FAULT}/{self.group.group_name}", "", own).decode()
         raise TransportError(own if first == own else f"{own}; before that, {first}") from error
 
 

@@ -17,6 +17,7 @@ from lightloom.collectives.files.document import read_schedule, write_schedule
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError
 from lightloom.exchange.execution import ScheduleExecutor, movement_of, values_of_parts
+from lightloom.exchange.transport.gloo import reduce_scatter
 from lightloom.exchange.transport.launch import launch
 from lightloom.exchange.transport.worker import Worker
 from lightloom.machines.fabrics.fabric import Fabric
@@ -97,7 +98,7 @@ def torch_result(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Te
         dist.all_to_all_single(received, tensor, arrives, leaves, group=group)
         return received
     share = tensor.new_empty(tensor.numel() // ranks)
-    dist.reduce_scatter(share, list(tensor.chunk(ranks)), group=group)
+    reduce_scatter(share, tensor, group=group)
     return share
 
 

@@ -54,8 +54,8 @@ _KINDS = {
     "loss": "cross_entropy cross_entropy_loss nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward "
     "mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy binary_cross_entropy_with_logits "
     "ctc_loss cosine_embedding_loss triplet_margin_loss margin_ranking_loss",
-    "reduce": "sum mean amax amin max min prod var std var_mean norm vector_norm linalg_vector_norm logsumexp argmax "
-    "argmin any all",
+    "reduce": "sum nansum mean amax amin aminmax max min prod var std var_mean std_mean norm vector_norm "
+    "linalg_vector_norm logsumexp argmax argmin any all count_nonzero",
     "elementwise": "abs acos acosh add addcdiv addcmul and asin asinh atan atanh bitwise_and bitwise_left_shift "
     "bitwise_not bitwise_or bitwise_xor ceil clamp cos cosh cumprod cumsum div eq erf exp floor ge gt interpolate "
     "isinf isnan le lerp log logical_and logical_not logical_or logical_xor lt maximum minimum mul ne neg pow "

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from torch.distributed import PrefixStore, group  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import _get_process_group_store
 
 from lightloom.exchange.hooks import attach_inceptionn
 from lightloom.exchange.transport.worker import Worker
@@ -18,7 +19,7 @@ SILENT = 10
 def everything(worker: Worker) -> dict[str, Any]:
     """Digest of the weights after some steps; the last rank also tells what its attackers heard."""
     assert group.WORLD is not None
-    store, last = group.WORLD.get_group_store(), worker.size - 1
+    store, last = _get_process_group_store(group.WORLD), worker.size - 1
     attackers = [attack for attack in ATTACKS for _ in range(SILENT if attack is silence else 2)]
     model = workers.wrapped()
     with ThreadPoolExecutor(len(attackers)) as pool:

@@ -12,6 +12,7 @@ TOLERANCES = {"no codec": 1e-5, "schedule": 1e-5}
 """Of the gradients' difference to the plain average, without a codec; with one 2^-9: twice the codec's bound."""
 
 
+@pytest.mark.usefixtures("sharding")
 def test_complex_gradients_reach_all_replicas_whole(processes: Processes) -> None:
     outcomes = processes.results("dtypes")
     for name in outcomes[0]["complex_parameters"]:

@@ -11,6 +11,8 @@ pytest.importorskip("torch", reason="FSDP2 is torch's")
 from lightloom.exchange.transport.launch import launch
 from tests.launched import RANKS, TIMEOUT, Processes
 
+pytestmark = pytest.mark.usefixtures("sharding")
+
 
 def test_fsdp2_with_our_reduce_scatter(processes: Processes) -> None:
     check(processes.results("fsdp"), RANKS)

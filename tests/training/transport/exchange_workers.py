@@ -21,6 +21,7 @@ from benchmarks.support.worker_aggregator import (
     relay,
 )
 from torch import nn
+from torch.distributed.distributed_c10d import _get_process_group_store
 
 from lightloom.exchange.compression.inceptionn import Inceptionn
 from lightloom.exchange.transport.channel import TransportError
@@ -38,7 +39,7 @@ def whereabouts(worker: Worker) -> dict[str, Any]:
 def _store() -> Store:
     group = dist.group.WORLD
     assert group is not None
-    store: Store = group.get_group_store()
+    store: Store = _get_process_group_store(group)
     return store
 
 

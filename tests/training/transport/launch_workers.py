@@ -6,6 +6,7 @@ import os
 import time
 
 import torch
+from torch.distributed.distributed_c10d import _get_process_group_store
 
 from lightloom.exchange.transport.worker import Worker
 
@@ -19,7 +20,7 @@ def speak(worker: Worker) -> list[int]:
     print("hello from a worker")  # noqa: T201
     group = torch.distributed.group.WORLD
     assert group is not None
-    store = group.get_group_store()
+    store = _get_process_group_store(group)
     if worker.rank == 0:
         store.set("process", str(os.getpid()))
     else:

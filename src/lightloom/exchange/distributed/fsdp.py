@@ -22,6 +22,7 @@ from lightloom.exchange.distributed.residuals import Geometry, Piece
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import method_of
 from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.exchange.transport.gloo import reduce_scatter
 
 # Models of FSDP2 (``torch.distributed.fsdp.fully_shard``): which parameters each module manages, and its collectives.
 #
@@ -83,7 +84,7 @@ def sharded_modules(model: nn.Module) -> list[ShardedModule]:
     if not modules:
         raise UnsupportedError("the model has no fully_shard-ed module: expected torch.distributed.fsdp.fully_shard")
     if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
-        raise UnsupportedError(f"torch {torch.__version__} does not let FSDP2's reduce-scatter be replaced")
+        raise UnsupportedError(f"torch {torch.__version__} does not let FSDP2's reduce-scatter be replaced: 2.9 does")
     managed = [ShardedModule(name, module, tuple(_own_parameters(module, name))) for name, module in modules]
     return [module for module in managed if module.parameters]
 
@@ -164,8 +165,7 @@ class FsdpState(Stepwise):
         last = self._begin(gradients, geometry)
         ranks = self._group.size()
         if self._plain(gradients, geometry, last=last):
-            # As FSDP2 itself does; torch 2.13 renamed it.
-            reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+            # As FSDP2 itself does.
             reduce_scatter(output, gradients.div_(ranks), group=self._group)
         else:
             scale = self._scale

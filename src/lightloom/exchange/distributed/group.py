@@ -71,7 +71,7 @@ class OwnGroup:
         elif self.ranks > 1 and (self._mesh is None or self._mesh.closed):
             if self._closed:
                 raise TransportError(f"rank {self.rank}: the exchange is closed")
-            store = self.base.get_group_store()
+            store = dist.distributed_c10d._get_process_group_store(self.base)
             number = store.add(f"lightloom/exchange/{self.rank}", 1)
             own = PrefixStore(f"lightloom/exchange/group/{number}", store)  # which no other group of these ranks uses
             self._mesh = mesh_from_store(own, self.rank, self.ranks, host=self._host, timeout=self.timeout)

@@ -28,6 +28,8 @@ def gpu_refusal() -> str | None:
         import triton
     except ImportError:
         return "the GPU codec needs triton, which PyTorch's CUDA builds bring along"
+    if not hasattr(triton, "knobs"):
+        return f"the GPU codec needs triton 3.4 or newer, not {triton.__version__}"
     if not torch.cuda.is_available() and not triton.knobs.runtime.interpret:
         return "the GPU codec needs a CUDA device"
     return None

@@ -17,6 +17,8 @@ from lightloom.core.errors import UnsupportedError
 
 TRIES = 4
 """Most tries to connect."""
+reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+"""Torch's own reduce-scatter of one tensor, which torch 2.13 renamed."""
 _POLL_SECONDS = 0.02
 _LOG = logging.getLogger("lightloom.exchange")
 

@@ -153,7 +153,10 @@ def store_at(host: str) -> Any:
     # Given a port alone, the store would listen on every network of this machine, and believe whoever connects.
     listening = socket.create_server((host, 0))
     port = listening.getsockname()[1]
-    return TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
+    # In older torch the store of libuv takes no socket.
+    return TCPStore(
+        host, port, is_master=True, wait_for_workers=False, use_libuv=False, master_listen_fd=listening.detach()
+    )
 
 
 def _started(jobs: Sequence[RankJob], prefixes: Sequence[Sequence[str]], folder: Path) -> Sequence[_Process]:

@@ -44,9 +44,6 @@ from lightloom.models.torch.values import ELEMENT_BYTES, ONE_KERNEL, Hidden, Sav
 # Adds one ATen call to the frame of the torch function that makes it: FLOPs, rows looked up, missing rules.
 
 _WITHOUT_GRADIENT = ("_scaled_mm", "_scaled_grouped_mm")
-
-
-_ELEMENTWISE = (torch.Tag.pointwise, torch.Tag.reduction)
 _BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 
 
@@ -75,7 +72,7 @@ def account(frame: Frame, origins: Origins, call: Call) -> None:
         frame.looked_up += rows
         frame.forward += size
         frame.backward += size * any(tensor.requires_grad for tensor in call.operands)
-        known = operator_words.has_rule(name) or any(tag in call.function.tags for tag in _ELEMENTWISE)
+        known = operator_words.has_rule(name) or torch.Tag.pointwise in call.function.tags
         if not known and any(_is_matrix(frame, origins, tensor) for tensor in call.operands):
             frame.unknown.append(call.function._schema.name)
 
@@ -444,7 +441,7 @@ class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an ATen call, report it, and return its result; one that fails on meta tensors is computed if its
         operands are constants."""
-        run = _grouped_shape if func is torch.ops.aten._grouped_mm.default else func
+        run = _grouped_shape if func._schema.name == "aten::_grouped_mm" else func
         kwargs = kwargs or {}
         try:
             result = run(*args, **kwargs)
@@ -520,11 +517,12 @@ def checkpoints_followed(recorder: Recorder) -> Iterator[None]:
             with recorder.region(_entering(region, args, {}), stops_early=False):
                 return region(*args)
 
-    replaced = {"_checkpoint_without_reentrant_generator": without_reentrance, "CheckpointFunction": Reentrant}
+    generator = "_checkpoint_without_reentrant_generator"  # torch 2.15 added _impl
+    replaced = {generator: without_reentrance, f"{generator}_impl": without_reentrance, "CheckpointFunction": Reentrant}
     with ExitStack() as stack:
-        for name, value in replaced.items():
+        for name in replaced.keys() & vars(torch_checkpoint):
             stack.callback(setattr, torch_checkpoint, name, getattr(torch_checkpoint, name))
-            setattr(torch_checkpoint, name, value)
+            setattr(torch_checkpoint, name, replaced[name])
         yield
 
 

@@ -127,7 +127,7 @@ def steered_by(error: BaseException) -> str | None:
     if any(word in text for word in _VALUE) or "DataDependent" in text:
         return "value"
     if isinstance(error, (RuntimeError, NotImplementedError)) and any(word in text for word in _SHAPE):
-        return "shape" if "meta" in text or "DynamicOutputShape" in text else None
+        return "shape" if "meta" in text.lower() or "DynamicOutputShape" in text else None
     return None
 
 

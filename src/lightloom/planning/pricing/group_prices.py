@@ -498,7 +498,7 @@ def circuits_stand(fabric: Fabric, rows: Strategies) -> Mask:
     degrees = np.stack([rows.dp, rows.tp, rows.pp, rows.ep, rows.cp])
     _, first, row = np.unique(degrees, axis=1, return_index=True, return_inverse=True)
     needed = [0 if rows[at].plain else least_channels(fabric, live_axes(rows[at])) or 0 for at in first.tolist()]
-    return (np.array(needed, np.int64) <= fabric.shared_channels)[row]
+    return (np.array(needed, np.int64) <= fabric.shared_channels)[row.ravel()]  # two dimensions in NumPy 2.0
 
 
 @dataclass(frozen=True)

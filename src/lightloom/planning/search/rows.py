@@ -88,6 +88,7 @@ def with_largest_batch(rows: Strategies, fitting: Mask) -> Mask:
     names = [name for name in Strategy._fields if name != "global_batch"]
     columns = np.stack([np.asarray(getattr(rows, name), np.float64) for name in names])
     _, plan = np.unique(columns, axis=1, return_inverse=True)
+    plan = plan.ravel()  # NumPy 2.0 gives it two dimensions
     most = np.zeros(int(plan.max(initial=-1)) + 1, np.int64)
     np.maximum.at(most, plan, np.where(fitting, rows.global_batch, 0))
     largest: Mask = rows.global_batch == most[plan]
