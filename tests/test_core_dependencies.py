@@ -16,12 +16,16 @@ from lightloom.planning.simulation.kernels import longest_paths
 
 _ROOT = Path(__file__).parents[1]
 _NEED_TORCH = (
-    "workloads.torch",
-    "exchange.distributed",
+    "app.cli.exchange_training",
     "exchange.comparison",
+    "exchange.distributed",
+    "exchange.execution",
+    "exchange.gpu",
+    "exchange.hooks",
+    "exchange.transport.gloo",
+    "models.torch",
+    "papers.runs",
     "photonics.onn",
-    "training",
-    "cli.exchange.compare",
 )
 """Packages and modules whose work is torch's; commands import them when they are called."""
 _OTHER_NAMES = {"mlc-chakra": "chakra", "protobuf": "google"}
