@@ -341,9 +341,10 @@ class PlacedPlans:
         return replace(step, memory=step.memory + again)
 
     def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
-        """Return the bytes of gradients for each byte that a pipe to the next group sends: the codec's ratio, or that
-        of its engine's pace (the slower of coding and decoding) to the fastest of these pipes where this is less; 1
-        without a codec.
+        """Return the bytes of gradients for each byte that a pipe to the next group sends; 1 without a codec.
+
+        It is the codec's ratio, or, where the engine is slower than that, the bytes per second of gradients that it
+        codes or decodes, the slower of both, over the bytes per second of the fastest of these pipes.
 
         Args:
             circuits: granted to the plan.
