@@ -449,7 +449,14 @@ def _sums_note(entry: CodecProfile) -> str:
 def _engine(
     method: ExchangeMethod, name: str, profiled: tuple[CompressionProfile, CodecProfile] | None, ratio: float | None
 ) -> CodecEngine | None:
-    """Return the engine that codes; None for kernels on the accelerator of each cluster."""
+    """Return the engine that codes the method's values, by name or file; None for kernels on the accelerator of each
+    cluster.
+
+    Args:
+        name: ``accelerator``, ``local`` (kernels on this host), ``nic``, or a file that describes an engine.
+        profiled: what was measured of the model and of the codec, None where nothing was.
+        ratio: bytes as float32 for each coded byte, stated; used by ``nic`` alone.
+    """
     if name == ACCELERATOR:
         return None
     if name == LOCAL:

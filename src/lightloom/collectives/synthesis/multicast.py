@@ -360,7 +360,12 @@ class MulticastSearch:
         return self._best[1], trees
 
     def _sweep(self, candidates: list[tuple[float, MulticastDesign]], effort: int) -> None:
-        """Try candidates in the order of their estimates, with the same effort for each period of their trees."""
+        """Try candidates in the order of their estimates, each in the best number of pieces, and keep the best as
+        :meth:`_try` does.
+
+        Each period of trees gets the same share of the effort, and the sweep ends early once the best takes at most a
+        hundredth more than the bound.
+        """
         classes: dict[int, list[MulticastDesign]] = {}
         for _, design in candidates:
             classes.setdefault(design.period(self._ranks), []).append(design)
