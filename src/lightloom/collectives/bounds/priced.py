@@ -14,6 +14,7 @@ from math import ceil
 
 import numpy as np
 
+from lightloom.collectives.bounds.kernels import cheapest_tree
 from lightloom.core.arrays import Effort, Floats
 
 _WORK: Effort = 1_333_333
@@ -154,8 +155,6 @@ class Prices:
 
         Prices are moved after each try, and stay where they end.
         """
-        from lightloom.collectives.bounds.kernels import cheapest_tree
-
         count = np.zeros((len(self._capacity), self._part.shape[1]))
         for tried in range(tries):
             filled = max(1.0, self.carried_in_turn(*around)) if around else 1.0

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.bounds.kernels import cheapest_rooted_tree
 from lightloom.collectives.bounds.link_use import broadcast_uses
 from lightloom.collectives.bounds.priced import length_classes, stretched
 from lightloom.core.arrays import Effort, Floats
@@ -291,8 +292,6 @@ class Search:
 
         ``capacity`` is the share of a hop's time that each slot has: [slot].
         """
-        from lightloom.collectives.bounds.kernels import cheapest_rooted_tree
-
         usual, first, end = self.prices(prices, capacity)
         count, first_count = np.zeros_like(usual), np.zeros_like(usual)
         cost = cheapest_rooted_tree(usual, first, count, first_count)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.collective import Collective
+from lightloom.collectives.cost import kernels
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule, distinct, repeated_steps, run_begins
 from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, first_rows, packed
@@ -223,8 +224,6 @@ class _Circuits:
             changed: out, steps that change circuits: [step].
             new: out, rows whose circuits are set up: [row].
         """
-        from lightloom.collectives.cost import kernels
-
         fabric, overwritten = self.fabric, False
         channel = schedule.fibre.astype(np.int32) * np.int32(fabric.fibre_channels) + schedule.first_wavelength
         used = kernels.Channels(schedule.step, channel, schedule.wavelength_count, new)
@@ -426,8 +425,6 @@ def _count_chunks(transfers: _Transfers, fabric: Fabric) -> _StepChunks:
 
     The latency is that of the slowest transfer, on a fabric that reduces in the network its diameter's.
     """
-    from lightloom.collectives.cost import kernels
-
     on_link, change = np.zeros(fabric.links, np.int64), np.zeros(fabric.links + 1, np.int64)
     latency = 0.0
     for rows in blocks(np.arange(len(transfers.chunks)), max(BLOCK // len(fabric.siblings()[1]), 1)):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from lightloom.collectives.collective import ONE_TO_ONE
+from lightloom.collectives.cost import kernels
 from lightloom.collectives.schedule.columns import Folding, Schedule, distinct, run_begins, sorted_by
 from lightloom.core.arrays import Effort, Floats, Ints, Mask, read_only
 from lightloom.core.results import Result
@@ -260,8 +261,6 @@ def play(schedule: Schedule, fabric: Fabric) -> Played:
     The schedule is verified: its rows are all sent in the end. Where it serves groups of ranks, all siblings are
     played, and a row begins when the last of them begins it.
     """
-    from lightloom.collectives.cost import kernels
-
     if fabric.exclusive:
         rows, held = rows_over_circuits(schedule, fabric, _queue_order(schedule))
         first, groups = np.ones(len(schedule), np.bool_), 1
@@ -276,8 +275,6 @@ def play(schedule: Schedule, fabric: Fabric) -> Played:
 
 def rows_over_circuits(schedule: Schedule, fabric: Fabric, order: Ints) -> tuple[PlayedRows, Mask]:
     """Return rows on circuits with their times, in this order, and whether cells hold data from the start: [cell]."""
-    from lightloom.collectives.cost import kernels
-
     (origin, target, held), same = cells_of(schedule), follows(schedule, order)
     times = busy_and_delay(schedule, fabric)
     return kernels.PlayedRows(order, schedule.lightpath, same, origin, target, schedule.reduces, *times), held
@@ -286,8 +283,6 @@ def rows_over_circuits(schedule: Schedule, fabric: Fabric, order: Ints) -> tuple
 def _rows_over_links(schedule: Schedule, fabric: Fabric, groups: int) -> tuple[PlayedRows, Mask, Mask]:
     """Return every hop as a transmission over its link, from the cell before it to one of its own, of groups of ranks
     those of all siblings; whether cells hold data from the start [cell]; and which hops are the first of a row."""
-    from lightloom.collectives.cost import kernels
-
     hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)
     of_group = len(held) * np.arange(groups)
     origin, target = ((cell[:, None] + of_group).ravel() for cell in (origin, target))

@@ -23,6 +23,7 @@ from typing import cast, get_args
 
 import numpy as np
 
+from lightloom.collectives.cost import kernels
 from lightloom.collectives.cost.loads import (
     PacketLoads,
     StepLoads,
@@ -104,8 +105,6 @@ def _run_tasks(tasks: list[_Task], before: list[list[int]], resources: int) -> t
 
     The first task of a step waits for the last of those that the step waits for, every other one for the task before.
     """
-    from lightloom.collectives.cost import kernels
-
     steps, kinds = len(before), len(tasks)
     number = np.arange(steps * kinds).reshape(kinds, steps)
     pairs = [(earlier + (kinds - 1) * steps, step) for step in range(steps) for earlier in before[step]]
@@ -327,8 +326,6 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
 
     The busiest ranks of encoding and decoding may differ; their times are added, an upper estimate where they do.
     """
-    from lightloom.collectives.cost import kernels
-
     schedule = schedule.of_single_chunks()
     ranks, chunks = schedule.collective.ranks + 1, schedule.chunks  # in-network schedules number the switch last
     if schedule.folding is not None:
@@ -418,8 +415,6 @@ def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slowe
 
     The time includes the set-up of circuits.
     """
-    from lightloom.collectives.cost import kernels
-
     ranks, folding = schedule.collective.ranks, schedule.folding
     period = ranks if folding is None else folding.period
     unfolded = schedule.unfolded(fabric.fibre_channels)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.schedule import kernels
 from lightloom.collectives.schedule.columns import COLUMNS, ChunkLists, Schedule, distinct, grouped, sorted_by
 from lightloom.core.arrays import Column, Ints
 from lightloom.core.errors import UnsupportedError
@@ -82,8 +83,6 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
 def colour_intervals(start: Ints, end: Ints, nodes: int) -> tuple[Ints, int]:
     """Return fewest colours such that overlapping intervals [start, end) of a line of ``nodes`` differ [interval], and
     how many: the largest load."""
-    from lightloom.collectives.schedule import kernels
-
     colour = np.empty(len(start), np.int64)
     ends = (column.astype(np.int64, copy=False) for column in (start, end))
     return colour, int(kernels.colour_by_sweep(np.lexsort((end, start)), *ends, colour, nodes))
@@ -98,8 +97,6 @@ def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints
         The interval that each range belongs to, in order, its first colour, its number of colours, and the colours that
         the interval has in ranges before: [range] each; and the number of all colours.
     """
-    from lightloom.collectives.schedule import kernels
-
     ends = (column.astype(np.int64, copy=False) for column in (start, end, count))
     interval, colour, given, used = kernels.sweep_ranges(np.lexsort((end, start)), *ends, nodes)
     order = np.argsort(interval, kind="stable")
@@ -125,8 +122,6 @@ def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
     if len(free):
         shifted = (start - free[0]) % nodes
         return colour_intervals(shifted, shifted + length, nodes)
-    from lightloom.collectives.schedule import kernels
-
     colour = np.empty(len(start), np.int64)
     order = np.lexsort((start, -length))
     return colour, int(kernels.first_fit(order, *map(np.ascontiguousarray, (start, length)), nodes, colour))
@@ -138,8 +133,6 @@ def colour_planes(source: Ints, destination: Ints, nodes: int) -> tuple[Ints, in
     That is the largest number of circuits that begin or end at one node (König's theorem). No two circuits of a plane
     begin, or end, at the same node.
     """
-    from lightloom.collectives.schedule import kernels
-
     degree = int(max(np.bincount(source).max(), np.bincount(destination).max()))
     colour = np.full(len(source), -1, np.int64)
     kernels.alternate(*map(np.ascontiguousarray, (source, destination)), nodes, degree, colour)

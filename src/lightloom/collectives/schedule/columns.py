@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lightloom.collectives.collective import Collective
+from lightloom.collectives.schedule import kernels
 from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.memory import require_memory
@@ -475,8 +476,6 @@ def sorted_by(*keys: Ints) -> Ints:
 
     Time: linear in n and the largest key; as ``np.lexsort`` where keys are much larger than n.
     """
-    from lightloom.collectives.schedule import kernels
-
     order = np.arange(len(keys[0]))
     most = [int(key.max(initial=0)) + 1 for key in keys]
     if max(most) > max(_SMALL, _SPARSE * len(order)):

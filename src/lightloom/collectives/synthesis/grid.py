@@ -30,6 +30,7 @@ from lightloom.collectives.cost.price import queued_line
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import Rows, assemble, from_all_gather, without_barriers
 from lightloom.collectives.schedule.columns import Schedule, distinct, run_begins
+from lightloom.collectives.synthesis import grid_kernels as kernels
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.collectives.synthesis.grid_links import GridLinks
 from lightloom.core.arrays import Ints
@@ -116,8 +117,6 @@ def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
 
     Time: linear in chunks · ranks.
     """
-    from lightloom.collectives.synthesis import grid_kernels as kernels
-
     chunks = _chunks(collective, grid, shape)
     parent, tree = grid_trees(shape, chunks)
     count = 2 * (grid.ranks - 1) * chunks
@@ -184,8 +183,6 @@ class _Rounds:
     @cached_property
     def rows(self) -> GatherRows:
         """Rows that say which chunk passes which link in which round; made when asked for."""
-        from lightloom.collectives.synthesis import grid_kernels as kernels
-
         links, _, pieces, _ = self._flooded
         ranks = len(links.entering) - 1
         rows = kernels.GatherRows(*(np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3)))
@@ -256,8 +253,6 @@ def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
 
 def _round_counts(links: GridLinks) -> Iterator[_Rounds]:
     """Yield rounds of ever more pieces, and for each number of them ever more rounds, until nothing is left to gain."""
-    from lightloom.collectives.synthesis import grid_kernels as kernels
-
     ranks = len(links.entering) - 1
     hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
     kernels.distances(links.leaving, links.head, hops, beyond)

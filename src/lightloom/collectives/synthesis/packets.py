@@ -30,7 +30,9 @@ from lightloom.collectives.cost.price import Hops, cells_of, hops_of
 from lightloom.collectives.cost.stepped import cost, fastest
 from lightloom.collectives.schedule.build import Rows, assemble, joined, lightpaths_of, without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.synthesis import packet_kernels as kernels
 from lightloom.collectives.synthesis.engine.cache import effort
+from lightloom.collectives.synthesis.engine.kernels import OrderedRows, seconds_left
 from lightloom.collectives.synthesis.engine.queues import turns
 from lightloom.collectives.synthesis.grid import flowing
 from lightloom.collectives.synthesis.grid_links import Transfers, neighbours_join
@@ -54,8 +56,6 @@ def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
 
     Time: linear in rows, times the rows that wait for a link.
     """
-    from lightloom.collectives.synthesis.engine.kernels import OrderedRows, seconds_left
-
     if len(fabric.siblings()[1]) > 1:
         return schedule
     backward = bool(schedule.reduces.all())
@@ -144,8 +144,6 @@ def _tree_rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: fl
     Raises:
         UnsupportedError: transfers that do not join all ranks.
     """
-    from lightloom.collectives.synthesis import packet_kernels as kernels
-
     transfers = Transfers.of(fabric, backward=backward)
     # All roots have a tree before one has its second, so that links fill up alike.
     chunk = np.arange(roots * pieces).reshape(roots, pieces).T.ravel()

@@ -20,6 +20,8 @@ from lightloom.collectives.cost.price import cells_of
 from lightloom.collectives.cost.stepped import cost, fastest
 from lightloom.collectives.schedule.build import Rows, assemble, without_barriers
 from lightloom.collectives.schedule.columns import Schedule, grouped
+from lightloom.collectives.synthesis import packet_kernels as kernels
+from lightloom.collectives.synthesis.engine.kernels import OrderedRows, seconds_left
 from lightloom.collectives.synthesis.engine.queues import turns
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits
 from lightloom.collectives.synthesis.exchange.search import exchange
@@ -67,8 +69,6 @@ def over_circuits(
     Raises:
         UnsupportedError: the circuits join some parts' ends within no or too many hops.
     """
-    from lightloom.collectives.synthesis.engine.kernels import OrderedRows, seconds_left
-
     demand = Demand(collective)
     piece = np.repeat(np.arange(len(demand.source)), pieces)
     order = piece[np.lexsort((-demand.nbytes[piece], demand.source[piece]))]
@@ -121,8 +121,6 @@ def _ways(
     Raises:
         UnsupportedError: the circuits join some parts' ends within no or too many hops.
     """
-    from lightloom.collectives.synthesis import packet_kernels as kernels
-
     ranks = fabric.ranks
     circuits = circuits.only(np.argsort(circuits.source, kind="stable"))
     nbytes = np.maximum(demand.nbytes[part] / pieces, 1e-3)

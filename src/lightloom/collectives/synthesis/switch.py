@@ -22,6 +22,8 @@ from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
 from lightloom.collectives.cost.stepped import fastest
 from lightloom.collectives.schedule.build import colour_planes
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.synthesis import grid_kernels, switch_kernels
+from lightloom.collectives.synthesis import switch_kernels as kernels
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, arrange
 from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule, tree_schedule
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
@@ -52,8 +54,6 @@ def circulant(ranks: int, degree: int) -> Ints:
 
     Random changes from N^(0/D), N^(1/D), ..., seeded, so that the same question has the same answer.
     """
-    from lightloom.collectives.synthesis import switch_kernels as kernels
-
     if degree >= ranks - 1:
         return 1 + np.arange(degree, dtype=np.int64) % (ranks - 1)
     tries = min(_MOST_TRIES, _EFFORT // (ranks * degree)) // _STARTS
@@ -74,8 +74,6 @@ def lift(ranks: int, degree: int, period: int) -> Ints:
     Over them an all-to-all's fullest circuit carries few blocks. On each plane the ranks of a period lead to different
     residues, so that a plane is a permutation. Random changes of random lifts, seeded.
     """
-    from lightloom.collectives.synthesis import switch_kernels as kernels
-
     if degree >= ranks - 1:
         return np.tile(circulant(ranks, degree)[:, None], (1, period))
     tries = min(_MOST_TRIES, _EFFORT // (ranks * degree * period)) // _STARTS + 1
@@ -107,8 +105,6 @@ class Lift:
     def of(cls, ranks: int, ahead: Ints) -> Lift:
         """Return the lift of circuits that lead ``ahead`` [plane, period] ranks on from each rank of a period, with the
         hops from there to every rank; they join all ranks."""
-        from lightloom.collectives.synthesis import switch_kernels as kernels
-
         planes, period = ahead.shape
         hops = np.empty((period, ranks), np.int16)
         kernels.lift_hops(ahead, ranks, hops, np.empty(ranks, np.int64))
@@ -197,8 +193,6 @@ def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
 
     Choices are improved in eight rounds, and the round is taken whose fullest circuit carries least.
     """
-    from lightloom.collectives.synthesis import switch_kernels as kernels
-
     choice, load = np.empty((pieces, *ways[2].shape), np.int16), np.zeros(circuits, np.int64)
     best, least = choice, np.inf
     for _ in range(_SWEEPS):
@@ -217,8 +211,6 @@ def exchange_over(
     collective: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int, note: str
 ) -> Schedule:
     """Return a queued all-to-all over a switch's circuits, as many of which enter each rank; not yet verified."""
-    from lightloom.collectives.synthesis import grid_kernels
-
     ranks = collective.ranks
     entering = np.argsort(circuits.destination, kind="stable").reshape(ranks, -1)
     leaving = np.argsort(circuits.source, kind="stable")
@@ -364,8 +356,6 @@ def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces:
 
 def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> Forest:
     """Return shortest trees of the shares of one period of ranks, which use all circuits alike, and their times."""
-    from lightloom.collectives.synthesis import switch_kernels
-
     planes, period = lift.ahead.shape
     choice = np.empty((pieces, *lift.hops.shape), np.int64)
     switch_kernels.share(lift.origin, lift.circuit, lift.hops, choice, np.empty(planes * period, np.int64))

@@ -10,6 +10,7 @@ import numpy as np
 
 from lightloom.collectives.collective import FOLDABLE, STORING
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.verify import kernels
 from lightloom.core.arrays import Column, Effort, Int32s, Ints, read_only
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
@@ -101,8 +102,6 @@ def channels(schedule: Schedule, fabric: Fabric) -> Int32s:
 def occupying(lightpath: Column, step: Column, destination: Column, channel: Column, width: Column) -> Transfers:
     """Return five columns of rows as the int32 arrays that the verifier's kernel takes: lightpath, step, destination,
     first channel and number of channels."""
-    from lightloom.collectives.verify import kernels
-
     columns = (np.asarray(column, np.int32) for column in (lightpath, step, destination, channel, width))
     return kernels.Transfers(*map(read_only, columns))
 
@@ -207,8 +206,6 @@ def _check_light(
     All arrays are [transfer]; ``channel`` is the first of ``count`` channels, and ``name`` names a transfer by its
     index in messages.
     """
-    from lightloom.collectives.verify import kernels
-
     if fabric.reach is not None:
         links = fabric.hops(source, destination, route)
         if len(links) and links.max() > fabric.reach:
@@ -434,8 +431,6 @@ def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[tuple
 
     Each yield is (first chunk, rows, places), and the next one begins with the chunk after the last of these.
     """
-    from lightloom.collectives.verify import kernels
-
     lists = schedule.lists
     if lists is None:
         yield 0, *kernels.by_chunk(schedule.chunk, rows, chunks)

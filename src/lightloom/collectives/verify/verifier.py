@@ -22,7 +22,7 @@ import numpy as np
 from lightloom.collectives.collective import ONE_TO_ONE, STORING
 from lightloom.collectives.joint import GroupPart, Part, ShiftPart, joint_schedule, lightpath_rows
 from lightloom.collectives.schedule.columns import Folding, Schedule, repeated_steps
-from lightloom.collectives.verify import checks
+from lightloom.collectives.verify import checks, kernels
 from lightloom.collectives.verify.checks import check_folding, check_lists, first_piece, of_first_owners, rows_by_chunk
 from lightloom.core.arrays import Bytes, Effort, Int32s, Ints
 from lightloom.core.errors import VerificationError
@@ -150,8 +150,6 @@ def _order_steps(schedule: Schedule) -> tuple[Int32s, Bytes]:
 
 def _check_channels(schedule: Schedule, fabric: Fabric, in_order: _Order) -> None:
     """Raise VerificationError where two lightpaths whose steps may run at once hold the same channel of a link."""
-    from lightloom.collectives.verify import kernels
-
     step, rows, reach = in_order
     holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
     order = None
@@ -177,8 +175,6 @@ def _replay(schedule: Schedule, fabric: Fabric, order: _Order) -> None:
     Raises:
         VerificationError: the first violation found, by row and rank or, at the end, by rank and chunk.
     """
-    from lightloom.collectives.verify import kernels
-
     step, rows, reach = order
     n, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     if kind in STORING and fabric.in_network_reduction:
@@ -279,8 +275,6 @@ def _check_queued_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -
 
     ``farthest`` has one row for each lightpath.
     """
-    from lightloom.collectives.verify import kernels
-
     source, destination, route = schedule.ends(farthest)
     count, paths = schedule.wavelength_count[farthest].astype(np.int64), np.arange(len(farthest))
     channel = checks.copies(schedule, fabric, farthest)
@@ -371,8 +365,6 @@ def _replay_queued(schedule: Schedule, fabric: Fabric) -> None:
     Raises:
         VerificationError: a row is never sent or sends twice, or a rank does not end with what it must hold.
     """
-    from lightloom.collectives.verify import kernels
-
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     checks.shares(schedule)
     rule = schedule.collective.rule

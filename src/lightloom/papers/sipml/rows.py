@@ -32,6 +32,7 @@ from lightloom.planning.parallelism.circuits.circuits import Assignment, Timing,
 from lightloom.planning.parallelism.circuits.ring import relax
 from lightloom.planning.parallelism.circuits.verify import verify
 from lightloom.planning.parallelism.placement.check import check
+from lightloom.planning.parallelism.placement.kernels import iteration_time
 from lightloom.planning.parallelism.placement.place import problem_of
 from lightloom.planning.parallelism.placement.placement import BalancedGraph, HybridPlan, Link, Placement, Reach
 
@@ -222,8 +223,6 @@ TIES = ("last", "first", "nearest", "farthest")
 
 def planned(balanced: BalancedGraph, device: Sequence[int], k: int, degree: int) -> HybridPlan:
     """Return a placement on k devices by the paper's rule of distance, repeated in two groups, timed and checked."""
-    from lightloom.planning.parallelism.placement.kernels import iteration_time
-
     reach, link, times = Reach(degree, "forward"), Link(bandwidth=1e12), np.zeros((4, balanced.size))
     columns = np.array(device, np.int32)
     makespan = iteration_time(problem_of(balanced, k, reach, None, link).rows, columns, times)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.arrays import Effort
 from lightloom.core.errors import ConfigError, InputError
+from lightloom.photonics.meshes import kernels
 from lightloom.photonics.meshes.mesh import Kind, Layout, Mesh, layout
 
 _PADDING: Effort = 8  # float64 numbers in a cache line
@@ -29,8 +30,6 @@ def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float
         ConfigError: the argument is not a finite matrix, or this kind of mesh cannot have its shape.
         InputError: the matrix deviates from a unitary one by more than ``tolerance``.
     """
-    from lightloom.photonics.meshes import kernels
-
     values = checked_matrix(matrix)
     outputs, inputs = values.shape
     mesh_layout = layout(kind, inputs, outputs)

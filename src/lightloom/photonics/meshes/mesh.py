@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.photonics.devices import mzi
+from lightloom.photonics.meshes import kernels
 
 # Layouts of meshes: each MZI joins two neighbouring modes in a column; light passes the columns from left to right.
 #
@@ -216,8 +217,6 @@ def by_columns(
     mesh_layout: Layout, devices: NDArray[np.complex128], output_phases: NDArray[np.float64], fields: ArrayLike
 ) -> NDArray[np.complex128]:
     """Return the output fields [outputs, batch] of fields [inputs, batch], MZI by MZI in O(mzis · batch)."""
-    from lightloom.photonics.meshes import kernels
-
     flat = np.ascontiguousarray(fields, np.complex128)
     out = np.empty((mesh_layout.outputs, flat.shape[1]), np.complex128)
     ordered = np.ascontiguousarray(devices[mesh_layout.chains]).view(np.float64).reshape(mesh_layout.count, 8)

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config, Count, Dollars, Quantity, Seconds, Size
+from lightloom.planning.economics import kernels
 
 # Checkpoints and restarts in closed form: the optimal interval, and what share of the time is kept.
 #
@@ -422,8 +423,6 @@ def simulate(job: Job, seconds: float, *, runs: int = 8, seed: int = 0, world: W
         raise ConfigError(f"{seconds!r} seconds: expected a time to simulate")
     if runs < 1:
         raise ConfigError(f"{runs} runs: expected 1 or more")
-    from lightloom.planning.economics import kernels
-
     world = world or World()
     mtbf = 1 / job.node_rate if job.node_rate else math.inf
     scale, shape = mtbf / math.gamma(1 + 1 / world.shape), world.shape

@@ -52,6 +52,7 @@ from lightloom.planning.pricing.step import (
     unique_groups,
 )
 from lightloom.planning.pricing.strategy_step import stage_memory
+from lightloom.planning.simulation import kernels
 from lightloom.planning.simulation.link_turns import Groups
 from lightloom.planning.simulation.pipelined import StageTimes
 from lightloom.planning.simulation.placed_step import updated_parameters
@@ -518,8 +519,6 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tupl
         transfer: [edges] seconds of a transfer, were it between devices.
         sending: [k] seconds of a device's exchange with the next group.
     """
-    from lightloom.planning.simulation import kernels
-
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
     delay = np.where(device[balanced.parent] == device[reader], 0.0, transfer)

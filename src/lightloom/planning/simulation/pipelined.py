@@ -28,6 +28,7 @@ import numpy as np
 from lightloom.core.arrays import Floats
 from lightloom.planning.parallelism.plan import one_forward_one_backward
 from lightloom.planning.simulation.engine import Task, slowing
+from lightloom.planning.simulation.kernels import play
 from lightloom.planning.simulation.link_turns import SwitchTurns
 
 
@@ -147,8 +148,6 @@ class PipelinedStep:
     def _played(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         """When each stage ends, and the seconds that it sends, waits, exchanges gradients and turns until then, each
         [stages]; compiled, equal to running the tasks of :func:`lower_pipelined`."""
-        from lightloom.planning.simulation.kernels import play
-
         times, last, slowed = self.times, self.last or self.times, self.slowed
         turns = self.turns or SwitchTurns.none(len(times.gather))
         played: tuple[Floats, Floats, Floats, Floats, Floats] = play(

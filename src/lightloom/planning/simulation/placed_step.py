@@ -29,6 +29,8 @@ from lightloom.planning.parallelism.circuits.group import Regrant, grants
 from lightloom.planning.parallelism.placement.place import start_order
 from lightloom.planning.parallelism.placement.placement import HybridPlan
 from lightloom.planning.parallelism.plan import groups_of
+from lightloom.planning.simulation import kernels
+from lightloom.planning.simulation.kernels import parcels
 from lightloom.planning.simulation.placed_state import Holds, Nodes, Ports, State, Stretches
 
 # The work of one group in a step of a placed plan: computing, parcels, and their dependencies.
@@ -149,8 +151,6 @@ class _WorkNodes:
     def parcels(self) -> None:
         """Add the activations that are sent to the devices that read them, one message for each parcel, and their
         gradients sent back; readers on the producer's own device only wait for it."""
-        from lightloom.planning.simulation.kernels import parcels
-
         balanced, device = self._plan.balanced, self._device
         content = np.ascontiguousarray(balanced.content)
         parcel, reader, edge = parcels(balanced.parent_start, balanced.parent, content, device, self._plan.k)
@@ -421,8 +421,6 @@ class PlacedRun:
     """The state of the events, and the stretches in which hops that ran into the dark have sent."""
 
     def __init__(self, work: PlacedWork, devices: int, pipes: int) -> None:
-        from lightloom.planning.simulation import kernels
-
         nodes, size, resources = work.nodes, len(work.waits), work.resources
         most = np.bincount(nodes.resource[nodes.resource >= 0], minlength=resources)
         first_row = np.concatenate(([0], np.cumsum(np.concatenate([most, [size, resources, pipes]]))))
@@ -453,8 +451,6 @@ class PlacedRun:
 
         Raises an AssertionError where nothing limits the time and nodes are still left.
         """
-        from lightloom.planning.simulation import kernels
-
         # Holds are counted from time 0, so that rounding may put the end of one behind the start of the next.
         until, rate = max(until, self._now), np.ascontiguousarray(rate)
         nodes, ports = self.work.nodes, self.work.ports
@@ -484,8 +480,6 @@ class PlacedRun:
         Raises:
             UnsupportedError: it has not ended after :data:`MOST_HOLDS`.
         """
-        from lightloom.planning.simulation import kernels
-
         rates, none = np.ascontiguousarray(circuits.bandwidth), np.zeros(self._pipes)
         holds = Holds(rates, none, float(timing.period), float(timing.reconfiguration), MOST_HOLDS)
         size = max(_CUTS, self._pipes)

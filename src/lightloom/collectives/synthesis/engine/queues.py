@@ -15,6 +15,7 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.price import busy_and_delay, cells_of, play
 from lightloom.collectives.schedule import build
 from lightloom.collectives.schedule.columns import Folding, Schedule, run_begins
+from lightloom.collectives.synthesis.engine import kernels
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, RingTrees, hub_ranks
 from lightloom.core.arrays import Column, Floats, Ints, Mask, read_only
 from lightloom.machines.fabrics.fabric import Fabric
@@ -187,8 +188,6 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
     queued = schedule.collective.kind == "all-reduce" and schedule.queued and fabric.exclusive
     if not queued or not 0 < len(schedule) <= _MOST_ROWS:
         return schedule
-    from lightloom.collectives.synthesis.engine import kernels
-
     before = play(schedule, fabric)
     origin, target, held = cells_of(schedule)
     busy, delay = (np.ascontiguousarray(seconds, np.float64) for seconds in busy_and_delay(schedule, fabric))
@@ -224,8 +223,6 @@ def turns(rows: OrderedRows, held: Mask, links: int, *keys: Floats | Ints, toget
         keys: urgency of the rows, least first, as :func:`numpy.lexsort` takes keys: [row] each.
         together: seconds for which a free link waits for more urgent rows before it chooses.
     """
-    from lightloom.collectives.synthesis.engine import kernels
-
     link, turn = rows.link[rows.begins[:-1]], np.empty(len(rows.origin), np.int64)
     ranked = np.lexsort((*keys, link))
     first = np.searchsorted(link[ranked], np.arange(links + 1))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.bounds.link_use import joint_seconds
+from lightloom.collectives.synthesis.engine import kernels
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, Transmissions, Trees, arrange
 from lightloom.core.arrays import Floats, Int32s, Ints
 from lightloom.machines.fabrics.fabric import Fabric
@@ -51,8 +52,6 @@ def grow_forest(
         sweeps: rounds of balancing.
         roots: ranks at which the trees of one period begin, all of them by default; several may begin at one: [root].
     """
-    from lightloom.collectives.synthesis.engine import kernels
-
     shape = (len(walks), paths.period, len(paths.leaving) - 1)
     trees = Trees(np.empty(shape, np.int32), np.empty(shape), np.empty(shape, np.int32))
     load = np.zeros(len(paths.busy))
@@ -69,8 +68,6 @@ def scheduled(paths: Lightpaths, tap: Int32s, order: Int32s) -> Forest:
     Args:
         tap, order: tap by which each rank receives, and ranks after their parents: [piece, root, rank].
     """
-    from lightloom.collectives.synthesis.engine import kernels
-
     begin = np.zeros(tap.shape)
     sends = Transmissions(*kernels.transmissions(paths, tap, order))
     time = kernels.list_schedule(paths.queue, paths.delay, paths.busy, sends, begin.reshape(-1))

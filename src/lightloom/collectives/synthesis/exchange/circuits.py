@@ -29,6 +29,7 @@ from lightloom.collectives.synthesis.engine.trees import (
     shared_chords,
     tour_places,
 )
+from lightloom.collectives.synthesis.exchange.kernels import reach
 from lightloom.core.arrays import Int32s, Ints
 from lightloom.core.fields import MAXIMUM_RANKS
 
@@ -253,8 +254,6 @@ def _reach(wavelengths: int, share: int) -> Any:
 
     ``share`` is the most ranks behind one wavelength of a span.
     """
-    from lightloom.collectives.synthesis.exchange.kernels import reach
-
     reached = np.zeros((wavelengths + 1, DEEPEST + 1), np.int64)
     reach(share, MAXIMUM_RANKS, reached)
     return reached

@@ -21,9 +21,11 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import scaled
+from lightloom.collectives.synthesis.engine.kernels import list_schedule
 from lightloom.collectives.synthesis.engine.lightpaths import Transmissions
 from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
 from lightloom.collectives.synthesis.engine.trees import Level, MixedTours, RingTask, Timing, chord_text
+from lightloom.collectives.synthesis.exchange import kernels
 from lightloom.collectives.synthesis.exchange.circuits import (
     DEEPEST,
     ExchangeCircuits,
@@ -35,6 +37,7 @@ from lightloom.collectives.synthesis.exchange.circuits import (
     reaches,
     shared_wiring,
 )
+from lightloom.collectives.synthesis.exchange.kernels import lay_paths
 from lightloom.collectives.synthesis.ring.gather import regular_skips, varied_skips
 from lightloom.core.arrays import Effort, Floats, Int32s, Ints
 from lightloom.machines.fabrics.fabric import Fabric
@@ -101,8 +104,6 @@ class Plan:
 def route(wiring: Wiring, exchange: Exchange, trial: Trial) -> Routed | None:
     """Return paths of the blocks of one period of ranks, or of some of them as the trial says; None if even the
     cheapest path of some block takes ``trial.limit`` seconds or longer."""
-    from lightloom.collectives.synthesis.exchange import kernels
-
     ring, timing = exchange_circuits(wiring, exchange.ranks), exchange.timing
     which = np.arange(min(trial.sources or ring.period, ring.period))
     # Spread so that they do not keep step with hubs.
@@ -152,9 +153,6 @@ def plan(wiring: Wiring, exchange: Exchange, trial: Trial) -> Plan | None:
     A circuit towards few ranks has its share of the blocks of few sources; one that comes from few ranks has not, and
     is as busy as the circuit in the other direction.
     """
-    from lightloom.collectives.synthesis.engine.kernels import list_schedule
-    from lightloom.collectives.synthesis.exchange.kernels import lay_paths
-
     routed = route(wiring, exchange, trial)
     if routed is None:
         return None

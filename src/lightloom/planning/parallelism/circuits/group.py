@@ -20,6 +20,7 @@ from lightloom.planning.parallelism.circuits.circuits import Assignment, GroupCi
 from lightloom.planning.parallelism.circuits.play import longest_first
 from lightloom.planning.parallelism.circuits.ring import ENOUGH, assign_tiled, cached_relaxation, longest_tiled
 from lightloom.planning.parallelism.circuits.verify import verify
+from lightloom.planning.parallelism.placement.kernels import pass_time
 from lightloom.planning.parallelism.placement.place import start_order
 from lightloom.planning.parallelism.placement.placement import HybridPlan, Neighbours
 
@@ -175,8 +176,6 @@ def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
     """Return an estimate of seconds: those that a plan sends on the pipe that takes longest, relays included, plus,
     where holds take turns, half the time that a pipe is dark in a cycle for each transfer of the longest chain, forward
     and back."""
-    from lightloom.planning.parallelism.placement.kernels import pass_time
-
     source, destination, nbytes = _sent(plan)
     start, pipe = granted.paths(source, destination)
     load = np.bincount(pipe, np.repeat(nbytes, np.diff(start)), len(granted.source))

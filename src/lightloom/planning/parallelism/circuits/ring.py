@@ -27,6 +27,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
 from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+from lightloom.planning.parallelism.circuits import kernels
 from lightloom.planning.parallelism.circuits.circuits import (
     Assignment,
     Circuits,
@@ -233,8 +234,6 @@ def realise(
     Args:
         fill: then give free wavelengths to the longest transfers, up to ``most`` [pair] each.
     """
-    from lightloom.planning.parallelism.circuits import kernels
-
     nodes, channels = fabric.ranks, fabric.channels * holds
     pairs = kernels.RingPairs(nodes, traffic.source, (traffic.destination - traffic.source) % nodes, traffic.nbytes)
     taken = np.zeros((2, nodes, -(-channels // 64)), np.uint64)
@@ -299,8 +298,6 @@ def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int
 def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: int) -> tuple[Ints, bool]:
     """Return ``needed`` circuits as counts [pair, direction] near the given shares, reversed where a link overflows,
     and whether the links can then carry them."""
-    from lightloom.planning.parallelism.circuits import kernels
-
     nodes = traffic.ranks
     # Rounding the running sum keeps the error of pairs that lie side by side below one circuit.
     running = np.floor(np.cumsum(needed * clockwise_share) + 0.5)
@@ -351,8 +348,6 @@ def colour_arcs(start: Ints, length: Ints, nodes: int, enough: int = 0) -> tuple
     Args:
         enough: stop at the first cut that needs no more than this many, or no more than the load.
     """
-    from lightloom.planning.parallelism.circuits import kernels
-
     if not len(start):
         return np.zeros(0, np.int64), 0
     load = arc_load(start, length, nodes)

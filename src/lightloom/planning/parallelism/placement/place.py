@@ -23,6 +23,15 @@ from lightloom.planning.parallelism.placement.cuts import (
     Split,
     split_size,
 )
+from lightloom.planning.parallelism.placement.kernels import (
+    anneal,
+    forward_pass,
+    iteration_time,
+    ranks,
+    reconcile,
+    settle,
+    unreachable_pairs,
+)
 from lightloom.planning.parallelism.placement.placement import (
     BalancedGraph,
     Link,
@@ -57,8 +66,6 @@ def start_order(balanced: BalancedGraph) -> Ints:
 def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
     """Return :func:`start_order` from the rows ``after`` of who comes after each sub-operator; those at negative
     seconds are no part of a path."""
-    from lightloom.planning.parallelism.placement.kernels import ranks
-
     # Equal ranks keep their order, in which producers come first.
     return np.argsort(-ranks(after, balanced.forward), kind="stable")
 
@@ -165,8 +172,6 @@ def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
 def forward_starts(problem: Problem, method: str, width: int, early: bool, rounds: int) -> Iterator[Start]:
     """Yield the paper's forward pass on ``width`` devices, unless it gets stuck; ``early`` looks at transfers,
     ``rounds`` bounds the sweeps of a repair."""
-    from lightloom.planning.parallelism.placement.kernels import forward_pass
-
     state = initial_state(problem, np.full(problem.balanced.size, -1, np.int32))
     if forward_pass(problem.rows, state, width, early, rounds):
         yield Start(method, state.device, int(state.moves[0]))
@@ -204,16 +209,12 @@ def random_starts(problem: Problem, effort: int) -> Iterator[Start]:
 
 def _reconciled_start(problem: Problem, method: str, device: Int32s, steps: int, seed: int) -> Iterator[Start]:
     """Yield the placement once at most ``steps`` moves have made it valid; nothing where they have not."""
-    from lightloom.planning.parallelism.placement.kernels import reconcile
-
     if reconcile(problem.rows, device, steps, seed):
         yield Start(method, device, 0)
 
 
 def _settled_start(problem: Problem, method: str, device: Int32s, rounds: int) -> Iterator[Start]:
     """Yield the placement if it keeps memory and reach, repaired where ``rounds`` allows; else nothing."""
-    from lightloom.planning.parallelism.placement.kernels import settle, unreachable_pairs
-
     state = initial_state(problem, device)
     if state.used.max() > problem.rows.capacity:
         return
@@ -309,8 +310,6 @@ def place(
 def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, effort: int) -> Placement:
     """Return the best placement that the search makes of the four fastest starts and of random ones, with its times and
     the method and repair of its start."""
-    from lightloom.planning.parallelism.placement.kernels import iteration_time
-
     times = np.zeros((4, problem.balanced.size))
     starts.sort(key=lambda start: iteration_time(problem.rows, start.device, times))
     best = _searched(problem, starts[:SEARCHED] + list(random_starts(problem, effort)), effort)
@@ -334,8 +333,6 @@ def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, ef
 def _searched(problem: Problem, starts: list[Start], effort: int) -> Start:
     """Return the start whose placement the search, which changes each in place with an equal share of the moves, makes
     fastest, of equals the first; the first one where there is nothing to place."""
-    from lightloom.planning.parallelism.placement.kernels import anneal
-
     if not problem.balanced.size:
         return starts[0]
     steps = moves(problem, effort) // len(starts)
