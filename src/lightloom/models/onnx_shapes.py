@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -381,14 +382,15 @@ def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -
 
     ``before`` is the shape before the axes are put into ``order``, ``after`` the shape that is asked for behind it.
     """
-    # A view of a single byte with the strides of the whole: setting its shape never copies, or raises.
-    strides = [math.prod(before[axis + 1 :]) for axis in range(len(before))]
-    view = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), before, strides).transpose(order)
-    try:
-        view.shape = tuple(after)
-    except AttributeError:
-        return False
-    return True
+    # Axes that no longer follow each other in memory must stay apart: their parts are counted from the end.
+    axes = [axis for axis in order if before[axis] != 1]
+    follows = dict(pairwise(sorted(axes)))
+    cuts = {
+        math.prod(before[axis] for axis in axes[place:])
+        for place in range(1, len(axes))
+        if follows.get(axes[place - 1]) != axes[place]
+    }
+    return cuts <= {math.prod(after[place:]) for place in range(len(after))}
 
 
 # Parts of one kernel as one node: exporters write attention, norms and activations in the operators that ONNX has.
