@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripts.register import main, registers, texts
+from scripts.register import faults, main, registers, texts
 
 from lightloom.core.claims import Claim
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
-from lightloom.papers.register import Register, faults, settle
+from lightloom.papers.register import Register, settle
 from lightloom.papers.study import names
 
 TEXT = b"""As [3] and Figs. 1 and 2 say, x2 saves 1,024 of 4096 bytes.

@@ -5,12 +5,9 @@ and ``34.2-5`` four of them, ``34-36`` is all numerals of three lines, and ``34`
 numerals where they state no result.
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from hashlib import sha256
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
@@ -23,18 +20,6 @@ from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.fields import Config
 
 Value = float | str | None
-Place = tuple[int, int]
-"""Line of the text and ordinal of the numeral in it, both from 1."""
-
-_NUMERAL = re.compile(r"(?<![A-Za-z_\d])\d+(?:,\d{3})*(?:\.\d+)?")
-_PART = r"\(?\d+(?:\.\d+)*\)?(?:\s?\([a-z]\)|[a-z]\b)?"
-_REFERENCE = re.compile(
-    r"\[\s*\d+(?:\s*[,–-]\s*\d+)*\s*\]"
-    r"|(?:figs?\.?|figures?|tables?|sections?|secs?\.?|eqs?\.?|equations?|algorithms?|theorems?|lemmas?|appendix"
-    rf"|appendices|§)\s*~?{_PART}(?:(?:\s*,\s*|\s*,?\s*(?:and|to|or)\s+|\s*[–-]\s*){_PART})*",
-    re.IGNORECASE,
-)
-"""Citations, and the numbers of figures, tables, sections, equations, algorithms, theorems and appendices."""
 
 
 class Entry(Config):
@@ -148,65 +133,3 @@ def settle(register: Register, study: str, claims: Iterable[Claim]) -> tuple[Num
                 )
             )
     return tuple(numbers)
-
-
-def numerals(text: str) -> dict[Place, re.Match[str]]:
-    """Return the numerals of a text, each as it was found in its line."""
-    return {
-        (line, ordinal): match
-        for line, words in enumerate(text.split("\n"), start=1)
-        for ordinal, match in enumerate(_NUMERAL.finditer(words), start=1)
-    }
-
-
-def faults(register: Register, data: bytes) -> Iterator[str]:
-    """Yield what does not fit between a register and its paper's text, a line each: numerals that nothing claims or
-    that are claimed twice, places without one, values that differ."""
-    if sha256(data).hexdigest() != register.sha256:
-        yield f"{register.text}: another text than the register's"
-    found = numerals(data.decode())
-    claimed = Counter[Place]()
-    for skipped in chain.from_iterable(register.skipped.values()):
-        claimed.update(_expand(skipped, found, whole=True))
-    for entry in register.entries:
-        places = [each for place in entry.at for each in _expand(place, found, whole=False)]
-        claimed.update(places)
-        values: Sequence[Value] = entry.values or [entry.value] * len(places)
-        if not entry.printed and len(values) == len(places):
-            for place, value in zip(places, values, strict=True):
-                if place in found and not _equals(found[place].group(), value):
-                    yield f"{place[0]}.{place[1]}: {found[place].group()} is printed, not {value}"
-        elif not entry.printed:
-            yield f"{entry.at[0]}: {len(values)} values for {len(places)} numerals"
-    for line, ordinal in sorted(claimed):
-        if (line, ordinal) not in found:
-            yield f"{line}.{ordinal}: no numeral"
-        elif claimed[line, ordinal] > 1:
-            yield f"{line}.{ordinal}: claimed twice"
-    for line, ordinal in sorted(found.keys() - claimed.keys()):
-        numeral = found[line, ordinal]
-        if not any(each.start() <= numeral.start() < each.end() for each in _REFERENCE.finditer(numeral.string)):
-            yield f"{line}.{ordinal}: unclaimed {numeral.group()} in {around(numeral)!r}"
-
-
-def around(numeral: re.Match[str]) -> str:
-    """Return a numeral with what stands around it in its line."""
-    return numeral.string[max(numeral.start() - 80, 0) : numeral.end() + 80]
-
-
-def _expand(place: object, found: Iterable[Place], *, whole: bool) -> list[Place]:
-    """Return the numerals of a place; a single line has none unless it is ``whole``."""
-    line, _, ordinal = str(place).partition(".")
-    first, _, last = (ordinal or line).partition("-")
-    within = range(int(first), int(last or first) + 1)
-    if ordinal:
-        return [(int(line), each) for each in within]
-    return [each for each in found if each[0] in within] if whole or last else []
-
-
-def _equals(numeral: str, value: Value) -> bool:
-    """Return True if a value is the numeral's, but for its sign."""
-    try:
-        return value is not None and abs(float(value)) == float(numeral.replace(",", ""))
-    except ValueError:
-        return False

@@ -64,8 +64,8 @@ def main() -> int:
 def _search() -> None:
     """Plan and rank collectives on fabrics of each kind, and price what these do not ask for.
 
-    That is placements of few operators, codecs within collectives, failures, stragglers, steps that nothing orders, and
-    small shares on circuits that stand.
+    That is placements of few operators, codecs within collectives, failures, stragglers, steps that nothing orders,
+    small shares on circuits that stand, and circuits that come round (SiP-ML's study).
     """
     from dataclasses import replace
 
@@ -81,6 +81,7 @@ def _search() -> None:
     from lightloom.machines.fabrics.failures import Failure
     from lightloom.machines.fabrics.load import load_fabric
     from lightloom.models.decoder import TransformerSizes, transformer_graph
+    from lightloom.papers.study import STUDIES
 
     sizes = TransformerSizes(hidden=256, layers=2, heads=4, ffn=1024, vocabulary=1000, sequence_length=64)
     graph = transformer_graph(sizes, batch=_RANKS)
@@ -105,6 +106,8 @@ def _search() -> None:
     steps = build(find("ring"), gather, links)
     cost(replace(steps, dependencies=np.zeros((0, 2), np.int64)), links)
     lower_bound(Collective("all-gather", 4 * _RANKS, 1e3), load_fabric("wdm-ring", 4 * _RANKS, {"wavelengths": 4}))
+    lower_bound(Collective("broadcast", _RANKS, 1e3), load_fabric("wdm-ring", _RANKS, {"hop_latency": 1e-6}))
+    STUDIES["sipml"]()
 
 
 def _encode() -> None:
