@@ -5,6 +5,7 @@ An optional test extra (``pip install 'lightloom[models]'``); without it the tes
 
 from __future__ import annotations
 
+import importlib
 import os
 import warnings
 from collections.abc import Callable
@@ -35,8 +36,9 @@ def library(name: str) -> Any:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     declare_operators()
-    with warnings.catch_warnings():
+    with torch.device("cpu"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        importlib.import_module("torch._dynamo")  # on the meta device torch 2.6 fails to import it
         return pytest.importorskip(name)
 
 

@@ -100,7 +100,8 @@ def test_parameters_and_flops(name: str) -> None:
 @pytest.mark.parametrize("name", models(KEEPERS))
 def test_activations(name: str) -> None:
     example, graph = built(name), graph_of(name)
-    assert graph.saved_bytes == pytest.approx(bytes_kept(example.module, example.inputs), rel=0.15)
+    # On a processor torch 2.6 has no kernel for grouped queries, and keeps their scores.
+    assert graph.saved_bytes == pytest.approx(bytes_kept(example.module, example.inputs), rel=0.2)
 
 
 @pytest.mark.parametrize("name", models(("llama-checkpointed", "gpt2-mask-checkpointed")))
