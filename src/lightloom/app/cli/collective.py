@@ -46,6 +46,7 @@ def collective(
     worth: bool = False,
     site: options.SiteFields = None,
     figure: options.FigureFile = None,
+    as_json: bool = False,
 ) -> options.Shown:
     """Rank the algorithms that carry a collective on a fabric, each verified and held against its bound.
 
@@ -77,7 +78,7 @@ def collective(
         ranking = rank(
             kind, fabric, ranks, site=options.site_inputs({}, site, fields=options.SITE_FIELDS[:4]), set=fields
         )
-        document, made = ranking.to_json(), ranking.ranking
+        document, made = ranking.to_json() if as_json or figure is not None else {}, ranking.ranking
         drawn = options.draw(figure, ranking.figure, document)
         question = f"{ranking.title.partition(', ')[0]} of {', '.join([fabric, *(set or ())])}"
         parts = _ranking_parts(ranking, question, all, explain, worth or site is not None)
