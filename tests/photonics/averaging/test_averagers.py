@@ -98,7 +98,7 @@ def _npz(path: Path, **changes: object) -> Path:
     for name, value in changes.items():
         if value is None:
             del content[name]
-    np.savez(path, allow_pickle=False, **content)
+    np.savez(path, **content)
     return path
 
 

@@ -148,7 +148,7 @@ def test_what_is_no_file_of_phases_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "e.npy", np.zeros(3))
     (tmp_path / "e.npy").rename(tmp_path / "e.npz")
     np.savez(tmp_path / "f.npz", theta=np.zeros(3))
-    np.savez(tmp_path / "g.npz", allow_pickle=True, theta=np.array([{}], object))
+    np.savez(tmp_path / "g.npz", theta=np.array([{}], object))
     for name in ("a.json", "b.json", "c.json", "d.npz", "e.npz", "f.npz", "g.npz", "missing.json", "mesh.txt"):
         with pytest.raises(InputError, match=r"expected|not a|No such|missing") as caught:
             load_phases(tmp_path / name)

@@ -205,7 +205,7 @@ def write_npz(path: Path, content: Mapping[str, Any]) -> Path:
     if path.suffix != ".npz":
         raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **{name: np.asarray(value) for name, value in content.items()})
+    np.savez_compressed(buffer, **{name: np.asarray(value) for name, value in content.items()})  # type: ignore[arg-type]
     return write_atomically(path, buffer.getvalue())
 
 

@@ -138,7 +138,7 @@ def save_phases(parts: Mapping[str, Part], path: Path) -> Path:
     arrays: dict[str, NDArray[np.float64]] = {}
     references = _separate_arrays(content, arrays)
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, document=np.asarray(json.dumps(references)), **arrays)
+    np.savez(buffer, document=np.asarray(json.dumps(references)), **arrays)  # type: ignore[arg-type]
     return write_atomically(path, buffer.getvalue())
 
 
