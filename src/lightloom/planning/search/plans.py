@@ -10,8 +10,8 @@ Plans that fit the memory come first, of these plans that a framework can run, t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import compress
 from math import erf, hypot, inf, log, sqrt
@@ -326,14 +326,19 @@ class Plan:
     """Lower bound of the step's duration before it was simulated, in seconds."""
     step: StrategyStep | PlacedStep | BroadcastStep
     """Simulated step of the plan."""
-    ledger: StepLedger
-    """Joules and dollars of a step."""
+    count: Callable[[], StepLedger] = field(repr=False)
+    """Counts the joules and dollars of a step, which decide no ranking."""
     memory: float
     """Bytes of the fullest rank."""
     gradient_exchange: PricedExchange | None = None
     """Method by which replicas exchange gradients; None for as they are."""
     uncompressed: Plan | None = None
     """Plan that exchanges gradients as they are and is otherwise equal, where it was simulated too."""
+
+    @cached_property
+    def ledger(self) -> StepLedger:
+        """Joules and dollars of a step."""
+        return self.count()
 
     @property
     def step_time(self) -> float:

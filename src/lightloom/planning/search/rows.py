@@ -630,16 +630,20 @@ class ClusterRows:
             sent_joules: of sending over all ranks; None where unknown.
             method: by which replicas exchange gradients; None for as they are.
         """
-        ledger = StepLedger(
+        count = partial(self._ledger_of, step.step_time, sent_joules, choice.global_batch)
+        return Plan(self.cluster, job, choice, bound, step, count, memory, method)
+
+    def _ledger_of(self, seconds: float, sent_joules: float | None, samples: int) -> StepLedger:
+        """Return what a step of this duration, energy of sending and number of samples costs on the cluster."""
+        return StepLedger(
             cluster=self.ledger,
-            step_time=step.step_time,
+            step_time=seconds,
             sent_joules=sent_joules,
-            samples=choice.global_batch,
+            samples=samples,
             goodput=self.goodput.most,
             goodput_missing=self.goodput.missing,
             spare_share=self.goodput.spare_share,
         )
-        return Plan(self.cluster, job, choice, bound, step, ledger, memory, method)
 
     def strategies(self, batches: tuple[int, ...]) -> Strategies:
         """Return every strategy of these global batches that is searched, whether it fits or not."""
