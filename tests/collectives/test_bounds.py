@@ -19,8 +19,7 @@ from lightloom.collectives.collective import (
     OF_PARTS,
     Collective,
 )
-from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.cost.stepped import COST_MODELS
+from lightloom.collectives.cost.price import COST_MODELS, CostModel
 from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import BoundError
 from lightloom.machines.fabrics.derived import Cut

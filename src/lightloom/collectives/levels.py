@@ -67,8 +67,3 @@ def levels(kind: Kind, nbytes: float, fabric: Fabric, stride: int = 1) -> list[G
     other = share if kind in ("reduce-scatter", "all-gather") else nbytes
     phases = [GroupPhase(kind, own, *within), GroupPhase(kind, other, *across)]
     return phases[::-1] if kind in ("all-gather", "broadcast", "scatter") else phases
-
-
-def adds(fabric: Fabric) -> bool:
-    """Return whether a fabric or some part of it adds in its network."""
-    return fabric.in_network_reduction or any(adds(part) for part in fabric.parts)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Collective, Kind
-from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.cost.stepped import COST_MODELS, cost
+from lightloom.collectives.cost.price import COST_MODELS, CostModel
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, evaluate, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify

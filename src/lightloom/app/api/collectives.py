@@ -24,8 +24,7 @@ from lightloom.app.api.arguments import (
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.bounds.lower_bound import lower_bound as bound_of
 from lightloom.collectives.collective import CLASSIC, Collective
-from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.cost.stepped import known_cost_model
+from lightloom.collectives.cost.price import Cost, CostModel, known_cost_model
 from lightloom.collectives.files.formats import LARGEST, export_schedule, export_size, import_schedule
 from lightloom.collectives.levels import levels
 from lightloom.collectives.registry import Refusal, algorithms, costed, evaluate_all, find

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from lightloom.app.api.arguments import ClusterLike, Natural, Quantity, Settings, load_cluster
-from lightloom.collectives.cost.stepped import known_cost_model
+from lightloom.collectives.cost.price import known_cost_model
 from lightloom.core.answer import Answer
 from lightloom.core.errors import ConfigError, WorkloadError, needing_torch
 from lightloom.core.fields import Count

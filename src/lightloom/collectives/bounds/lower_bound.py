@@ -28,7 +28,6 @@ from lightloom.collectives.bounds.priced import blocks_in_two_hops, ends_seconds
 from lightloom.collectives.bounds.rooted import broadcast_seconds, standing_broadcast_seconds
 from lightloom.collectives.collective import NOT_ALL_PAIRS, OF_PARTS, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.levels import adds
 from lightloom.core.results import Result
 from lightloom.core.units import format_time
 from lightloom.machines.fabrics.fabric import Fabric
@@ -338,3 +337,8 @@ def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> floa
     crossing = max(0, (ranks // 2) * -(-ranks // 2) - joined) * collective.nbytes / ranks
     left = crossing / (2 * fabric.channels * fabric.channel_bandwidth * hops)
     return min(hops * hop + left, (hops + 1) * hop)
+
+
+def adds(fabric: Fabric) -> bool:
+    """Return whether a fabric or some part of it adds in its network."""
+    return fabric.in_network_reduction or any(adds(part) for part in fabric.parts)

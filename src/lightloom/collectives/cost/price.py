@@ -12,7 +12,7 @@ On packet fabrics links take the place of lightpaths, and a row that crosses sev
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from lightloom.collectives.collective import ONE_TO_ONE
 from lightloom.collectives.cost import kernels
 from lightloom.collectives.schedule.columns import Folding, Schedule, distinct, run_begins, sorted_by
 from lightloom.core.arrays import Effort, Floats, Ints, Mask, read_only
+from lightloom.core.errors import UnknownNameError
 from lightloom.core.results import Result
 from lightloom.core.units import format_energy, format_time
 from lightloom.machines.fabrics.fabric import Fabric
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
 
 CostModel = Literal["paper", "physical"]
 """Every step costs d/B + a, or circuits change when they have to; see :mod:`lightloom.collectives.cost.stepped`."""
+COST_MODELS: tuple[str, ...] = get_args(CostModel)
+
+
+def known_cost_model(name: str) -> CostModel:
+    """Return the cost model of that name.
+
+    Raises:
+        UnknownNameError: no such cost model.
+    """
+    if name not in COST_MODELS:
+        raise UnknownNameError("cost model", str(name), COST_MODELS)
+    return cast(CostModel, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

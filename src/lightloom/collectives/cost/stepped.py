@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from operator import itemgetter
-from typing import cast, get_args
 
 import numpy as np
 
@@ -32,10 +31,10 @@ from lightloom.collectives.cost.loads import (
     step_loads,
     steps_before,
 )
-from lightloom.collectives.cost.price import Cost, CostModel, play, queued_line, rows_over_circuits
+from lightloom.collectives.cost.price import Cost, CostModel, known_cost_model, play, queued_line, rows_over_circuits
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints, Mask
-from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.results import attributes
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -127,20 +126,6 @@ def _run_tasks(tasks: list[_Task], before: list[list[int]], resources: int) -> t
     begin, end = np.zeros((2, steps * kinds))
     kernels.run_at_once(work, resources, begin, end)
     return begin.reshape(kinds, steps), end.reshape(kinds, steps)
-
-
-COST_MODELS: tuple[str, ...] = get_args(CostModel)
-
-
-def known_cost_model(name: str) -> CostModel:
-    """Return the cost model of that name.
-
-    Raises:
-        UnknownNameError: no such cost model.
-    """
-    if name not in COST_MODELS:
-        raise UnknownNameError("cost model", str(name), COST_MODELS)
-    return cast(CostModel, name)
 
 
 @dataclass(frozen=True, slots=True)

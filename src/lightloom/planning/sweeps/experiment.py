@@ -22,8 +22,7 @@ from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from lightloom.collectives.collective import OF_SIZE
-from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.cost.stepped import known_cost_model
+from lightloom.collectives.cost.price import CostModel, known_cost_model
 from lightloom.collectives.registry import algorithms, find
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
