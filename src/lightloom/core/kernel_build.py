@@ -41,6 +41,19 @@ class _NotBuilt(TypeError):
     """A type that ``_kernels.c`` neither reads nor returns."""
 
 
+def name_no_files() -> None:
+    """Let errors of what Numba compiles from now on name no file, as the folders of a build differ; what is built
+    twice is the same."""
+    from numba.core.callconv import CPUCallConv
+
+    def struct(_: object, kind: type, arguments: tuple[Any, ...], *_place: object) -> tuple[Any, ...]:
+        """Return what is pickled of an exception: its class, its arguments without lines that name a file, no place."""
+        words = (each.partition('\nFile "')[0] if isinstance(each, str) else each for each in arguments or ())
+        return kind, tuple(words), None
+
+    CPUCallConv.build_excinfo_struct = struct
+
+
 def build(called: dict[tuple[Kernel, Any], None], module: Path = MODULE) -> int:
     """Write the extension module of kernels for the types of arguments that they were called with.
 

@@ -79,8 +79,6 @@ class Kernel:
         function, names = self.py_func, self.py_func.__globals__
         code = function.__code__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), Kernel)}
-        if self.calls_ahead is not None:  # errors name the source in the package, not the folder of the build
-            code = code.replace(co_filename=f"{self.__module__.replace('.', '/')}.py")
         own = names | {name: kernel.dispatcher for name, kernel in called.items() if kernel is not self}
         plain = FunctionType(code, own, function.__name__, function.__defaults__, function.__closure__)
         plain.__module__, plain.__qualname__ = function.__module__, function.__qualname__

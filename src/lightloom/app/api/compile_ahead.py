@@ -47,6 +47,7 @@ def main() -> int:
         from lightloom.core import kernel_build
         from lightloom.core.kernels import Kernel
 
+        kernel_build.name_no_files()
         called: dict[tuple[Kernel, Any], None] = {}
         Kernel.calls_ahead = called
         cache.SCALE = _EFFORT
