@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.kernels import njit_cached
 from lightloom.core.results import provenance
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.models.graph import ComputeGraph
@@ -106,7 +106,7 @@ def exhaustive(case: Case) -> float:
     return float(_exhaustive(problem.rows))
 
 
-@njit(cache=True)
+@njit_cached
 def _exhaustive(problem: PlacementProblem) -> float:
     """Depth first in ``order``; a branch ends where its forward pass with all that must follow cannot win.
 

@@ -9,7 +9,7 @@ from math import ceil, exp, inf, sqrt
 import numpy as np
 import pytest
 
-from lightloom.collectives.bounds import kernels, priced
+from lightloom.collectives.bounds import priced
 from lightloom.collectives.bounds.kernels import cheapest_tree
 from lightloom.collectives.bounds.priced import (
     Prices,
@@ -167,7 +167,7 @@ def test_what_the_cheapest_tree_uses_becomes_dearer(
         counts.append(count.copy())
         return 0.0
 
-    monkeypatch.setattr(kernels, "cheapest_tree", tree)
+    monkeypatch.setattr(priced, "cheapest_tree", tree)
     prices = Prices(ranks, np.array(capacity))
     assert prices.exceed(ranks * ranks, tries) == (False, tries)
     ends = [0, 1]
