@@ -142,6 +142,7 @@ def _look() -> Iterator[None]:
     """
     need_figures()
     import matplotlib
+
     with matplotlib.rc_context(_style()):  # type: ignore[arg-type, unused-ignore]
         yield
 
