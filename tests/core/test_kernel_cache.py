@@ -5,7 +5,6 @@ import importlib.util
 import os
 import sys
 import time
-from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -211,13 +210,25 @@ def test_names_and_defaults_are_those_of_the_function(built: Any) -> None:
     assert not _compiled(built.weigh) and not _compiled(built.factorial)
 
 
+class _Other(NamedTuple):
+    """Another class with the fields of a pair."""
+
+    left: Any
+    right: Any
+
+
+class Pair(NamedTuple):
+    """Another class of the same name."""
+
+    right: Any
+    left: Any
+
+
 def test_other_types_are_left_to_numba(built: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = namedtuple("Other", "left right")  # another class with the same fields
-    swapped = namedtuple("Pair", "right left")  # another class of the same name
     values = np.ones((2, 2))
     for arguments in (
-        (values, np.ones(2), other(1.5, np.ones(4)), True),
-        (values, np.ones(2), swapped(1.5, np.ones(4)), True),
+        (values, np.ones(2), _Other(1.5, np.ones(4)), True),
+        (values, np.ones(2), Pair(1.5, np.ones(4)), True),
         (np.ma.masked_array(values, values > 0), np.ones(2), built.Pair(1.5, np.ones(4)), True),
         (values, np.ones(2), built.Pair(2**63, np.ones(4)), True),
         (values.astype(">f8"), np.ones(2), built.Pair(1.5, np.ones(4)), True),
