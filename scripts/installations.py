@@ -34,6 +34,7 @@ COMMANDS = (
     "--help",
     "plan resnet50 --cluster inceptionn-4 --export kept.json",
     "plan kept.json --cluster inceptionn-4 --trace trace.json",
+    "plan kept.json --cluster inceptionn-4 --report report.html",
 )
 TESTS = ("tests/core", "tests/clusters", "tests/economics")
 
@@ -62,8 +63,11 @@ def _tried(distribution: Path, with_tests: bool) -> int:
         dependencies = _size(folder / "venv") - without - package
         megabytes = distribution.stat().st_size / 1e6
         print(f"{distribution.name}: {megabytes:.1f} MB, {package:.0f} on the disk; dependencies {dependencies:.0f}")
-        seconds, failed = [], wheel and (megabytes > WHEEL_MB or dependencies > DEPENDENCIES_MB)
+        with_numba = any((folder / "venv").rglob("site-packages/numba"))
+        seconds, failed = [], wheel and (megabytes > WHEEL_MB or dependencies > DEPENDENCIES_MB or with_numba)
         for line in COMMANDS:
+            if "--report" in line:
+                subprocess.run([*pip, f"{distribution}[figures]"], env=environment, cwd=folder, check=True)
             taken, done = _run([str(binaries / "lightloom"), *line.split()], environment, folder)
             seconds.append(taken)
             print(f"  exit {done.returncode}  {taken:5.2f} CPU s  lightloom {line}")
@@ -73,7 +77,7 @@ def _tried(distribution: Path, with_tests: bool) -> int:
         if wheel:
             failed |= seconds[0] > FIRST or seconds[1] > SECOND
         if with_tests:
-            with_plugins = [*pip, f"{distribution}[figures,numba]", "hypothesis", "psutil", "pytest", "pytest-xdist"]
+            with_plugins = [*pip, f"{distribution}[numba]", "hypothesis", "psutil", "pytest", "pytest-xdist"]
             subprocess.run(with_plugins, env=environment, cwd=folder, check=True)
             for name in ("examples", "tests"):
                 shutil.copytree(ROOT / name, folder / "elsewhere" / name)
