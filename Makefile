@@ -55,7 +55,7 @@ pictures: $(VENV)/installed  ## the pictures of docs/gallery.md that take minute
 	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python -m scripts.website.pictures
 
 SOURCES := pyproject.toml constraints.txt setup.py \
-	$(wildcard src/lightloom/exchange/compression/*.[ch])
+	$(wildcard src/lightloom/exchange/compression/*.[ch]) src/lightloom/core/_kernels.c
 
 $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -1,7 +1,7 @@
 """Compile the kernels that every machine compiles for itself: ``python -m tests.compiled_kernels``, once.
 
-How a processor rounds decides phases of meshes, so that no package brings their kernels; and the search of benchmarks
-belongs to none. The processes that run tests would compile them at the same time, each for itself.
+Kernels of meshes are compiled for the processor at hand where Numba is installed, and the search of benchmarks belongs
+to no package. The processes that run tests would compile them at the same time, each for itself.
 """
 
 from __future__ import annotations

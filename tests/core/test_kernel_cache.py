@@ -294,8 +294,11 @@ def test_what_is_compiled_ahead_does_not_depend_on_what_was_searched_before(
     monkeypatch.setattr(compile_ahead, "_encode", lambda: None)
     monkeypatch.setattr(kernel_build, "build", lambda called: len(called))
     monkeypatch.setattr(kernel_build, "name_no_files", lambda: None)
+    monkeypatch.setattr(kernel_build, "compiler", lambda: [sys.executable])
     monkeypatch.setattr(Kernel, "calls_ahead", None)
     monkeypatch.setattr(cache, "SCALE", cache.SCALE)
     monkeypatch.setattr(os, "environ", os.environ | {"LIGHTLOOM_CACHE": str(tmp_path / "of others")})
     assert compile_ahead.main() == 0
     assert not Path(caches[0]).exists()
+    monkeypatch.setattr(kernel_build, "compiler", lambda: [str(tmp_path / "none")])
+    assert compile_ahead.main() == 1 and len(caches) == 1  # before the work

@@ -88,7 +88,6 @@ void PyEval_RestoreThread(void *);
 void Py_IncRef(PyObject *);
 void Py_DecRef(PyObject *);
 PyObject *PyModule_Create2(PyModuleDef *, int);
-int PyModule_AddObjectRef(PyObject *, const char *, PyObject *);
 
 /* Functions of Numba's runtime that kernels call: arrays that they make, lists that grow, and random numbers. */
 

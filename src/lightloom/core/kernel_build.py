@@ -54,6 +54,11 @@ def name_no_files() -> None:
     CPUCallConv.build_excinfo_struct = struct
 
 
+def compiler() -> list[str]:
+    """Return the words of the C compiler's command: ``$CC``, else the one that built this Python."""
+    return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+
+
 def build(called: dict[tuple[Kernel, Any], None], module: Path = MODULE) -> int:
     """Write the extension module of kernels for the types of arguments that they were called with.
 
@@ -64,7 +69,6 @@ def build(called: dict[tuple[Kernel, Any], None], module: Path = MODULE) -> int:
         OSError: there is no C compiler.
         CalledProcessError: it failed.
     """
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     with tempfile.TemporaryDirectory() as folder:
         entries: list[str] = []
         table: list[str] = []
@@ -83,7 +87,7 @@ def build(called: dict[tuple[Kernel, Any], None], module: Path = MODULE) -> int:
         Path(folder, "entries.h").write_text(text, encoding="utf-8")
         source, made = MODULE.with_name("_kernels.c"), module.with_name(f"{module.name}.{os.getpid()}")
         options = ["-O2", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-s,--build-id=none,-Bsymbolic"]
-        words = [*compiler, *options, f"-I{folder}", str(source), *map(str, objects), "-lm", "-o", str(made)]
+        words = [*compiler(), *options, f"-I{folder}", str(source), *map(str, objects), "-lm", "-o", str(made)]
         try:
             subprocess.run(words, check=True)
             if "LIGHTLOOM_TARGET" not in os.environ:

@@ -113,7 +113,8 @@ def _index_of_this_version(load: Callable[[], dict[object, str]]) -> dict[object
 
 @cache
 def source_stamp(module: str) -> str:
-    """Return a hash of a module's source, of what it imports from the package, and of what imported kernels import."""
+    """Return a hash of a module's source, of what it imports from the package, of what imported kernels import, and of
+    what builds and calls kernels."""
     found = {name: Path(__file__).with_name(name).read_bytes() for name in ("_kernels.c", "kernel_build.py")}
     _collect(module, found, deep=True)
     return hashlib.sha256(b"\0".join(found[name] for name in sorted(found))).hexdigest()

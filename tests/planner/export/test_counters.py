@@ -27,7 +27,7 @@ def plan_of(name: str) -> Plan:
         choice=STRATEGIES[name],
         bound=0.0,
         step=step,
-        count=None,  # type: ignore[arg-type]
+        make_ledger=None,  # type: ignore[arg-type]
         memory=memory,
     )
 

@@ -7,6 +7,7 @@ serves after a kernel was changed.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,20 +34,19 @@ def main() -> int:
     """Plan and rank collectives on few ranks, so that each kernel is called with the types that it takes, and build
     what was called; return 0, or 1 without a C compiler."""
     with tempfile.TemporaryDirectory() as folder:
-        # Before numba is imported: code that every processor of the architecture runs; nothing kept beside the modules;
-        # and no searches of before, which would not be searched again and leave their kernels out. Of codecs those
-        # kernels that serve where the C ones were not built.
+        # Before numba is imported: code that every processor of the architecture runs; and no searches of before, which
+        # would not be searched again and leave their kernels out. Of codecs those kernels that serve where the C ones
+        # were not built.
         os.environ.update(
-            NUMBA_CPU_NAME="generic",
-            NUMBA_CPU_FEATURES="",
-            NUMBA_CACHE_DIR=folder,
-            LIGHTLOOM_CACHE=folder,
-            LIGHTLOOM_KERNEL="fallback",
+            NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", LIGHTLOOM_CACHE=folder, LIGHTLOOM_KERNEL="fallback"
         )
         from lightloom.collectives.synthesis.engine import cache
         from lightloom.core import kernel_build
         from lightloom.core.kernels import Kernel
 
+        if shutil.which(kernel_build.compiler()[0]) is None:
+            sys.stderr.write("no kernels built: there is no C compiler\n")
+            return 1
         kernel_build.name_no_files()
         called: dict[tuple[Kernel, Any], None] = {}
         Kernel.calls_ahead = called

@@ -12,7 +12,7 @@ On packet fabrics links take the place of lightpaths, and a row that crosses sev
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from lightloom.core.errors import UnknownNameError
 from lightloom.core.results import Result
 from lightloom.core.units import format_energy, format_time
 from lightloom.machines.fabrics.fabric import Fabric
-
-if TYPE_CHECKING:
-    from lightloom.collectives.cost.kernels import PlayedRows
 
 CostModel = Literal["paper", "physical"]
 """Every step costs d/B + a, or circuits change when they have to; see :mod:`lightloom.collectives.cost.stepped`."""
@@ -286,14 +283,14 @@ def play(schedule: Schedule, fabric: Fabric) -> Played:
     return Played(float(seconds), float(sending), begin[first].reshape(-1, groups).max(axis=1))
 
 
-def rows_over_circuits(schedule: Schedule, fabric: Fabric, order: Ints) -> tuple[PlayedRows, Mask]:
+def rows_over_circuits(schedule: Schedule, fabric: Fabric, order: Ints) -> tuple[kernels.PlayedRows, Mask]:
     """Return rows on circuits with their times, in this order, and whether cells hold data from the start: [cell]."""
     (origin, target, held), same = cells_of(schedule), follows(schedule, order)
     times = busy_and_delay(schedule, fabric)
     return kernels.PlayedRows(order, schedule.lightpath, same, origin, target, schedule.reduces, *times), held
 
 
-def _rows_over_links(schedule: Schedule, fabric: Fabric, groups: int) -> tuple[PlayedRows, Mask, Mask]:
+def _rows_over_links(schedule: Schedule, fabric: Fabric, groups: int) -> tuple[kernels.PlayedRows, Mask, Mask]:
     """Return every hop as a transmission over its link, from the cell before it to one of its own, of groups of ranks
     those of all siblings; whether cells hold data from the start [cell]; and which hops are the first of a row."""
     hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)

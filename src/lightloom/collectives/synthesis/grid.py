@@ -17,7 +17,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +34,6 @@ from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.collectives.synthesis.grid_links import GridLinks
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import Fabric, Grid
-
-if TYPE_CHECKING:
-    from lightloom.collectives.synthesis.grid_kernels import GatherRows
 
 # All-reduce on meshes and tori over trees whose links together are used alike.
 #
@@ -181,7 +177,7 @@ class _Rounds:
         """Chunks on the busiest link of each round."""
 
     @cached_property
-    def rows(self) -> GatherRows:
+    def rows(self) -> kernels.GatherRows:
         """Rows that say which chunk passes which link in which round; made when asked for."""
         links, _, pieces, _ = self._flooded
         ranks = len(links.entering) - 1

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,10 +39,6 @@ from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Int32s, Ints, Mask, read_only
 from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
-
-if TYPE_CHECKING:
-    from lightloom.collectives.synthesis.engine.kernels import OrderedRows
-
 
 # The order in which links serve the rows of a queued schedule: list scheduling over paths of links.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +13,6 @@ from lightloom.collectives.verify import kernels
 from lightloom.core.arrays import Column, Effort, Int32s, Ints, read_only
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
-
-if TYPE_CHECKING:
-    from lightloom.collectives.verify.kernels import Transfers
-
 
 _LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelength_count")
 
@@ -99,7 +94,9 @@ def channels(schedule: Schedule, fabric: Fabric) -> Int32s:
     return channel
 
 
-def occupying(lightpath: Column, step: Column, destination: Column, channel: Column, width: Column) -> Transfers:
+def occupying(
+    lightpath: Column, step: Column, destination: Column, channel: Column, width: Column
+) -> kernels.Transfers:
     """Return five columns of rows as the int32 arrays that the verifier's kernel takes: lightpath, step, destination,
     first channel and number of channels."""
     columns = (np.asarray(column, np.int32) for column in (lightpath, step, destination, channel, width))

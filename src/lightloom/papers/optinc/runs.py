@@ -32,7 +32,7 @@ from lightloom.papers.study import Experiment, origin
 from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, IdealAverager
 from lightloom.photonics.averaging.cascade import Cascade, build_cascade, end_to_end
 from lightloom.photonics.averaging.construct import Construction, build
-from lightloom.photonics.averaging.networks import TABLE_I
+from lightloom.photonics.averaging.networks import TABLE_I, TABLE_II
 from lightloom.photonics.meshes.mapping import approximate
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ def _tried(job: Callable[[], Construction | Cascade]) -> dict[str, Any]:
 
 # Table II: scenario 4 trained from random weights with each selection of approximated matrices.
 
-SELECTIONS = ("4-6", "4-7", "4-8", "3-6", "3-7")
+SELECTIONS = {f"{row.approximated[0]}-{row.approximated[-1]}": row.approximated for row in TABLE_II}
 """Numbers of the approximated matrices, by row of Table II."""
 EPOCHS = 3
 """40,569 steps of 1,024 points; the paper does not say how long it trained. Some 50 CPU minutes for each selection."""
@@ -365,8 +365,7 @@ def _train_selection(rows: str, folder: Path) -> dict[str, Any]:
     from lightloom.photonics.onn.recipe import TrainingRecipe
     from lightloom.photonics.onn.training import train
 
-    first, last = map(int, rows.split("-"))
-    recipe = TrainingRecipe.scenario(4, approximated=tuple(range(first, last + 1)), epochs=EPOCHS, batch=1024)
+    recipe = TrainingRecipe.scenario(4, approximated=SELECTIONS[rows], epochs=EPOCHS, batch=1024)
     record = train(recipe, folder).to_json()
     return record | {"errors": dict(list(record["errors"].items())[:5])}
 

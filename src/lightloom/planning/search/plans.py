@@ -326,8 +326,8 @@ class Plan:
     """Lower bound of the step's duration before it was simulated, in seconds."""
     step: StrategyStep | PlacedStep | BroadcastStep
     """Simulated step of the plan."""
-    count: Callable[[], StepLedger] = field(repr=False)
-    """Counts the joules and dollars of a step, which decide no ranking."""
+    make_ledger: Callable[[], StepLedger] = field(repr=False)
+    """Makes the ledger when it is first asked for; it decides no ranking."""
     memory: float
     """Bytes of the fullest rank."""
     gradient_exchange: PricedExchange | None = None
@@ -338,7 +338,7 @@ class Plan:
     @cached_property
     def ledger(self) -> StepLedger:
         """Joules and dollars of a step."""
-        return self.count()
+        return self.make_ledger()
 
     @property
     def step_time(self) -> float:

@@ -630,8 +630,8 @@ class ClusterRows:
             sent_joules: of sending over all ranks; None where unknown.
             method: by which replicas exchange gradients; None for as they are.
         """
-        count = partial(self._ledger_of, step.step_time, sent_joules, choice.global_batch)
-        return Plan(self.cluster, job, choice, bound, step, count, memory, method)
+        ledger = partial(self._ledger_of, step.step_time, sent_joules, choice.global_batch)
+        return Plan(self.cluster, job, choice, bound, step, ledger, memory, method)
 
     def _ledger_of(self, seconds: float, sent_joules: float | None, samples: int) -> StepLedger:
         """Return what a step of this duration, energy of sending and number of samples costs on the cluster."""

@@ -30,7 +30,6 @@ from lightloom.planning.parallelism.placement.place import start_order
 from lightloom.planning.parallelism.placement.placement import HybridPlan
 from lightloom.planning.parallelism.plan import groups_of
 from lightloom.planning.simulation import kernels
-from lightloom.planning.simulation.kernels import parcels
 from lightloom.planning.simulation.placed_state import Holds, Nodes, Ports, State, Stretches
 
 # The work of one group in a step of a placed plan: computing, parcels, and their dependencies.
@@ -153,7 +152,7 @@ class _WorkNodes:
         gradients sent back; readers on the producer's own device only wait for it."""
         balanced, device = self._plan.balanced, self._device
         content = np.ascontiguousarray(balanced.content)
-        parcel, reader, edge = parcels(balanced.parent_start, balanced.parent, content, device, self._plan.k)
+        parcel, reader, edge = kernels.parcels(balanced.parent_start, balanced.parent, content, device, self._plan.k)
         local, remote = np.flatnonzero(parcel < 0), np.flatnonzero(parcel >= 0)
         self._pairs += [
             (self.forward[balanced.parent[local]], self.forward[reader[local]]),

@@ -387,7 +387,8 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSi
             why = ""
             try:
                 if is_fabric:
-                    place = load_fabric(path, ranks or 0, settings)
+                    assert ranks is not None
+                    place = load_fabric(path, ranks, settings)
                 else:
                     place = load_cluster(path, settings if ranks is None else settings | {"ranks": ranks})
             except UnknownNameError:

@@ -7,7 +7,7 @@ one behind the other on each lightpath.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from lightloom.collectives.synthesis.engine import kernels
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, RingTrees, hub_ranks
 from lightloom.core.arrays import Column, Floats, Ints, Mask, read_only
 from lightloom.machines.fabrics.fabric import Fabric
-
-if TYPE_CHECKING:
-    from lightloom.collectives.synthesis.engine.kernels import OrderedRows
 
 
 class Rows(NamedTuple):
@@ -212,7 +209,9 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
     return schedule.with_columns({"step": step}, steps=int(step.max(initial=0)) + 1)
 
 
-def turns(rows: OrderedRows, held: Mask, links: int, *keys: Floats | Ints, together: float = 0.0) -> tuple[Ints, float]:
+def turns(
+    rows: kernels.OrderedRows, held: Mask, links: int, *keys: Floats | Ints, together: float = 0.0
+) -> tuple[Ints, float]:
     """Return the place of each row in the order in which rows are sent, [row], and the seconds until the last arrival.
     A link that is free sends the most urgent row that waits for it and need not wait anywhere on its way.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nsmallest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,13 +37,9 @@ from lightloom.collectives.synthesis.exchange.circuits import (
     reaches,
     shared_wiring,
 )
-from lightloom.collectives.synthesis.exchange.kernels import lay_paths
 from lightloom.collectives.synthesis.ring.gather import regular_skips, varied_skips
 from lightloom.core.arrays import Effort, Floats, Int32s, Ints
 from lightloom.machines.fabrics.fabric import Fabric
-
-if TYPE_CHECKING:
-    from lightloom.collectives.synthesis.exchange.kernels import Routes
 
 # A wiring becomes a path for every block, and the times at which blocks are sent.
 #
@@ -78,7 +74,7 @@ class Trial(NamedTuple):
     """Chance that decides which of several equally cheap paths is taken; None: always the same one."""
 
 
-Routed = tuple[ExchangeCircuits, "Routes", Floats, Floats, Floats, float]
+Routed = tuple[ExchangeCircuits, kernels.Routes, Floats, Floats, Floats, float]
 """Circuits, paths of the blocks of some sources, or of their pieces, as trees to choose from; seconds that a piece
 holds a circuit, seconds after which it arrives, and pieces that pass a circuit, [circuit] each; and the seconds of the
 longest of the cheapest paths if nothing waits."""
@@ -165,9 +161,9 @@ def plan(wiring: Wiring, exchange: Exchange, trial: Trial) -> Plan | None:
         return None
     busy = busy * weight
     begin = np.zeros(routes.chosen.size + 1, np.int64)
-    hops = lay_paths(routes, delay, begin, np.zeros(0, np.int32), np.zeros(0))
+    hops = kernels.lay_paths(routes, delay, begin, np.zeros(0, np.int32), np.zeros(0))
     path, left, when = np.empty(hops, np.int32), np.empty(hops), np.zeros(hops + 1)
-    lay_paths(routes, delay, begin, path, left)
+    kernels.lay_paths(routes, delay, begin, path, left)
     queue = np.arange(len(busy), dtype=np.int32)
     seconds = list_schedule(queue, delay, busy, _transmissions(begin, path, left), when)
     return Plan(ring, begin, path, when[:-1], load * busy / weight, float(seconds))
