@@ -187,18 +187,15 @@ def optree(
     return build.from_all_gather(collective, fabric, all_gather)
 
 
-def exchange_stages(
-    n: int, radices: Sequence[int], in_a_row: Sequence[bool] | None = None
-) -> tuple[list[build.Stage], Int32s]:
+def exchange_stages(n: int, radices: Sequence[int]) -> tuple[list[build.Stage], Int32s]:
     """Return who sends which shares where in each stage, and the shares to which the stages refer: [entry].
 
-    Stages in which nobody sends are left out.
+    Each share of a pair takes a colour of its own, that is one wavelength in one step, as in the paper. Stages in which
+    nobody sends are left out.
 
     Args:
         n: ranks.
         radices: parts into which parts are cut, a number a stage.
-        in_a_row: of each stage whether the shares of a pair follow each other on one colour; else, as in the paper,
-            each takes one of its own, that is one wavelength in one step.
 
     Raises:
         ConfigError: radices that leave parts of more than one rank.
@@ -208,7 +205,6 @@ def exchange_stages(
         inner, parent = parts.cut(radix)
         shares, first, count = parts.held()
         pool.append(shares)
-        follow = in_a_row is not None and in_a_row[number]
         if number == 0:
             stages.append(_around_the_ring(inner.start, inner.size))
         else:
@@ -219,7 +215,7 @@ def exchange_stages(
             outer = parent[one][part]
             which = parts.kind[outer], source - parts.start[outer]
             ends = source, receiver, entries + first[which], count[which]
-            stages.append(build.along_the_line(*ends, n, in_a_row=follow))
+            stages.append(build.along_the_line(*ends, n))
         entries += len(shares)
         parts = inner
     if len(parts.start) != n:

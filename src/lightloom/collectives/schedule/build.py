@@ -194,8 +194,6 @@ class Stage(NamedTuple):
     colours: int
     carried: Column | None = None
     """Number of chunks that it carries, of a schedule of lists."""
-    in_a_row: bool = False
-    """True where all chunks of a transfer follow each other on one colour, instead of each on the next one."""
     lightpath: Column | None = None
     """Lightpath of each transfer; those of one have the same source, route and colours. None where each has its own."""
     reduces: bool = False
@@ -235,7 +233,7 @@ def staged(
     parts, counts, step, path = list[Rows](), list[Column](), 0, 0
     for stage in stages:
         width, slots, steps = fit(fabric, stage.colours, striped=striped)
-        transfer, now, slot, taken, chunk, carried = _in_steps(stage, slots)
+        transfer, now, slot, taken, chunk = _in_steps(stage, slots)
         if stage.lightpath is None:
             # Sorting 16-bit integers takes linear time.
             order = np.argsort(now.astype(np.uint16) if steps <= 1 << 16 else now, kind="stable")
@@ -251,7 +249,7 @@ def staged(
         )
         columns = (source, destination, route, slot * width, taken[order] * wide, chunk)
         parts.append(Rows(step + now, path + number, *columns, np.full(len(order), stage.reduces)))
-        counts.append(carried[order])
+        counts.append(taken[order])
         step, path = step + steps, path + int(number.max(initial=-1)) + 1
     rows, lists = joined(parts), None
     if entries is not None:
@@ -266,23 +264,22 @@ def _in_steps(stage: Stage, slots: int) -> tuple[Column, ...]:
     A step has ``slots`` colours.
 
     Returns:
-        Transfer and step of each piece, the place of its first colour in the step, the colours that it takes, its first
-        chunk (or the entry of it), and its chunks: [piece] each.
+        Transfer and step of each piece, the place of its first colour in the step, the colours that it takes, which are
+        as many as its chunks, and its first chunk (or the entry of it): [piece] each.
     """
     colour = np.asarray(stage.colour, np.int32)
     if stage.carried is None:
         one = np.broadcast_to(np.int32(1), len(colour))
-        return np.arange(len(colour)), *np.divmod(colour, np.int32(slots)), one, stage.chunk, one
+        return np.arange(len(colour)), *np.divmod(colour, np.int32(slots)), one, stage.chunk
     count = np.asarray(stage.carried, np.int64)
-    last = colour if stage.in_a_row else colour + count - 1
+    last = colour + count - 1
     pieces = last // slots - colour // slots + 1
     transfer, number = grouped(pieces)
     step = (colour // slots)[transfer] + number
     begin = np.maximum(colour[transfer], step * slots)
     taken = np.minimum(last[transfer] + 1, (step + 1) * slots) - begin
     entry = np.asarray(stage.chunk, np.int64)[transfer] + begin - colour[transfer]
-    carried = count[transfer] if stage.in_a_row else taken
-    small = (column.astype(np.int32) for column in (step, begin - step * slots, taken, entry, carried))
+    small = (column.astype(np.int32) for column in (step, begin - step * slots, taken, entry))
     return transfer, *small
 
 
@@ -363,7 +360,7 @@ def _coloured(source: Ints, destination: Ints, fabric: Fabric) -> tuple[Ints, In
 # step 1    channels 0 to 3      5 6 7 8    one of four channels carries four, one after the other, in the same time
 
 
-def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n: int, *, in_a_row: bool) -> Stage:
+def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n: int) -> Stage:
     """Return transfers between ranks of a line of ``n``, on as many colours as the busiest link carries.
 
     Args:
@@ -372,21 +369,18 @@ def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n:
         entry: place of the first chunk: [transfer].
         count: chunks: [transfer].
         n: ranks.
-        in_a_row: whether a transfer takes one colour, instead of one for each chunk.
     """
     columns, colours = list[tuple[Column, ...]](), 0
     for direction in (CLOCKWISE, COUNTERCLOCKWISE):
         rows = np.flatnonzero((destination > source) == (direction == CLOCKWISE))
         low, high = (source, destination) if direction == CLOCKWISE else (destination, source)
-        wanted = np.ones_like(rows) if in_a_row else count[rows]
-        interval, colour, size, before, used = colour_ranges(low[rows], high[rows], wanted, n)
+        interval, colour, size, before, used = colour_ranges(low[rows], high[rows], count[rows], n)
         transfer = rows[interval]
-        first, carried = (entry[transfer], count[transfer]) if in_a_row else (entry[transfer] + before, size)
         route = np.full(len(transfer), direction, np.int8)
-        columns.append((source[transfer], destination[transfer], route, first, carried, colour))
+        columns.append((source[transfer], destination[transfer], route, entry[transfer] + before, size, colour))
         colours = max(colours, used)
     start, end, route, first, carried, colour = (np.concatenate(pair) for pair in zip(*columns, strict=True))
-    return Stage(start, end, route, first, colour, colours, carried, in_a_row)
+    return Stage(start, end, route, first, colour, colours, carried)
 
 
 # One all-gather makes three collectives: reversed in time it is a reduce-scatter, the two in sequence an all-reduce.

@@ -4,7 +4,6 @@ Schedules are cached on disk; a cached schedule is verified like any other.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import lower_bound
@@ -18,13 +17,15 @@ from lightloom.collectives.synthesis.multicast import multicast
 from lightloom.collectives.synthesis.packets import on_packets
 from lightloom.collectives.synthesis.parts import between_ranks
 from lightloom.collectives.synthesis.ring.damaged import around_damage
-from lightloom.collectives.synthesis.ring.gather import MOST_RANKS, gather, in_few_steps, stages
+from lightloom.collectives.synthesis.ring.gather import gather, in_few_steps, set_anew
 from lightloom.collectives.synthesis.ring.rooted import rooted
 from lightloom.collectives.synthesis.switch import SERVES, on_switch
 from lightloom.machines.fabrics.fabric import Fabric
 
 _MOST_RANKS = 8192
 """Ranks beyond which searches, which look at pairs of ranks, take hours."""
+_MOST_ANEW = 1024
+"""Ranks up to which circuits that are set anew are tried: rows grow with the square of the ranks."""
 
 
 def refusal(kind: str, fabric: Fabric) -> str | None:
@@ -61,7 +62,7 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
 
 
 def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield the schedules found for a fabric, the fastest of which is taken: one, or two on a sound ring."""
+    """Yield the schedules found for a fabric, the fastest of which is taken: one, or up to three on a sound ring."""
     if collective.kind in OF_PARTS or (fabric.damaged and collective.kind == "all-to-all"):
         yield between_ranks(collective, fabric)
     elif fabric.damaged:
@@ -75,10 +76,10 @@ def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield the schedules found on a sound ring of wavelengths, one or two.
+    """Yield the schedules found on a sound ring of wavelengths, one to three.
 
-    The fastest on circuits that stand; and, of all-gathers, reduce-scatters and all-reduces, stages that set circuits
-    anew, where the bound leaves time for a second set-up and light reaches the farthest rank.
+    The fastest on circuits that stand; and, of all-gathers, reduce-scatters and all-reduces, OpTree's and WRHT's, which
+    set circuits anew, where the bound leaves time for a second set-up and light reaches the farthest rank.
     """
     if collective.kind in ROOTED:
         yield rooted(collective, fabric)
@@ -92,10 +93,10 @@ def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         timed = [(cost(schedule, fabric).time, schedule) for schedule in standing]
         least, best = min(timed, key=lambda pair: pair[0])
         yield best
-        # Stages take a second set-up besides what the bound asks for.
-        staged = fabric.ranks <= MOST_RANKS and least > lower_bound(collective, fabric).time + fabric.setup_time
-        if staged and (fabric.reach is None or fabric.reach >= fabric.diameter()):
-            yield replace(stages(collective, fabric), algorithm="synthesized")
+        # Setting circuits anew takes a second set-up besides what the bound asks for.
+        again = fabric.ranks <= _MOST_ANEW and least > lower_bound(collective, fabric).time + fabric.setup_time
+        if again and (fabric.reach is None or fabric.reach >= fabric.diameter()):
+            yield from set_anew(collective, fabric)
 
 
 SYNTHESIZED = Algorithm(

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, replace
-from functools import cache
 from heapq import nsmallest
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.algorithms.direct import one_stage
-from lightloom.collectives.algorithms.optree import best_radices, exchange_stages
+from lightloom.collectives.algorithms.optree import optree
 from lightloom.collectives.algorithms.wrht import wrht
-from lightloom.collectives.bounds.link_use import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
+from lightloom.collectives.bounds.link_use import ring_all_to_all_wavelengths
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import fit, from_all_gather, ring_all_to_all, staged
+from lightloom.collectives.schedule.build import ring_all_to_all
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import effort, read_design, write_design
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
@@ -236,8 +233,7 @@ def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         if collective.kind == "all-reduce":
             yield from _straight_sums(collective, fabric)
     if collective.kind == "all-reduce" and fabric.ranks <= _FEW:
-        groups = wrht(collective, fabric, striped=True)
-        yield replace(groups, algorithm="synthesized", notes=("groups add up in their middle, as WRHT's do",))
+        yield _sums_by_groups(collective, fabric)
 
 
 def _straight_sums(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
@@ -261,96 +257,14 @@ def _levels_note(design: Design, trees: RingTrees, fabric: Fabric) -> str:
     return f"{'; '.join(chords)}; every share travels in {design.pieces} pieces"
 
 
-# Stages that set circuits anew: exchanges inside parts of the ring, parts cut into parts, one set of circuits a
-# stage.
-#
-# stage 1    equal positions of the parts exchange around the ring
-# stage 2    inside a part, equal positions of its parts exchange all that they have
-# ...        until a part is one rank
-#
-# OpTree gives every share a wavelength for one step (*side by side*), so that a stage takes many steps, each with
-# other circuits. A stage may instead join its pairs once and send shares *in a row*. Radices and the way of each
-# stage are found by a programme over the sizes of parts: what a stage costs depends on the size that it cuts alone.
-# OpTree and WRHT are points of the search, so that nothing found is slower than they are.
-
-MOST_RANKS = 1024
-"""Rows grow with the square of the ranks."""
-_BUILT = 3
-"""Best estimates that are built and timed, of all and of those that cut evenly: the others are estimated too low."""
-_TAILS = 6
-"""Ways to finish parts of a size that are kept."""
-
-
-Cut = tuple[int, bool]
-"""One stage of exchanges inside parts of the ring: its radix, and whether shares follow each other in a row."""
-StagePlan = tuple[float, tuple[Cut, ...]]
-"""Estimated seconds of stages, and their cuts."""
-
-
-def stages(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest of the best estimates, of OpTree and of WRHT, not yet verified.
-
-    Steps that set circuits twice take both set-ups besides what the joint bound asks for: there is no need to ask where
-    circuits that stand are as fast as that.
-    """
-    estimates = [cuts for _, cuts in stage_plans(collective.nbytes_per_rank, fabric)]
-    even = [cuts for cuts in estimates if prod(radix for radix, _ in cuts) == fabric.ranks]
-    optree = tuple((radix, False) for radix in best_radices(fabric.ranks, fabric.usable_channels))
-    tried = dict.fromkeys([*estimates[:_BUILT], *even[:_BUILT], optree])
-    schedules = [_build_stages(collective, fabric, cuts) for cuts in tried]
+def set_anew(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield the schedules whose circuits are set anew for each stage: OpTree's, and of an all-reduce WRHT's."""
+    yield replace(optree(collective, fabric, striped=True), algorithm="synthesized")
     if collective.kind == "all-reduce":
-        note = "groups add up in their middle, as WRHT's do"
-        schedules.append(replace(wrht(collective, fabric, striped=True), algorithm="synthesized", notes=(note,)))
-    return min(schedules, key=lambda schedule: cost(schedule, fabric).time)
+        yield _sums_by_groups(collective, fabric)
 
 
-def stage_plans(share: float, fabric: Fabric) -> list[StagePlan]:
-    """Return ways to cut the ring, for all-gathers of ``share`` bytes a rank, best estimate first.
-
-    Each is (estimated seconds, cuts); those of one radix and way keep the best six ways to finish the parts.
-    """
-
-    @cache
-    def plans(size: int, wavelengths: Callable[[int], int]) -> list[StagePlan]:
-        """Return ways to finish parts of so many ranks, whose all-to-alls take so many wavelengths."""
-        if size == 1:
-            return [(0.0, ())]
-        ranked: list[StagePlan] = []
-        for radix in range(2, size + 1):
-            inner = -(-size // radix)
-            if inner * (radix - 1) >= size:
-                continue
-            # Pairs on the busiest link, and shares of each, which follow each other in a row or go side by side.
-            pairs, items = inner * wavelengths(radix), -(-fabric.ranks // size)
-            seconds = {True: _steps_seconds(fabric, pairs, items * share)}
-            if items > 1:
-                seconds[False] = _steps_seconds(fabric, pairs * items, share)
-            tails = plans(inner, line_all_to_all_wavelengths)[:_TAILS]
-            ranked += [(own + more, ((radix, way), *cuts)) for way, own in seconds.items() for more, cuts in tails]
-        return sorted(ranked)
-
-    return plans(fabric.ranks, ring_all_to_all_wavelengths)
-
-
-def _steps_seconds(fabric: Fabric, colours: int, nbytes: float) -> float:
-    """Return the seconds of the steps in which so many colours each carry ``nbytes`` between set-ups.
-
-    Every step pays a set-up, a conversion and the latency between neighbours; spare channels widen each transfer.
-    """
-    width, _, steps = fit(fabric, colours, striped=True)
-    fixed = fabric.setup_time + fabric.step_overhead + fabric.neighbour_latency()
-    return steps * (fixed + nbytes / (width * fabric.channel_bandwidth))
-
-
-def _build_stages(collective: Collective, fabric: Fabric, cuts: tuple[Cut, ...]) -> Schedule:
-    """Return the schedule of these cuts."""
-    n = fabric.ranks
-
-    def all_gather(gather: Collective) -> Schedule:
-        """Return the all-gather of these stages, whose rows carry lists of chunks."""
-        stages, held = exchange_stages(n, *zip(*cuts, strict=True))
-        orders = ", ".join(f"{radix} {'in a row' if in_a_row else 'side by side'}" for radix, in_a_row in cuts)
-        note = f"circuits are set anew for each stage; parts of the ring, and how shares follow: {orders}"
-        return staged("synthesized", gather, fabric, stages, chunks=n, striped=True, entries=held, notes=(note,))
-
-    return from_all_gather(collective, fabric, all_gather)
+def _sums_by_groups(collective: Collective, fabric: Fabric) -> Schedule:
+    """Return WRHT's schedule under the name of what is synthesized."""
+    note = "groups add up in their middle, as WRHT's do"
+    return replace(wrht(collective, fabric, striped=True), algorithm="synthesized", notes=(note,))
