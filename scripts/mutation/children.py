@@ -219,6 +219,8 @@ class _Recorder:
     )
     of_fixtures: dict[object, set[str]] = field(default_factory=dict)
     """Functions that the making of a fixture entered: they count for every test that uses it."""
+    failing: set[str] = field(default_factory=set)
+    """Tests that fail without a mutant, which are left out: they would count as tests that kill every one."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -226,7 +228,8 @@ class _Recorder:
         _take_entered()
         before = sum(os.times()[:4])
         result = yield
-        self.outcome["tests"][item.nodeid] = sum(os.times()[:4]) - before
+        if item.nodeid not in self.failing:
+            self.outcome["tests"][item.nodeid] = sum(os.times()[:4]) - before
         if self.reaching:
             reached = _take_entered()
             for definitions in getattr(item, "_fixtureinfo").name2fixturedefs.values():  # noqa: B009
@@ -254,7 +257,7 @@ class _Recorder:
             self.outcome["failed"] = item.nodeid
             self.outcome["errors"] = _types(call.excinfo.value) if call.excinfo else []
         if report.failed and self.reaching:
-            self.outcome["tests"].pop(item.nodeid, None)
+            self.failing.add(item.nodeid)
         self.outcome["passed"] += report.when == "call" and report.passed
         return report
 

@@ -76,5 +76,7 @@ def test_what_a_fixture_enters_in_another_interpreter_counts_for_every_test_that
 
 
 @pytest.mark.long
-def test_interpreters_that_tests_start_run_the_mutant(tmp_path: Path) -> None:
-    assert str(_outcome(tmp_path, "return 1", "return 3")["failed"]).endswith("::test_first")
+def test_interpreters_that_tests_start_run_the_mutant_and_the_map_leaves_failing_tests_out(tmp_path: Path) -> None:
+    outcome = _outcome(tmp_path, "return 1", "return 3")
+    assert str(outcome["failed"]).endswith("::test_first")
+    assert [test.split("::")[1] for test in dict(outcome["tests"])] == ["test_alone"]  # type: ignore[call-overload]
