@@ -5,13 +5,14 @@
     python -m scripts.kept_results --compare FOLDER --only plan.  cases whose names begin so, or one name; repeatable
     python -m scripts.kept_results --compare FOLDER --jobs 4      in so many processes
     python -m scripts.kept_results --compare FOLDER --reworded    sentences may differ in all but their numbers
+    python -m scripts.kept_results --compare FOLDER --within 1e-9 on another processor, whose sums end in other digits
     python -m scripts.kept_results --list                         names and commands of the cases
 
 A refactoring moves, merges and renames what users do not see. This command is its safety net: the results of hundreds
-of commands (:mod:`scripts.kept_cases`), to the last digit. It enters lightloom only where users do: by the console
-script that ``pyproject.toml`` declares and by the names of ``import lightloom``. Each run starts with an empty cache.
-Results of a refactoring that is meant to change some are kept again by ``--write FOLDER --only NAME``, which leaves
-all others as they are.
+of commands (:mod:`scripts.kept_cases`), to the last digit on one kind of processor. It enters lightloom only where
+users do: by the console script that ``pyproject.toml`` declares and by the names of ``import lightloom``. Each run
+starts with an empty cache. Results of a refactoring that is meant to change some are kept again by ``--write FOLDER
+--only NAME``, which leaves all others as they are.
 
 A comparison is of JSON values: 1 and 1.0 differ, the order of an object's keys does not count. What the command adds
 about itself and its duration is dropped before (:data:`DROPPED`, :data:`DURATIONS`). A command that refuses its input
@@ -39,6 +40,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
+from math import isclose
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,8 @@ SETTINGS = {
     "TERM": "dumb",
 }
 """Environment of every run: sums of several threads differ in their last digits, messages in their width."""
+WITHIN = "numbers may differ by this share; 1e-9 for results of another processor"
+"""Help of the option: NumPy and OpenBLAS add up in another order where a processor has other instructions."""
 DIFFERENCES = 4
 """Differences of one case that are printed."""
 SLOWEST = 10
@@ -114,7 +118,7 @@ def main() -> None:
         others = {case.name: kept[case.name] for case in CASES if case not in cases and case.name in kept}
         write_results(folder, others | {outcome.name: outcome.result for outcome in outcomes})
         sys.exit(1 if crashed else 0)
-    differing = sum(print_differences(outcome, kept, options.reworded) for outcome in outcomes)
+    differing = sum(print_differences(outcome, kept, options.reworded, options.within) for outcome in outcomes)
     gone = [name for name in kept if options.only is None and all(case.name != name for case in CASES)]
     for name in gone:
         print(f"{name}: a result is kept and there is no such case")
@@ -138,6 +142,7 @@ def read_options() -> argparse.Namespace:
     action.add_argument("--list", action="store_true", help="print the cases and run none")
     parser.add_argument("--only", action="append", metavar="PREFIX", help="case of this name, or cases that begin so")
     parser.add_argument("--reworded", action="store_true", help="sentences may differ in all but their numbers")
+    parser.add_argument("--within", type=float, default=0.0, metavar="SHARE", help=WITHIN)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one without it")
     return parser.parse_args()
 
@@ -310,15 +315,15 @@ def print_times(outcomes: Iterable[Outcome]) -> None:
         print(f"{outcome.cpu_seconds:8.1f} s  {outcome.name}")
 
 
-def print_differences(outcome: Outcome, kept: Mapping[str, Json], reworded: bool) -> bool:
+def print_differences(outcome: Outcome, kept: Mapping[str, Json], reworded: bool, within: float) -> bool:
     """Print the first differences of a result from the kept one; return whether there are any.
 
-    With `reworded`, sentences may differ in all but their numbers.
+    With `reworded`, sentences may differ in all but their numbers, and these by the share `within`.
     """
     if outcome.name not in kept:
         print(f"{outcome.name}: no result is kept")
         return True
-    found = list(differences(kept[outcome.name], outcome.result, "$", reworded))
+    found = list(differences(kept[outcome.name], outcome.result, "$", reworded, within))
     for line in found[:DIFFERENCES]:
         print(f"{outcome.name}: {line}")
     if len(found) > DIFFERENCES:
@@ -326,8 +331,11 @@ def print_differences(outcome: Outcome, kept: Mapping[str, Json], reworded: bool
     return bool(found)
 
 
-def differences(old: Json, new: Json, path: str, reworded: bool) -> Iterator[str]:
-    """Yield the JSON path, the old and the new value of each difference; with `reworded` not those of wording."""
+def differences(old: Json, new: Json, path: str, reworded: bool, within: float = 0.0) -> Iterator[str]:
+    """Yield the JSON path, the old and the new value of each difference; with `reworded` not those of wording.
+
+    Numbers that differ by at most the share ``within`` of the larger one are equal.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
             inner = f"{path}.{key}"
@@ -336,12 +344,14 @@ def differences(old: Json, new: Json, path: str, reworded: bool) -> Iterator[str
             elif key not in old:
                 yield f"{inner}: (absent) -> {shortened(new[key])}"
             else:
-                yield from differences(old[key], new[key], inner, reworded)
+                yield from differences(old[key], new[key], inner, reworded, within)
     elif isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new):
             yield f"{path}: {len(old)} entries -> {len(new)} entries"
         for index, (before, after) in enumerate(zip(old, new, strict=False)):
-            yield from differences(before, after, f"{path}[{index}]", reworded)
+            yield from differences(before, after, f"{path}[{index}]", reworded, within)
+    elif isinstance(old, float) and isinstance(new, float) and isclose(old, new, rel_tol=within):
+        return
     elif (type(old) is not type(new) or repr(old) != repr(new)) and not (reworded and is_reworded(old, new)):
         yield f"{path}: {shortened(old)} -> {shortened(new)}"
 
