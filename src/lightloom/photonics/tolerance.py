@@ -339,8 +339,7 @@ def count_wrong_words(
         count = min(_FABRICATIONS_AT_ONCE, fabrications - start)
         batch = fabricate_averagers(mapped, devices, rng, count)
         noise = [None if full_scale is None else noise_behind(gains, full_scale)[..., None] for gains in batch.gains]
-        largest = max(batch.last.shape[1], *mapped.network.layers)
-        step = max(1, _SIGNALS_AT_ONCE // (count * largest))
+        step = max(1, _SIGNALS_AT_ONCE // (count * max(batch.last.shape[1], *mapped.network.layers)))
         wrong.append(wrong_words(batch, noise, words, rng, at_once=step))
         advance(count)
     return WrongWords(wrong=np.concatenate(wrong), words=words)
@@ -690,8 +689,7 @@ def _share_right(mapped: MappedAverager, matrices: Mapping[str, Sequence[Fields]
     drawn = []
     for name, part in mapped.parts.items():
         chips = zip(part.blocks, matrices[name], strict=True)
-        amplified = [_amplified(chip, matrix, detected=name != "P") for chip, matrix in chips]
-        drawn.append(part.joined(amplified)[None])
+        drawn.append(part.joined([_amplified(chip, matrix, detected=name != "P") for chip, matrix in chips])[None])
     batch = averagers_of(mapped, drawn, "rows")
     wrong = wrong_words(batch, [None] * len(batch.gains), words, np.random.default_rng((seed, 3)))
     return 1 - int(wrong.sum()) / words

@@ -123,8 +123,7 @@ def accelerator_of_device(name: str, memory: float | None = None) -> str | None:
     for pattern, below, accelerator in _DEVICES:
         if re.search(pattern, name) and (size is None or size < below * _GIGABYTE):
             # Without a size, a device of several sizes is none of them.
-            several = sum(pattern == other for other, _, _ in _DEVICES) > 1
-            return None if size is None and several else accelerator
+            return None if size is None and sum(pattern == other for other, _, _ in _DEVICES) > 1 else accelerator
     return None
 
 

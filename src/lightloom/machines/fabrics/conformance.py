@@ -256,8 +256,7 @@ def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
     seconds, ranks = np.zeros((2, members.shape[1] - 1)), np.arange(members.shape[1])
     for shift in range(1, members.shape[1]):
         source, destination = (inner[:, members[:, (ranks + by) % len(ranks)].ravel()].ravel() for by in (0, shift))
-        load = derived.link_loads(whole, source, destination)
-        seconds[0, shift - 1] = 1e9 * (load / whole.link_bandwidth()).max()
+        seconds[0, shift - 1] = 1e9 * (derived.link_loads(whole, source, destination) / whole.link_bandwidth()).max()
         seconds[1, shift - 1] = whole.latency(source, destination, whole.route(source, destination)).max()
     return seconds
 

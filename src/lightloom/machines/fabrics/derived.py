@@ -388,8 +388,7 @@ def _covers(fabric: Geometry) -> tuple[Ints, Ints]:
             parts = [links_of(whole.footprint(*ends, route)) for route in routes]
             transfer = np.concatenate([part[0] + i * len(own) for i, part in enumerate(parts)])
             link = np.concatenate([part[1] for part in parts])
-            covered = np.tile(inside - inside[0], groups * len(routes))
-            cover.append(_cover(covered, transfer, link, whole.links))
+            cover.append(_cover(np.tile(inside - inside[0], groups * len(routes)), transfer, link, whole.links))
     received, sent = (_stacked(cover, ranks, whole.links) for cover in covers)
     return received, sent
 

@@ -824,8 +824,7 @@ class GroupFabric(Fabric):
 
     def ring_order(self) -> Ints:
         """Return the group's ranks in the fabric's ring order, taken from the first group, from rank 0 on."""
-        position = np.argsort(self.whole.ring_order())
-        order = np.argsort(position[self.siblings()[1][0]])
+        order = np.argsort(np.argsort(self.whole.ring_order())[self.siblings()[1][0]])
         return np.roll(order, -int(np.argmin(order)))
 
     def wire_bytes(self, nbytes: float) -> float:

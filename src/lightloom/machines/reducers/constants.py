@@ -133,10 +133,9 @@ def nominal(chosen: Mapping[str, Constant]) -> dict[str, float]:
 def drawn(chosen: Mapping[str, Constant], draws: int, seed: int = 0) -> list[dict[str, float]]:
     """Return ``draws`` sets of values by name, in SI units, every constant drawn evenly over its range (in its
     logarithm if ``logarithmic``) and independent of the others."""
-    rng = np.random.default_rng(seed)
     return [
         {name: constant.draw(float(share)) for (name, constant), share in zip(chosen.items(), row, strict=True)}
-        for row in rng.random((draws, len(chosen)))
+        for row in np.random.default_rng(seed).random((draws, len(chosen)))
     ]
 
 
@@ -267,8 +266,7 @@ def _window(mapped: MappedNetwork, made: Construction) -> float:
         for side in (-1, 1):
             wavelength = dispersion.wavelength + side * step * _WINDOW_STEP
             there = [at_wavelength(matrix, wavelength, dispersion) for matrix in mapped.matrices]
-            network = effective_network(mapped, there)
-            if noisy_accuracy(network, made.function, 0.0, points) < 1:
+            if noisy_accuracy(effective_network(mapped, there), made.function, 0.0, points) < 1:
                 return float(f"{(step - 1) * _WINDOW_STEP:.3g}")
     return float(f"{_WINDOW_STEPS * _WINDOW_STEP:.3g}")
 

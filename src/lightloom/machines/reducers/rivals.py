@@ -256,8 +256,7 @@ def broadcast(lanes: Lanes, joules: float) -> tuple[float, int]:
     """
     servers, values = lanes.setting.servers, lanes.values
     for fewest in range(1, servers):
-        stages = ceil(log2(-(-servers // fewest)))
-        split = joules * 10 ** (stages * values["splitter_loss"] / 10)
+        split = joules * 10 ** (ceil(log2(-(-servers // fewest))) * values["splitter_loss"] / 10)
         if lanes.launched(split) * servers / fewest <= values["modulator_limit"]:
             return split, fewest
     return joules, servers
@@ -344,12 +343,11 @@ def _summing_rival(
     back, transmitters = broadcast(down, RATE * down.plain_laser)
     share = transmitters / setting.servers
     enob, have = up.digit_receiver(setting.servers).needed_enob(setting.word_errors), values["converter_bits"]
-    converter = values["converter"] * 2 ** (enob + values["converter_margin"])
     energy = {
         "server transmitters": up.per_bit(up.sender),
         "server receivers": RATE * down.per_bit(down.receiver),
         "reducer receivers": up.per_bit(up.receiver) / setting.servers,
-        "converters": up.per_bit(converter) / setting.servers,
+        "converters": up.per_bit(values["converter"] * 2 ** (enob + values["converter_margin"])) / setting.servers,
         "reducer transmitters": RATE * down.per_bit(down.sender) * share,
         "lasers": down.per_bit(back) + up.per_bit(laser),
         "error correction": (1 + share) / 2 * values["error_correction"],

@@ -146,8 +146,7 @@ def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
     with np.errstate(invalid="ignore"):
         latency = scale * (base * terms[0] + step * terms[1] + network * terms[2] + peer * terms[3])
         within = terms[4] / bandwidth / share + terms[6] / copy_share
-        transmission = np.maximum(within, terms[5] / network_bandwidth / share)
-        seconds = pipelined(latency, transmission, fill, limit)
+        seconds = pipelined(latency, np.maximum(within, terms[5] / network_bandwidth / share), fill, limit)
     seconds[~np.isfinite(terms[0])] = np.inf
     return seconds
 

@@ -145,8 +145,7 @@ def energy_delay() -> Figure:
         axes.axhline(1, color=INK, lw=0.8, ls="--", zorder=0.5)
         axes.set_xticks(range(len(printed())), list(printed()), fontsize=8)
         axes.set(ylim=(0, 1.18), ylabel=f"EDP / 25-E's, B = {batch}")
-    key = [(f"{speed} Gb/s", colour) for speed, colour in _SPEEDS.items()]
-    legend(figure, [*key, ("worse than 25-E", RED)])
+    legend(figure, [*((f"{speed} Gb/s", colour) for speed, colour in _SPEEDS.items()), ("worse than 25-E", RED)])
     return figure
 
 
@@ -160,8 +159,7 @@ def proof() -> Figure:
         bound = largest_ratio(bandwidths)
         axes.plot(ends, [bound * end for end in ends], color=colour, lw=1.5, label=f"at most {bound:.3f}: {label}")
         shape: dict[str, Any] = {"marker": "o", "s": 18, "facecolor": "none", "edgecolor": colour, "linewidth": 1}
-        time_saved = [list(savings(FITTED, bandwidths)["time", speed].values()) for speed in _SPEEDS]
-        axes.scatter(*time_saved, **shape)
+        axes.scatter(*(list(savings(FITTED, bandwidths)["time", speed].values()) for speed in _SPEEDS), **shape)
     for what, label in (("time_average", "mean"), ("time_batch256", "mean, B = 256")):
         x, y = HEADLINE[f"{what}_100"], HEADLINE[f"{what}_400"]
         axes.plot(x, y, "*", color=ORANGE, mec=INK, ms=13, label="the paper's means" if label == "mean" else None)

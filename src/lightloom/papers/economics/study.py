@@ -75,8 +75,7 @@ def _mixnet_ratio(ranks: int, gbps: int) -> float:
     bill of circuits and two eighths of the tree's."""
     tree = _fat_tree(ranks, gbps)
     circuits = load_fabric("circuit-switch", 256, {"degree": 1, "bandwidth": f"{gbps}Gbps"}).bill()
-    mixed = circuits.times(_CIRCUIT_SHARE) + tree.times(1 - _CIRCUIT_SHARE)
-    return _dollars(tree) / _dollars(mixed)
+    return _dollars(tree) / _dollars(circuits.times(_CIRCUIT_SHARE) + tree.times(1 - _CIRCUIT_SHARE))
 
 
 def _fabrics() -> Iterator[Claim]:

@@ -113,8 +113,7 @@ def worker_aggregator(p: int, nbytes: float, link: Link) -> float:
 
 def ring(p: int, nbytes: float, link: Link) -> float:
     """Return the seconds of a ring exchange by section VIII-D: 2 (p − 1) a + 2 (p − 1)/p n b + (p − 1)/p n c."""
-    share = (p - 1) / p
-    return 2 * (p - 1) * link.latency + share * nbytes * (2 * link.byte_seconds + link.sum_seconds)
+    return 2 * (p - 1) * link.latency + (p - 1) / p * nbytes * (2 * link.byte_seconds + link.sum_seconds)
 
 
 def link_of(model: str) -> Link:

@@ -113,8 +113,7 @@ def _findings(runs: Record, network: str) -> Iterator[Claim]:
 
 def reached(run: Record, level: float) -> int | None:
     """Return the first recorded iteration with at least that accuracy (0 to 1), or None if none has it."""
-    hits = (i for i, accuracy in zip(run["iterations"], run["accuracy"], strict=True) if accuracy >= level)
-    return next(hits, None)
+    return next((i for i, accuracy in zip(run["iterations"], run["accuracy"], strict=True) if accuracy >= level), None)
 
 
 def _extra_epochs(runs: Record) -> Claim:
@@ -354,8 +353,7 @@ def _shape(seconds: dict[int, float]) -> str:
 def built_seconds(algorithm: str, ranks: int, nbytes: float) -> float:
     """Return the seconds of a built all-reduce of ``nbytes`` on a 10 Gbit/s packet switch without latency."""
     fabric = PacketSwitch(ranks=ranks, bandwidth=LINK_BITS / 8, hop_latency=0.0)
-    schedule = build(find(algorithm), Collective("all-reduce", ranks, round(nbytes)), fabric)
-    return cost(schedule, fabric).time
+    return cost(build(find(algorithm), Collective("all-reduce", ranks, round(nbytes)), fabric), fabric).time
 
 
 # Figures 3 and 12: sizes, shares of communication, and training time with and without ring and compression.
@@ -478,8 +476,7 @@ def _packet_cost() -> Claim:
             host = (printed - plain) / (nbytes / PAYLOAD)
         kept = nbytes / PAYLOAD * host
         less.append(percent_less(packed + kept, plain + kept))
-    ours = f"{min(less):.0f} to {max(less):.0f} % less"
-    return PAPER.claim("figure12.packet_cost_fitted", ours, host_us=1e6 * host)
+    return PAPER.claim("figure12.packet_cost_fitted", f"{min(less):.0f} to {max(less):.0f} % less", host_us=1e6 * host)
 
 
 # Figure 7: training time with compression in software.

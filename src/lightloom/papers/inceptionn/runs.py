@@ -217,8 +217,7 @@ def figure5_claims(gradients: Mapping[str, Any]) -> Iterator[Claim]:
 def below(counts: Mapping[str, Any], exponent: int) -> float:
     """Return the share, 0 to 1, of values below 2^exponent in magnitude, zeros included."""
     kept = exponent - LOWEST
-    small = counts["small"] + sum(counts["negative"][:kept]) + sum(counts["positive"][:kept])
-    return float(small / counts["values"])
+    return float((counts["small"] + sum(counts["negative"][:kept]) + sum(counts["positive"][:kept])) / counts["values"])
 
 
 # Long runs: HDC on MNIST, four processes, Table I's hyper-parameters; an interrupted one resumes from its checkpoint.

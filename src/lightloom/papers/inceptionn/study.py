@@ -100,8 +100,7 @@ def distribution(gradients: Record) -> Figure:
         for k in BOUNDS:
             axes.axvline(-k - 0.5, color=GREY, lw=0.8, ls=":")
         words = f"largest {counts['largest']:.2g}, {100 * counts['small'] / counts['values']:.0f} % below 2^{LOWEST}"
-        title = f"{stage}, iteration {counts['iteration']}\n{words}"
-        axes.set(title=title, xlabel="binade: exponent of |gradient|")
+        axes.set(title=f"{stage}, iteration {counts['iteration']}\n{words}", xlabel="binade: exponent of |gradient|")
     panels[0].set_ylabel("% of values (negative ones downward)")
     panels[0].legend(loc="upper left")
     return figure
@@ -134,8 +133,7 @@ def training_time() -> Figure:
         local = [step.local / whole for step in by_exchange.values()]
         wire = [step.communicate / whole for step in by_exchange.values()]
         stacked_bars(axes, list(by_exchange), [("computation", local, GREY), ("communication", wire, BLUE)])
-        column = TABLE_2[model]
-        axes.plot([0], [column.total / ITERATIONS / whole], "D", color=RED, ms=5, label="Table II, total")
+        axes.plot([0], [TABLE_2[model].total / ITERATIONS / whole], "D", color=RED, ms=5, label="Table II, total")
         axes.set_title(model)
     panels[0].set_ylabel("time of an iteration over WA's")
     panels[-1].legend(loc="upper right")

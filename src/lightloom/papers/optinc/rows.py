@@ -99,8 +99,7 @@ def _cascading(found: Record) -> Iterator[Claim]:
     ours = "errors" if percent else "no errors"
     yield PAPER.claim("example.cascade_basic", ours, tuples_percent=percent, tuples=tuples)
     levels = {"first": first, "second": second, "wrong": sum(level["wrong_outputs"] for level in found["levels"])}
-    wrong = ends["wrong_with_decimals"]
-    yield PAPER.claim("example.cascade_end_to_end_wrong_outputs", wrong, tuples=tuples, **levels)
+    yield PAPER.claim("example.cascade_end_to_end_wrong_outputs", ends["wrong_with_decimals"], tuples=tuples, **levels)
     network, more = TABLE_I[0], 2 * approximated_count(64, 64)
     alone, units = (100 * more / network.area(units=units) for units in (False, True))
     values = {"added": more, "area": network.area(units=False), "with_units": units}
@@ -193,8 +192,7 @@ def _meshes() -> Iterator[Claim]:
     """Yield the rows of how many MZIs meshes have that implement random matrices: a unitary one, one by its SVD, and a
     square one by Σ·U."""
     rng = np.random.default_rng(0)
-    unitary = np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    yield PAPER.claim("example.mesh_of_a_unitary", decompose(unitary).mzis)
+    yield PAPER.claim("example.mesh_of_a_unitary", decompose(np.linalg.qr(rng.standard_normal((4, 4)))[0]).mzis)
     wide, square = rng.standard_normal((3, 5)), rng.standard_normal((64, 64))
     yield PAPER.claim("example.meshes_of_a_matrix", map_matrix(wide, "svd").mzis)
     whole, approximated = map_matrix(square, "svd").mzis, map_matrix(square, "sigma-u").mzis
@@ -220,8 +218,7 @@ def points() -> int:
 
 def counts(row: str) -> range:
     """Return the numbers of wrong outputs that round to Table II's accuracy of a row, as a range."""
-    total = points()
-    low, high = ((100 - ACCURACY[row] + shift) / 100 * total for shift in (-5e-6, 5e-6))
+    low, high = ((100 - ACCURACY[row] + shift) / 100 * points() for shift in (-5e-6, 5e-6))
     return range(max(floor(low) + 1, 0), floor(high) + 1)
 
 
@@ -307,8 +304,7 @@ def sent(algorithm: str, servers: int) -> float:
     """Return the most bytes that a server sends in an all-reduce, over the bytes of the gradient: ``ring`` or
     ``in-network``."""
     schedule = _all_reduce(algorithm, servers)
-    rows = np.bincount(schedule.source, minlength=servers)[:servers]
-    return float(rows.max() * schedule.chunk_nbytes / _NBYTES)
+    return float(np.bincount(schedule.source, minlength=servers)[:servers].max() * schedule.chunk_nbytes / _NBYTES)
 
 
 def _all_reduce(algorithm: str, servers: int) -> Schedule:

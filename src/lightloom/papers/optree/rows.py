@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import combinations, combinations_with_replacement, groupby, pairwise, product
+from itertools import combinations, combinations_with_replacement, groupby, pairwise, product, starmap
 from math import ceil, e, log, log2, prod, sqrt
 from operator import truediv
 from statistics import fmean, geometric_mean
@@ -120,8 +120,7 @@ def paper_steps(ranks: int, wavelengths: int) -> dict[str, int]:
 def seconds(steps: int, nbytes: float, *, later_shares: int = 1) -> float:
     """Return steps · (d/B + a), Eq. 3, with ``nbytes`` as d; every step but the first carries ``later_shares`` shares
     of it (NE: 2)."""
-    shares = 1 + (steps - 1) * later_shares
-    return shares * nbytes / BANDWIDTH + steps * RECONFIGURATION
+    return (1 + (steps - 1) * later_shares) * nbytes / BANDWIDTH + steps * RECONFIGURATION
 
 
 def by_time(steps: dict[str, int]) -> list[str]:
@@ -233,8 +232,7 @@ JOURNAL = {"WRHT": 72.97, "Ring": 93.15, "NE": 86.32}
 def reduction(rival: str, settings: Settings) -> float:
     """Return the mean over (N, w) settings of the percentage of time that OpTree saves over ``rival``, by
     :func:`paper_steps`."""
-    steps = [paper_steps(n, w) for n, w in settings]
-    return fmean(100 * (1 - counts["OpTree"] / counts[rival]) for counts in steps)
+    return fmean(100 * (1 - counts["OpTree"] / counts[rival]) for counts in starmap(paper_steps, settings))
 
 
 def _reductions(what: str, averages: Mapping[str, float], settings: Settings, **values: Any) -> Iterator[Claim]:

@@ -93,8 +93,7 @@ def batch_of(part: Digits, recipe: Recipe, rank: int, iteration: int) -> tuple[T
     """Return the images and labels of a rank's batch in an iteration, which counts from 1; no image twice an epoch."""
     size = recipe.batch_per_rank
     epoch, batch = divmod(iteration - 1, len(part.labels) // size)
-    order = _order(recipe.seed, epoch, rank, len(part.labels))
-    return tensors(part, order[batch * size : (batch + 1) * size])
+    return tensors(part, _order(recipe.seed, epoch, rank, len(part.labels))[batch * size : (batch + 1) * size])
 
 
 _TIMEOUT = 120.0
@@ -141,8 +140,7 @@ class Recipe:
     def set_rate(self, optimizer: torch.optim.SGD, iteration: int) -> None:
         """Set the learning rate of an iteration, which counts from 1: divided once every ``iterations_per_division``,
         and by ``gradient_scale``."""
-        division = (iteration - 1) // self.iterations_per_division
-        rate = self.learning_rate / self.learning_rate_divisor**division
+        rate = self.learning_rate / self.learning_rate_divisor ** ((iteration - 1) // self.iterations_per_division)
         for group in optimizer.param_groups:
             group["lr"] = rate / self.gradient_scale
 

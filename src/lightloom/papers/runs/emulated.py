@@ -125,8 +125,7 @@ class EmulatedRun(RecipeRun):
         else:
             losses = [nn.functional.cross_entropy(self.net(each[0]), each[1]) for each in batches]
             for each, row in zip(losses, gradients, strict=True):
-                pieces = torch.autograd.grad(scale * each, self.parameters)
-                torch.cat([piece.flatten() for piece in pieces], out=row)
+                torch.cat([piece.flatten() for piece in torch.autograd.grad(scale * each, self.parameters)], out=row)
             loss = losses[0].detach()
         if iteration in self.counts:
             self._count((gradients / scale).numpy())
@@ -224,8 +223,7 @@ def partial_sums(gradients: Float32s) -> Float32s:
     ranks, n = gradients.shape
     sums = np.empty_like(gradients)
     for block, part in enumerate(np.array_split(np.arange(n), ranks)):
-        order = [(block + hop) % ranks for hop in range(ranks)]
-        sums[:, part] = np.cumsum(gradients[np.ix_(order, part)], axis=0)
+        sums[:, part] = np.cumsum(gradients[np.ix_([(block + hop) % ranks for hop in range(ranks)], part)], axis=0)
     return sums
 
 

@@ -170,8 +170,7 @@ def augmented(pixels: NDArray[np.uint8], chance: np.random.Generator) -> NDArray
     moved = np.lib.stride_tricks.sliding_window_view(padded, (SIDE, SIDE), (2, 3))
     rows, columns = chance.integers(0, 2 * _MARGIN + 1, (2, len(pixels)))
     chosen = moved[np.arange(len(pixels)), :, rows, columns]
-    mirrored = chance.random(len(pixels)) < 0.5
-    return np.where(mirrored[:, None, None, None], chosen[..., ::-1], chosen)
+    return np.where((chance.random(len(pixels)) < 0.5)[:, None, None, None], chosen[..., ::-1], chosen)
 
 
 def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int = 500) -> float:

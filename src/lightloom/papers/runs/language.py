@@ -202,5 +202,4 @@ def _schedule(step: int, recipe: Recipe) -> float:
     tenth."""
     if step <= recipe.warm_up:
         return step / recipe.warm_up
-    progress = (step - recipe.warm_up) / max(1, recipe.steps - recipe.warm_up)
-    return 0.1 + 0.45 * (1 + math.cos(math.pi * progress))
+    return 0.1 + 0.45 * (1 + math.cos(math.pi * ((step - recipe.warm_up) / max(1, recipe.steps - recipe.warm_up))))

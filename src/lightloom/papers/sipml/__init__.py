@@ -96,5 +96,4 @@ def reach(system: System, k: int, groups: int) -> Reach:
 def link(system: System, k: int, groups: int, gbps: float) -> Link:
     """Return the link that prices a transfer in a group: the whole port of an electrical network, else the port's
     bandwidth divided by the most peers that a device may have."""
-    peers = 1 if system == "electrical" else reach(system, k, groups).degree
-    return Link(bandwidth=gbps * GIGABIT / peers)
+    return Link(bandwidth=gbps * GIGABIT / (1 if system == "electrical" else reach(system, k, groups).degree))

@@ -189,8 +189,7 @@ def _neighbours(x: int, back: bool) -> list[int]:
 def _reaches(x: int, other: int, device: list[int], back: bool) -> bool:
     """Return whether ``x`` lies at most the reach ahead of ``other``, cyclically; with ``back`` whether ``other`` lies
     so ahead of ``x``."""
-    stride = device[other] - device[x] if back else device[x] - device[other]
-    return stride % CHASE_DEVICES <= CHASE_REACH
+    return (device[other] - device[x] if back else device[x] - device[other]) % CHASE_DEVICES <= CHASE_REACH
 
 
 def _nearest(x: int, device: list[int], back: bool) -> int:
@@ -534,9 +533,8 @@ def forward_case(degree: int = RULE_REACH, devices: int = RULE_DEVICES) -> Hybri
 
 def circuits_refusal(plan: HybridPlan, degree: int) -> str:
     """Return the message on why a switch of ``degree`` planes cannot serve a plan's traffic; empty if it can."""
-    fabric = CircuitSwitch(ranks=plan.ranks, degree=degree)
     try:
-        switch.assign(Traffic.of(plan.traffic.total), fabric)
+        switch.assign(Traffic.of(plan.traffic.total), CircuitSwitch(ranks=plan.ranks, degree=degree))
     except InputError as error:
         return str(error)
     return ""

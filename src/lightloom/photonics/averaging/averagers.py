@@ -184,8 +184,7 @@ class ErringAverager:
         # Positions are drawn with replacement: two errors in one place are rarer than the rates are exact.
         positions = self.rng.integers(0, max(means.size, 1), self.rng.binomial(means.size, self.errors.rate))
         values, shares = zip(*self.errors.shares, strict=True)
-        errors = self.rng.choice(values, positions.size, p=np.array(shares) / sum(shares))
-        np.add.at(means, positions, errors)
+        np.add.at(means, positions, self.rng.choice(values, positions.size, p=np.array(shares) / sum(shares)))
         return np.clip(means, 0, (1 << self.bits) - 1)
 
 
@@ -335,10 +334,8 @@ class DigitSum:
                 sums = np.stack([rng.integers(0, size_of, size) for size_of in sizes])
                 total = places @ sums
                 near = (total // self.servers) * self.servers + rng.integers(-1, 2, size) - self.offset
-                change = np.where(np.arange(size) % 2 == 0, near - total, 0)
-                sums[0] = np.clip(sums[0] + change, 0, sizes[0] - 1)
-            due = (places @ sums + self.offset) // self.servers
-            wrong += int((self.mean(sums) != due).sum())
+                sums[0] = np.clip(sums[0] + np.where(np.arange(size) % 2 == 0, near - total, 0), 0, sizes[0] - 1)
+            wrong += int((self.mean(sums) != (places @ sums + self.offset) // self.servers).sum())
             tried += size
         return tried, wrong
 

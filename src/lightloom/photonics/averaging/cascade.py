@@ -67,8 +67,7 @@ def second_level(
         raise ConfigError(f"groups = {groups}: expected at least 1")
     *high, last = first.inputs
     grid = tuple(GridInput(servers * i.weight, groups * (i.maximum // servers), groups) for i in high)
-    top = last.maximum // servers + 1
-    lowest = GridInput(1, groups * (servers * top - 1), groups * servers)
+    lowest = GridInput(1, groups * (servers * (last.maximum // servers + 1) - 1), groups * servers)
     count = groups * servers
     offset = count // 2 if rounding == "half-up" else 0
     return AveragingFunction(inputs=(*grid, lowest), divisor=count, outputs=first.outputs, offset=offset)
@@ -197,8 +196,7 @@ def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinea
     for second in islice(sturdy(second_level(groups, servers, bits)), 1):
         for first in sturdy(first_function):
             cascade = Cascade(bits, groups, servers, first, second)
-            received = second.function.decide(cascade.light(codes, noise, rng))
-            if (received != due).mean() <= 1 - TARGET:
+            if (second.function.decide(cascade.light(codes, noise, rng)) != due).mean() <= 1 - TARGET:
                 return cascade
     raise UnsupportedError(f"no cascade of {groups} x {servers} servers with {bits} bits bears noise = {noise:g}")
 
@@ -216,8 +214,7 @@ def random_codes(groups: int, servers: int, bits: int, count: int, rng: Rng, nea
     """
     top = (1 << bits) - 1
     uniform = rng.integers(0, top + 1, (groups, servers, count))
-    base = rng.integers(0, top + 1, count)
-    close = np.clip(base + rng.integers(-3, 4, (groups, servers, count)), 0, top)
+    close = np.clip(rng.integers(0, top + 1, count) + rng.integers(-3, 4, (groups, servers, count)), 0, top)
     return np.where(rng.random(count) < near_equal, close, uniform)
 
 

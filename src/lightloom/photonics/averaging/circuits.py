@@ -201,8 +201,7 @@ class Circuit:
         step, factors = self.groups[group], set(own.values())
         assert isinstance(step, Floor)
         factor = min(factors)
-        complete = len(own) == step.count and len(factors) == 1
-        if complete and (always or factor < 0):
+        if len(own) == step.count and len(factors) == 1 and (always or factor < 0):
             # form = rest + factor (s - remainder) / d
             low, high = self._bounds(self.expand(rest + step.source * (factor / step.divisor)), always)
             remainder = (step.divisor - _common_divisor(step.source.grid, step.divisor)) * (-factor / step.divisor)

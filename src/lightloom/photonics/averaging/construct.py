@@ -118,8 +118,7 @@ def embed(network: LayeredNetwork, layers: Sequence[int]) -> Embedding:
         weights.append(matrix)
         biases.append(bias)
         scales.append(scale)
-    whole = LayeredNetwork(tuple(weights), tuple(biases), network.nonlinearity, tuple(scales))
-    return Embedding(whole, tuple(places))
+    return Embedding(LayeredNetwork(tuple(weights), tuple(biases), network.nonlinearity, tuple(scales)), tuple(places))
 
 
 def _places(network: LayeredNetwork, wide: tuple[int, ...], layer: int) -> Ints:
@@ -311,11 +310,10 @@ def candidates(
     """
     if nonlinearity not in _REALISATIONS:
         raise InputError(f"nonlinearity = {nonlinearity!r}: expected relu or clipped")
-    realisations = _REALISATIONS[nonlinearity][: 1 if smallest else None]
     constructions = [
         Construction(name + realisation.words, function, realise(circuit, function, realisation))
         for name, circuit in circuits(function)
-        for realisation in realisations
+        for realisation in _REALISATIONS[nonlinearity][: 1 if smallest else None]
     ]
     return sorted(constructions, key=lambda c: c.mzi_count)
 

@@ -191,8 +191,7 @@ class AveragingFunction:
         for i in self.inputs:
             below -= i.weight * i.maximum
             low = np.maximum(-((below - rest) // i.weight), 0)
-            high = np.minimum(rest // i.weight, i.maximum)
-            columns.append(rng.integers(low, high + 1))
+            columns.append(rng.integers(low, np.minimum(rest // i.weight, i.maximum) + 1))
             rest -= i.weight * columns[-1]
         return np.stack(columns)
 

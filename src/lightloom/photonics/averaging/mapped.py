@@ -91,8 +91,7 @@ def set_levels(matrices: Matrices, target: Floats, setting: Setting) -> Levels:
         factors = output_factors(matrices.real, target)
         matrices, outputs = matrices * factors[..., None], outputs * factors
         if setting == "levels":
-            seen = (matrices.real * weights).swapaxes(-1, -2)
-            factors = output_factors(seen, (target * weights).T)
+            factors = output_factors((matrices.real * weights).swapaxes(-1, -2), (target * weights).T)
             matrices, inputs = matrices * factors[..., None, :], inputs * factors
     return Levels(matrices, outputs, inputs)
 
@@ -202,8 +201,7 @@ def fabricated(
 ) -> LayeredNetwork:
     """Return the `effective_network` of newly drawn devices, ``how`` its options; the caller adds detector noise, drawn
     for every detection."""
-    disturbed = [disturb(matrix, non_idealities, rng) for matrix in mapped.matrices]
-    return effective_network(mapped, disturbed, **how)
+    return effective_network(mapped, [disturb(matrix, non_idealities, rng) for matrix in mapped.matrices], **how)
 
 
 def averaging_accuracy(
@@ -392,8 +390,7 @@ def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: An
         sigma = disturbed[0].non_idealities.detector_noise
         chips = [disturbed[start : start + depth] for start in range(0, cascade.groups * depth, depth)]
         firsts = [_detected(effective_network(mapped.first, chip, **how), received=False) for chip in chips]
-        last = disturbed[cascade.groups * depth :]
-        second = _detected(effective_network(mapped.second, last, **how))
+        second = _detected(effective_network(mapped.second, disturbed[cascade.groups * depth :], **how))
         right = 0
         for start in range(0, samples, _AT_ONCE):
             count = min(_AT_ONCE, samples - start)

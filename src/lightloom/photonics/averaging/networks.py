@@ -77,8 +77,7 @@ class LayeredNetwork:
         `proof.with_measured_full_scale` measures full scales.
         """
         matrices = tuple(np.atleast_2d(np.asarray(w, dtype=np.float64)) for w in weights)
-        arrays = biases or [np.zeros(w.shape[0]) for w in matrices]
-        vectors = tuple(np.asarray(b, dtype=np.float64) for b in arrays)
+        vectors = tuple(np.asarray(b, dtype=np.float64) for b in (biases or [np.zeros(w.shape[0]) for w in matrices]))
         sizes = [matrices[0].shape[1], *(w.shape[0] for w in matrices)] if matrices else []
         return cls(matrices, vectors, nonlinearity, tuple(np.ones(n) for n in sizes))
 

@@ -136,8 +136,7 @@ def _output_error(
         for gadget in gadgets:
             own = rounding[start : start + len(gadget.units)]
             # Only units that keep values bend; bits are as good as their limiter.
-            share = tau + bend if gadget.ramp is None else tau
-            off = scales[layer][start : start + len(gadget.units)] * share
+            off = scales[layer][start : start + len(gadget.units)] * (tau + bend if gadget.ramp is None else tau)
             start += len(gadget.units)
             source = sum(abs(float(factor)) * errors[index] for index, factor in gadget.source.reads)
             fresh.append(_gadget_error(gadget, source, own, off, realised.realisation.bounded and not last))
@@ -264,11 +263,9 @@ def adversarial_points(function: AveragingFunction, samples: int, seed: int, chu
         count = min(remaining, chunk)
         remaining -= count
         half = count // 2
-        place = rng.integers(0, function.outputs, half)
-        step = function.divisor * np.left_shift(np.int64(1), 2 * place)
+        step = function.divisor * np.left_shift(np.int64(1), 2 * rng.integers(0, function.outputs, half))
         edge = step * (1 + np.floor(rng.random(half) * ((function.largest + function.offset) // step))).astype(np.int64)
-        totals = np.clip(edge - function.offset + rng.integers(-2, 2, half), 0, function.largest)
-        near = function.points_of(totals, rng)
+        near = function.points_of(np.clip(edge - function.offset + rng.integers(-2, 2, half), 0, function.largest), rng)
         yield np.concatenate([near, rng.integers(0, maxima + 1, (len(maxima), count - half))], axis=1)
 
 

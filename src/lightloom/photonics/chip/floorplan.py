@@ -277,8 +277,7 @@ class _Layout:
         cell << self.gf.components.straight(length=self.rules.heater)
         half, length = _HEATER_WIDTH / 2, self.rules.heater
         begin, end = (1 - _HEATED) / 2 * length, (1 + _HEATED) / 2 * length
-        corners = [(begin, -half), (end, -half), (end, half), (begin, half)]
-        cell.add_polygon(corners, layer=self.layers.HEATER)
+        cell.add_polygon([(begin, -half), (end, -half), (end, half), (begin, half)], layer=self.layers.HEATER)
         return cell
 
     def _interferometer(self, name: str, *, dumped: bool) -> Any:
@@ -288,8 +287,7 @@ class _Layout:
         """
         cell, rules = self.gf.Component(name), self.rules
         heated = self._heated(f"{name}_heater")
-        step = rules.heater + rules.coupler
-        for x in (0.0, step):
+        for x in (0.0, rules.heater + rules.coupler):
             (cell << heated).dmove((x, 0.0))
             if not (dumped and x == 0.0):
                 (cell << self.gf.components.straight(length=rules.heater)).dmove((x, -rules.pitch))

@@ -84,8 +84,7 @@ def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.rando
     fields = np.sqrt(levels) if link.modulation == "intensity" else levels
     if senders.skew.any():
         share = (np.sin(np.pi / 2 * senders.skew) ** 2).astype(np.float32)[..., None]
-        late = (senders.skew > 0)[..., None]
-        beside = np.where(late, np.roll(fields, 1, axis=2), np.roll(fields, -1, axis=2))
+        beside = np.where((senders.skew > 0)[..., None], np.roll(fields, 1, axis=2), np.roll(fields, -1, axis=2))
         fields = fields + share * (beside - fields)
     strength = np.broadcast_to(senders.amplitude.astype(np.float32)[..., None], fields.shape)
     if link.rin_db is not None:
@@ -207,8 +206,7 @@ def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: 
     units = []
     for layer in range(1, len(network.weights)):
         arguments = network.weights[layer - 1] @ signals[layer - 1] + network.biases[layer - 1][:, None]
-        beyond = np.maximum(-arguments, arguments - 1)
-        decides = saturates & (beyond.min(axis=1) >= DECIDED_MARGIN)
+        decides = saturates & (np.maximum(-arguments, arguments - 1).min(axis=1) >= DECIDED_MARGIN)
         ceilings = np.ones(len(decides)) if saturates else np.maximum(network.full_scale[layer], 1e-9)
         units.append(Units(decides, (ceilings / light_units[layer]).astype(np.float32), saturates))
     return units
@@ -501,8 +499,7 @@ class FabricatedLink:
     def _note_peak(self, place: str, amplitudes: Float32s) -> None:
         """Keep, as the peak of a place on the chip, the square of the largest of these amplitudes if it exceeds what
         was kept: a power relative to full scale."""
-        power = float(np.abs(amplitudes).max(initial=0)) ** 2
-        self.peaks[place] = max(self.peaks.get(place, 0.0), power)
+        self.peaks[place] = max(self.peaks.get(place, 0.0), float(np.abs(amplitudes).max(initial=0)) ** 2)
 
     def _decided(self, fields: Float32s, shape: tuple[int, ...], rng: np.random.Generator) -> Ints:
         """Return the codes [servers, words] that receivers decide by their thresholds from the fields in front of T."""

@@ -107,12 +107,11 @@ def corrected(disturbed: disturb.Disturbed, *, real: bool = False) -> Any:
     sigma = disturbed.mapped.attenuations
     half, added, _ = splittings(np.arcsin(sigma), sigma**2, disturbed.attenuators.couplers, real)
     phases = np.stack([2 * half, (-np.pi / 2 - half - added[0]) % (2 * np.pi)])
-    beside = np.ones(max(half.size - 1, 0), np.bool_)
     return replace(
         disturbed,
         input_mesh=corrected(disturbed.input_mesh, real=real),
         output_mesh=disturbed.output_mesh and corrected(disturbed.output_mesh, real=real),
-        attenuator_phases=without_crosstalk(phases, beside, share),
+        attenuator_phases=without_crosstalk(phases, np.ones(max(half.size - 1, 0), np.bool_), share),
     )
 
 

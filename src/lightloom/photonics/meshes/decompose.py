@@ -114,8 +114,7 @@ def _nulling_places(kind: Kind, size: int, lit: int) -> tuple[NDArray[np.int64],
     place: Layout = layout(kind, lit, size)
     modes, columns = place.modes, place.columns
     if kind == "triangular":
-        last = min(lit - 1, size - 2)
-        return (modes + last - columns) // 2, size - 2 - modes, np.ones(place.count, np.bool_)
+        return (modes + min(lit - 1, size - 2) - columns) // 2, size - 2 - modes, np.ones(place.count, np.bool_)
     from_left = modes + columns >= size - 1
     sweeps = np.where(from_left, 2 * size - 2 - modes - columns, modes + columns + 1)
     return sweeps, np.where(from_left, size - 1 - columns, columns), from_left

@@ -46,8 +46,7 @@ def fabricate(
     efficiencies = np.ones_like(phases)
     if non_idealities.heater_spread:
         # From a stream that no other error is drawn from.
-        spread = rng.spawn(1)[0].normal(size=(2, *sizes))
-        efficiencies += non_idealities.heater_spread * np.moveaxis(spread, 0, -2)
+        efficiencies += non_idealities.heater_spread * np.moveaxis(rng.spawn(1)[0].normal(size=(2, *sizes)), 0, -2)
     return Fabrication(
         phase_errors=non_idealities.phase_error * phases,
         output_error=non_idealities.phase_error * rng.normal(size=(*sizes[:-1], outputs)),
@@ -250,8 +249,7 @@ def _mesh_matrices(
     devices = disturbed_devices(mesh.phases, neighbours(place), non_idealities, fabrication)
     fields = np.zeros((count, place.size, mesh.inputs), np.complex128)
     fields[:, np.arange(mesh.inputs), np.arange(mesh.inputs)] = 1.0
-    ends = np.searchsorted(place.columns, np.arange(place.depth + 1))
-    for start, stop in pairwise(ends):
+    for start, stop in pairwise(np.searchsorted(place.columns, np.arange(place.depth + 1))):
         modes, settings = place.modes[start:stop], devices[:, start:stop, :, :, None]
         upper, lower = fields[:, modes], fields[:, modes + 1]
         fields[:, modes] = settings[:, :, 0, 0] * upper + settings[:, :, 0, 1] * lower
@@ -404,7 +402,6 @@ def sweep(
     for value in values:
         setting = int(value) if parameter == "dac_bits" and value == int(value) else value
         non_idealities = replace(base or NonIdealities(), **{parameter: setting})  # type: ignore[arg-type, unused-ignore]
-        drawn = monte_carlo(network, non_idealities, evaluate, draws=draws, seed=seed)
-        rows.append({"value": value, **spread(drawn)})
+        rows.append({"value": value, **spread(monte_carlo(network, non_idealities, evaluate, draws=draws, seed=seed))})
     head = {"schema": SCHEMA, "parameter": parameter, "draws": draws, "seed": seed}
     return {**head, "mzis": sum(ideal.mzis for ideal in network), "rows": rows}

@@ -163,7 +163,6 @@ def _scale(figure: Figure, ax: Axes, colours: str, limit: float, label: str) -> 
 
     mapped = ScalarMappable(Normalize(0, limit), colours)
     bar = figure.colorbar(mapped, ax=ax, location="bottom", shrink=0.5, aspect=25, pad=0.03)
-    ends = {np.pi: ["0", "π/2", "π"], _TURN: ["0", "π", "2π"]}[limit]
-    bar.set_ticks([0, limit / 2, limit], labels=ends)
+    bar.set_ticks([0, limit / 2, limit], labels={np.pi: ["0", "π/2", "π"], _TURN: ["0", "π", "2π"]}[limit])
     bar.ax.tick_params(labelsize=7)
     bar.set_label(label, fontsize=8)

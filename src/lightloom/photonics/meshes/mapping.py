@@ -189,8 +189,7 @@ def row_gains(matrix: ArrayLike) -> NDArray[np.float64]:
     """
     values = checked_matrix(matrix)
     lengths = _positive(np.linalg.norm(values, axis=1))
-    largest = float(np.linalg.norm(values / lengths[:, None], 2))
-    return lengths * (largest or 1.0)
+    return lengths * (float(np.linalg.norm(values / lengths[:, None], 2)) or 1.0)
 
 
 def decibels(gain: float) -> float:
@@ -217,8 +216,7 @@ def sigma_u(matrix: ArrayLike) -> tuple[Column, NDArray[np.float64]]:
         raise ConfigError(f"matrix of {values.shape[0]} x {values.shape[1]}: expected a square one")
     u, _, v = np.linalg.svd(values)
     unitary = u @ v
-    scales = np.einsum("ij,ij->i", values, unitary.conj()).real
-    return unitary, np.maximum(scales, 0.0)
+    return unitary, np.maximum(np.einsum("ij,ij->i", values, unitary.conj()).real, 0.0)
 
 
 # Matrices of several meshes: the paper's square approximations, and connected components.
@@ -294,8 +292,7 @@ class MappedBlocks:
     def joined(self, matrices: Sequence[Column]) -> NDArray[np.complex128]:
         """Return the matrix of ``shape`` from those of the blocks, which add up where they overlap; with leading axes,
         [..., outputs, inputs]."""
-        leading = matrices[0].shape[:-2] if matrices else ()
-        total = np.zeros((*leading, *self.shape), np.complex128)
+        total = np.zeros((*(matrices[0].shape[:-2] if matrices else ()), *self.shape), np.complex128)
         for matrix, rows, columns in zip(matrices, self.outputs, self.inputs, strict=True):
             total[..., rows[:, None], columns] += matrix[..., : rows.size, : columns.size]
         return total

@@ -164,13 +164,12 @@ def _digest(network: LayeredNetwork) -> str:
 def _measured(network: LayeredNetwork, function: AveragingFunction, mzi_count: int) -> dict[str, Any]:
     """Return a row's fields that are measured here: sizes of a network, its wrong outputs, noise limit, and error rates
     at `SIGMAS`."""
-    verification = verify(network, function)
     return {
         "nonlinearity": network.nonlinearity,
         "layers": list(network.layers),
         "mzi_count": mzi_count,
         "largest_gain_db": largest_gain_db(network),
-        **attributes(verification, "wrong_outputs checked_inputs"),
+        **attributes(verify(network, function), "wrong_outputs checked_inputs"),
         "noise_limit": noise_limit(network, function),
         "error_rates": [1 - noisy_accuracy(network, function, sigma, CURVE_EVALUATIONS) for sigma in SIGMAS],
     }

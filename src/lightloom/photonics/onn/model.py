@@ -90,8 +90,7 @@ class CayleyMatrix(nn.Module):
         super().__init__()
         side, self.tall = min(outputs, inputs), outputs >= inputs
         count = max(outputs, inputs) // side
-        start = torch.linalg.qr(torch.randn(count, side, side, generator=generator))[0]
-        self.register_buffer("rotation", start)
+        self.register_buffer("rotation", torch.linalg.qr(torch.randn(count, side, side, generator=generator))[0])
         self.register_buffer("identity", torch.eye(side))
         self.generating = nn.Parameter(torch.zeros(count, side, side))
         self.scales = nn.Parameter(torch.full((count, side, 1), (2 * side / inputs) ** 0.5))

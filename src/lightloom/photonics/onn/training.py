@@ -189,8 +189,7 @@ def train(
     elif checkpoint is not None:
         checkpoint.path.unlink(missing_ok=True)
     taken = attributes(run, "seconds cpu_seconds")
-    history = tuple(run.history)
-    return Trained(network=network, recipe=recipe, verification=verification, history=history, **taken)
+    return Trained(network=network, recipe=recipe, verification=verification, history=tuple(run.history), **taken)
 
 
 @contextmanager
@@ -297,8 +296,7 @@ class _TrainingState:
     def _evaluate(self, loss: float) -> None:
         """Append an entry to the history, with the accuracy on the whole grid without noise."""
         pairs = zip(torch.split(self.light, 1 << 14), torch.split(self.ideal, 1 << 14), strict=True)
-        right = sum(float(_right(self.network(x), y, self.steps)) * len(x) for x, y in pairs)
-        accuracy = right / len(self.light)
+        accuracy = sum(float(_right(self.network(x), y, self.steps)) * len(x) for x, y in pairs) / len(self.light)
         noise = self.curriculum.sigma if self.recipe.noise else 0.0
         entry = {"epoch": self.epoch, "loss": loss, "accuracy": accuracy, "noise": noise}
         self.history.append(entry | {"cpu_seconds": self.cpu_seconds})

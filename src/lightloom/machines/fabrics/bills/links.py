@@ -244,8 +244,7 @@ def _with_stated(
         replace(line, counted_elsewhere=(*line.counted_elsewhere, name) if held else line.counted_elsewhere)
         for line, held in ((line, kinds is None or line.part.kind in kinds) for line in bill.lines)
     ]
-    rate = bill.bandwidth if name == "dynamic_energy" else None
-    lines.append(Line(part, 1.0, f"stated: {figure.source}", rate=rate))
+    lines.append(Line(part, 1.0, f"stated: {figure.source}", rate=bill.bandwidth if name == "dynamic_energy" else None))
     stated = (*bill.stated, name) if kinds is None else bill.stated
     return replace(bill, lines=tuple(lines), notes=(*bill.notes, note), stated=stated)
 

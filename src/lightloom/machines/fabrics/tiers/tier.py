@@ -312,8 +312,7 @@ class Level:
         """Return the links of :meth:`runs` in the order in which transfers cross them: up, along, and down."""
         levels = (*self.chain, self) if self.switched else self.chain
         through = [run for level in levels for run in level._switch_runs(source, target)]
-        along = [] if self.switched else self._direct_runs(source, target)
-        return [*through[::2], *along, *through[1::2][::-1]]
+        return [*through[::2], *([] if self.switched else self._direct_runs(source, target)), *through[1::2][::-1]]
 
     def _switch_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
         """Return the runs of links up from the source's port and down to the target's, then those of the tree."""
@@ -332,8 +331,7 @@ class Level:
         start, end = source // self.child % self.size, target // self.child % self.size
         if self._lattice is not None:
             return [run._replace(base=self.base + run.base) for run in self._lattice.runs(start, end, copies, copy)]
-        link = (copy * self.size + start) * (self.size - 1) + end - (end > start)
-        return [_single(self.base, link, self.links)]
+        return [_single(self.base, (copy * self.size + start) * (self.size - 1) + end - (end > start), self.links)]
 
     def link_name(self, link: int) -> str:
         """Return the name of a link of this level, whose number counts from the level's first."""
@@ -355,9 +353,8 @@ class Level:
 
     def _direct_name(self, link: int) -> str:
         """Return the name of a link between neighbours, with rail and group where there are several."""
-        copies = self.ranks // self.group * self.planes
         if self._lattice is not None:
-            _, copy, origin, end, forward = self._lattice.ends(link, copies)
+            _, copy, origin, end, forward = self._lattice.ends(link, self.ranks // self.group * self.planes)
             name = f"{'forward' if forward else 'backward'} link {origin}→{end}"
         else:
             copy, pair = divmod(link, self.size * (self.size - 1))

@@ -139,8 +139,7 @@ class Tiers(PacketFabric):
         from lightloom.machines.fabrics.tiers.bill import tiers_bill
 
         bill = tiers_bill(self.ranks, self.levels, self.tiers, choices)
-        notes = (*bill.notes, self.filling) if self.filling else bill.notes
-        return replace(bill, kind=self.kind_name, notes=notes)
+        return replace(bill, kind=self.kind_name, notes=(*bill.notes, self.filling) if self.filling else bill.notes)
 
     def ring_order(self) -> Ints:
         """Return the ranks one after the other, through the cells of each grid in a snake."""

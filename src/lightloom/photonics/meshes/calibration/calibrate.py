@@ -426,6 +426,5 @@ def random_mesh(modes: int, kind: Kind, seed: int) -> Mesh:
     if modes < 1:
         raise ConfigError(f"modes={modes}: expected at least 1")
     rng = np.random.default_rng((seed, modes))
-    normal = rng.normal(size=(modes, modes)) + 1j * rng.normal(size=(modes, modes))
-    unitary, upper = np.linalg.qr(normal)
+    unitary, upper = np.linalg.qr(rng.normal(size=(modes, modes)) + 1j * rng.normal(size=(modes, modes)))
     return decompose(unitary * (np.diag(upper) / np.abs(np.diag(upper))), kind)

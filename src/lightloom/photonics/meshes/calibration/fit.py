@@ -84,8 +84,7 @@ class Twin:
 
 def forward(wiring: Wiring, devices: Fields, vectors: Fields) -> tuple[Fields, list[Fields]]:
     """Return the output fields [..., outputs, vectors], and those entering each column [..., devices, 2, vectors]."""
-    batch = devices.shape[:-3]
-    fields = np.zeros((*batch, wiring.size, vectors.shape[1]), np.complex128)
+    fields = np.zeros((*devices.shape[:-3], wiring.size, vectors.shape[1]), np.complex128)
     fields[..., : wiring.inputs, :] = vectors
     entering = []
     for column in wiring.slices:
@@ -98,8 +97,7 @@ def forward(wiring: Wiring, devices: Fields, vectors: Fields) -> tuple[Fields, l
 
 def backward(wiring: Wiring, devices: Fields) -> list[Fields]:
     """Return, for each column, the transfer [..., devices, outputs, 2] from behind its devices to the outputs."""
-    batch = devices.shape[:-3]
-    transfer = np.zeros((*batch, wiring.size, wiring.outputs), np.complex128)
+    transfer = np.zeros((*devices.shape[:-3], wiring.size, wiring.outputs), np.complex128)
     transfer[..., wiring.output_modes, np.arange(wiring.outputs)] = 1.0
     behind = []
     for column in reversed(wiring.slices):
@@ -246,8 +244,7 @@ def _moved(twin: Twin, unknowns: Unknowns, step: Floats) -> Twin:
 def _normal_equations(twin: Twin, measured: Measured, unknowns: Unknowns) -> tuple[Floats, Floats, float]:
     """Return JᵀJ (its lower triangle), Jᵀ(measured - expected) and the sum of squares of the difference."""
     count = len(measured.powers)
-    parameters = 6 * twin.wiring.devices
-    chunk = max(1, _VALUES // max(1, parameters * measured.powers[0].size))
+    chunk = max(1, _VALUES // max(1, 6 * twin.wiring.devices * measured.powers[0].size))
     matrix, gradient, squares = np.zeros(()), np.zeros(()), 0.0
     for start in range(0, count, chunk):
         part = slice(start, start + chunk)
