@@ -29,7 +29,8 @@ CONVENTION = "i e^{i theta/2} [[e^{i phi} sin, cos], [e^{i phi} cos, -sin]](thet
 """Name of the convention in phase files."""
 
 _PLANCK = 6.62607015e-34
-_LIGHT = 299792458.0
+LIGHT = 299792458.0
+"""Speed of light in vacuum, in metres per second."""
 
 
 def coupler(error: ArrayLike = 0.0) -> NDArray[np.complex128]:
@@ -109,13 +110,17 @@ class NonIdealities:
         """Raise ConfigError for a value that is negative, not finite or above that of `LARGEST`, or for ``dac_bits``
         that are not whole."""
         for name, (largest, unit) in LARGEST.items():
-            value = getattr(self, name)
-            if not np.isfinite(value) or value < 0:
-                raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
-            if value > largest:
-                raise ConfigError(f"{name}={value:g}: expected at most {largest:g} {unit}")
+            check_size(name, getattr(self, name), largest, unit)
         if self.dac_bits != int(self.dac_bits):
             raise ConfigError(f"dac_bits={self.dac_bits}: expected a whole number from 0 to 32")
+
+
+def check_size(name: str, value: float, largest: float = np.inf, unit: str = "") -> None:
+    """Raise ConfigError for an error's size that is negative, not finite or above the largest one."""
+    if not np.isfinite(value) or value < 0:
+        raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
+    if value > largest:
+        raise ConfigError(f"{name}={value:g}: expected at most {largest:g} {unit}")
 
 
 LARGEST: Mapping[str, tuple[float, str]] = {
@@ -141,5 +146,5 @@ def amplifier_noise(
         raise ConfigError(f"gain={gain}: expected a power gain of at least 1")
     if not (bandwidth > 0 and power > 0 and wavelength > 0):
         raise ConfigError(f"bandwidth={bandwidth}, power={power}, wavelength={wavelength}: expected more than 0")
-    emitted = 10 ** (noise_figure_db / 10) / 2 * _PLANCK * _LIGHT / wavelength * (gain - 1) * bandwidth
+    emitted = 10 ** (noise_figure_db / 10) / 2 * _PLANCK * LIGHT / wavelength * (gain - 1) * bandwidth
     return np.asarray(np.sqrt(emitted / 2 / power))

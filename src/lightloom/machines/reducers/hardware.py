@@ -24,10 +24,9 @@ from lightloom.photonics.averaging.cascade import build_cascade
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.function import splitting_loss_db, symbols_for
 from lightloom.photonics.averaging.networks import Nonlinearity, mzi_count, mzi_of_units
+from lightloom.photonics.devices import LIGHT
 from lightloom.photonics.meshes.mesh import layout
 
-LIGHT = 299792458.0
-"""Speed of light in vacuum, in metres per second."""
 MEAN_PHASES = 1.5
 """Mean phase of an MZI's heaters together, in units of π: θ is up to π and φ up to 2π. An assumption, as it depends on
 the matrices."""

@@ -299,11 +299,11 @@ class _Layout:
         """Return the cell of the whole chip, with optical ports: all devices, boxes for units, the outline, and
         labels."""
         top, plan = self.gf.Component(name), self.plan
-        for cell, places in (
-            (self.mzi, plan.interferometers),
-            (self.attenuator, plan.attenuators),
-            (self.shifter, plan.shifters),
-        ):
+        cells, stood = (
+            (self.mzi, self.attenuator, self.shifter),
+            (plan.interferometers, plan.attenuators, plan.shifters),
+        )
+        for cell, places in zip(cells, stood, strict=True):
             for place in places:
                 (top << cell).dmove((place.x, place.y))
         for place in plan.guides:

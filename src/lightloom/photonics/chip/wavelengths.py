@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.mapped import MappedAverager, Part
-from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.devices import LIGHT, NonIdealities
 from lightloom.photonics.meshes.disturb import Fabrication, Ideal, on_devices
 
 # One mesh at several wavelengths: what its couplers, heaters and waveguides do beside the one it was set at.
@@ -25,9 +25,6 @@ from lightloom.photonics.meshes.disturb import Fabrication, Ideal, on_devices
 #
 # Columns of a rectangular mesh make all paths equally long, so that only couplers and heaters differ there;
 # `mismatch` is what is left of it, the standard deviation of the length of an arm.
-
-LIGHT = 299792458.0
-"""Speed of light in vacuum, in metres per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.photonics.devices import NonIdealities, mzi
+from lightloom.photonics.devices import LARGEST, NonIdealities, mzi
 from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
 from lightloom.photonics.meshes.mesh import Layout, Mesh, propagate
 
@@ -254,8 +254,7 @@ def _mesh_matrices(
         upper, lower = fields[:, modes], fields[:, modes + 1]
         fields[:, modes] = settings[:, :, 0, 0] * upper + settings[:, :, 0, 1] * lower
         fields[:, modes + 1] = settings[:, :, 1, 0] * upper + settings[:, :, 1, 1] * lower
-    phases = quantised(mesh.output_phases, non_idealities.dac_bits)
-    phases = phases + fabrication.output_error
+    phases = quantised(mesh.output_phases, non_idealities.dac_bits) + fabrication.output_error
     return np.asarray(fields[:, : mesh.outputs] * np.exp(1j * phases)[:, :, None])
 
 
@@ -369,10 +368,8 @@ def monte_carlo(
     """
     if draws < 1:
         raise ConfigError(f"draws={draws}: expected at least 1")
-    values = []
-    for k in range(draws):
-        rng = np.random.default_rng((seed, k))
-        values.append(evaluate([disturb(ideal, non_idealities, rng) for ideal in network], rng))
+    rngs = (np.random.default_rng((seed, k)) for k in range(draws))
+    values = [evaluate([disturb(ideal, non_idealities, rng) for ideal in network], rng) for rng in rngs]
     return np.array(values, np.float64)
 
 
@@ -395,9 +392,8 @@ def sweep(
         UnknownNameError: the field does not exist.
         ConfigError: a value is out of the field's range.
     """
-    known = [field.name for field in fields(NonIdealities)]
-    if parameter not in known:
-        raise UnknownNameError("non-ideality", parameter, known)
+    if parameter not in LARGEST:
+        raise UnknownNameError("non-ideality", parameter, LARGEST)
     rows = []
     for value in values:
         setting = int(value) if parameter == "dac_bits" and value == int(value) else value

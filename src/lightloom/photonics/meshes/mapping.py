@@ -354,8 +354,7 @@ def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:
     outputs, inputs = lit.shape
     free, parts = lit.any(axis=1), []
     while free.any():
-        rows, columns = np.zeros(outputs, np.bool_), np.zeros(inputs, np.bool_)
-        rows[int(free.argmax())] = True
+        rows = np.arange(outputs) == free.argmax()
         while True:
             columns = lit[rows].any(axis=0)
             reached = lit[:, columns].any(axis=1)
@@ -385,10 +384,7 @@ def approximate(matrix: ArrayLike) -> Column:
         ConfigError: the argument is not a finite matrix.
     """
     values = checked_matrix(matrix)
-    parts = []
-    for block in _squares(values):
-        unitary, scales = sigma_u(block)
-        parts.append(scales[:, None] * unitary)
+    parts = [scales[:, None] * unitary for unitary, scales in map(sigma_u, _squares(values))]
     outputs, inputs = values.shape
     return np.concatenate(parts, axis=0 if outputs >= inputs else 1)[:outputs, :inputs]
 

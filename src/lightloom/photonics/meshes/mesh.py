@@ -206,11 +206,9 @@ def propagate(
     if values.ndim == 0 or values.shape[0] != mesh_layout.inputs:
         raise ConfigError(f"fields of shape {values.shape}: expected {mesh_layout.inputs} along the first axis")
     flat = values.reshape(mesh_layout.inputs, -1)
-    if flat.shape[1] > mesh_layout.inputs:
-        out = by_columns(mesh_layout, devices, output_phases, np.eye(mesh_layout.inputs)) @ flat
-    else:
-        out = by_columns(mesh_layout, devices, output_phases, flat)
-    return out.reshape(mesh_layout.outputs, *values.shape[1:])
+    wide = flat.shape[1] > mesh_layout.inputs
+    out = by_columns(mesh_layout, devices, output_phases, np.eye(mesh_layout.inputs) if wide else flat)
+    return (out @ flat if wide else out).reshape(mesh_layout.outputs, *values.shape[1:])
 
 
 def by_columns(

@@ -9,7 +9,7 @@ import numpy as np
 from lightloom.core.arrays import Effort, Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.results import Advance, Document, attributes, ignore
-from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.devices import NonIdealities, check_size
 from lightloom.photonics.meshes.calibration.chip import Chip, SimulatedChip
 from lightloom.photonics.meshes.calibration.fit import Fields, Measured, Twin, Unknowns, fit, program, reachable_order
 from lightloom.photonics.meshes.decompose import decompose
@@ -327,11 +327,7 @@ class Conditions:
     def __post_init__(self) -> None:
         """Raise ConfigError for a noise, drift or aging outside 0 to 10, or fewer than one setting."""
         for name, unit in (("power_noise", "input powers"), ("drift", "rad"), ("aging", "rad")):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
-            if value > 10:
-                raise ConfigError(f"{name}={value:g}: expected at most 10 {unit}")
+            check_size(name, getattr(self, name), 10, unit)
         if self.settings is not None and self.settings < 1:
             raise ConfigError(f"settings={self.settings}: expected at least 1")
 

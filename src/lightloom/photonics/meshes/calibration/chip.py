@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from lightloom.core.arrays import Floats
-from lightloom.core.errors import ConfigError
+from lightloom.photonics.devices import check_size
 from lightloom.photonics.meshes.calibration.fit import Fields, Twin, phase_free_error
 from lightloom.photonics.meshes.disturb import DisturbedMatrix, DisturbedMesh, Fabrication, Wiring, design, wiring_of
 from lightloom.photonics.meshes.mapping import MappedMatrix
@@ -52,8 +52,7 @@ class SimulatedChip:
             ConfigError: the noise or the drift is negative or not finite.
         """
         for name, value in (("power_noise", power_noise), ("drift", drift)):
-            if not (np.isfinite(value) and value >= 0):
-                raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
+            check_size(name, value)
         ideal: Mesh | MappedMatrix
         if isinstance(fabricated, DisturbedMesh):
             ideal = fabricated.mesh
