@@ -226,9 +226,10 @@ class Tolerance:
         1."""
         if self.full_scale is not None and not 0 < self.full_scale < math.inf:
             raise InputError(f"power = {self.full_scale} W: expected more than 0")
-        least = LEAST_WORD_ERRORS
-        if not least <= self.word_errors < 1:
-            raise InputError(f"word errors = {self.word_errors}: expected a share from {least:g} to below 1")
+        if not LEAST_WORD_ERRORS <= self.word_errors < 1:
+            raise InputError(
+                f"word errors = {self.word_errors}: expected a share from {LEAST_WORD_ERRORS:g} to below 1"
+            )
 
     @property
     def errors(self) -> dict[str, float]:

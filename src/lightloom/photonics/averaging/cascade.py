@@ -32,6 +32,7 @@ from lightloom.photonics.averaging.function import (
 from lightloom.photonics.averaging.networks import (
     LayeredNetwork,
     Nonlinearity,
+    check_ends,
     mzi_count,
     network_arrays,
     network_of_arrays,
@@ -115,10 +116,7 @@ class Cascade:
     def __post_init__(self) -> None:
         """Raise ConfigError where a network has other numbers of inputs or outputs than its level."""
         for number, level in enumerate((self.first, self.second), 1):
-            layers, expected = level.network.layers, (len(level.function.inputs), level.function.outputs)
-            if (layers[0], layers[-1]) != expected:
-                ends = f"from {layers[0]} to {layers[-1]} signals, expected {expected[0]} to {expected[1]}"
-                raise ConfigError(f"level {number}: a network {ends}")
+            check_ends(level.network, level.function, f"level {number}: ")
 
     def light(
         self, codes: Ints, sigma: float = 0.0, rng: Rng | None = None, fabricated: Networks | None = None
@@ -128,15 +126,12 @@ class Cascade:
         ``sigma`` is the noise on every signal relative to its full scale, which needs ``rng``. ``fabricated`` replaces
         the network of every group of level 1, and that of level 2.
         """
-        dtype, function = np.float64, self.first.function
+        function = self.first.function
         networks, second = fabricated or ([self.first.network] * self.groups, self.second.network)
-        firsts = []
-        for network, group in zip(networks, codes, strict=True):
-            points = points_of_servers(group, self.bits, function)
-            firsts.append(network(function.light(points), sigma, rng, dtype))
-        inputs = len(self.second.function.inputs)
-        averaged = preprocessing_matrix(self.groups, function.outputs, inputs) @ np.concatenate(firsts)
-        return np.asarray(second(averaged, sigma, rng, dtype), dtype=np.float64)
+        lights = (function.light(points_of_servers(group, self.bits, function)) for group in codes)
+        firsts = [network(light, sigma, rng) for network, light in zip(networks, lights, strict=True)]
+        preprocessing = preprocessing_matrix(self.groups, function.outputs, len(self.second.function.inputs))
+        return np.asarray(second(preprocessing @ np.concatenate(firsts), sigma, rng), dtype=np.float64)
 
     def average(self, codes: Ints) -> Ints:
         """Return the codes that every server receives: codes (groups, servers, n) to (n,)."""

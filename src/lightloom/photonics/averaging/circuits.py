@@ -323,13 +323,17 @@ def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Bloc
 
 def split(circuit: Circuit, form: Form, digits: int, lowest: int = 0) -> list[Form]:
     """Return the base-4 digits of a form, most significant first, down to digit ``lowest``."""
-    result = []
-    for place in range(digits - 1, lowest - 1, -1):
-        # The last digit is the remainder of the form.
-        digit = circuit.floor(form, 4**place) if place else form
-        result.append(digit)
-        form = form - digit * 4**place
-    return result
+    taken, rest = divide(circuit, form, 1, range(digits - 1, max(lowest, 1) - 1, -1))
+    return [*taken, rest] if digits > lowest == 0 else taken  # the last digit is the remainder of the form
+
+
+def divide(circuit: Circuit, form: Form, divisor: int, places: range, radix: int = 4) -> tuple[list[Form], Form]:
+    """Return the base-4 digits of form / ``divisor`` at ``places``, most significant first, and the remainder."""
+    digits = []
+    for place in places:
+        digits.append(circuit.floor(form, divisor * 4**place, radix))
+        form = form - digits[-1] * (divisor * 4**place)
+    return digits, form
 
 
 def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Circuit) -> list[Form]:
@@ -362,10 +366,8 @@ def long_division(function: AveragingFunction, radix: int = 4) -> Circuit:
     for block in reversed(done):
         digits = block.form if block is done[0] else circuit.floor(block.form, 1, radix)
         rest = remainder * 4**block.digits + circuit.hold(digits)
-        for place in range(block.digits - 1, -1, -1):
-            step = function.divisor * 4**place
-            outputs.append(circuit.floor(rest, step, radix))
-            rest = rest - outputs[-1] * step
+        divided, rest = divide(circuit, rest, function.divisor, range(block.digits - 1, -1, -1), radix)
+        outputs += divided
         if block is not done[0]:
             remainder = circuit.hold(circuit.floor(rest, 1, radix))
     circuit.outputs = tuple(with_decimals(outputs, function, circuit))
@@ -427,12 +429,8 @@ def msb_first(function: AveragingFunction, radix: int = 4) -> Circuit:
     """Return the circuit that divides the whole sum from the most significant digit; ``radix`` 4 computes a digit per
     layer, 2 a bit per layer."""
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
-    rest = sum_of_servers(circuit, function)
-    outputs: list[Form] = []
-    for place in range(function.outputs - 1, 0, -1):
-        step = function.divisor * 4**place
-        outputs.append(circuit.floor(rest, step, radix))
-        rest = rest - outputs[-1] * step
+    total, places = sum_of_servers(circuit, function), range(function.outputs - 1, 0, -1)
+    outputs, rest = divide(circuit, total, function.divisor, places, radix)
     last = rest * Fraction(1, function.divisor)
     if not function.carries_decimals:
         last = last - Fraction(function.divisor - 1, 2 * function.divisor)

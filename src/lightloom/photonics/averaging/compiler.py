@@ -43,8 +43,7 @@ class Realisation:
     @property
     def words(self) -> str:
         """The end of a construction's name: copies if above 1, and ``regenerated`` if bits are."""
-        copies = f", {self.copies} copies" if self.copies > 1 else ""
-        return copies + (", regenerated" if self.regenerate else "")
+        return (f", {self.copies} copies" if self.copies > 1 else "") + (", regenerated" if self.regenerate else "")
 
 
 class Source(NamedTuple):
@@ -108,9 +107,8 @@ def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisa
     Full scales are those of the gadgets, 1 for hidden units. ``realisation`` decides the nonlinearity alone: clipped if
     bounded, else relu.
     """
-    weights, biases, scales = [], [], []
-    first = [abs(g.source.high / g.readout[0]) for g in layers[0]]
-    scales.append(np.array([float(s) for s in first]))
+    weights, biases = [], []
+    scales = [np.array([float(abs(g.source.high / g.readout[0])) for g in layers[0]])]
     for before, layer in pairwise(layers):
         starts = np.cumsum([0, *(len(g.units) for g in before)])
         rows, offsets, full = [], [], []
@@ -162,9 +160,8 @@ class _Layering:
         built = [[self.input(k) for k in range(len(self.function.inputs))]]
         self.index.append({g.key: i for i, g in enumerate(built[0])})
         for layer in range(1, self.depth + 1):
-            gadgets = [*self.ramps(layer), *self.regenerated(layer), *self.kept(layer)]
-            built.append(gadgets)
-            index = {g.key: i for i, g in enumerate(gadgets)}
+            built.append([*self.ramps(layer), *self.regenerated(layer), *self.kept(layer)])
+            index = {g.key: i for i, g in enumerate(built[-1])}
             self.index.append(index | {again: index[first] for again, first in self.shared.items() if first in index})
         built.append([self.output(i, form) for i, form in enumerate(self.circuit.outputs)])
         return tuple(tuple(layer) for layer in built)

@@ -220,9 +220,8 @@ def preprocessing_matrix(servers: int, signals: int, inputs: int) -> NDArray[np.
     if -(-signals // group) != inputs:
         raise ConfigError(f"inputs={inputs}: {signals} signals in groups of {group} fill {-(-signals // group)}")
     weights = np.zeros((inputs, signals))
-    for j in range(signals):
-        place = signals - 1 - j  # position above the least significant digit
-        weights[inputs - 1 - place // group, j] = 4.0 ** (place % group)
+    places = np.arange(signals)[::-1]  # positions above the least significant digit
+    weights[inputs - 1 - places // group, np.arange(signals)] = np.ldexp(1.0, 2 * (places % group))
     return np.tile(weights / servers, (1, servers))
 
 

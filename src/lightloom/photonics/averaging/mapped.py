@@ -172,8 +172,7 @@ class MappedNetwork(MappedParts):
 
 def map_network(network: LayeredNetwork, mapping: MeshMapping | None = None) -> MappedNetwork:
     """Return the meshes of every matrix; the form ``sigma-u`` is an approximation, the others are exact."""
-    matrices = (map_part(matrix, mapping) for matrix in light_matrices(network))
-    return MappedNetwork(network=network, matrices=tuple(matrices))
+    return MappedNetwork(network=network, matrices=tuple(map_part(each, mapping) for each in light_matrices(network)))
 
 
 def effective_network(
@@ -258,8 +257,7 @@ class MappedAverager(MappedParts):
     def targets(self) -> dict[str, Matrix]:
         """Matrices that each part should implement, by the names of `parts`, in units of amplitude."""
         units = unit_matrices(self.arguments)
-        layers = {f"layer {index}": matrix for index, matrix in enumerate(self.layers.target_matrices, 1)}
-        return {"P": units["P"], **layers, "T": units["T"]}
+        return dict(zip(self.parts, (units["P"], *self.layers.target_matrices, units["T"]), strict=True))
 
     @property
     def gain(self) -> float:

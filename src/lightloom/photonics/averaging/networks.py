@@ -261,12 +261,17 @@ def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
     with reading(path, SCHEMA) as content:
         arguments = FunctionArguments(**{name: content[name].item() for name in FunctionArguments.__dataclass_fields__})
         network = network_of_arrays(content)
-        function = arguments.function()
+        check_ends(network, arguments.function())
+    return network, arguments
+
+
+def check_ends(network: LayeredNetwork, function: AveragingFunction, where: str = "") -> None:
+    """Raise ConfigError, with ``where`` before its message, for a network of other inputs or outputs than those of the
+    function."""
     ends, expected = (network.layers[0], network.layers[-1]), (len(function.inputs), function.outputs)
     if ends != expected:
-        found = f"from {ends[0]} to {ends[1]} signals, expected {expected[0]} to {expected[1]}"
-        raise ConfigError(f"{str(path)!r}: a network {found}")
-    return network, arguments
+        counts = f"from {ends[0]} to {ends[1]} signals, expected {expected[0]} to {expected[1]}"
+        raise ConfigError(f"{where}a network {counts}")
 
 
 def load_mapping(path: Path) -> MeshMapping | None:

@@ -84,15 +84,13 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
     Raises:
         VerificationError: an output is not a digit, or the digits are not those of the mean.
     """
-    places = [4**j for j in range(function.outputs - 1, -1, -1)]
     *digits, last = circuit.outputs
-    for index, digit in enumerate(digits):
+    rest = sum_of_servers(circuit, function)
+    for number, digit in enumerate(digits, 1):
         low, high = circuit.bounds(digit)
         if low < 0 or high > 3 or digit.grid.denominator != 1:
-            raise VerificationError(f"output {index + 1} spans {low} to {high} in steps of {digit.grid}: not a digit")
-    rest = sum_of_servers(circuit, function)
-    for digit, place in zip(digits, places, strict=False):
-        rest = rest - digit * (place * function.divisor)
+            raise VerificationError(f"output {number} spans {low} to {high} in steps of {digit.grid}: not a digit")
+        rest = rest - digit * (4 ** (function.outputs - number) * function.divisor)
     low, high = circuit.bounds(rest)
     if low < 0 or high > 4 * function.divisor - 1:
         raise VerificationError(f"the remainder for the last output spans {low} to {high}: more than a digit")
@@ -239,13 +237,9 @@ def verify(
             errors[int(value)] = errors.get(int(value), 0) + int(count)
         checked += points.shape[1]
         largest = max(largest, float(np.nan_to_num(np.abs(signals - function.ideal(points)), nan=np.inf).max()))
-    counts: dict[str, Any] = {
-        "exhaustive": exhaustive,
-        "checked_inputs": checked,
-        "wrong_outputs": sum(errors.values()),
-    }
+    counts = {"checked_inputs": checked, "wrong_outputs": sum(errors.values())}
     most_frequent = dict(sorted(errors.items(), key=lambda item: -item[1]))
-    return Verification(**counts, errors=most_frequent, largest_deviation=largest)
+    return Verification(exhaustive=exhaustive, **counts, errors=most_frequent, largest_deviation=largest)
 
 
 def adversarial_points(function: AveragingFunction, samples: int, seed: int, chunk: int = 1 << 16) -> Iterator[Ints]:

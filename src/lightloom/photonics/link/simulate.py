@@ -402,10 +402,9 @@ class FabricatedLink:
         self.chip, self.link, self.seed = chip, link, seed
         self.peaks: dict[str, float] = {}
         """Largest power of a signal relative to full scale, by place."""
-        servers, bits = chip.mapped.arguments.servers, chip.mapped.arguments.bits
-        self.senders = Senders.draw(servers, symbols_for(bits), link, self.stream("servers"))
+        mapped, servers = chip.mapped, chip.mapped.arguments.servers
+        self.senders = Senders.draw(servers, symbols_for(mapped.arguments.bits), link, self.stream("servers"))
         meshes, errors = self.stream("meshes"), link.non_idealities
-        mapped = chip.mapped
         matrices = [fabricated(part, errors, meshes) for part in mapped.matrices]
         *before, behind = [10 ** (-link.crossing_loss_db / 20 * counts) for counts in guide_crossings(mapped.matrices)]
         entry, *passive = [matrix * losses for matrix, losses in zip(matrices, before, strict=True)]
@@ -418,9 +417,9 @@ class FabricatedLink:
         targets[0] = targets[0] @ (scale * mapped.targets["P"])
         # Receivers make up for the division of T among the servers.
         passive[-1] = passive[-1] * mapped.splitting.gains[:, None]
-        receivers = np.full(len(passive[-1]), np.sqrt(chip.mapped.arguments.servers))
+        receivers = np.full(len(passive[-1]), np.sqrt(servers))
         targets[-1] = receivers[:, None] * targets[-1]
-        designed = [*(layer.gains for layer in chip.mapped.layers.matrices), receivers]
+        designed = [*(layer.gains for layer in mapped.layers.matrices), receivers]
         made = calibrated_chip(passive, targets, designed, chip.statistics, link)
         self.raised = float(max(setting.levels.max(initial=1.0) for setting in made)) ** 2
         """Largest factor by which calibration raised the power of a lane or of a unit's output."""
