@@ -30,11 +30,6 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
     """
     numbers = [number for study in studies for number in study.numbers]
     findings = sum(len(study.findings) for study in studies)
-    pictures = tuple(
-        Picture(title=figure.title, svg=to_svg(figure.draw()), caption=figure.caption)
-        for study in studies
-        for figure in study.figures
-    )
     report = Report(
         title=", ".join(study.name for study in studies) + " reproduced",
         headline=f"{counts_in_words(numbers, findings)}; what does not match stays and says why.",
@@ -45,7 +40,11 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
             "; ".join(f"{status}: {MEANINGS[status]}" for status in status_counts(numbers)),
             *(f"Assumed for {study.name}: {each}" for study in studies for each in study.assumptions),
         ),
-        pictures=pictures,
+        pictures=tuple(
+            Picture(title=figure.title, svg=to_svg(figure.draw()), caption=figure.caption)
+            for study in studies
+            for figure in study.figures
+        ),
         claims=tuple(claim for study in studies for claim in study.settling),
         counts=status_counts(numbers),
         tables=tuple(

@@ -23,7 +23,7 @@ from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.core.fields import Config
 from lightloom.core.files import cannot_read
-from lightloom.core.results import cells, provenance
+from lightloom.core.results import Advance, cells, provenance
 from lightloom.papers.register import Number, Register, Value, settle
 
 if TYPE_CHECKING:
@@ -72,11 +72,9 @@ class Study:
 
     def __post_init__(self) -> None:
         """Raise ValueError where two rows share an id."""
-        seen: set[str] = set()
-        for claim in self.claims:
-            if claim.id in seen:
-                raise ValueError(f"study {self.name!r}: two rows are called {claim.id!r}")
-            seen.add(claim.id)
+        ids = [claim.id for claim in self.claims]
+        if twice := next((name for place, name in enumerate(ids) if name in ids[:place]), None):
+            raise ValueError(f"study {self.name!r}: two rows are called {twice!r}")
 
     @property
     def settling(self) -> tuple[Claim, ...]:
@@ -204,7 +202,7 @@ class Experiment(NamedTuple):
 
     jobs: Callable[[], int]
     """Returns the number of jobs."""
-    measure: Callable[[Path, Path, Callable[[int], None]], object]
+    measure: Callable[[Path, Path, Advance], object]
     """Runs the jobs without results in a folder, with the data sets of a second one, and writes the measurements there;
     the last argument is called with the number of jobs finished, or left out, since its last call."""
     data: bool = True

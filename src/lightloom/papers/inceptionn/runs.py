@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from lightloom.core.claims import Claim
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_record
+from lightloom.core.results import Advance, ignore
 from lightloom.exchange.datasets import training_digits
 from lightloom.exchange.transport.launch import launch
 from lightloom.models.zoo import ZOO
@@ -87,9 +88,7 @@ def short_jobs() -> list[tuple[TrainingRun, int]]:
     return [(run, seed) for seed in SHORT_SEEDS for run in runs if seed in run.seeds]
 
 
-def _measure(
-    name: str, jobs: Sequence[tuple[TrainingRun, int]], work: Path, data: Path, advance: Callable[[int], None]
-) -> Path:
+def _measure(name: str, jobs: Sequence[tuple[TrainingRun, int]], work: Path, data: Path, advance: Advance) -> Path:
     """Run the jobs without results in ``work``, write the records by network and run to ``name.json`` there, and return
     its path.
 
@@ -106,8 +105,7 @@ def _measure(
         advance(1)
     made_by = origin({network: list(variants) for network, variants in records.items()}, seed=jobs[0][1])
     document = {"ranks": RANKS, "runs": records, "provenance": made_by}
-    write_atomically(work / f"{name}.json", json.dumps(document) + "\n")
-    return work / f"{name}.json"
+    return write_atomically(work / f"{name}.json", json.dumps(document) + "\n")
 
 
 def _train_short(run: TrainingRun, seed: int, data: Path) -> Any:
@@ -261,7 +259,7 @@ def long_jobs() -> list[tuple[TrainingRun, int]]:
     return sorted(every, key=lambda job: (len(job[0].seeds) == 1, job[1]))
 
 
-def measure_long(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure_long(work: Path, data: Path, advance: Advance = ignore) -> Path:
     """Run the training runs without results in ``work``, write ``training.json`` there, and return its path.
 
     Args:

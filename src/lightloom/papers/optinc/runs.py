@@ -17,7 +17,7 @@ import numpy as np
 
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_record
-from lightloom.core.results import attributes
+from lightloom.core.results import Advance, attributes, ignore
 from lightloom.exchange.datasets import (
     Corpus,
     is_there,
@@ -51,7 +51,7 @@ VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
 """Bits per code, and row of Table II whose errors are injected, by variant."""
 
 
-def measure_images(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path | None:
+def measure_images(work: Path, data: Path, advance: Advance = ignore) -> Path | None:
     """Run the training runs without results in ``work``, write ``images.json`` there, and return its path; None without
     CIFAR-100.
 
@@ -142,7 +142,7 @@ OWN_TEXT = "wikipedia"
 """A folder of .txt files, or a file, of that name in the data folder replaces WikiText-2."""
 
 
-def measure_language(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> tuple[Path, ...]:
+def measure_language(work: Path, data: Path, advance: Advance = ignore) -> tuple[Path, ...]:
     """Run the training runs without results in ``work`` and write one file of results for each series there.
 
     Args:
@@ -161,7 +161,7 @@ def measure_language(work: Path, data: Path, advance: Callable[[int], None] = la
     return tuple(measure_series(series, corpus, work, advance) for series in SERIES)
 
 
-def measure_series(series: Series, corpus: Corpus, work: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure_series(series: Series, corpus: Corpus, work: Path, advance: Advance = ignore) -> Path:
     """Run what one series lacks and return its file of results, which is written anew after each run."""
     path = work / f"{series.file}.json"
     records: dict[str, list[dict[str, Any]]] = {}
@@ -253,7 +253,7 @@ def digits_jobs() -> list[tuple[DigitsRun, int]]:
     return [(run, seed) for part in (RUNS[:2], RUNS[2:]) for seed in SEEDS for run in part]
 
 
-def measure_digits(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure_digits(work: Path, data: Path, advance: Advance = ignore) -> Path:
     """Run the training runs without results in ``work``, write ``training.json`` there, and return its path.
 
     All of it is one launch, as starting processes takes as long as some of the runs.
@@ -284,8 +284,7 @@ def measure_digits(work: Path, data: Path, advance: Callable[[int], None] = lamb
         if result.exists():
             records.setdefault(run.name, []).append(json.loads(result.read_text()))
     document = {"ranks": RANKS, "runs": records, "provenance": origin(list(records), seed=SEEDS[0])}
-    write_atomically(work / "training.json", json.dumps(document, indent=1) + "\n")
-    return work / "training.json"
+    return write_atomically(work / "training.json", json.dumps(document, indent=1) + "\n")
 
 
 def train_all(worker: Worker) -> None:
@@ -311,7 +310,7 @@ TUPLES = 1_000_000
 """Number of tuples that are drawn; a slow test draws ten times as many."""
 
 
-def measure_constructed(work: Path, _data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure_constructed(work: Path, _data: Path, advance: Advance = ignore) -> Path:
     """Try what has no result in ``work``, write ``constructed.json`` there, and return its path; ``advance`` is called
     with 1 for each network and for the cascade."""
     jobs = {f"{n.bits}x{n.servers}": partial(build, n.servers, n.bits, layers=n.layers) for n in TABLE_I}
@@ -320,8 +319,7 @@ def measure_constructed(work: Path, _data: Path, advance: Callable[[int], None] 
         records[name] = stored_record(work / f"constructed-{name}.json", partial(_tried, job))
         advance(1)
     document = records | {"provenance": origin([*jobs, TUPLES], seed=0)}
-    write_atomically(work / "constructed.json", json.dumps(document, indent=1) + "\n")
-    return work / "constructed.json"
+    return write_atomically(work / "constructed.json", json.dumps(document, indent=1) + "\n")
 
 
 def _tried(job: Callable[[], Construction | Cascade]) -> dict[str, Any]:
@@ -346,7 +344,7 @@ EPOCHS = 3
 """40,569 steps of 1,024 points; the paper does not say how long it trained. Some 50 CPU minutes for each selection."""
 
 
-def measure_trained(work: Path, _data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure_trained(work: Path, _data: Path, advance: Advance = ignore) -> Path:
     """Train each selection that has no result in ``work``, write ``trained.json`` there after each, and return its
     path; ``advance`` is called with 1 for each selection. Interrupted trainings resume at the last epoch."""
     records = {}

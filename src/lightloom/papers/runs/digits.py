@@ -276,8 +276,7 @@ class _DigitsRun(RecipeRun):
         images, labels = batch_of(self.part, recipe, self.worker.rank, iteration)
         self.optimizer.zero_grad()
         loss = recipe.gradient_scale * nn.functional.cross_entropy(self.model(images), labels)
-        watched = iteration % recipe.record_every == 0 or iteration in self.snapshots
-        if watched and self.worker.rank == 0:
+        if self.worker.rank == 0 and (iteration % recipe.record_every == 0 or iteration in self.snapshots):
             self._watch(iteration, loss)
         loss.backward()  # type: ignore[no-untyped-call]
         return float(loss.detach()) / recipe.gradient_scale

@@ -22,6 +22,7 @@ from lightloom.core.errors import ConfigError, InputError, WorkloadError
 from lightloom.core.files import cannot_read
 from lightloom.core.memory import free_memory
 from lightloom.core.plugins import load_plugins
+from lightloom.core.results import Advance, ignore
 from lightloom.exchange.compression.profile import Sample
 from lightloom.exchange.datasets import PIXELS, training_digits
 from lightloom.models.torch.frame import tensors_in
@@ -84,9 +85,7 @@ class Training:
         )
 
 
-def trained_gradients(
-    training: Training, parameters: int, advance: Callable[[int], None] = lambda _: None
-) -> Iterator[Sample]:
+def trained_gradients(training: Training, parameters: int, advance: Advance = ignore) -> Iterator[Sample]:
     """Train on the CPU and yield gradients before the update at the sampled steps, and at the last one sums of 2, 4 ...
     of them, by parameter name; the arrays live until the next one.
 

@@ -6,7 +6,6 @@ pairs.
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
+from lightloom.core.results import Advance, ignore
 from lightloom.exchange.datasets import CLASSES, SIDE, Images
 from lightloom.models.torch.zoo.resnet import ResNet
 from lightloom.papers.runs.digits import load_checkpoint, save_checkpoint
@@ -111,7 +111,7 @@ def train(
     averager: Averager | None = None,
     net: nn.Module | None = None,
     folder: Path | None = None,
-    advance: Callable[[int], None] = lambda _: None,
+    advance: Advance = ignore,
 ) -> dict[str, Any]:
     """Train ResNet-50 from scratch, or resume from the checkpoint in ``folder``, and return the record.
 

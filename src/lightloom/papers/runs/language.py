@@ -6,7 +6,6 @@ from equal weights: they can be compared in pairs.
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.results import Advance, ignore
 from lightloom.exchange.datasets import VOCABULARY, Corpus
 from lightloom.models.torch.zoo.llama import llama
 from lightloom.papers.runs.emulated import EmulatedServers
@@ -84,7 +84,7 @@ def train(
     recipe: Recipe,
     folder: Path | None = None,
     averager: Averager | None = None,
-    advance: Callable[[int], None] = lambda _: None,
+    advance: Advance = ignore,
 ) -> dict[str, Any]:
     """Train, continuing from the last checkpoint in ``folder``, and return the record.
 
@@ -133,7 +133,7 @@ class _LanguageRun:
         self.servers = EmulatedServers(self.net, recipe.servers, averager, recipe.block)
         self.checkpoint = RunCheckpoint(folder, self.net, self.optimizer, averager)
 
-    def run(self, advance: Callable[[int], None]) -> Record:
+    def run(self, advance: Advance) -> Record:
         """Train on from the last checkpoint and return the record.
 
         ``advance`` is called with the number of steps done before, and with 1 after each step.

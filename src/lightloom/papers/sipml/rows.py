@@ -116,8 +116,8 @@ def _switches() -> Iterator[Claim]:
     exact = switch.solve_multiplicities(square, CircuitSwitch(ranks=4, degree=6))
     fast = switch.assign(square, CircuitSwitch(ranks=4, degree=6))
     yield PAPER.claim("example.ocs_more_peers_than_switches", least_service(granted, traffic), refused=refused)
-    values = {"exact": least_service(exact.counts.sum(axis=1), square)}
-    yield PAPER.claim("example.ocs_all_to_all_4_6", fast.max_min, **values)
+    service = least_service(exact.counts.sum(axis=1), square)
+    yield PAPER.claim("example.ocs_all_to_all_4_6", fast.max_min, exact=service)
 
 
 # The paper leaves open whether its repair ends: sweeps that chase one another, on five sub-operators.

@@ -13,6 +13,7 @@ from typing import Any
 
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import write_atomically
+from lightloom.core.results import Advance, ignore
 from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES
 from lightloom.models.zoo import load_workload
 from lightloom.papers.sipml import BANDWIDTHS, JOBS, RANKS, SCALING, SYSTEMS, TODAY, System, fabric
@@ -64,7 +65,7 @@ def networks() -> list[tuple[System, float]]:
     return [(system, gbps) for system in SYSTEMS for gbps in ports(system)]
 
 
-def measure(work: Path, _data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure(work: Path, _data: Path, advance: Advance = ignore) -> Path:
     """Run the measurements without results in ``work``, and write ``comparison.json`` there after each; return
     ``work``. Results from other inputs count as missing; no data sets are needed; ``advance`` is called with 1 for
     each, done or kept.

@@ -13,14 +13,14 @@ quarter or from half of the training; larger functions (2 servers of 8 bits) had
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_entries
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import Advance, Document, ignore, provenance
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.mapped import averaging_accuracy, map_network
@@ -88,9 +88,7 @@ def wrong_shares(network: LayeredNetwork, function: AveragingFunction) -> dict[s
     return shares
 
 
-def compare_trainings(
-    known: list[Document], budget: float = BUDGET, advance: Callable[[int], None] = lambda _: None
-) -> Iterator[Document]:
+def compare_trainings(known: list[Document], budget: float = BUDGET, advance: Advance = ignore) -> Iterator[Document]:
     """Yield the document so far after every seed and arm, trained one by one; trainings of ``known`` are not
     repeated."""
     trainings = [row | {"history": _thinned(row["history"])} for row in known]
@@ -143,7 +141,7 @@ def _document(trainings: list[Document], constructed: list[Document], budget: fl
     }
 
 
-def write(path: Path, budget: float = BUDGET, advance: Callable[[int], None] = lambda _: None) -> None:
+def write(path: Path, budget: float = BUDGET, advance: Advance = ignore) -> None:
     """Write `compare_trainings` to a file after every training; trainings in the file are not repeated.
 
     Raises:

@@ -5,7 +5,7 @@ python -m lightloom.photonics.onn compare trained/noise.json
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_entries
-from lightloom.core.results import attributes, provenance
+from lightloom.core.results import Advance, attributes, ignore, provenance
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.networks import LayeredNetwork, largest_gain_db, load_network, save_network
@@ -64,7 +64,7 @@ KEPT: Mapping[str, TrainingRecipe] = {"exact": TrainingRecipe.scenario(1), **RIV
 TRAINED = Path(__file__).parent / "trained"
 
 
-def train_and_keep(name: str, folder: Path, advance: Callable[[int], None] = lambda _: None) -> Trained:
+def train_and_keep(name: str, folder: Path, advance: Advance = ignore) -> Trained:
     """Train one of `KEPT`, or resume it, write its float32 weights and its log into the folder, and return it.
 
     Raises:
@@ -124,9 +124,7 @@ def contenders() -> Iterator[tuple[str, str, LayeredNetwork, int]]:
         yield name, "constructed", construction.network, construction.mzi_count
 
 
-def compare_networks(
-    known: Iterable[dict[str, Any]] = (), advance: Callable[[int], None] = lambda _: None
-) -> Iterator[Any]:
+def compare_networks(known: Iterable[dict[str, Any]] = (), advance: Advance = ignore) -> Iterator[Any]:
     """Yield the document so far after every network, with its noise limit (99.99 %) and error rates at `SIGMAS`.
 
     Every signal has Gaussian noise relative to its own full scale, with the same draws for all networks. A network of
@@ -196,7 +194,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return comparisons
 
 
-def write(path: Path, advance: Callable[[int], None] = lambda _: None) -> None:
+def write(path: Path, advance: Advance = ignore) -> None:
     """Write `compare_networks` to a file after every network; rows in the file are not measured again.
 
     Raises:

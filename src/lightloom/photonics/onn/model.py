@@ -30,9 +30,7 @@ def cut(matrix: Tensor) -> Tensor:
     """Return a matrix (outputs, inputs) as squares (count, s, s) along its longer side, which is a multiple of s."""
     outputs, inputs = matrix.shape
     side = min(outputs, inputs)
-    if outputs >= inputs:
-        return matrix.reshape(-1, side, side)
-    return matrix.reshape(side, -1, side).transpose(0, 1)
+    return matrix.reshape(-1, side, side) if outputs >= inputs else matrix.reshape(side, -1, side).transpose(0, 1)
 
 
 def join(squares: Tensor, tall: bool) -> Tensor:

@@ -276,9 +276,7 @@ class _TrainingState:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         ideal = self.ideal[batch]
-        fabricate = None
-        if self.devices is not None and progress >= recipe.aware_from:
-            fabricate = partial(self.devices, step=self.step)
+        fabricate = partial(self.devices, step=self.step) if self.devices and progress >= recipe.aware_from else None
         outputs = self.network(self.light[batch], noise, fabricate)
         second_phase = recipe.gradient_epochs > 0 and self.epoch >= recipe.epochs - recipe.gradient_epochs
         loss = (gradient_loss if second_phase else output_loss)(outputs, ideal, recipe)
