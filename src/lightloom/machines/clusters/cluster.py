@@ -224,13 +224,12 @@ class Rack:
         Raises:
             UnsupportedError: too many chips; says how many blades and racks they take.
         """
-        if chips <= self.chips:
-            return
-        raise UnsupportedError(
-            f"{chips} chips need {ceil(chips / self.chips_per_blade)} blades: a rack holds {self.blades} "
-            f"({self.blades} · {self.packages_per_blade} packages · {self.package.chips} chips = {self.chips}); "
-            f"feasible with {ceil(chips / self.chips)} racks" + (f", or {cure}" if cure else "")
-        )
+        if chips > self.chips:
+            raise UnsupportedError(
+                f"{chips} chips need {ceil(chips / self.chips_per_blade)} blades: a rack holds {self.blades} "
+                f"({self.blades} · {self.packages_per_blade} packages · {self.package.chips} chips = {self.chips}); "
+                f"feasible with {ceil(chips / self.chips)} racks" + (f", or {cure}" if cure else "")
+            )
 
 
 # What a transport has to know of a cluster: its two tiers as collectives use them, and the memory of a rank.

@@ -37,23 +37,22 @@ def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
     origin = f"{averaging.reducer} of lightloom onn compare-reducers"
     most = "no limit" if made.high is None else f"{made.high:.3g}"
     scaled = "; light of two levels is one level's, scaled by the noise they must bear, not simulated"
-    sources = {
-        "levels": f"derived: {origin}",
-        "averaging_latency": f"assumption: derived from {origin}, fibres left out",
-        "power_per_rank": (
-            f"assumption: derived from {origin}, {made.assumed} of whose constants are assumptions; all instances "
-            f"{made.low:.3g} to {most} W in 90 % of draws{scaled if made.levels > 1 else ''}"
-        ),
-        "energy_per_bit": "derived: every part draws its power busy or idle, in power_per_rank",
-        "built": f"derived: {instances_text(made.instances, made.instance_bandwidth)}",
-    }
     return {
         "levels": made.levels,
         "averaging_latency": made.latency / made.levels,
         "power_per_rank": made.total / ranks,
         "energy_per_bit": 0.0,
         "built": BuiltAverager.model_validate(made.model_dump(include=set(BuiltAverager.model_fields))),
-        "sources": sources,
+        "sources": {
+            "levels": f"derived: {origin}",
+            "averaging_latency": f"assumption: derived from {origin}, fibres left out",
+            "power_per_rank": (
+                f"assumption: derived from {origin}, {made.assumed} of whose constants are assumptions; all instances "
+                f"{made.low:.3g} to {most} W in 90 % of draws{scaled if made.levels > 1 else ''}"
+            ),
+            "energy_per_bit": "derived: every part draws its power busy or idle, in power_per_rank",
+            "built": f"derived: {instances_text(made.instances, made.instance_bandwidth)}",
+        },
     }
 
 

@@ -92,7 +92,6 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
     meshes = ceil(count / wavelengths) if network else 0
     draws = [_watts(RIVALS[reducer](setting, values), setting, count, wavelengths) for values in drawn(chosen, _DRAWS)]
     totals = np.sort([sum(watts.values()) for watts in draws])
-    made = network_design(servers, bits, setting.ports) if network else None
     return Capacity(
         reducer=reducer,
         instances=count,
@@ -103,7 +102,7 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
         low=float(totals[_DRAWS // 20]),
         high=float(totals[-1 - _DRAWS // 20]) if np.isfinite(totals[-1 - _DRAWS // 20]) else None,
         latency=rival.total_latency,
-        levels=1 if made is None else made.levels,
+        levels=network_design(servers, bits, setting.ports).levels if network else 1,
         area=meshes * rival.area,
         limits=rival.limits,
         needs=rival.needs,

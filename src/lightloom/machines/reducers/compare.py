@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -85,10 +85,9 @@ def _break_even(at: Callable[[float], float], constant: Constant) -> float | Non
 
     None where the saving has one sign at all these points.
     """
-    shares = [index / _GRID for index in range(_GRID + 1)]
-    signs = [at(share) > 0 for share in shares]
+    signs = [(index / _GRID, at(index / _GRID) > 0) for index in range(_GRID + 1)]
     crossings = []
-    for low, high, first, second in zip(shares, shares[1:], signs, signs[1:], strict=False):
+    for (low, first), (high, second) in pairwise(signs):
         if first == second:
             continue
         while high - low > 0.5**_STEPS:
