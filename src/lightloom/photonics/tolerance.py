@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,14 +93,13 @@ def candidates(
     units = list(networks.unit_matrices(arguments).values())
     around = {mapping: sum(component_count(matrix, how.form) for matrix in units) for mapping, how in MAPPINGS.items()}
     made = []
-    for name, circuit in sturdy_circuits(function):
-        for how in sturdy_realisations(nonlinearity):
-            construction = Construction(name, function, realise(circuit, function, how))
-            matrices = networks.light_matrices(construction.network)
-            for mapping, meshes in MAPPINGS.items():
-                mzis = around[mapping] + sum(component_count(matrix, meshes.form) for matrix in matrices)
-                made.append(Candidate(construction=construction, arguments=arguments, mapping=mapping, mzis=mzis))
-            advance(1)
+    for (name, circuit), how in product(sturdy_circuits(function), sturdy_realisations(nonlinearity)):
+        construction = Construction(name, function, realise(circuit, function, how))
+        matrices = networks.light_matrices(construction.network)
+        for mapping, meshes in MAPPINGS.items():
+            mzis = around[mapping] + sum(component_count(matrix, meshes.form) for matrix in matrices)
+            made.append(Candidate(construction=construction, arguments=arguments, mapping=mapping, mzis=mzis))
+        advance(1)
     return sorted(made, key=lambda candidate: (candidate.mzis, candidate.how.copies, -candidate.how.window))
 
 
@@ -545,13 +545,10 @@ def sturdiest(
         mapped = candidate.mapped()
         rates.append(sum(_screened(mapped, request.scaled(share), seed).rate for share in _EASED))
         advance(1)
-    best: Candidate | None = None
-    most = 0.0
-    for index in sorted(range(len(tried)), key=lambda k: (rates[k], tried[k].mzis))[:_STURDIEST]:
-        share = largest_share(tried[index].mapped(), request, seed, advance)
-        if share > most:
-            best, most = tried[index], share
-    return best, most
+    fewest = sorted(range(len(tried)), key=lambda k: (rates[k], tried[k].mzis))[:_STURDIEST]
+    shares = [(largest_share(tried[index].mapped(), request, seed, advance), index) for index in fewest]
+    most, index = max(shares, key=lambda each: each[0])
+    return tried[index] if most else None, most
 
 
 def largest_share(mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = ignore) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 
 from lightloom.core.arrays import Bytes, Codes, Int32s, Ints
 from lightloom.core.errors import ConfigError, InputError, VerificationError
+from lightloom.core.results import attributes
 from lightloom.photonics.averaging.block_quantisation import mean_codes
 from lightloom.photonics.averaging.function import Rounding, check_codes, points_of_servers
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
@@ -366,8 +367,7 @@ class DigitSumAverager:
     @cached_property
     def receiver(self) -> DigitReceiver:
         """The receiver of one digit's sum."""
-        made = self.arithmetic
-        return DigitReceiver(servers=made.servers, bits=made.bits, levels=made.levels)
+        return DigitReceiver(**attributes(self.arithmetic, "servers bits levels"))
 
     def __call__(self, codes: Codes) -> Ints:
         """Return the mean codes (n,) of codes (servers, n)."""

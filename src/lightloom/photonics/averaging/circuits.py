@@ -431,8 +431,12 @@ def msb_first(function: AveragingFunction, radix: int = 4) -> Circuit:
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     total, places = sum_of_servers(circuit, function), range(function.outputs - 1, 0, -1)
     outputs, rest = divide(circuit, total, function.divisor, places, radix)
-    last = rest * Fraction(1, function.divisor)
-    if not function.carries_decimals:
-        last = last - Fraction(function.divisor - 1, 2 * function.divisor)
-    circuit.outputs = (*outputs, last)
+    circuit.outputs = (*outputs, last_output(rest, function))
     return circuit
+
+
+def last_output(rest: Form, function: AveragingFunction) -> Form:
+    """Return the last output for the remainder that it stands for: with decimals, or in the middle of its digit's
+    steps."""
+    middle = 0 if function.carries_decimals else Fraction(function.divisor - 1, 2 * function.divisor)
+    return rest * Fraction(1, function.divisor) - middle

@@ -182,28 +182,26 @@ class _Layering:
         Bits with an equal source and window share the first one's gadget and are noted in ``shared``.
         """
         for group, floor in self.circuit.floors:
-            if self.raw[group] != layer:
-                continue
-            source = self.source(floor.source, layer - 1)
-            name = "raw" if self.how.regenerate else "bit"
-            for bit in range(floor.count):
-                atom, window = Atom(group, bit), floor.window(bit)
-                first = self.bits.setdefault((floor.source.key, floor.source.constant, *window), atom)
-                if first == atom:
-                    yield self.ramp((name, atom), source, window)
-                else:
-                    self.shared |= {(kind, atom): (kind, first) for kind in ("raw", "bit")}
+            if self.raw[group] == layer:
+                source = self.source(floor.source, layer - 1)
+                name = "raw" if self.how.regenerate else "bit"
+                for bit in range(floor.count):
+                    atom, window = Atom(group, bit), floor.window(bit)
+                    first = self.bits.setdefault((floor.source.key, floor.source.constant, *window), atom)
+                    if first == atom:
+                        yield self.ramp((name, atom), source, window)
+                    else:
+                        self.shared |= {(kind, atom): (kind, first) for kind in ("raw", "bit")}
 
     def regenerated(self, layer: int) -> Iterable[Gadget]:
         """Yield a second ramp for each bit of the layer before, if bits are regenerated."""
         zero, one = Fraction(0), Fraction(1)
         for group, floor in self.circuit.floors:
             if self.how.regenerate and self.raw[group] == layer - 1:
-                for bit in range(floor.count):
-                    if ("bit", Atom(group, bit)) in self.shared:
-                        continue
-                    source = Source(((self.index[layer - 1][("raw", Atom(group, bit))], one),), zero, zero, one)
-                    yield self.ramp(("bit", Atom(group, bit)), source, (zero, one))
+                for atom in (Atom(group, bit) for bit in range(floor.count)):
+                    if ("bit", atom) not in self.shared:
+                        source = Source(((self.index[layer - 1][("raw", atom)], one),), zero, zero, one)
+                        yield self.ramp(("bit", atom), source, (zero, one))
 
     def kept(self, layer: int) -> Iterable[Gadget]:
         """Yield a gadget for each distinct sum that is ready before this layer and read after it."""
@@ -237,13 +235,11 @@ class _Layering:
         index, constant = self.index[layer], form.constant
         reads = [(index[("kept", partial.key)], factor) for partial, factor in self.older(form, layer)]
         for atom, factor in form.terms.items():
-            if self.ready(atom) != layer:
-                continue
-            if self.circuit.is_held(atom):
+            if self.ready(atom) == layer and self.circuit.is_held(atom):
                 inner, added = self.read(self.circuit.groups[atom.group].source, layer)
                 reads += [(gadget, factor * part) for gadget, part in inner]
                 constant += factor * added
-            else:
+            elif self.ready(atom) == layer:
                 reads.append((index[("bit", atom)], factor))
         return tuple(reads), constant
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -293,10 +293,8 @@ def sturdy_realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
     if nonlinearity not in _REALISATIONS:
         raise InputError(f"nonlinearity = {nonlinearity!r}: expected relu or clipped")
     bounded = nonlinearity == "clipped"
-    for window in WINDOWS:
-        for copies in COPIES:
-            for regenerate in (False,) if bounded else (False, True):
-                yield Realisation(bounded=bounded, window=window, copies=copies, regenerate=regenerate)
+    for window, copies, regenerate in product(WINDOWS, COPIES, (False,) if bounded else (False, True)):
+        yield Realisation(bounded=bounded, window=window, copies=copies, regenerate=regenerate)
 
 
 def candidates(

@@ -15,7 +15,6 @@ own rounding.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError, VerificationError
 from lightloom.core.results import attributes
-from lightloom.photonics.averaging.circuits import Circuit, sum_of_servers
+from lightloom.photonics.averaging.circuits import Circuit, last_output, sum_of_servers
 from lightloom.photonics.averaging.compiler import Gadget, Realised
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.networks import LayeredNetwork
@@ -95,10 +94,7 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
     if low < 0 or high > 4 * function.divisor - 1:
         raise VerificationError(f"the remainder for the last output spans {low} to {high}: more than a digit")
     rest, last = circuit.expand(rest), circuit.expand(last)
-    analogue = rest * Fraction(1, function.divisor)
-    if not function.carries_decimals:
-        analogue = analogue - Fraction(function.divisor - 1, 2 * function.divisor)
-    if analogue == last:
+    if last_output(rest, function) == last:
         return 0.5 / function.divisor
     if function.carries_decimals:
         raise VerificationError("the last output is not the remainder with its decimals")

@@ -122,14 +122,13 @@ class Link:
             if getattr(self, name) not in choices:
                 raise UnknownNameError(name, str(getattr(self, name)), choices)
         for name, value in asdict(self).items():
-            if isinstance(value, str | bool) or value is None or name == "rin_db":
-                continue
-            if not math.isfinite(value) or value < 0 or (value == 0 and name in _POSITIVE):
-                least = "more than 0" if name in _POSITIVE else "at least 0"
-                raise ConfigError(f"{name} = {value}: expected a finite number of {least}")
-            low, high, unit = RANGES.get(name, (-math.inf, math.inf, ""))
-            if not low <= value <= high:
-                raise ConfigError(f"{name} = {value:g}: expected {low:g} to {high:g} {unit}")
+            if not isinstance(value, str | bool | None) and name != "rin_db":
+                if not math.isfinite(value) or value < 0 or (value == 0 and name in _POSITIVE):
+                    least = "more than 0" if name in _POSITIVE else "at least 0"
+                    raise ConfigError(f"{name} = {value}: expected a finite number of {least}")
+                low, high, unit = RANGES.get(name, (-math.inf, math.inf, ""))
+                if not low <= value <= high:
+                    raise ConfigError(f"{name} = {value:g}: expected {low:g} to {high:g} {unit}")
         if self.rin_db is not None and not -250 <= self.rin_db <= -80:
             raise ConfigError(f"rin_db = {self.rin_db}: expected -250 to -80 dB/Hz")
         if not 0 < self.swing <= LARGEST_SWING:
@@ -281,9 +280,7 @@ def read_value(name: str, text: str) -> Any:
 def _watts(text: str) -> float:
     """Return the watts of a power as text, in dBm or in units of power such as mW."""
     stripped = text.strip()
-    if stripped.endswith("dBm"):
-        return 1e-3 * 10 ** (_finite(stripped[:-3]) / 10)
-    return parse(stripped, "power")
+    return 1e-3 * 10 ** (_finite(stripped[:-3]) / 10) if stripped.endswith("dBm") else parse(stripped, "power")
 
 
 def _number(text: str, unit: str) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -178,20 +179,14 @@ def contributions(chip: Chip, link: Link, together: WordErrors, *, advance: Adva
         advance: called with the number of fabrications done.
         tried: words, fabrications and seed of every comparison, as `word_errors` takes them.
     """
+    judge = partial(word_errors, chip, advance=advance, **tried)
     factor, errors = FACTORS[0], together
     for factor in FACTORS:
-        errors = together if factor == 1 else word_errors(chip, enlarged(link, factor), advance=advance, **tried)
+        errors = together if factor == 1 else judge(enlarged(link, factor))
         if errors.wrong.sum() >= ENOUGH:
             break
     larger = enlarged(link, factor)
-    rows = [
-        (
-            part,
-            word_errors(chip, without(larger, part), advance=advance, **tried),
-            word_errors(chip, only(larger, part), advance=advance, **tried),
-        )
-        for part in erring(larger)
-    ]
+    rows = [(part, judge(without(larger, part)), judge(only(larger, part))) for part in erring(larger)]
     rows.sort(key=lambda row: (int(row[1].wrong.sum()), -int(row[2].wrong.sum())))
     return {
         "errors_enlarged_by": factor,

@@ -14,6 +14,7 @@ quarter or from half of the training; larger functions (2 servers of 8 bits) had
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -99,18 +100,14 @@ def compare_trainings(known: list[Document], budget: float = BUDGET, advance: Ad
         made = build(SERVERS, BITS, **options)
         shares = wrong_shares(made.network, function)
         constructed.append({"name": name, "mzi_count": map_network(made.network).mzis, "wrong": shares})
-    for seed in SEEDS:
-        for arm in ARMS:
-            if (arm, seed) not in done:
-                trained = train(recipe(arm, seed, budget))
-                row = {"arm": arm, "seed": seed, "cpu_seconds": trained.cpu_seconds}
-                row |= {
-                    "mzi_count": map_network(trained.network).mzis,
-                    "wrong": wrong_shares(trained.network, function),
-                }
-                trainings.append(row | {"history": _thinned(trained.history)})
-            advance(1)
-            yield _document(trainings, constructed, budget)
+    for seed, arm in product(SEEDS, ARMS):
+        if (arm, seed) not in done:
+            trained = train(recipe(arm, seed, budget))
+            row = {"arm": arm, "seed": seed, "cpu_seconds": trained.cpu_seconds}
+            row |= {"mzi_count": map_network(trained.network).mzis, "wrong": wrong_shares(trained.network, function)}
+            trainings.append(row | {"history": _thinned(trained.history)})
+        advance(1)
+        yield _document(trainings, constructed, budget)
 
 
 def _thinned(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:

@@ -183,14 +183,13 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for ours in (r for r in rows if r["kind"] == "constructed"):
         for units in ("any", ours["nonlinearity"]):
             trained = [r for r in rows if r["kind"] == "trained" and units in ("any", r["nonlinearity"])]
-            if not trained:
-                continue
-            best = max(trained, key=lambda r: r["noise_limit"])
-            tolerance = ours["noise_limit"] / best["noise_limit"] if best["noise_limit"] else float("inf")
-            area = ours["mzi_count"] / best["mzi_count"]
-            met = tolerance >= TARGET_TOLERANCE and area < TARGET_AREA
-            names = {"constructed": ours["name"], "trained": best["name"], "units": units}
-            comparisons.append({**names, "tolerance_ratio": tolerance, "area_ratio": area, "met": met})
+            if trained:
+                best = max(trained, key=lambda r: r["noise_limit"])
+                tolerance = ours["noise_limit"] / best["noise_limit"] if best["noise_limit"] else float("inf")
+                area = ours["mzi_count"] / best["mzi_count"]
+                met = tolerance >= TARGET_TOLERANCE and area < TARGET_AREA
+                names = {"constructed": ours["name"], "trained": best["name"], "units": units}
+                comparisons.append({**names, "tolerance_ratio": tolerance, "area_ratio": area, "met": met})
     return comparisons
 
 

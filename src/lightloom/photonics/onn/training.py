@@ -32,9 +32,7 @@ def output_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tenso
 
     They are summed over the outputs and averaged over the batch, in levels squared.
     """
-    deviation = outputs - ideal
-    if recipe.margin:
-        deviation = (deviation.abs() - recipe.margin).clamp_min(0)
+    deviation = ((outputs - ideal).abs() - recipe.margin).clamp_min(0) if recipe.margin else outputs - ideal
     squares = deviation.square()
     if recipe.output_weights is not None:
         squares = squares * squares.new_tensor(recipe.output_weights)

@@ -127,10 +127,8 @@ def _find_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> Non
         settings[:, 0, column] += np.where(bars[column], -np.pi / 2, np.pi / 2)
         settings[:, 1, column] = _THIRDS[:, None]
         expected = np.abs(twin.propagate(settings, vectors)) ** 2
-        measured_wave, expected_wave = (
-            np.tensordot(waves, powers, 1) for powers in (chip.powers(settings, vectors), expected)
-        )
-        products = (measured_wave * expected_wave.conj()).sum(1)
+        seen, due = (np.tensordot(waves, powers, 1) for powers in (chip.powers(settings, vectors), expected))
+        products = (seen * due.conj()).sum(1)
         twin.offsets[1, column] = np.angle(products[ends[column, 0]] + products[ends[column, 1]])
 
 

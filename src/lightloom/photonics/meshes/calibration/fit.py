@@ -380,13 +380,11 @@ def _residual(twin: Twin, acting: Floats, target: Fields, quadrature: float) -> 
     """
     wiring, (devices, changes) = twin.wiring, twin.devices(acting)
     matrix, entering = forward(wiring, devices, np.eye(wiring.inputs, dtype=np.complex128))
-    behind = backward(wiring, devices)
+    derivatives = field_derivatives(wiring, backward(wiring, devices), entering, changes[:, :2])
     aligned, factors = _aligned(matrix, target)
     outputs, inputs = target.shape
     jacobian = np.zeros((2 * wiring.devices + outputs, outputs, inputs), np.complex128)
-    for column, derivative in zip(
-        wiring.slices, field_derivatives(wiring, behind, entering, changes[:, :2]), strict=True
-    ):
+    for column, derivative in zip(wiring.slices, derivatives, strict=True):
         jacobian[column] = derivative[:, 0] * factors[:, None]
         jacobian[wiring.devices + column.start : wiring.devices + column.stop] = derivative[:, 1] * factors[:, None]
     places = np.arange(outputs)
