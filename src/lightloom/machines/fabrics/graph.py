@@ -107,15 +107,14 @@ class Routes(NamedTuple):
         outgoing = [order[first[vertex] : first[vertex + 1]] for vertex in range(vertices)]
         latency = _latencies(distance, outgoing, head, seconds)
         for vertex, out in enumerate(outgoing):
-            if len(out) == 0:
-                continue
-            nearer = distance[head[out]] == distance[vertex] - 1
-            if latency is not None:
-                left = np.where(nearer, seconds[out, None] + latency[head[out]], np.inf)
-                nearer &= left <= latency[vertex] * (1 + _ROUNDING)
-            turn = np.arange(ranks) % np.maximum(nearer.sum(axis=0), 1)
-            chosen = np.argmax(np.cumsum(nearer, axis=0) == turn + 1, axis=0)
-            link[vertex] = np.where(nearer.any(axis=0), out[chosen], -1)
+            if len(out):
+                nearer = distance[head[out]] == distance[vertex] - 1
+                if latency is not None:
+                    left = np.where(nearer, seconds[out, None] + latency[head[out]], np.inf)
+                    nearer &= left <= latency[vertex] * (1 + _ROUNDING)
+                turn = np.arange(ranks) % np.maximum(nearer.sum(axis=0), 1)
+                chosen = np.argmax(np.cumsum(nearer, axis=0) == turn + 1, axis=0)
+                link[vertex] = np.where(nearer.any(axis=0), out[chosen], -1)
         return cls(distance, link)
 
     def walk(self, head: Ints, source: Ints, destination: Ints) -> Ints:

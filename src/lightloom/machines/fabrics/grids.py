@@ -59,9 +59,7 @@ class Mesh(HopFabric):
         """Ranks along each dimension: (rows, columns) unless ``dims`` says otherwise."""
         if self.dims is not None:
             return self.dims
-        if self.rows is not None:
-            return self.rows, self.ranks // self.rows
-        return most_square(self.ranks, 2)
+        return (self.rows, self.ranks // self.rows) if self.rows is not None else most_square(self.ranks, 2)
 
     @property
     def lattice(self) -> Lattice:

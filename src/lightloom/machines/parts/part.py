@@ -106,9 +106,7 @@ def range_text(value: float, low: float, high: float, unit: Unit) -> str:
     least, most = format_amount(low, unit), format_amount(high, unit)
     if least == most:
         return shown
-    numbers, names = zip(
-        *(text.split(" ", 1) if " " in text else (text, "") for text in (shown, least, most)), strict=True
-    )
+    numbers, _, names = zip(*(text.partition(" ") for text in (shown, least, most)), strict=True)
     if unit != "dollars" and len(set(names)) == 1:
         return f"{shown} ({numbers[1]} to {numbers[2]})"
     return f"{shown} ({least} to {most})"

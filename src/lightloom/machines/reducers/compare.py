@@ -88,12 +88,11 @@ def _break_even(at: Callable[[float], float], constant: Constant) -> float | Non
     signs = [(index / _GRID, at(index / _GRID) > 0) for index in range(_GRID + 1)]
     crossings = []
     for (low, first), (high, second) in pairwise(signs):
-        if first == second:
-            continue
-        while high - low > 0.5**_STEPS:
-            middle = (low + high) / 2
-            low, high = (middle, high) if (at(middle) > 0) == first else (low, middle)
-        crossings.append(constant.draw(high) / constant.si(1.0))
+        if first != second:
+            while high - low > 0.5**_STEPS:
+                middle = (low + high) / 2
+                low, high = (middle, high) if (at(middle) > 0) == first else (low, middle)
+            crossings.append(constant.draw(high) / constant.si(1.0))
     return min(crossings, key=lambda value: abs(value - constant.value), default=None)
 
 
@@ -271,9 +270,7 @@ def _network(made: ReducerComparison) -> list[str]:
 def _sums(made: ReducerComparison) -> list[str]:
     """Return a sentence for each compared rival that sums light, against both chips, with its limits."""
     sentences = []
-    for name in SUMS:
-        if name not in made.rivals:
-            continue
+    for name in (name for name in SUMS if name in made.rivals):
         rival, less = made.rivals[name], made.ranges[name].sooner
         against = [
             f"{_saves(made.saving(name, other))} against {other} "
@@ -311,11 +308,10 @@ def _earlier(made: ReducerComparison) -> str:
     )
     servers, held, details = made.setting.servers, [], []
     for name, most in (("digit-sum", 8), ("digit-sum-nrz", 16)):
-        if servers > most:
-            continue
-        saving, limits = made.saving(name, "reducer-asic"), made.rivals[name].limits
-        held.append(_THIRD[0] <= saving <= _THIRD[1] and not limits)
-        details.append(f"{name} {_saves(saving)}{' and breaks a limit' if limits else ''}")
+        if servers <= most:
+            saving, limits = made.saving(name, "reducer-asic"), made.rivals[name].limits
+            held.append(_THIRD[0] <= saving <= _THIRD[1] and not limits)
+            details.append(f"{name} {_saves(saving)}{' and breaks a limit' if limits else ''}")
     if not details:
         return f"{claim}, says nothing of {servers} servers."
     word = "confirmed" if all(held) else "confirmed in part" if any(held) else "refuted"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -199,8 +200,7 @@ def network_design(servers: int, bits: int, ports: int | None = None) -> Design:
         ConfigError: two levels do not reach all servers.
     """
     two = ports if ports is not None and servers > ports else None
-    stored = _stored().get(_design_name(servers, bits, two))
-    if stored is not None:
+    if (stored := _stored().get(_design_name(servers, bits, two))) is not None:
         full_scale = float("inf") if stored["full_scale"] is None else float(stored["full_scale"])
         return Design(**{**stored, "full_scale": full_scale})
     return make_design(servers, bits) if two is None else make_cascade(servers, bits, two)
@@ -262,12 +262,11 @@ def _window(mapped: MappedNetwork, made: Construction) -> float:
     0.2 nm up to 5 nm; may be 0."""
     dispersion = Dispersion()
     points = min(made.function.points, _WINDOW_POINTS)
-    for step in range(1, _WINDOW_STEPS + 1):
-        for side in (-1, 1):
-            wavelength = dispersion.wavelength + side * step * _WINDOW_STEP
-            there = [at_wavelength(matrix, wavelength, dispersion) for matrix in mapped.matrices]
-            if noisy_accuracy(effective_network(mapped, there), made.function, 0.0, points) < 1:
-                return float(f"{(step - 1) * _WINDOW_STEP:.3g}")
+    for step, side in product(range(1, _WINDOW_STEPS + 1), (-1, 1)):
+        wavelength = dispersion.wavelength + side * step * _WINDOW_STEP
+        there = [at_wavelength(matrix, wavelength, dispersion) for matrix in mapped.matrices]
+        if noisy_accuracy(effective_network(mapped, there), made.function, 0.0, points) < 1:
+            return float(f"{(step - 1) * _WINDOW_STEP:.3g}")
     return float(f"{_WINDOW_STEPS * _WINDOW_STEP:.3g}")
 
 

@@ -257,10 +257,9 @@ def _transport_fields(value: object) -> object:
         return base
     below = base.model_dump()
     for key, part in value.items():
-        if key == "base":
-            continue
-        both = isinstance(below.get(key), Mapping) and isinstance(part, Mapping)
-        below[key] = {**below[key], **part} if both else part
+        if key != "base":
+            both = isinstance(below.get(key), Mapping) and isinstance(part, Mapping)
+            below[key] = {**below[key], **part} if both else part
     return below
 
 

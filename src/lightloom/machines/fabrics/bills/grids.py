@@ -100,9 +100,7 @@ def _links_by_block(grid: Grid, block: tuple[int, ...] | None) -> tuple[float, f
     inside = outside = 0.0
     for size, side, share in zip(grid.dims, block, shares, strict=True):
         blocks = size // side
-        between = blocks if grid.wraps else blocks - 1
-        if blocks == 1 and not grid.switched:
-            between = 0
+        between = 0 if blocks == 1 and not grid.switched else blocks if grid.wraps else blocks - 1
         leaving = 0.0 if size == 1 else between / size
         inside, outside = inside + share - leaving, outside + leaving
     return inside, outside

@@ -133,9 +133,7 @@ def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: Bil
 def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
     """Return the line of so many fibres a rank, each as long as a link (``link_length``)."""
     metre, length = load_part("fibre-metre"), choices.link_length
-    dollars = metre.dollars
-    if dollars is not None:
-        dollars = dollars.model_copy(update={"value": dollars.value * length})
+    dollars = metre.dollars and metre.dollars.model_copy(update={"value": metre.dollars.value * length})
     return Line(metre.model_copy(update={"name": f"fibre of {length:g} m", "dollars": dollars}), per_rank, why)
 
 

@@ -318,9 +318,7 @@ class Tiers(PacketFabric):
         that has several children, innermost first."""
         reaches: list[Reach] = []
         within = {1: Reach(0.0, 0.0, 0)}
-        for level in self.levels:
-            if level.size == 1:
-                continue
+        for level in (level for level in self.levels if level.size > 1):
             passed = [(2 + 2 * beneath.tree, beneath.latency) for beneath in level.chain]
             through, over = sum(count * latency for count, latency in passed), sum(count for count, _ in passed)
             if level.is_grid:
@@ -432,9 +430,7 @@ def _members(level: Level, ranks: int, stride: int) -> int | None:
         return 1
     if child % (ranks * stride) == 0:
         return ranks
-    if child % stride == 0 and ranks * stride % child == 0:
-        return child // stride
-    return None
+    return child // stride if child % stride == 0 and ranks * stride % child == 0 else None
 
 
 def _group_tiers(levels: Sequence[Level], ranks: int, stride: int) -> tuple[Tier, ...] | None:
