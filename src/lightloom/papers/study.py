@@ -20,7 +20,7 @@ import numpy as np
 
 from lightloom.core.claims import Basis, Claim, counts_in_words
 from lightloom.core.configfile import read_yaml, validate
-from lightloom.core.errors import UnknownNameError, UnsupportedError
+from lightloom.core.errors import InputError, UnknownNameError, UnsupportedError
 from lightloom.core.fields import Config
 from lightloom.core.files import cannot_read
 from lightloom.core.results import Advance, cells, provenance
@@ -267,6 +267,15 @@ def find(name: str) -> Entry:
     if name not in STUDIES:
         raise UnknownNameError("study", name, STUDIES)
     return STUDIES[name]
+
+
+def refusal(ask: Callable[[], object]) -> str:
+    """Return the message of the InputError that a call raises; empty if it raises none."""
+    try:
+        ask()
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def rounded(value: Any) -> Any:

@@ -173,12 +173,11 @@ def saved(quantity: Quantity, link: ChipLink, base: ChipLink, constants: Constan
         ValueError: a link has no PHY power, which EDP needs.
     """
     figures = {}
-    for name, network in printed().items():
-        for batch in BATCHES:
-            new, old = (getattr(run(network, batch, each, constants), quantity) for each in (link, base))
-            if new is None or not old:
-                raise ValueError(f"{name}, batch {batch}: nothing to compare without PHY powers")
-            figures[name, batch] = 100 * (1 - new / old)
+    for (name, network), batch in product(printed().items(), BATCHES):
+        new, old = (getattr(run(network, batch, each, constants), quantity) for each in (link, base))
+        if new is None or not old:
+            raise ValueError(f"{name}, batch {batch}: nothing to compare without PHY powers")
+        figures[name, batch] = 100 * (1 - new / old)
     return figures
 
 
@@ -219,10 +218,7 @@ def mean(figures: Figures, batch: int | None = None) -> float:
 
 PARTS = {
     "ten": tuple(HEADLINE),
-    "time": tuple(what for what in HEADLINE if what.startswith("time")),
-    "edp": tuple(what for what in HEADLINE if what.startswith("edp")),
-    "100": tuple(what for what in HEADLINE if what.endswith("100")),
-    "400": tuple(what for what in HEADLINE if what.endswith("400")),
+    **{part: tuple(what for what in HEADLINE if part in what.split("_")) for part in ("time", "edp", "100", "400")},
 }
 """Headlines that constants are fitted to, by name; what is left out is predicted."""
 

@@ -49,6 +49,7 @@ from lightloom.papers.dadiannao.model import (
     tree_hops,
 )
 from lightloom.papers.dadiannao.networks import INCEPTION_VARIANT, MIB, ZOO, printed, stored
+from lightloom.papers.study import refusal
 from lightloom.planning.pricing.broadcast_step import (
     FITTED,
     ChipLink,
@@ -298,11 +299,7 @@ def _floorplan() -> Claim:
 
 def _rack() -> Iterator[Claim]:
     """Yield the chips of a rack, and those that the largest case, ResNet152 at batch 256, needs."""
-    try:
-        check_rack(printed()["ResNet152"], 256, chip())
-        verdict = ""
-    except UnsupportedError as error:
-        verdict = str(error)
+    verdict = refusal(lambda: check_rack(printed()["ResNet152"], 256, chip()))
     yield PAPER.claim("figure4.rack_chips", Rack().chips)
     yield PAPER.claim("figure4.largest_case_chips", chips("ResNet152", 256), verdict=verdict)
 

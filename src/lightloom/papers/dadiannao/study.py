@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from lightloom.machines.clusters.cluster import Package
@@ -43,10 +44,9 @@ def floorplan(package: Package | None = None) -> Figure:
     figure, (axes,) = canvas(size=(6, 6))
     axes.add_patch(Rectangle((0, 0), edge, edge, facecolor=_GLASS, edgecolor=INK))
     starts = [gap + place * (chip + gap) for place in range(package.side)]
-    for x in starts:
-        for y in starts:
-            axes.add_patch(Rectangle((x, y), chip, chip, facecolor=_CHIP, edgecolor=INK))
-            axes.text(x + chip / 2, y + chip / 2, f"DaDianNao\n{chip:g} mm", ha="center", va="center", fontsize=9)
+    for x, y in product(starts, repeat=2):
+        axes.add_patch(Rectangle((x, y), chip, chip, facecolor=_CHIP, edgecolor=INK))
+        axes.text(x + chip / 2, y + chip / 2, f"DaDianNao\n{chip:g} mm", ha="center", va="center", fontsize=9)
     _waveguides(axes, package, starts)
     axes.annotate("", (0, -0.8), (edge, -0.8), arrowprops={"arrowstyle": "<->", "color": INK}, annotation_clip=False)
     name = f"silicon optical interposer, {edge:g} mm; {package.fibres} fibres leave it"
@@ -64,12 +64,11 @@ def _waveguides(axes: Axes, package: Package, starts: list[float]) -> None:
     crossings = [0.0, *(start + chip for start in starts)]
     for start in starts:
         middle = start + chip / 2
-        for begin in crossings:
-            for line in range(lines):
-                aside = middle + (line - (lines - 1) / 2) * pitch
-                colour = _GUIDE if line < package.waveguides else FAINT
-                axes.plot([begin, begin + gap], [aside, aside], color=colour, lw=0.4)
-                axes.plot([aside, aside], [begin, begin + gap], color=colour, lw=0.4)
+        for begin, line in product(crossings, range(lines)):
+            aside = middle + (line - (lines - 1) / 2) * pitch
+            colour = _GUIDE if line < package.waveguides else FAINT
+            axes.plot([begin, begin + gap], [aside, aside], color=colour, lw=0.4)
+            axes.plot([aside, aside], [begin, begin + gap], color=colour, lw=0.4)
 
 
 COMPUTE, COMMUNICATION = SHARES["compute_s"][1], SHARES["exposed_communication_s"][1]

@@ -1,6 +1,7 @@
 """The study of economics: bills of materials and goodput."""
 
 from collections.abc import Iterator
+from itertools import product
 
 from lightloom.core.claims import Claim
 from lightloom.machines.clusters.load import load_cluster
@@ -110,13 +111,12 @@ def _slices_of_tpu_v4() -> Iterator[Claim]:
     """Yield, for each size of slice, ``reconfigurable_share`` and ``static_share`` of 64 blocks in per cent where a
     host works 99.0 or 99.5 % of the time, and then the least availability of hosts among 99.0, 99.5 and 99.9 % at which
     static cabling reaches what circuits do at 99.0 %."""
-    for name, needed in _SLICES.items():
-        for host in (0.99, 0.995):
-            block = host**_HOSTS_OF_A_BLOCK
-            fields = {"slice": name, "host": f"{1000 * host:.0f}"}
-            circuits, static = (100 * share(_BLOCKS, needed, block) for share in (reconfigurable_share, static_share))
-            yield PAPER.claim("tpu_v4.circuits_{slice}_{host}", round(circuits, 2), **fields)
-            yield PAPER.claim("tpu_v4.static_{slice}_{host}", round(static, 3), **fields)
+    for (name, needed), host in product(_SLICES.items(), (0.99, 0.995)):
+        block = host**_HOSTS_OF_A_BLOCK
+        fields = {"slice": name, "host": f"{1000 * host:.0f}"}
+        circuits, static = (100 * share(_BLOCKS, needed, block) for share in (reconfigurable_share, static_share))
+        yield PAPER.claim("tpu_v4.circuits_{slice}_{host}", round(circuits, 2), **fields)
+        yield PAPER.claim("tpu_v4.static_{slice}_{host}", round(static, 3), **fields)
     for name, needed in _SLICES.items():
         circuits = reconfigurable_share(_BLOCKS, needed, 0.99**_HOSTS_OF_A_BLOCK)
         enough = [host for host in (0.99, 0.995, 0.999) if static_share(_BLOCKS, needed, host**16) >= circuits]

@@ -102,8 +102,7 @@ def _accuracy(runs: Record, summed: Record) -> Iterator[Claim]:
 
 def _findings(runs: Record, network: str) -> Iterator[Claim]:
     """Yield the points of accuracy that each run of a network with the first seed loses to float32."""
-    for name in runs:
-        run = runs[name][0]
+    for name, (run, *_) in runs.items():
         if name not in (BASE, LITERAL, PYTORCH):
             what = name.replace(" 2^-", "_bound").replace("+", "_").replace(" ", "_")
             sent = f", float32 bytes over sent ones {mean_ratio(run):.1f}" if run["nbytes_sent"] else ""
@@ -157,16 +156,15 @@ def blocks_right(workers: int, *, corrected: bool) -> int:
     Each block holds the set of workers in it. Receives come before sends in the printed loop body, which would
     deadlock; sends go first here, which changes no block's content within a step.
     """
-    n = workers
-    holds = [[frozenset({i}) for _ in range(n)] for i in range(n)]
-    for s in range(1, 2 * n - 1):
-        adds = s < n
+    holds = [[frozenset({i}) for _ in range(workers)] for i in range(workers)]
+    for s in range(1, 2 * workers - 1):
+        adds = s < workers
         shift = 0 if adds or corrected else 1
-        sent = [holds[i][(i - s + 1 + shift) % n] for i in range(n)]
-        for i in range(n):
-            block = (i - s + shift) % n
+        sent = [holds[i][(i - s + 1 + shift) % workers] for i in range(workers)]
+        for i in range(workers):
+            block = (i - s + shift) % workers
             holds[i][block] = sent[i - 1] | (holds[i][block] if adds else frozenset())
-    everyone = frozenset(range(n))
+    everyone = frozenset(range(workers))
     return sum(block == everyone for row in holds for block in row)
 
 
@@ -253,9 +251,8 @@ def agreeing(shares: Any, *, closely: bool = False) -> list[int]:
     ours, paper = cells(shares), cells(np.array([TABLE_3["HDC", k] for k in BOUNDS]))
     within = np.abs(paper - [100, 0, 0, 16]) / 4
     if closely:
-        within = np.minimum(
-            within, np.array([0.05, 0.05, 0.05, 0.06]) + 3 * np.std(ours, axis=0, ddof=min(1, len(ours) - 1))
-        )
+        deviation = np.std(ours, axis=0, ddof=min(1, len(ours) - 1))
+        within = np.minimum(within, np.array([0.05, 0.05, 0.05, 0.06]) + 3 * deviation)
     return [int(count) for count in np.sum(np.abs(ours - paper) <= within, axis=(1, 2))]
 
 

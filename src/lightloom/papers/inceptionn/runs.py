@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -245,10 +246,9 @@ def long_runs() -> tuple[TrainingRun, ...]:
             length = {} if k == 10 else {"iterations": FEWER_ITERATIONS}
             seeds = LONG_SEEDS if k == 10 and label == "windowed+feedback" else LONG_SEEDS[:1]
             runs.append(TrainingRun(f"{label} 2^-{k}", codec | length, seeds))
-    for bits in (16, 22, 24):
-        for what in ("g", "w", "w+g"):
-            cut = {name: f"truncate:{bits}" for name, mark in (("gradients", "g"), ("weights", "w")) if mark in what}
-            runs.append(TrainingRun(f"truncate {what} {bits}", cut | {"iterations": FEWER_ITERATIONS}, LONG_SEEDS[:1]))
+    for bits, what in product((16, 22, 24), ("g", "w", "w+g")):
+        cut = {name: f"truncate:{bits}" for name, mark in (("gradients", "g"), ("weights", "w")) if mark in what}
+        runs.append(TrainingRun(f"truncate {what} {bits}", cut | {"iterations": FEWER_ITERATIONS}, LONG_SEEDS[:1]))
     return tuple(runs)
 
 

@@ -267,11 +267,9 @@ def _learning(axes: Axes, runs: Record, styles: Mapping[str, tuple[str, str]]) -
     """Plot test accuracy in percent over iterations, a line for each style's name that has runs, as the mean over its
     seeds."""
     for name, (colour, style) in styles.items():
-        records = runs.get(name)
-        if not records:
-            continue
-        mean = 100 * np.mean([record["accuracy"] for record in records], axis=0)
-        label = name if len(records) == 1 else f"{name} ({len(records)} seeds)"
-        axes.plot(records[0]["iterations"], mean, style, color=colour, label=label, lw=1.5)
+        if records := runs.get(name):
+            mean = 100 * np.mean([record["accuracy"] for record in records], axis=0)
+            label = name if len(records) == 1 else f"{name} ({len(records)} seeds)"
+            axes.plot(records[0]["iterations"], mean, style, color=colour, label=label, lw=1.5)
     axes.set(ylim=(0, 102), xlabel="iteration", ylabel="accuracy on the test set, %")
     axes.legend(loc="center right", fontsize=7)

@@ -138,8 +138,7 @@ def _learned(model: str, record: Record, key: str, words: str, places: int, **se
     last = [scale * run[key][-1] for run in record["runs"][BASE]]
     setting["reached"] = f"{min(last):.{places}f} to {max(last):.{places}f}"
     for label, (name, paper) in PAPER.tables["training"][model].items():
-        pairs = paired(record["runs"], name, key, scale)
-        if pairs is None:
+        if (pairs := paired(record["runs"], name, key, scale)) is None:
             continue
         worse = round(sign * pairs.mean, places + 1) + 0.0
         printed = None if paper is None else f"at most {paper:g} {words}"
@@ -195,10 +194,8 @@ def _meshes() -> Iterator[Claim]:
     yield PAPER.claim("example.mesh_of_a_unitary", decompose(np.linalg.qr(rng.standard_normal((4, 4)))[0]).mzis)
     wide, square = rng.standard_normal((3, 5)), rng.standard_normal((64, 64))
     yield PAPER.claim("example.meshes_of_a_matrix", map_matrix(wide, "svd").mzis)
-    whole, approximated = map_matrix(square, "svd").mzis, map_matrix(square, "sigma-u").mzis
-    yield PAPER.claim(
-        "example.mesh_reduction", round(100 * (1 - approximated / whole), 1), whole=whole, left=approximated
-    )
+    whole, left = map_matrix(square, "svd").mzis, map_matrix(square, "sigma-u").mzis
+    yield PAPER.claim("example.mesh_reduction", round(100 * (1 - left / whole), 1), whole=whole, left=left)
 
 
 # Tables I and II: areas from the counts of meshes, accuracies from all inputs.
@@ -361,8 +358,7 @@ def best(noise: Record, kind: str, units: str = "any") -> Any:
     The network trained without noise is left out.
     """
     rows = [row for row in noise["networks"] if row["kind"] == kind and units in ("any", row["nonlinearity"])]
-    rows = [row for row in rows if row["name"] != _WEIGHTS]
-    return max(rows, key=lambda row: row["noise_limit"])
+    return max((row for row in rows if row["name"] != _WEIGHTS), key=lambda row: row["noise_limit"])
 
 
 def _noise(noise: Record) -> Iterator[Claim]:
@@ -500,9 +496,7 @@ def _savings() -> Iterator[Claim]:
         batch, size = USUAL[model], TOKENS_OF_A_SAMPLE.get(model, 1)
         usual = {"usual": step(model, batch).saving, "with_float32": step(model, batch, FLOAT_BYTES).saving}
         short = "llama-short" if model == "llama" else model
-        met = [
-            batch_of(short, paper, nbytes) * TOKENS_OF_A_SAMPLE.get(short, 1) for nbytes in (CODE_BYTES, FLOAT_BYTES)
-        ]
+        met = [batch_of(short, paper, each) * TOKENS_OF_A_SAMPLE.get(short, 1) for each in (CODE_BYTES, FLOAT_BYTES)]
         values = usual | {"samples": batch * size, "kind": "tokens" if size > 1 else "images", "met": met}
         ring = 100 * paper / bound(4)
         yield PAPER.claim("figure7b.{model}_saving", None, paper=paper, model=model, ring_percent=ring, **values)

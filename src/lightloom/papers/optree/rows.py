@@ -1,7 +1,7 @@
 """The rows of the OpTree study: the paper's cost model, its figures and tables, and built schedules."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import combinations, combinations_with_replacement, groupby, pairwise, product, starmap
 from math import ceil, e, log, log2, prod, sqrt
 from operator import truediv
@@ -214,9 +214,7 @@ def _figure_6() -> Iterator[Claim]:
 def _against(ours: int, theirs: int) -> str:
     """Return how our number of steps compares with theirs: "smaller", "slightly larger" (equal, or up to 5 % more) or
     "larger"."""
-    if ours < theirs:
-        return "smaller"
-    return "slightly larger" if ours <= 1.05 * theirs else "larger"
+    return "smaller" if ours < theirs else "slightly larger" if ours <= 1.05 * theirs else "larger"
 
 
 # The percentages: averages over nodes, over wavelengths, the headline, and those of the journal version.
@@ -394,12 +392,8 @@ def constructed(ranks: int, depth: int) -> tuple[tuple[int, ...], int] | None:
         return (ranks,), sum(stage_steps(ranks, WAVELENGTHS, (ranks,)))
     base = round(ranks ** (1 / depth))
     near = range(max(base - 1, 2), base + 3)
-    candidates = []
-    for later in combinations_with_replacement(near, depth - 1):
-        first = -(-ranks // prod(later))
-        if first >= 2:
-            candidates.append((first, *later))
-    candidates.sort(key=lambda radices: _estimate(ranks, radices))
+    every = ((-(-ranks // prod(later)), *later) for later in combinations_with_replacement(near, depth - 1))
+    candidates = sorted((each for each in every if each[0] >= 2), key=partial(_estimate, ranks))
     counted = [(sum(stage_steps(ranks, WAVELENGTHS, radices)), radices) for radices in candidates[:_COUNTED_EXACTLY]]
     searched = best_radices(ranks, WAVELENGTHS)
     if len(searched) == depth:

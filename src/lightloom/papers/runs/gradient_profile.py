@@ -162,9 +162,8 @@ def _build(training: Training) -> tuple[nn.Module, Example]:
         arguments: dict[str, Any] = dict(entry.arguments) if entry else {}
         if length and not isinstance(factory, nn.Module) and takes_length(factory):
             arguments, length = arguments | length, {}
-        module, example, axis = module_and_inputs(
-            factory if isinstance(factory, nn.Module) else factory(**arguments), name
-        )
+        made = factory if isinstance(factory, nn.Module) else factory(**arguments)
+        module, example, axis = module_and_inputs(made, name)
         if example is None:
             example = cast(Any, module).example_inputs(training.batch, **length)
         elif length:

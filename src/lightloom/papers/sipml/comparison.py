@@ -10,6 +10,7 @@ All at the authors' global batch, so that the ratio of steps is the ratio of tra
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import product
 from math import nan
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
@@ -273,13 +274,12 @@ def placed_outcomes() -> list[list[float]]:
     """Return four numbers for each small split and system, rounded as results are stored: seconds of the step and of
     the placement, bytes sent and relayed."""
     outcomes: list[list[float]] = []
-    for ranks, k in _SPLITS:
-        for system in SYSTEMS:
-            gbps = _GBPS[len(outcomes) % 2]
-            quantum = _QUANTA[len(outcomes) // 2 % 2]
-            step = simulate_split(Network(system, ranks, gbps), k, quantum, partial(_small_partitions, 8))
-            figures = step.step_time, step.plan.placement.makespan, step.sent_bytes, step.relayed_bytes
-            outcomes.append([rounded(float(figure)) for figure in figures])
+    for (ranks, k), system in product(_SPLITS, SYSTEMS):
+        gbps = _GBPS[len(outcomes) % 2]
+        quantum = _QUANTA[len(outcomes) // 2 % 2]
+        step = simulate_split(Network(system, ranks, gbps), k, quantum, partial(_small_partitions, 8))
+        figures = step.step_time, step.plan.placement.makespan, step.sent_bytes, step.relayed_bytes
+        outcomes.append([rounded(float(figure)) for figure in figures])
     return outcomes
 
 

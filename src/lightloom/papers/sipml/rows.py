@@ -11,7 +11,6 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 from lightloom.core.claims import Claim
-from lightloom.core.errors import InputError
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
@@ -27,6 +26,7 @@ from lightloom.papers.sipml import (
     System,
 )
 from lightloom.papers.sipml.comparison import PARTS, Comparison, Part, gradient_bytes, stale, weight_claims
+from lightloom.papers.study import refusal
 from lightloom.planning.parallelism.circuits import ring, switch
 from lightloom.planning.parallelism.circuits.circuits import Assignment, Timing, Traffic, least_service
 from lightloom.planning.parallelism.circuits.ring import relax
@@ -106,11 +106,7 @@ def _switches() -> Iterator[Claim]:
     for an all-to-all of 4 ranks on 6 planes, counted on circuits that are built."""
     planes, ranks = 3, 5
     traffic, fabric = Traffic.of(all_to_all(ranks)), CircuitSwitch(ranks=ranks, degree=planes)
-    try:
-        switch.solve_multiplicities(traffic, fabric)
-        refused = ""
-    except InputError as error:
-        refused = str(error)
+    refused = refusal(partial(switch.solve_multiplicities, traffic, fabric))
     granted = switch.fill_ports(traffic, planes, np.zeros(len(traffic), np.int64))
     square = Traffic.of(all_to_all(4))
     exact = switch.solve_multiplicities(square, CircuitSwitch(ranks=4, degree=6))
@@ -388,9 +384,7 @@ def reached(speed: Callable[[float], float], factor: float) -> float:
         value = speed(gbps)
         if value >= factor:
             low, at = before
-            if not low:
-                return float(gbps)
-            return float(low * (gbps / low) ** (log(factor / at) / log(value / at)))
+            return float(low * (gbps / low) ** (log(factor / at) / log(value / at))) if low else float(gbps)
         before = (gbps, value)
     return inf
 
@@ -438,8 +432,7 @@ def _against_sharded(measured: Comparison, model: str) -> Claim:
     fastest bandwidth; its text compares all systems on which a split fits."""
     comparisons, ratio = [], {}
     for system in SYSTEMS:
-        best = measured.best(model, system, FASTEST)
-        if best is None:
+        if (best := measured.best(model, system, FASTEST)) is None:
             continue
         winner, sharded = (measured.rival(model, system, FASTEST, which) for which in ("search", "fsdp"))
         split = ", ".join(f"{name} {winner['strategy'][name]}" for name in ("dp", "tp", "pp"))
@@ -485,10 +478,9 @@ def _ms(value: float) -> str:
 # Balanced graphs of a few sub-operators, specified by hand.
 
 
-def balanced_graph(
-    name: str, parts: Sequence[int], edges: Sequence[tuple[int, int]], seconds: float = 1e-6, nbytes: float = 1e3
-) -> BalancedGraph:
-    """Return a graph of sub-operators that take ``seconds`` in either direction and send ``nbytes`` along every edge.
+def balanced_graph(name: str, parts: Sequence[int], edges: Sequence[tuple[int, int]]) -> BalancedGraph:
+    """Return a graph of sub-operators that take a microsecond in either direction and send 1,000 bytes along every
+    edge.
 
     Args:
         name: of the graph.
@@ -505,14 +497,14 @@ def balanced_graph(
         first=np.concatenate(([0], np.cumsum(parts))),
         operator=np.repeat(np.arange(len(parts), dtype=np.int32), parts),
         part=np.concatenate([np.arange(each, dtype=np.int32) for each in parts]),
-        forward=np.full(size, seconds),
-        backward=np.full(size, seconds),
+        forward=np.full(size, 1e-6),
+        backward=np.full(size, 1e-6),
         parameters=np.full(size, 1000),
         memory=np.ones(size),
         synchronised=np.zeros(size),
         parent_start=np.searchsorted(reader, np.arange(size + 1)).astype(np.int64),
         parent=parent,
-        nbytes=np.full(len(ordered), nbytes),
+        nbytes=np.full(len(ordered), 1e3),
         content=np.zeros(len(ordered), np.int64),
         gradient_bytes=4,
     )
@@ -533,11 +525,8 @@ def forward_case(degree: int = RULE_REACH, devices: int = RULE_DEVICES) -> Hybri
 
 def circuits_refusal(plan: HybridPlan, degree: int) -> str:
     """Return the message on why a switch of ``degree`` planes cannot serve a plan's traffic; empty if it can."""
-    try:
-        switch.assign(Traffic.of(plan.traffic.total), CircuitSwitch(ranks=plan.ranks, degree=degree))
-    except InputError as error:
-        return str(error)
-    return ""
+    fabric = CircuitSwitch(ranks=plan.ranks, degree=degree)
+    return refusal(lambda: switch.assign(Traffic.of(plan.traffic.total), fabric))
 
 
 def _section_3() -> Iterator[Claim]:

@@ -8,6 +8,7 @@ Too long for every run of the study (minutes), so that its results come with the
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +42,12 @@ from lightloom.planning.simulation.placed_step import PlacedStep
 def settings() -> list[Network]:
     """Return all networks, with models, on which placed plans are measured: every bandwidth and accelerator at 1,024
     ranks, and fewer ranks of A100s at the fastest bandwidth and, electrical, at today's."""
-    chosen = [
-        Network(system, RANKS, gbps, chip, model)
-        for model in JOBS
-        for chip in PRECISIONS
-        for system in SYSTEMS
-        for gbps in ports(system)
+    whole = product(JOBS, PRECISIONS, networks())
+    fewer = product(JOBS, SCALING[:-1], [each for each in networks() if each[1] in (*TODAY, BANDWIDTHS[-1])])
+    return [
+        *(Network(system, RANKS, gbps, chip, model) for model, chip, (system, gbps) in whole),
+        *(Network(system, ranks, gbps, model=model) for model, ranks, (system, gbps) in fewer),
     ]
-    chosen += [
-        Network(system, ranks, gbps, model=model)
-        for model in JOBS
-        for ranks in SCALING[:-1]
-        for system in SYSTEMS
-        for gbps in ports(system)
-        if gbps in (*TODAY, BANDWIDTHS[-1])
-    ]
-    return chosen
 
 
 def networks() -> list[tuple[System, float]]:
@@ -104,9 +95,8 @@ def plans(setting: Network) -> dict[str, Any]:
     """Return a document by k (powers of two, written as text): the step with the fastest quantum, or ``refused`` with
     the reason; a k with more devices than ranks, or more groups than samples, is left out."""
     by_k: dict[str, Any] = {}
-    for k in (1 << power for power in range(MOST_DEVICES.bit_length())):
-        if k > setting.ranks or JOBS[setting.model].global_batch * k < setting.ranks:
-            continue
+    splits = (1 << power for power in range(MOST_DEVICES.bit_length()))
+    for k in (k for k in splits if k <= setting.ranks <= JOBS[setting.model].global_batch * k):
         steps, refused = [], ""
         for quantum in QUANTA if k > 1 else QUANTA[:1]:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -166,11 +167,10 @@ def speedup_figure(measured: Comparison) -> Figure:
         """Draw one model's speed-ups against the Gb/s of a GPU."""
         axes.axhspan(*HEADLINE, color=FAINT, alpha=0.18, lw=0, label="paper, 1.3 to 9.1")
         widths = {400.0: 1.8, 200.0: 0.8}
-        for line in _LINES[3:]:
-            for today, width in widths.items():
-                speedups = [measured.speedup(model, line.system, gbps, today) for gbps in BANDWIDTHS]
-                label = f"{line.label} over {today:g} Gb/s"
-                axes.plot(BANDWIDTHS, speedups, line.style, color=line.colour, label=label, lw=width, ms=4)
+        for line, (today, width) in product(_LINES[3:], widths.items()):
+            speedups = [measured.speedup(model, line.system, gbps, today) for gbps in BANDWIDTHS]
+            label = f"{line.label} over {today:g} Gb/s"
+            axes.plot(BANDWIDTHS, speedups, line.style, color=line.colour, label=label, lw=width, ms=4)
         for today, width in widths.items():
             speedups = [measured.script_speedup(model, gbps, today) for gbps in BANDWIDTHS]
             axes.plot(BANDWIDTHS, speedups, ":", color=INK, lw=width, label=f"scripts' model over {today:g} Gb/s")
