@@ -110,8 +110,7 @@ def settle(register: Register, study: str, claims: Iterable[Claim]) -> tuple[Num
     """
     rows = {claim.id.removeprefix(f"{study}."): claim for claim in claims}
     named = list(chain.from_iterable(entry.names for entry in register.entries))
-    wrong = sorted({name for name in named if name not in rows or named.count(name) > 1})
-    if wrong:
+    if wrong := sorted({name for name in named if name not in rows or named.count(name) > 1}):
         raise ValueError(f"{study}/register.yaml: rows that do not exist, or are named twice: {', '.join(wrong)}")
     numbers = []
     for entry in register.entries:

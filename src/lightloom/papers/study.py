@@ -323,8 +323,7 @@ def differences(runs: Record, name: str, key: str, scale: float = 1.0) -> list[f
 
 def paired(runs: Record, name: str, key: str, scale: float = 1.0) -> Pairs | None:
     """Return the mean of :func:`differences` and its 95 % interval; None without a pair."""
-    values = differences(runs, name, key, scale)
-    if not values:
+    if not (values := differences(runs, name, key, scale)):
         return None
     n = len(values)
     half = _T_95[n] * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan

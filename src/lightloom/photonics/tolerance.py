@@ -477,8 +477,7 @@ def measure_wrong_words(
     Enough words are tried, at least 500 for each fabrication, for ``wrong`` wrong ones to be expected in all where the
     averager just meets the target.
     """
-    sample = clearly_fails(mapped, request, seed)
-    if sample is not None:
+    if (sample := clearly_fails(mapped, request, seed)) is not None:
         return sample
     words = max(500, math.ceil(wrong / request.word_errors / FABRICATIONS))
     tried: Document = {"fabrications": FABRICATIONS, "words": words, "seed": seed + 1}

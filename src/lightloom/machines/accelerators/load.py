@@ -30,8 +30,7 @@ def description(name: str) -> dict[str, Any]:
         UnknownNameError: neither a catalog name nor a file.
         ConfigError: the file cannot be read, or a plug-in registered something else than an ``Accelerator``.
     """
-    path = catalog_file(name, CATALOG)
-    if path is not None:
+    if (path := catalog_file(name, CATALOG)) is not None:
         return read_entry(path, "accelerator")
     plugin = registered(name)
     return system_fields(file_of(name, "accelerator", names())) if plugin is None else plugin.model_dump()
@@ -89,8 +88,7 @@ def load_accelerator(name: str) -> Accelerator:
         UnknownNameError: neither a catalog name nor a file.
         ConfigError: a field is missing, unknown or out of range.
     """
-    plugin = registered(name)
-    if plugin is not None:
+    if (plugin := registered(name)) is not None:
         return plugin
     fields = {key: value for key, value in fields_of(name).items() if key != "description"}
     return validate(Accelerator, {"name": Path(name).stem} | fields, name)
@@ -154,8 +152,7 @@ def system_fields(path: Path) -> dict[str, Any]:
     """
     data = _read_system(path)
     bandwidth = _positive_rate(data, "local-mem-bw", path)
-    peak = _positive_rate(data, "peak-perf", path)
-    if peak is None:
+    if (peak := _positive_rate(data, "peak-perf", path)) is None:
         stated = "" if bandwidth is None else f" --set accelerator.memory_bandwidth={bandwidth:g}GB/s"
         raise ConfigError(
             f"{path}: {SYSTEM_ORIGIN} without peak-perf says no rate of computing{_algorithms_text(data)}: expected an "

@@ -55,8 +55,7 @@ def cluster_fields(data: Fields, path: Path) -> Fields:
     tiers: list[Fields] = []
     links = data.get("links-count") or [None] * lengths.pop()
     for number, (shape, size, bandwidth, latency) in enumerate(zip(*columns.values(), strict=True)):
-        kind = _SHAPES.get(str(shape).lower().replace("_", ""))
-        if kind is None:
+        if (kind := _SHAPES.get(str(shape).lower().replace("_", ""))) is None:
             raise ConfigError(f"{path}: {names['shapes']} {shape!r}: expected Ring, Switch or FullyConnected")
         children = _positive_number(size, names["sizes"], path, whole=True)
         rate = _positive_number(bandwidth, names["bandwidths"], path)

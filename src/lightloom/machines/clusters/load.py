@@ -89,8 +89,7 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
     if isinstance(transport, str) and transport.endswith((".yaml", ".yml")):
         fields["transport"] = str(place.folder / transport)
     kinds = fabrics.kinds()
-    kind = fields.get("kind")
-    if kind is None:
+    if (kind := fields.get("kind")) is None:
         raise place.complaint(f"missing: expected 'base: NAME' or one of {', '.join(sorted(kinds))}", ".kind")
     if not isinstance(kind, str) or kind not in kinds:
         raise place.complaint(str(UnknownNameError("fabric kind", str(kind), kinds)), ".kind")

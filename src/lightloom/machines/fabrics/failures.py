@@ -441,8 +441,7 @@ def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric:
         ConfigError: something failed that the fabric does not have, or parts of it cannot reach each other.
     """
     failed = tuple(dict.fromkeys(failures))
-    known = fabric.may_fail
-    if not known:
+    if not (known := fabric.may_fail):
         raise UnsupportedError(
             f"failures of a {fabric.kind_name} are not modelled (may_fail): expected a ring of wavelengths (wdm-ring), "
             "links between ranks, a switch, or a circuit switch"

@@ -61,8 +61,7 @@ def read_edges(path: Path) -> list[dict[str, Any]]:
 def _edge(cells: dict[str, str], where: str) -> dict[str, Any]:
     """Return the filled cells of a row by column, as text, ends as vertices; ConfigError where an end or the bandwidth
     is missing."""
-    missing = [name for name in _COLUMNS[:3] if not cells.get(name)]
-    if missing:
+    if missing := [name for name in _COLUMNS[:3] if not cells.get(name)]:
         raise ConfigError(f"{where}: no {missing[0]}: expected source,target,bandwidth")
     edge: dict[str, Any] = {name: value for name, value in cells.items() if value}
     return edge | {name: vertex_of(cells[name]) for name in ("source", "target")}

@@ -189,8 +189,7 @@ class LinkBudget(Config):
         0 means that neighbours cannot communicate, None that there is no limit.
         """
         powers = (1 << power for power in range(_FARTHEST.bit_length()))
-        beyond = next((links for links in powers if not self.closes(links, taps)), None)
-        if beyond is None:
+        if (beyond := next((links for links in powers if not self.closes(links, taps)), None)) is None:
             return None
         return bisect_left(range(1, beyond), True, key=lambda links: not self.closes(links, taps))
 

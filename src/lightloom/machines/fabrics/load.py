@@ -56,8 +56,7 @@ def names() -> list[str]:
 def description(name: str) -> dict[str, Any]:
     """Return a catalog entry or a file as written, with its sources; of a kind that a plug-in adds, the first line of
     its class and its kind."""
-    kind = _plugin(name)
-    if kind is None:
+    if (kind := _plugin(name)) is None:
         return _read_fields(_find_fabric(name))
     return {"description": (kind.__doc__ or "from a plug-in").partition("\n")[0], "kind": name}
 
@@ -120,8 +119,7 @@ def recorded_fabric(data: Document, *, where: str) -> Fabric:
         UnknownNameError: another kind.
         ConfigError: a field is missing, unknown or out of range.
     """
-    kind = _PARTS.get(str(data.get("kind")))
-    if kind is None:
+    if (kind := _PARTS.get(str(data.get("kind")))) is None:
         return fabric_from(data, None, where=where)
     fields = dict(data)
     if isinstance(fields.get("whole"), Mapping):

@@ -150,8 +150,7 @@ class Line:
         unit = _UNITS[name]
         if name in self.counted_elsewhere or name in self.part.counted_elsewhere or self.per_rank == 0:
             return Total(unit, 0.0, 0.0, 0.0)
-        figure = self.part.figure(name)
-        if figure is None:
+        if (figure := self.part.figure(name)) is None:
             return Total(unit, None, None, None, (str(self.part.missing(name)),))
         assumed = (self.part.name,) if figure.assumed else ()
         value, low, high = figure.value, figure.least, figure.most

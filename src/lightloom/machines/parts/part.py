@@ -320,7 +320,6 @@ def names_of(kind: Kind) -> tuple[str, ...]:
 
 def _find_part(name: str) -> Path:
     """Return the path of a catalog entry or of a YAML file; UnknownNameError where the name is neither."""
-    path = catalog_file(name, CATALOG)
-    if path is None:
+    if (path := catalog_file(name, CATALOG)) is None:
         raise UnknownNameError("part", name, names())
     return path

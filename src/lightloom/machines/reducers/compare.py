@@ -289,8 +289,7 @@ def _sums(made: ReducerComparison) -> list[str]:
 def _turning(made: ReducerComparison) -> str:
     """Return the sentence that names the assumptions that alone turn the verdict of the pair, or says none does."""
     first, second = made.pair
-    turning = [turn for turn in made.turns if turn.turns]
-    if not turning:
+    if not (turning := [turn for turn in made.turns if turn.turns]):
         return f"No single assumption within its range turns the verdict between {first} and {second}."
     names = ", ".join(
         f"{turn.constant.name} ({turn.constant.value:.3g}, even at {turn.break_even:.3g} {turn.constant.unit}".strip()

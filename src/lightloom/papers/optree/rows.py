@@ -100,8 +100,7 @@ def ceiling_stages(ranks: int) -> int:
     Raises:
         ValueError: Eq. 2 has no real value below 8 ranks.
     """
-    stages = theorem_2_stages(ranks)
-    if stages is None:
+    if (stages := theorem_2_stages(ranks)) is None:
         raise ValueError(f"ranks={ranks}: Eq. 2 has no real value below 8 ranks")
     return ceil(stages)
 

@@ -17,6 +17,7 @@ from lightloom.core.files import write_atomically
 from lightloom.core.results import content_hash
 from lightloom.exchange.transport.worker import Worker
 from lightloom.photonics.averaging.averagers import IdealAverager, NetworkAverager
+from lightloom.photonics.averaging.mapped import detecting as detecting
 from lightloom.photonics.averaging.mapped import fabricated, map_network
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, save_network
 from lightloom.photonics.devices import NonIdealities
@@ -118,12 +119,6 @@ def _claim(folder: Path, question: str) -> None:
             f"{str(folder)!r} holds a run of another network, devices, seed or length: name another folder"
         )
     write_atomically(name, question)
-
-
-def detecting(network: LayeredNetwork) -> LayeredNetwork:
-    """Return the network with noise of detection only: inputs are sent, not detected, so that none is added to them."""
-    scales = (np.zeros(network.layers[0]), *network.full_scale[1:])
-    return LayeredNetwork(network.weights, network.biases, network.nonlinearity, scales)
 
 
 def code_errors(averager: NetworkAverager, seed: int, samples: int = _SAMPLES) -> tuple[float, float]:

@@ -101,8 +101,7 @@ def trained_gradients(training: Training, parameters: int, advance: Advance = ig
     torch.manual_seed(training.seed)
     module, example = _guarded(training.model, "cannot be built", lambda: _build(training))
     module.train()
-    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    if not trained:
+    if not (trained := {name: p for name, p in module.named_parameters() if p.requires_grad}):
         raise WorkloadError(f"{training.model}: has no parameters to train")
     batches = _batches(training, module, example)
     optimizer = torch.optim.SGD(trained.values(), lr=training.learning_rate, momentum=training.momentum)

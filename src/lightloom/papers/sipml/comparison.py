@@ -392,8 +392,7 @@ def stale(stored: Mapping[str, str], parts: tuple[Part, ...] = PARTS) -> str:
         stored: hash of the inputs of each part, as stored with its results.
         parts: those that are asked about.
     """
-    old = [part for part in parts if stored.get(part) != inputs_hash(part)]
-    if not old:
+    if not (old := [part for part in parts if stored.get(part) != inputs_hash(part)]):
         return ""
     return (
         f"STALE: the stored results of {' and '.join(old)} were made from other inputs or by an earlier version of the "

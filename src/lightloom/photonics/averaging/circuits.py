@@ -151,8 +151,7 @@ class Circuit:
 
     def expand(self, form: Form) -> Form:
         """Return the form with held forms replaced by their sources, until none is left."""
-        held = next((a for a in form.terms if self.is_held(a)), None)
-        if held is None:
+        if (held := next((a for a in form.terms if self.is_held(a)), None)) is None:
             return form
         factor = form.terms[held]
         remainder = Form({a: c for a, c in form.terms.items() if a != held}, form.constant)

@@ -111,8 +111,7 @@ def embed(network: LayeredNetwork, layers: Sequence[int]) -> Embedding:
         least = max(float(np.linalg.norm(_overlaps(matrix[np.ix_(rows, live)]), 2)) for rows, live, _ in squares)
         for rows, live, dark in squares:
             ways = (_completion(matrix[np.ix_(rows, live)], dark.size, each) for each in (least, 0.0))
-            completed = next((way for way in ways if way is not None), None)
-            if completed is None:
+            if (completed := next((way for way in ways if way is not None), None)) is None:
                 raise UnsupportedError(f"layer {layer} of {wide}: too few dark signals for orthogonal rows")
             matrix[np.ix_(rows, dark)] = completed
         weights.append(matrix)

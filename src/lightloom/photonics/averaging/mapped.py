@@ -214,7 +214,7 @@ def averaging_accuracy(
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
         """Return the share of inputs averaged correctly on these fabricated meshes, with their detector noise."""
-        network = _detected(effective_network(mapped, disturbed, **how))
+        network = detecting(effective_network(mapped, disturbed, **how))
         seed, evaluations = int(rng.integers(1 << 31)), min(function.points, samples)
         return noisy_accuracy(network, function, disturbed[0].non_idealities.detector_noise, evaluations, seed)
 
@@ -387,8 +387,8 @@ def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: An
         """Return the share of tuples averaged correctly on these fabricated meshes, with their detector noise."""
         sigma = disturbed[0].non_idealities.detector_noise
         chips = [disturbed[start : start + depth] for start in range(0, cascade.groups * depth, depth)]
-        firsts = [_detected(effective_network(mapped.first, chip, **how), received=False) for chip in chips]
-        second = _detected(effective_network(mapped.second, disturbed[cascade.groups * depth :], **how))
+        firsts = [detecting(effective_network(mapped.first, chip, **how), received=False) for chip in chips]
+        second = detecting(effective_network(mapped.second, disturbed[cascade.groups * depth :], **how))
         right = 0
         for start in range(0, samples, _AT_ONCE):
             count = min(_AT_ONCE, samples - start)
@@ -401,7 +401,7 @@ def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: An
     return evaluate
 
 
-def _detected(network: LayeredNetwork, received: bool = True) -> LayeredNetwork:
+def detecting(network: LayeredNetwork, received: bool = True) -> LayeredNetwork:
     """Return the network with full scales of 0 where no light is detected, so that no noise is added: at its inputs,
     and behind it unless it is ``received``."""
     # A full scale of 0 keeps detector noise away.

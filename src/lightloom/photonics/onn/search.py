@@ -169,8 +169,7 @@ def _stored_trials(path: Path, searched: str) -> list[Trial]:
         ConfigError: the file holds something else, or another search.
     """
     complaint = f"cannot resume from {str(path)!r}: not a record of a search"
-    stored = stored_entries(path, "trials", {"search": searched}, complaint)
-    if stored is None:
+    if (stored := stored_entries(path, "trials", {"search": searched}, complaint)) is None:
         raise ConfigError(f"{str(path)!r} belongs to another search: give another folder")
     try:
         return [Trial(**(trial | {"layers": tuple(trial["layers"])})) for trial in stored]

@@ -57,8 +57,7 @@ def ports_for(bandwidth: float, choices: BillChoices) -> Ports:
     Their rate is the one that was chosen, that of a chosen transceiver, card or switch port, or the smallest of the
     catalog that carries the link; a link that none carries has several of 400 Gb/s, the fastest whose prices are known.
     """
-    rate = choices.port_rate or _rate_of_chosen(choices)
-    if rate is None:
+    if (rate := choices.port_rate or _rate_of_chosen(choices)) is None:
         rate = next((gbps for gbps in RATES if bandwidth <= gbps * _GBPS * _ROUNDED_RATE), _FASTEST_PRICED) * _GBPS
     number = ceil(bandwidth / (rate * _ROUNDED_RATE))
     links = f"{number} port{'s' * (number > 1)} of {format_bandwidth(rate)}"

@@ -92,8 +92,7 @@ def network(
         ConfigError: nothing says how many ports a switch has, or no tree of such switches joins so many.
     """
     port = port_part("switch-port", ports, choices)
-    radix = choices.switch_radix or port.radix
-    if radix is None:
+    if (radix := choices.switch_radix or port.radix) is None:
         raise ConfigError(f"switch_port={port.name} states no radix: expected one in the part, or switch_radix")
     tree = tree_of(joined, radix, taper, least)
     links, up = ports.number * per_rank, tree.uplinks
@@ -147,8 +146,7 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
     """
     product = _chosen_switch(planes, ports, choices)
     radix = product.radix or most_ports()
-    stages = _stages(ports, radix)
-    if stages is None:
+    if (stages := _stages(ports, radix)) is None:
         raise UnsupportedError(
             f"planes of {ports:,} ports on switches of {radix}: three stages join {radix * radix // 2:,}: expected "
             "fewer ranks, or another circuit_switch"

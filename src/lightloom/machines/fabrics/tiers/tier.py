@@ -390,8 +390,7 @@ def filled_tiers(ranks: int, tiers: Sequence[Tier]) -> tuple[Tier, ...]:
         if ranks // child % size and may_stay_empty:
             outer = [place for place in range(number + 1, len(tiers)) if _shrinks(tiers, place, number)]
             ports = [count for place in outer if (count := filled[place].ports) is not None]
-            size = _even(ranks // child, size, ports)
-            if not size:
+            if not (size := _even(ranks // child, size, ports)):
                 raise ValueError(_refusal(ranks, child, tier, number, ports))
             filled[number] = filled[number].model_copy(update={"size": size})
             for place in outer:
@@ -457,8 +456,7 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
     child, base = 1, 0
     for number, tier in enumerate(tiers, 1):
         where = f"tier {number}" + (f" ({tier.name})" if tier.name else "")
-        dims = _filled(tier, ranks, child)
-        if dims is None:
+        if (dims := _filled(tier, ranks, child)) is None:
             if number < len(tiers):
                 raise ValueError(f"{where} has no size: expected one, as only the outermost takes what is left")
             left = ranks // child

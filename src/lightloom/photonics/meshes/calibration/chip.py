@@ -20,19 +20,16 @@ class Chip(Protocol):
     @property
     def wiring(self) -> Wiring:
         """Places of the interferometers."""
-        ...
 
     @property
     def dac_bits(self) -> int:
         """Resolution of the settings, multiples of 2π/2^bits; 0 for continuous ones."""
-        ...
 
     def powers(self, settings: Floats, vectors: Fields) -> Floats:
         """Set θ and φ [settings, 2, devices], one after the other, and measure the output powers.
 
         Returns powers [settings, outputs, vectors] for input fields [inputs, vectors] of unit power.
         """
-        ...
 
 
 Fabricated = DisturbedMesh | DisturbedMatrix
