@@ -25,6 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 
+Complex = NDArray[np.complex128]
+"""Amplitudes of light, and the devices and matrices that turn them."""
 CONVENTION = "i e^{i theta/2} [[e^{i phi} sin, cos], [e^{i phi} cos, -sin]](theta/2)"
 """Name of the convention in phase files."""
 
@@ -33,7 +35,7 @@ LIGHT = 299792458.0
 """Speed of light in vacuum, in metres per second."""
 
 
-def coupler(error: ArrayLike = 0.0) -> NDArray[np.complex128]:
+def coupler(error: ArrayLike = 0.0) -> Complex:
     """Return directional couplers of mixing angle π/4 + ``error`` radians, shape [..., 2, 2].
 
     B = [[cos, i sin], [i sin, cos]]; an error of 0.01 rad is a power split of 51:49.
@@ -45,7 +47,7 @@ def coupler(error: ArrayLike = 0.0) -> NDArray[np.complex128]:
 
 def mzi(
     theta: ArrayLike, phi: ArrayLike, *, first: ArrayLike = 0.0, second: ArrayLike = 0.0, transmission: ArrayLike = 1.0
-) -> NDArray[np.complex128]:
+) -> Complex:
     """Return transfer matrices T(θ, φ) of shape [..., 2, 2]; arguments broadcast.
 
     ``first`` and ``second`` are the errors of the two couplers in radians, ``transmission`` is the power transmission
@@ -58,7 +60,7 @@ def mzi(
     return _matrix(entry * straight, common * across, entry * np.conj(across), -common * np.conj(straight))
 
 
-def bar_and_cross(half: Floats, first: Floats, second: Floats) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+def bar_and_cross(half: Floats, first: Floats, second: Floats) -> tuple[Complex, Complex]:
     """Return the bar and cross amplitudes without common phases, for θ/2 and coupler errors in radians.
 
     Ideal couplers give sin θ/2 and cos θ/2, for light from the upper input.
@@ -70,7 +72,7 @@ def bar_and_cross(half: Floats, first: Floats, second: Floats) -> tuple[NDArray[
     return straight, cosine * np.cos(both) - 1j * sine * np.sin(between)
 
 
-def _matrix(a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> NDArray[np.complex128]:
+def _matrix(a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> Complex:
     """Return matrices [[a, b], [c, d]] of shape [..., 2, 2]; arguments broadcast."""
     upper, right, left, lower = np.broadcast_arrays(a, b, c, d)
     return np.stack([np.stack([upper, right], -1), np.stack([left, lower], -1)], -2)

@@ -92,11 +92,9 @@ def _network_for(name: str, servers: int, bits: int, rounding: str) -> tuple[Lay
         ConfigError: it cannot be read, or is for other servers, bits or rounding.
     """
     network, arguments = load_network(Path(name))
-    purpose, expected = (
-        f"{wanted[0]} servers, {wanted[1]} bits, {wanted[2]}"
-        for wanted in ((arguments.servers, arguments.bits, arguments.rounding), (servers, bits, rounding))
-    )
-    if purpose != expected:
+    stated, wanted = (arguments.servers, arguments.bits, arguments.rounding), (servers, bits, rounding)
+    if stated != wanted:
+        purpose, expected = ("{} servers, {} bits, {}".format(*each) for each in (stated, wanted))
         raise ConfigError(f"{name!r}: a network for {purpose}, expected {expected}")
     return network, arguments
 

@@ -116,9 +116,8 @@ def _output_error(
     `prove`.
     """
     scales = realised.network.full_scale
-    errors = [
-        abs(float(g.readout[0])) * float(s) * (unit + tau) for g, s in zip(realised.layers[0], scales[0], strict=True)
-    ]
+    inputs = zip(realised.layers[0], scales[0], strict=True)
+    errors = [abs(float(gadget.readout[0])) * float(scale) * (unit + tau) for gadget, scale in inputs]
     at_most = 1 + tau
     for layer, gadgets in enumerate(realised.layers[1:], 1):
         weights, biases = np.abs(realised.network.weights[layer - 1]), np.abs(realised.network.biases[layer - 1])

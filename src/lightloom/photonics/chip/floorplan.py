@@ -299,11 +299,8 @@ class _Layout:
         """Return the cell of the whole chip, with optical ports: all devices, boxes for units, the outline, and
         labels."""
         top, plan = self.gf.Component(name), self.plan
-        cells, stood = (
-            (self.mzi, self.attenuator, self.shifter),
-            (plan.interferometers, plan.attenuators, plan.shifters),
-        )
-        for cell, places in zip(cells, stood, strict=True):
+        cells = (self.mzi, self.attenuator, self.shifter)
+        for cell, places in zip(cells, (plan.interferometers, plan.attenuators, plan.shifters), strict=True):
             for place in places:
                 (top << cell).dmove((place.x, place.y))
         for place in plan.guides:

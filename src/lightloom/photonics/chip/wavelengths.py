@@ -9,12 +9,12 @@ from math import pi
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.mapped import MappedAverager, Part
-from lightloom.photonics.devices import LIGHT, NonIdealities
+from lightloom.photonics.devices import LIGHT, Complex, NonIdealities
 from lightloom.photonics.meshes.disturb import Fabrication, Ideal, on_devices
 
 # One mesh at several wavelengths: what its couplers, heaters and waveguides do beside the one it was set at.
@@ -57,12 +57,12 @@ class Dispersion:
         distance from its own."""
         return self.coupler_slope * (wavelength - self.wavelength)
 
-    def heater_phases(self, phases: ArrayLike, wavelength: float) -> NDArray[np.float64]:
+    def heater_phases(self, phases: ArrayLike, wavelength: float) -> Floats:
         """Return the phases in radians at ``wavelength`` of heaters that have ``phases`` at their own one, inversely
         proportional to it."""
         return np.asarray(phases, np.float64) * (self.wavelength / wavelength)
 
-    def guide_phase(self, length: ArrayLike, wavelength: float) -> NDArray[np.float64]:
+    def guide_phase(self, length: ArrayLike, wavelength: float) -> Floats:
         """Return the phase in radians of waveguides of ``length`` metres beyond that at their own wavelength.
 
         It has the shape of ``length``.
@@ -107,7 +107,7 @@ def at_wavelength(ideal: Ideal, wavelength: float, dispersion: Dispersion, seed:
     return on_devices(ideal, NonIdealities(), devices, seed)
 
 
-def arm_lengths(count: int, dispersion: Dispersion, seed: int) -> NDArray[np.float64]:
+def arm_lengths(count: int, dispersion: Dispersion, seed: int) -> Floats:
     """Return by how much the arms of θ and of φ of ``count`` interferometers are too long, in metres, [2, count]."""
     return np.asarray(dispersion.mismatch * np.random.default_rng([seed, 7]).normal(size=(2, count)))
 
@@ -125,7 +125,7 @@ def part_matrix(
     *,
     seed: int = 0,
     column_length: float = COLUMN_LENGTH,
-) -> NDArray[np.complex128]:
+) -> Complex:
     """Return the matrix [outputs, inputs] of one part, its amplifiers included; wavelength and lengths in metres."""
     devices = dispersion or Dispersion()
     common = np.exp(1j * devices.guide_phase(column_length * part.depth, wavelength))
@@ -140,7 +140,7 @@ def chip_matrix(
     slope: float = 1.0,
     seed: int = 0,
     column_length: float = COLUMN_LENGTH,
-) -> NDArray[np.complex128]:
+) -> Complex:
     """Return the matrix from the senders' lanes to the receivers' for small signals, at a wavelength in metres: [lanes,
     lanes].
 

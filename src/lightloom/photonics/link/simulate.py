@@ -39,13 +39,11 @@ from lightloom.photonics.averaging.mapped import (
 )
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, light_biases, light_units
 from lightloom.photonics.detection import homodyne_variance
-from lightloom.photonics.devices import NonIdealities, amplifier_noise
+from lightloom.photonics.devices import Complex, NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, Calibration, Link
 from lightloom.photonics.meshes.disturb import disturb
 from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping, decibels
 from lightloom.photonics.nonlinear import linear_height
-
-Complex = NDArray[np.complex128]
 
 # Senders: levels of PAM4 to fields at the chip.
 #
@@ -273,7 +271,7 @@ def word_statistics(
 
 
 def calibrated(
-    passive: NDArray[np.complex128], target: Floats, designed: Floats, statistics: Statistics, how: Calibration
+    passive: Complex, target: Floats, designed: Floats, statistics: Statistics, how: Calibration
 ) -> Calibrated:
     """Return what is set for a passive matrix [outputs, inputs] behind which gains of ``designed`` [outputs] stand.
 
@@ -308,10 +306,7 @@ def calibrated_chip(
             modulator stands between them.
     """
     how = link.calibration
-    made = [
-        calibrated(matrix, target, gains, inputs, how)
-        for matrix, target, gains, inputs in zip(passive, targets, designed, statistics, strict=True)
-    ]
+    made = [calibrated(*each, how) for each in zip(passive, targets, designed, statistics, strict=True)]
     if how == "levels" and link.gain != "electrical":
         last, exit_gains = made[-2], designed[-1]
         light = last.gains[:, None] * passive[-2] * last.levels

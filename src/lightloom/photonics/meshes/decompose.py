@@ -8,8 +8,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lightloom.core.arrays import Effort
+from lightloom.core.arrays import Effort, Floats
 from lightloom.core.errors import ConfigError, InputError
+from lightloom.photonics.devices import Complex
 from lightloom.photonics.meshes import kernels
 from lightloom.photonics.meshes.mesh import Kind, Layout, Mesh, layout
 
@@ -66,7 +67,7 @@ def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float
     return Mesh(kind=kind, inputs=inputs, outputs=outputs, theta=theta, phi=phi, output_phases=output_phases)
 
 
-def checked_matrix(matrix: ArrayLike, name: str = "matrix") -> NDArray[np.float64] | NDArray[np.complex128]:
+def checked_matrix(matrix: ArrayLike, name: str = "matrix") -> Floats | Complex:
     """Return ``matrix`` as a finite, non-empty array of two dimensions, real or complex.
 
     Raises:
@@ -85,7 +86,7 @@ def checked_matrix(matrix: ArrayLike, name: str = "matrix") -> NDArray[np.float6
     return values
 
 
-def _unit_diagonal(planes: NDArray[np.float64], lit: int, tolerance: float) -> NDArray[np.float64]:
+def _unit_diagonal(planes: Floats, lit: int, tolerance: float) -> Floats:
     """Return the diagonal after nulling, [modes, real | imaginary], normalised to unit numbers; dark modes have 1.
 
     Raises:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.photonics.devices import LARGEST, NonIdealities, mzi
+from lightloom.photonics.devices import LARGEST, Complex, NonIdealities, mzi
 from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
 from lightloom.photonics.meshes.mesh import Layout, Mesh, propagate
 
@@ -74,16 +74,16 @@ class DisturbedMesh:
             raise ConfigError(f"{self.fabrication.transmission.size} devices for a mesh of {self.mesh.mzis} MZIs")
 
     @cached_property
-    def devices(self) -> NDArray[np.complex128]:
+    def devices(self) -> Complex:
         """Transfer matrices of the MZIs, [mzis, 2, 2]."""
         return disturbed_devices(self.mesh.phases, neighbours(self.mesh.layout), self.non_idealities, self.fabrication)
 
-    def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
+    def propagate(self, fields: ArrayLike) -> Complex:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         phases = quantised(self.mesh.output_phases, self.non_idealities.dac_bits) + self.fabrication.output_error
         return propagate(self.mesh.layout, self.devices, phases, fields)
 
-    def matrix(self) -> NDArray[np.complex128]:
+    def matrix(self) -> Complex:
         """Return the matrix that is implemented; with loss it is not unitary."""
         return self.propagate(np.eye(self.mesh.inputs))
 
@@ -101,16 +101,16 @@ class DisturbedMatrix:
     output_mesh: DisturbedMesh | None
 
     @cached_property
-    def column(self) -> NDArray[np.complex128]:
+    def column(self) -> Complex:
         """Amplitude transmissions of the fabricated MZIs of Σ, complex, [mzis]."""
         return attenuations(self.attenuator_phases, self.non_idealities, self.attenuators)
 
-    def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
+    def propagate(self, fields: ArrayLike) -> Complex:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         behind = self.output_mesh.propagate if self.output_mesh else None
         return self.mapped.behind(self.input_mesh.propagate(fields), self.column, behind)
 
-    def matrix(self) -> NDArray[np.complex128]:
+    def matrix(self) -> Complex:
         """Return the matrix [outputs, inputs] that the fabricated devices implement, gains of amplifiers included."""
         return self.propagate(np.eye(self.mapped.shape[1]))
 
@@ -123,7 +123,7 @@ class DisturbedBlocks:
     non_idealities: NonIdealities
     blocks: tuple[DisturbedMatrix, ...]
 
-    def matrix(self) -> NDArray[np.complex128]:
+    def matrix(self) -> Complex:
         """Return the matrix [outputs, inputs] that the fabricated devices implement: the sum of the blocks' at their
         places."""
         return self.mapped.joined([block.matrix() for block in self.blocks])
@@ -170,7 +170,7 @@ def on_devices(ideal: Ideal, non_idealities: NonIdealities, fabrication: Fabrica
     )
 
 
-def quantised(phases: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+def quantised(phases: Floats, bits: int) -> Floats:
     """Return phases in radians rounded to the nearest multiples of 2π/2^bits; 0 bits leave them unchanged."""
     if bits == 0:
         return phases
@@ -195,9 +195,7 @@ def neighbours(mesh_layout: Layout) -> NDArray[np.bool_]:
     return np.asarray((np.diff(mesh_layout.columns) == 0) & (np.diff(mesh_layout.modes) == 2))
 
 
-def disturbed_devices(
-    phases: Floats, beside: Mask, non_idealities: NonIdealities, fabrication: Fabrication
-) -> NDArray[np.complex128]:
+def disturbed_devices(phases: Floats, beside: Mask, non_idealities: NonIdealities, fabrication: Fabrication) -> Complex:
     """Return the transfer matrices [..., mzis, 2, 2] of devices set to ``phases`` [2, mzis], θ and φ in radians.
 
     ``beside`` [mzis - 1] says which next device is near enough to be heated (:func:`neighbours`).
@@ -209,7 +207,7 @@ def disturbed_devices(
     return mzi(acting[..., 0, :], acting[..., 1, :], first=first, second=second, transmission=fabrication.transmission)
 
 
-def attenuations(phases: Floats, non_idealities: NonIdealities, fabrication: Fabrication) -> NDArray[np.complex128]:
+def attenuations(phases: Floats, non_idealities: NonIdealities, fabrication: Fabrication) -> Complex:
     """Return the amplitude transmissions [..., mzis] of the MZIs of Σ, each next to the one before, set to θ and φ."""
     beside = np.ones(max(phases.shape[1] - 1, 0), np.bool_)
     return disturbed_devices(phases, beside, non_idealities, fabrication)[..., 0, 0]
@@ -218,9 +216,7 @@ def attenuations(phases: Floats, non_idealities: NonIdealities, fabrication: Fab
 # Many fabrications of a matrix at once: the distributions of `disturb`, drawn in another order.
 
 
-def fabricated_matrices(
-    part: Ideal, non_idealities: NonIdealities, rng: np.random.Generator, count: int
-) -> NDArray[np.complex128]:
+def fabricated_matrices(part: Ideal, non_idealities: NonIdealities, rng: np.random.Generator, count: int) -> Complex:
     """Return the matrices that ``count`` fabrications implement, [count, outputs, inputs].
 
     Gains of amplifiers are included; there is no detector noise.
@@ -239,9 +235,7 @@ def fabricated_matrices(
     return np.asarray(part.gains[:, None] * passed)
 
 
-def _mesh_matrices(
-    mesh: Mesh, non_idealities: NonIdealities, rng: np.random.Generator, count: int
-) -> NDArray[np.complex128]:
+def _mesh_matrices(mesh: Mesh, non_idealities: NonIdealities, rng: np.random.Generator, count: int) -> Complex:
     """Return the matrices [count, outputs, inputs] of ``count`` fabrications of a mesh, multiplied column by column of
     MZIs."""
     place = mesh.layout

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from lightloom.core.arrays import Column, Ints
+from lightloom.core.arrays import Column, Floats, Ints
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.photonics.devices import mzi
+from lightloom.photonics.devices import Complex, mzi
 from lightloom.photonics.meshes.decompose import checked_matrix, decompose
 from lightloom.photonics.meshes.mesh import KINDS, Kind, Mesh
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from lightloom.core.results import Document
 
@@ -48,11 +48,11 @@ class MappedMatrix:
     shape: tuple[int, int]
     input_mesh: Mesh
     """Mesh of V†; in the form sigma-u the only mesh, U_a."""
-    attenuations: NDArray[np.float64]
+    attenuations: Floats
     """Amplitude transmissions of the MZIs of Σ, in [0, 1]."""
     output_mesh: Mesh | None
     """Mesh of U; None in the form sigma-u."""
-    gains: NDArray[np.float64]
+    gains: Floats
     """Amplitude gain of the amplifier behind each output, [outputs]; below 1 it weakens."""
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class MappedMatrix:
         return self.input_mesh.layout.depth + 1 + (self.output_mesh.layout.depth if self.output_mesh else 0)
 
     @property
-    def attenuator_phases(self) -> NDArray[np.float64]:
+    def attenuator_phases(self) -> Floats:
         """θ and φ of the MZIs of Σ, [2, mzis]. Light uses the upper ports, and φ makes T₀₀ = sin θ/2 real."""
         theta = 2 * np.arcsin(self.attenuations)
         return np.stack([theta, (-np.pi / 2 - theta / 2) % (2 * np.pi)])
@@ -108,19 +108,17 @@ class MappedMatrix:
         """Inputs of the only block, all of them in order."""
         return (np.arange(self.shape[1]),)
 
-    def joined(self, matrices: Sequence[Column]) -> NDArray[np.complex128]:
+    def joined(self, matrices: Sequence[Column]) -> Complex:
         """Return the matrix of the only block, the first of ``matrices``."""
         return np.asarray(matrices[0])
 
-    def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
+    def propagate(self, fields: ArrayLike) -> Complex:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         inner = self.input_mesh.propagate(fields)
         behind = self.output_mesh.propagate if self.output_mesh else None
         return self.behind(inner, mzi(*self.attenuator_phases)[:, 0, 0], behind)
 
-    def behind(
-        self, inner: Column, column: Column, output_mesh: Callable[[Column], Column] | None
-    ) -> NDArray[np.complex128]:
+    def behind(self, inner: Column, column: Column, output_mesh: Callable[[Column], Column] | None) -> Complex:
         """Return the fields behind Σ, U and the amplifiers, [outputs, ...].
 
         ``inner`` are the fields behind V†, ``column`` the amplitude transmissions of Σ; ``output_mesh`` propagates
@@ -133,7 +131,7 @@ class MappedMatrix:
         gains = self.gains.reshape(-1, *[1] * (inner.ndim - 1))
         return np.asarray(gains * (output_mesh(passed) if output_mesh else passed))
 
-    def matrix(self) -> NDArray[np.complex128]:
+    def matrix(self) -> Complex:
         """Return the matrix [outputs, inputs] that ideal devices implement, gains of amplifiers included."""
         return self.propagate(np.eye(self.shape[1]))
 
@@ -180,7 +178,7 @@ def map_matrix(
     return MappedMatrix((outputs, inputs), input_mesh, attenuations, output_mesh, factors)
 
 
-def row_gains(matrix: ArrayLike) -> NDArray[np.float64]:
+def row_gains(matrix: ArrayLike) -> Floats:
     """Return the gain r_i s of each row [outputs]: r_i = |row i| (1 for a row of zeros), s = largest singular value of
     diag(1/r) W.
 
@@ -197,12 +195,12 @@ def decibels(gain: float) -> float:
     return float(20 * np.log10(gain))
 
 
-def _positive(lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+def _positive(lengths: Floats) -> Floats:
     """Return lengths with 1 in place of those that are 0."""
     return np.where(lengths > 0, lengths, 1.0)
 
 
-def sigma_u(matrix: ArrayLike) -> tuple[Column, NDArray[np.float64]]:
+def sigma_u(matrix: ArrayLike) -> tuple[Column, Floats]:
     """Return U_a and the diagonal of Σ_a, so that Σ_a · U_a approximates a square matrix (eq. 4 to 6).
 
     U_a = U_s V_sᵀ is the nearest unitary (the polar factor), and d_i = Σ_j W_ij conj(U_a,ij) is the least-squares scale
@@ -272,7 +270,7 @@ class MappedBlocks:
         return float(self.gains.max())
 
     @property
-    def gains(self) -> NDArray[np.float64]:
+    def gains(self) -> Floats:
         """Largest amplitude gain of the amplifiers behind each output, [outputs]; 1 for dark outputs.
 
         A gain makes up for splitters and combiners too: light for k blocks, or from k blocks, loses a factor of √k.
@@ -285,11 +283,11 @@ class MappedBlocks:
             gains[rows] = np.maximum(gains[rows], block.gains[: rows.size] * shared)
         return np.where(gains > 0, gains, 1.0)
 
-    def matrix(self) -> NDArray[np.complex128]:
+    def matrix(self) -> Complex:
         """Return the matrix [outputs, inputs] that ideal devices implement: the sum of the blocks' at their places."""
         return self.joined([block.matrix() for block in self.blocks])
 
-    def joined(self, matrices: Sequence[Column]) -> NDArray[np.complex128]:
+    def joined(self, matrices: Sequence[Column]) -> Complex:
         """Return the matrix of ``shape`` from those of the blocks, which add up where they overlap; with leading axes,
         [..., outputs, inputs]."""
         total = np.zeros((*(matrices[0].shape[:-2] if matrices else ()), *self.shape), np.complex128)

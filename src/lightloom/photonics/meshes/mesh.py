@@ -9,8 +9,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.photonics.devices import mzi
+from lightloom.photonics.devices import Complex, mzi
 from lightloom.photonics.meshes import kernels
 
 # Layouts of meshes: each MZI joins two neighbouring modes in a column; light passes the columns from left to right.
@@ -132,11 +133,11 @@ class Mesh:
     kind: Kind
     inputs: int
     outputs: int
-    theta: NDArray[np.float64]
+    theta: Floats
     """Phase between the couplers of each MZI."""
-    phi: NDArray[np.float64]
+    phi: Floats
     """Phase at the upper input of each MZI."""
-    output_phases: NDArray[np.float64]
+    output_phases: Floats
     """Phase after the last column, for each output."""
 
     def __post_init__(self) -> None:
@@ -173,27 +174,25 @@ class Mesh:
         return self.layout.count
 
     @property
-    def phases(self) -> NDArray[np.float64]:
+    def phases(self) -> Floats:
         """θ and φ of the MZIs, [2, mzis]."""
         return np.stack([self.theta, self.phi])
 
     @cached_property
-    def devices(self) -> NDArray[np.complex128]:
+    def devices(self) -> Complex:
         """Transfer matrices of the MZIs, [mzis, 2, 2]."""
         return mzi(self.theta, self.phi)
 
-    def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
+    def propagate(self, fields: ArrayLike) -> Complex:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         return propagate(self.layout, self.devices, self.output_phases, fields)
 
-    def matrix(self) -> NDArray[np.complex128]:
+    def matrix(self) -> Complex:
         """Return the transfer matrix [outputs, inputs] of the mesh."""
         return self.propagate(np.eye(self.inputs))
 
 
-def propagate(
-    mesh_layout: Layout, devices: NDArray[np.complex128], output_phases: NDArray[np.float64], fields: ArrayLike
-) -> NDArray[np.complex128]:
+def propagate(mesh_layout: Layout, devices: Complex, output_phases: Floats, fields: ArrayLike) -> Complex:
     """Return the output fields [outputs, ...] of fields [inputs, ...] through ``devices`` [mzis, 2, 2], unitary or not.
 
     For more vectors than inputs, the transfer matrix is computed first and multiplied: propagation costs 16
@@ -211,9 +210,7 @@ def propagate(
     return (out @ flat if wide else out).reshape(mesh_layout.outputs, *values.shape[1:])
 
 
-def by_columns(
-    mesh_layout: Layout, devices: NDArray[np.complex128], output_phases: NDArray[np.float64], fields: ArrayLike
-) -> NDArray[np.complex128]:
+def by_columns(mesh_layout: Layout, devices: Complex, output_phases: Floats, fields: ArrayLike) -> Complex:
     """Return the output fields [outputs, batch] of fields [inputs, batch], MZI by MZI in O(mzis · batch)."""
     flat = np.ascontiguousarray(fields, np.complex128)
     out = np.empty((mesh_layout.outputs, flat.shape[1]), np.complex128)

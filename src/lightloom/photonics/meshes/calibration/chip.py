@@ -83,9 +83,7 @@ class SimulatedChip:
 
     def age(self, radians: float) -> None:
         """Add a Gaussian step of that standard deviation to the error of every phase."""
-        self._fabricated = _with_errors(
-            self._fabricated, lambda errors: errors + radians * self._rng.normal(size=errors.shape)
-        )
+        self._fabricated = _with_errors(self._fabricated, lambda old: old + radians * self._rng.normal(size=old.shape))
 
     def truth(self) -> Twin:
         """Return the twin that knows every error of the chip but the spread of its losses; it is what a fit seeks."""
