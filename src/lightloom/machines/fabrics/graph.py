@@ -254,10 +254,8 @@ class LinkNetwork:
             parts = [str(name).partition("#") for name in names]
             places = [self.numbers.get(vertex_of(name), -1) for name, _, _ in parts]
             turns = [int(turn) if turn.isdecimal() else 0 for _, _, turn in parts[1:]]
-            links = [
-                (joined.get(ends, []) + [-1] * (turn + 1))[turn]
-                for ends, turn in zip(pairwise(places), turns, strict=True)
-            ]
+            hops = zip(pairwise(places), turns, strict=True)
+            links = [(joined.get(ends, []) + [-1] * (turn + 1))[turn] for ends, turn in hops]
             if -1 in links:
                 raise ValueError(f"{text}: no link joins two of its neighbours")
             if not links or max(places[0], places[-1]) >= self.ranks or places[0] == places[-1]:

@@ -401,10 +401,8 @@ def full_scale(made: Design, setting: Setting, values: Values) -> float:
     Gaussian tail and by the constants' noise, with the margin for the rest."""
     normal = NormalDist()
     tail = (normal.inv_cdf(setting.word_errors) / normal.inv_cdf(TRIED_ERRORS)) ** 2
-    own, given = (
-        homodyne_variance(_OSCILLATOR, 1.0, density, 1.0)
-        for density in (nominal(published())["noise_density"], values["noise_density"])
-    )
+    densities = (nominal(published())["noise_density"], values["noise_density"])
+    own, given = (homodyne_variance(_OSCILLATOR, 1.0, density, 1.0) for density in densities)
     rate = setting.symbol_rate / 50e9
     return made.full_scale * max(tail, 0.1) * (given / own) * rate * 10 ** (values["network_margin"] / 10)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
@@ -22,10 +23,9 @@ from lightloom.core.results import in_groups
 from lightloom.machines.transports.transport import Corrections, Scales, Transport
 from lightloom.machines.transports.ways import PROTOCOLS, REDUCTION, LibraryTask, Tasks, Tiers, ways
 
-FACTORS = tuple(
-    f"{name} {what}"
-    for name in (*PROTOCOLS, "reduction")
-    for what in (("domain step", "network step") if name == "reduction" else ("base", "domain step", "network step"))
+FACTORS = (
+    *(f"{name} {what}" for name, what in product(PROTOCOLS, ("base", "domain step", "network step"))),
+    *("reduction domain step", "reduction network step"),
 )
 """Corrections of published latencies, in the order of :attr:`Constants.factors`."""
 SHARED = ("peer_latency", "fill", "fill_limit", "copy_share", "all_to_all_share")
@@ -111,7 +111,7 @@ def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
         terms[_INSIDE, row] *= tasks.inside > 1
         if way.served is not None:
             terms[:, row, ~way.served] = np.inf
-    terms[:4] *= transport.slowness
+    terms[:4] *= 1.0 if transport.generation is None else transport.reference_clock / transport.generation.clock
     return WayColumns(
         np.broadcast_to(np.array([way.protocol for way in every], np.int64)[:, None], (len(every), count)),
         terms,

@@ -166,11 +166,6 @@ class Transport(Described):
         return not self.protocols
 
     @property
-    def slowness(self) -> float:
-        """Factor on latencies, the reference clock over the accelerator's; 1 without a generation."""
-        return 1.0 if self.generation is None else self.reference_clock / self.generation.clock
-
-    @property
     def arithmetic_share(self) -> float:
         """Part of an accelerator's arithmetic that collectives take from computing beside them."""
         return 0.0 if self.generation is None else self.generation.arithmetic_share

@@ -202,8 +202,7 @@ def savings(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = m
     electrical, *optical = links(bandwidths, hops).values()
     return {
         (quantity, speed): saved(quantity, link, electrical, constants)
-        for quantity in get_args(Quantity)
-        for speed, link in zip(("100", "400"), optical, strict=True)
+        for quantity, (speed, link) in product(get_args(Quantity), zip(("100", "400"), optical, strict=True))
     }
 
 
@@ -274,11 +273,8 @@ def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Sc
 def equation_3_claims() -> tuple[Claim, ...]:
     """Return the rows of Eq. 3 beside built schedules, for 100 Gb/s links in one direction and 1 MiB per chip."""
     link = link_of(chip(), "100-O")
-    square, oblong = (
-        # The most square mesh of so many chips.
-        Mesh(ranks=chips, bandwidth=link.bandwidth, hop_latency=link.latency)
-        for chips in (_SQUARE, _OBLONG)
-    )
+    # The most square meshes of so many chips.
+    square, oblong = (Mesh(ranks=n, bandwidth=link.bandwidth, hop_latency=link.latency) for n in (_SQUARE, _OBLONG))
     halved = mesh_broadcast(square, _SHARE, both_axes=True)
     bound = lower_bound(halved.collective, square)
     built = (cost(mesh_broadcast(square, _SHARE), square), cost(mesh_broadcast(oblong, _SHARE), oblong))

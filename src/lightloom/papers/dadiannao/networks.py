@@ -83,9 +83,7 @@ def _block_alone(graph: ComputeGraph, block: str) -> ComputeGraph:
     """Return the graph of the block alone; what it reads from outside becomes an operator that counts as nothing."""
     inside = tuple(each for each in graph.operators if f"{each.name}.".startswith(f"{block}."))
     outside = {source for each in inside for source in each.inputs} - {each.name for each in inside}
-    stubs = tuple(
-        replace(graph.operator(source), kind="copy", inputs=(), forward_flops=0) for source in sorted(outside)
-    )
+    stubs = tuple(replace(graph.operator(name), kind="copy", inputs=(), forward_flops=0) for name in sorted(outside))
     return replace(graph, operators=stubs + inside)
 
 

@@ -166,7 +166,7 @@ def measure_series(series: Series, corpus: Corpus, work: Path, advance: Advance 
     path = work / f"{series.file}.json"
     records: dict[str, list[dict[str, Any]]] = {}
     for name, seed in series.jobs():
-        result = _language_result(series, name, seed, work)
+        result = work / f"{series.file}-{_folder_words(name)}-seed{seed}" / "result.json"
         train = partial(_train_language, series, name, seed, corpus, result.parent)
         records.setdefault(name, []).append(stored_record(result, train))
         result.with_name("checkpoint.pt").unlink(missing_ok=True)
@@ -184,11 +184,6 @@ def _train_language(series: Series, name: str, seed: int, corpus: Corpus, folder
 
     torch.set_num_threads(THREADS)
     return train(corpus, Recipe(seed=seed, **series.settings, **series.variants[name]), folder)
-
-
-def _language_result(series: Series, name: str, seed: int, work: Path) -> Path:
-    """Return the path of the result of a series' run with one variant and seed."""
-    return work / f"{series.file}-{_folder_words(name)}-seed{seed}" / "result.json"
 
 
 def _folder_words(name: str) -> str:

@@ -135,9 +135,8 @@ class EmulatedRun(RecipeRun):
     def _count(self, gradients: Float32s) -> None:
         """Append the shares of rank 0's gradient (the first row) and those of all messages of a ring without losses,
         each by loss; the gradients are the mean loss's."""
-        own, *sums = (
-            shares_by_loss(row, self.recipe.batch_per_rank) for row in (gradients[0], *partial_sums(gradients))
-        )
+        rows = (gradients[0], *partial_sums(gradients))
+        own, *sums = (shares_by_loss(row, self.recipe.batch_per_rank) for row in rows)
         # Each rank passes the whole sum on, as often as it has sent a partial one.
         messages = [*sums[:-1], *sums[-1:] * (self.ranks - 1)]
         ring = {loss: np.mean([message[loss] for message in messages], axis=0) for loss in own}

@@ -274,19 +274,14 @@ def placed_outcomes() -> list[list[float]]:
     """Return four numbers for each small split and system, rounded as results are stored: seconds of the step and of
     the placement, bytes sent and relayed."""
     outcomes: list[list[float]] = []
+    partitions = partial(partitions_of, _small_graph(8), "a100")
     for (ranks, k), system in product(_SPLITS, SYSTEMS):
         gbps = _GBPS[len(outcomes) % 2]
         quantum = _QUANTA[len(outcomes) // 2 % 2]
-        step = simulate_split(Network(system, ranks, gbps), k, quantum, partial(_small_partitions, 8))
+        step = simulate_split(Network(system, ranks, gbps), k, quantum, partitions)
         figures = step.step_time, step.plan.placement.makespan, step.sent_bytes, step.relayed_bytes
         outcomes.append([rounded(float(figure)) for figure in figures])
     return outcomes
-
-
-def _small_partitions(samples: int, clique: int) -> Partitions:
-    """Return the partitions of the small graph of so many samples, at most ``clique`` parts of which read one
-    another."""
-    return partitions_of(_small_graph(samples), "a100", clique)
 
 
 def _small_graph(samples: int) -> ComputeGraph:

@@ -371,8 +371,7 @@ def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
     texts = PAPER.tables["readings"]
     return {
         f"{name}_{today:g}": (partial(speed, measured, today=today), texts[name].format(today=today))
-        for today in reversed(TODAY)
-        for name, speed in speeds.items()
+        for today, (name, speed) in product(reversed(TODAY), speeds.items())
     }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -345,12 +346,7 @@ class Tiers(PacketFabric):
     def _relays_help(self) -> bool:
         """True if relaying over an outer tier, there and back, may be quicker than the slowest transfer of an inner
         one."""
-        reaches = self.reaches()
-        return any(
-            inner.farthest > 2 * outer.nearest
-            for number, inner in enumerate(reaches)
-            for outer in reaches[number + 1 :]
-        )
+        return any(inner.farthest > 2 * outer.nearest for inner, outer in combinations(self.reaches(), 2))
 
     def diameter_latency(self) -> float:
         """Return the largest of the tiers' seconds of a slowest transfer; where relaying over another tier may be
