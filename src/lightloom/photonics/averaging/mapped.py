@@ -17,7 +17,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.cascade import Cascade, random_codes
+from lightloom.photonics.averaging.cascade import Cascade, Rng, random_codes
 from lightloom.photonics.averaging.function import (
     LEVELS,
     AveragingFunction,
@@ -195,9 +195,7 @@ def effective_network(
     return LayeredNetwork(tuple(weights), network.biases, network.nonlinearity, network.full_scale)
 
 
-def fabricated(
-    mapped: MappedNetwork, non_idealities: NonIdealities, rng: np.random.Generator, **how: Any
-) -> LayeredNetwork:
+def fabricated(mapped: MappedNetwork, non_idealities: NonIdealities, rng: Rng, **how: Any) -> LayeredNetwork:
     """Return the `effective_network` of newly drawn devices, ``how`` its options; the caller adds detector noise, drawn
     for every detection."""
     return effective_network(mapped, [disturb(matrix, non_idealities, rng) for matrix in mapped.matrices], **how)
@@ -212,7 +210,7 @@ def averaging_accuracy(
     options of `effective_network`.
     """
 
-    def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
+    def evaluate(disturbed: Sequence[Disturbed], rng: Rng) -> float:
         """Return the share of inputs averaged correctly on these fabricated meshes, with their detector noise."""
         network = detecting(effective_network(mapped, disturbed, **how))
         seed, evaluations = int(rng.integers(1 << 31)), min(function.points, samples)
@@ -383,7 +381,7 @@ def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: An
     """
     cascade, depth = mapped.cascade, len(mapped.first.matrices)
 
-    def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
+    def evaluate(disturbed: Sequence[Disturbed], rng: Rng) -> float:
         """Return the share of tuples averaged correctly on these fabricated meshes, with their detector noise."""
         sigma = disturbed[0].non_idealities.detector_noise
         chips = [disturbed[start : start + depth] for start in range(0, cascade.groups * depth, depth)]

@@ -42,7 +42,7 @@ from lightloom.photonics.detection import homodyne_variance
 from lightloom.photonics.devices import Complex, NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, Calibration, Link
 from lightloom.photonics.meshes.disturb import disturb
-from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping, decibels
+from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping, decibels, positive
 from lightloom.photonics.nonlinear import linear_height
 
 # Senders: levels of PAM4 to fields at the chip.
@@ -284,11 +284,12 @@ def calibrated(
     if how == "levels":
         levels = set_levels(designed[:, None] * passive, target, "levels")
         return Calibrated(designed * levels.outputs, nothing, levels.inputs)
-    gains = designed * _amplifying(output_factors(designed[:, None] * passive.real, target))
+    # No amplifier has a factor below 0: a row that fits no positive gain keeps its own.
+    gains = designed * positive(output_factors(designed[:, None] * passive.real, target))
     if how == "rows":
         return Calibrated(gains, nothing, even)
     # A row whose inputs do not vary over the words keeps the gain that fits its elements.
-    gains = gains * _amplifying(output_factors(gains[:, None] * passive.real, target, statistics.covariances))
+    gains = gains * positive(output_factors(gains[:, None] * passive.real, target, statistics.covariances))
     return Calibrated(gains, (target - gains[:, None] * passive.real) @ statistics.means, even)
 
 
@@ -314,11 +315,6 @@ def calibrated_chip(
         made[-2] = last._replace(levels=last.levels * joint.inputs)
         made[-1] = Calibrated(exit_gains * joint.outputs, made[-1].added, np.ones(passive[-1].shape[1]))
     return made
-
-
-def _amplifying(factors: Floats) -> Floats:
-    """Return factors without those that no amplifier has: a row that fits no positive gain keeps its own."""
-    return np.where(factors > 0, factors, 1.0)
 
 
 # The averager's chip as the link sees it: passive meshes, the gain of every row, and one fabrication of them.

@@ -1,6 +1,7 @@
 """The word error rate of a link: shares of wrong mean codes, over fabrications and words."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -179,7 +180,7 @@ def contributions(chip: Chip, link: Link, together: WordErrors, *, advance: Adva
         advance: called with the number of fabrications done.
         tried: words, fabrications and seed of every comparison, as `word_errors` takes them.
     """
-    judge = partial(word_errors, chip, advance=advance, **tried)
+    judge: Callable[[Link], WordErrors] = partial(word_errors, chip, advance=advance, **tried)
     factor, errors = FACTORS[0], together
     for factor in FACTORS:
         errors = together if factor == 1 else judge(enlarged(link, factor))

@@ -161,7 +161,7 @@ def map_matrix(
             cure = "sigma-u needs a square one, map_blocks divides it into squares"
             raise ConfigError(f"matrix of {outputs} x {inputs}: {cure}")
         unitary, scales = sigma_u(values)
-        factors = _positive(scales) if gains == "rows" else np.full(outputs, max(1.0, float(scales.max())))
+        factors = positive(scales) if gains == "rows" else np.full(outputs, max(1.0, float(scales.max())))
         attenuations = np.minimum(scales / factors, 1.0)
         input_mesh, output_mesh = decompose(unitary, kind), None
     else:
@@ -186,7 +186,7 @@ def row_gains(matrix: ArrayLike) -> Floats:
         ConfigError: the argument is not a finite matrix.
     """
     values = checked_matrix(matrix)
-    lengths = _positive(np.linalg.norm(values, axis=1))
+    lengths = positive(np.linalg.norm(values, axis=1))
     return lengths * (float(np.linalg.norm(values / lengths[:, None], 2)) or 1.0)
 
 
@@ -195,9 +195,9 @@ def decibels(gain: float) -> float:
     return float(20 * np.log10(gain))
 
 
-def _positive(lengths: Floats) -> Floats:
-    """Return lengths with 1 in place of those that are 0."""
-    return np.where(lengths > 0, lengths, 1.0)
+def positive(values: Floats) -> Floats:
+    """Return values with 1 in place of those that are not above 0."""
+    return np.where(values > 0, values, 1.0)
 
 
 def sigma_u(matrix: ArrayLike) -> tuple[Column, Floats]:
