@@ -14,7 +14,7 @@ LightloomError
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 
 _NEAR = 3
@@ -23,8 +23,6 @@ _FEW = 8
 """Known names that such a message lists all, where there are no more."""
 _LISTED = ("accelerator", "algorithm", "cluster", "codec", "exchange", "fabric", "model", "part")
 """Names that ``lightloom catalog`` lists, by what they are."""
-INSTALL_TORCH = "needs PyTorch, which is not installed: pip install 'lightloom[torch]'"
-"""End of the message of a command that cannot run without PyTorch."""
 
 
 class LightloomError(Exception):
@@ -54,8 +52,7 @@ class UnknownNameError(InputError):
             hints.append(f"expected one of {', '.join(names)}")
         elif listed:
             hints.append(f"expected one that `{listed}` lists")
-        ending = f", {otherwise}" if otherwise else ""
-        super().__init__(f"unknown {what} {name!r}: {' '.join(hints)}{ending}")
+        super().__init__(f"unknown {what} {name!r}: {' '.join(hints)}{f', {otherwise}' if otherwise else ''}")
 
 
 class ConfigError(InputError):
@@ -83,12 +80,29 @@ class BoundError(LightloomError):
 
 
 @contextmanager
-def needing_torch(what: str, otherwise: str = "", error: type[InputError] = UnsupportedError) -> Iterator[None]:
-    """Raise ``error`` where an import in the context finds no PyTorch: ``what`` needs it, how to install it, and
-    ``otherwise`` as what to do instead."""
+def needing(
+    needs: str, install: str, module: str = "", otherwise: str = "", error: type[InputError] = UnsupportedError
+) -> Iterator[None]:
+    """Raise ``error`` where an import in the context does not find ``module``, or any module where none is named.
+
+    Args:
+        needs: begin of the message, what needs which library: ``figures need Matplotlib``.
+        install: argument of pip that installs the library.
+        module: the only module that may be missing.
+        otherwise: end of the message, what to do instead.
+        error: class of the error.
+    """
     try:
         yield
     except ModuleNotFoundError as missing:
-        if missing.name != "torch":
+        if module and missing.name != module:
             raise
-        raise error(f"{what} {INSTALL_TORCH}{otherwise}") from missing
+        raise error(f"{needs}, which is not installed: pip install {install}{otherwise}") from missing
+
+
+def needing_torch(
+    what: str, otherwise: str = "", error: type[InputError] = UnsupportedError
+) -> AbstractContextManager[None]:
+    """Return a context that raises ``error`` where an import in it finds no PyTorch, which ``what`` needs;
+    ``otherwise`` says what to do instead."""
+    return needing(f"{what} needs PyTorch", "'lightloom[torch]'", "torch", otherwise, error)

@@ -14,7 +14,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 from lightloom.core import units
-from lightloom.core.errors import UnsupportedError
+from lightloom.core.errors import needing
 from lightloom.core.fields import Config, Quantity
 
 if TYPE_CHECKING:
@@ -74,12 +74,8 @@ class Result(ABC):
         Raises:
             UnsupportedError: pandas is not installed.
         """
-        try:
+        with needing("to_dataframe needs pandas", "pandas", "pandas"):
             from pandas import DataFrame
-        except ModuleNotFoundError as error:
-            if error.name != "pandas":
-                raise
-            raise UnsupportedError("to_dataframe needs pandas, which is not installed: pip install pandas") from error
         return DataFrame(self.rows())
 
     def __repr__(self) -> str:

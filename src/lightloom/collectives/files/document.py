@@ -23,7 +23,7 @@ from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Column
 from lightloom.core.configfile import validate
 from lightloom.core.documents import load_json, parse_json
-from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
+from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError, needing
 from lightloom.core.fields import Config, Ranks
 from lightloom.core.files import cannot_read, write_atomically
 from lightloom.core.results import attributes
@@ -391,14 +391,9 @@ def _table_columns(table: Any, path: Path) -> dict[str, Column]:
 
 def _pyarrow() -> Any:
     """Return the module pyarrow; raise UnsupportedError where it is not installed."""
-    try:
-        arrow = import_module("pyarrow")
+    with needing("Arrow and Parquet files need pyarrow", "'lightloom[arrow]'"):
         import_module("pyarrow.ipc")
-    except ModuleNotFoundError as error:
-        raise UnsupportedError(
-            "Arrow and Parquet files need pyarrow, which is not installed: pip install 'lightloom[arrow]'"
-        ) from error
-    return arrow
+        return import_module("pyarrow")
 
 
 # Read and write schedules by the suffix of the file; what is read is verified.

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.errors import UnsupportedError
+from lightloom.core.errors import needing
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import open_journal
 from lightloom.core.results import provenance
@@ -95,10 +95,8 @@ def sweep(
         ConfigError: the folder cannot be written to, is another's, or is in use; no such cluster, or it is lost.
         UnsupportedError: pyarrow, joblib, Dask or Ray is needed and missing.
     """
-    try:
+    with needing("sweeps need pyarrow", "'lightloom[sweep]'"):
         import_module("pyarrow.parquet")
-    except ModuleNotFoundError as error:
-        raise UnsupportedError("sweeps need pyarrow, which is not installed: pip install 'lightloom[sweep]'") from error
     with open_journal(folder, name) as journal:
         missing = [(key, point) for key, point in points.items() if key not in journal.rows]
         advance(len(points) - len(missing))

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar, cast
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import evaluate, find
-from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.core.errors import ConfigError, InputError, needing
 from lightloom.core.results import attributes, in_groups
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.graph import ComputeGraph
@@ -317,9 +317,5 @@ def _first_line(error: BaseException) -> str:
 
 def _import_extra(module: str, extra: str) -> Any:
     """Return a module; UnsupportedError, which names the extra to install, where it is missing."""
-    try:
+    with needing(f"needs {module}", f"'lightloom[{extra}]'", module):
         return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise UnsupportedError(f"needs {module}, which is not installed: pip install 'lightloom[{extra}]'") from error
