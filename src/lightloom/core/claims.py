@@ -120,8 +120,7 @@ def counts_in_words(numbers: Iterable[Settled], findings: int) -> str:
     """
     printed = list(numbers)
     words = [f"{count} {status}" for status, count in status_counts(printed).items()]
-    fitted = sum(number.fitted and number.status == "match" for number in printed)
-    if fitted:
+    if fitted := sum(number.fitted and number.status == "match" for number in printed):
         words[0] += f" ({fitted} with fitted constants)"
     settled = f"{', '.join(words)}, of {len(printed)} printed numbers; " if printed else ""
     return f"{settled}{findings} findings of ours"

@@ -43,10 +43,7 @@ def read_entry(path: Path, kind: str) -> dict[str, Any]:
 def catalog_file(name: str, folder: Path) -> Path | None:
     """Return the file that a catalog name or a path to a YAML file stands for, whether or not such a path exists; None
     when it is neither."""
-    path = catalog_files(folder).get(name)
-    if path is not None:
-        return path
-    return Path(name) if name.endswith((".yaml", ".yml")) else None
+    return catalog_files(folder).get(name) or (Path(name) if name.endswith((".yaml", ".yml")) else None)
 
 
 @cache
@@ -148,8 +145,7 @@ def read_config(kind: type[C], name: str, file: Path | None, settings: Mapping[s
     """
     fields = with_settings({} if file is None else read_yaml(file), settings, name)
     known = kind.model_fields
-    unknown = next((field for field in fields if field not in known), None)
-    if unknown is not None:
+    if (unknown := next((field for field in fields if field not in known), None)) is not None:
         raise UnknownNameError(f"setting of {name}", unknown, known, listed=f"lightloom catalog --schema {name}")
     return validate(kind, fields, name)
 

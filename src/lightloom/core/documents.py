@@ -51,8 +51,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
         ConfigError: unreadable, of more than ``most`` bytes, damaged gzip or gzip that unpacks to too much.
     """
     try:
-        size = path.stat().st_size
-        if size > most:
+        if (size := path.stat().st_size) > most:
             raise ConfigError(f"{path}: {size:,} bytes: expected at most {most:,}")
         content = path.read_bytes()
     except OSError as error:

@@ -39,18 +39,16 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+            Path(aside).chmod(0o644)
+            Path(aside).replace(path)
+        finally:
+            with suppress(OSError):
+                Path(aside).unlink()
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        Path(aside).chmod(0o644)
-        Path(aside).replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            Path(aside).unlink()
 
 
 def is_file(path: Path | str) -> bool:
@@ -130,11 +128,7 @@ def cache_directory() -> Path:
         ConfigError: the folder belongs to somebody else, or others can write to it: what lies there would be believed.
     """
     own = os.environ.get("LIGHTLOOM_CACHE")
-    if own:
-        folder = Path(own)
-    else:
-        base = os.environ.get("XDG_CACHE_HOME")
-        folder = (Path(base) if base else Path.home() / ".cache") / "lightloom"
+    folder = Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "lightloom")
     check_folder(folder)
     return folder
 
@@ -197,8 +191,7 @@ def write_entry(path: Path, content: str | bytes) -> None:
     it costs time, nothing else."""
     payload = content.encode() if isinstance(content, str) else content
     with suppress(ConfigError, OSError):
-        if not path.parent.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(path, _head(path, payload) + b"\n" + payload)
 
 

@@ -183,10 +183,7 @@ def read_head(path: Path) -> str:
         with path.open("rb") as file:
             packed = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
-            if not packed:
-                return file.read(_HEAD).decode("utf-8", "replace")
-            with gzip.open(file) as unpacked:
-                return unpacked.read(_HEAD).decode("utf-8", "replace")
+            return (gzip.GzipFile(fileobj=file) if packed else file).read(_HEAD).decode("utf-8", "replace")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ConfigError(f"{path}: not a whole gzip file: {error}") from error
     except OSError as error:

@@ -82,10 +82,7 @@ def _free_on_machine() -> float:
 def lacking_memory(nbytes: float, what: str) -> str | None:
     """Return a sentence that refuses work of ``nbytes`` of memory, ``what`` first; None where as much is free, and
     always for at most 256 MiB."""
-    if nbytes <= _ALWAYS:
-        return None
-    free = free_memory()
-    if nbytes <= free:
+    if nbytes <= _ALWAYS or nbytes <= (free := free_memory()):
         return None
     return f"{what} needs about {format_size(nbytes)} of memory, and {format_size(free)} are free: expected fewer ranks"
 
@@ -96,6 +93,5 @@ def require_memory(nbytes: float, what: str) -> None:
     Raises:
         UnsupportedError: ``nbytes`` are not free.
     """
-    why = lacking_memory(nbytes, what)
-    if why is not None:
+    if (why := lacking_memory(nbytes, what)) is not None:
         raise UnsupportedError(why)

@@ -9,7 +9,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -19,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from lightloom.core.errors import UnknownNameError, WorkloadError, needing_torch
-from lightloom.core.files import cache_directory, read_entry, write_entry
+from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
 from lightloom.core.forms import or_a_file
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import content_hash
@@ -271,21 +270,9 @@ def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGra
 
 def trace_key(entry: ZooEntry, length: int | None) -> str:
     """Return the name under which a trace is kept: the model's, and a hash of its arguments, its length in tokens and
-    the tracer's source."""
-    content = [entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, _source_hash()]
-    return f"{entry.name}-{content_hash(content)}"
-
-
-@cache
-def _source_hash() -> str:
-    """Return a SHA-256 in hexadecimal of the sources of the tracer, the zoo's modules, the table of operators and the
-    graph."""
-    folder = Path(__file__).parent
-    digest = sha256()
-    own = [folder / name for name in ("graph.py", "operator_words.py")]
-    for file in (*own, *sorted((folder / "torch").rglob("*.py"))):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+    the sources of the tracer, the zoo's modules, the table of operators and the graph."""
+    sources = source_hash("models/graph.py", "models/operator_words.py", "models/torch")
+    return f"{entry.name}-{content_hash([entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, sources])}"
 
 
 def tracer(name: str) -> Callable[..., ComputeGraph]:
