@@ -358,8 +358,7 @@ def run_all(
         LaunchError: a rank failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    seeds = sorted({case.seed for case in cases})
-    for seed in seeds:
+    for seed in sorted({case.seed for case in cases}):
         chosen = [case for case in cases if case.seed == seed]
         missing = [case for case in chosen if read_result(folder / case.file) is None]
         advance(len(chosen) - len(missing))
@@ -386,8 +385,7 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
         ConfigError: a seed lacks its reference.
     """
     references = {result.case.seed: result for result in results if result.case.method == REFERENCE}
-    lacking = sorted({result.case.seed for result in results} - set(references))
-    if lacking:
+    if lacking := sorted({result.case.seed for result in results} - set(references)):
         raise ConfigError(f"no plain run of seed {lacking[0]}: expected a run of {REFERENCE!r} for every seed")
     plain_runs = list(references.values())
     half = _step_seconds(plain_runs, link) * min(run.steps[-1] for run in plain_runs) / 2

@@ -159,9 +159,8 @@ def trial(worker: Worker) -> dict[str, Any]:
     for _ in range(settings["rounds"]):
         seconds["ours"].append(_timed(lambda: execute(tensor)))
         seconds["theirs"].append(_timed(lambda: torch_result(execute, tensor, size)))
-    padding = execute.padding(tensor.numel(), size)
     values = tensor.numel()
-    found = {"same_bits": same_bits, "error_over_bound": worst, "padding": padding}
+    found = {"same_bits": same_bits, "error_over_bound": worst, "padding": execute.padding(values, size)}
     return found | {"seconds": seconds, "values": values}
 
 

@@ -273,11 +273,8 @@ class OpticalAverageState(ExchangerState):
     def _count(self, counts: Counts, geometry: Geometry, *, last: bool) -> None:
         """Add the counts of one bucket, with the bytes of codes up and down and of exponents that optical averaging
         would send."""
-        nbytes_codes = -(-geometry.size * self.averager.bits // 8)
-        exponents = self._exchanger.blocks(geometry)
-        optical = OpticalCounts(
-            **asdict(counts), nbytes_up=nbytes_codes, nbytes_down=nbytes_codes, nbytes_exponents=exponents
-        )
+        codes, exponents = -(-geometry.size * self.averager.bits // 8), self._exchanger.blocks(geometry)
+        optical = OpticalCounts(**asdict(counts), nbytes_up=codes, nbytes_down=codes, nbytes_exponents=exponents)
         self.statistics.add(optical, last=last)
 
 

@@ -248,8 +248,7 @@ def read_options(text: str, options: Mapping[str, str], readers: Mapping[str, Ca
     values = {}
     for key, value in options.items():
         if key not in readers:
-            known = ", ".join(readers) or "none"
-            raise ConfigError(f"exchange {text!r}: no option {key!r}: expected one of {known}")
+            raise ConfigError(f"exchange {text!r}: no option {key!r}: expected one of {', '.join(readers) or 'none'}")
         try:
             values[key] = readers[key](value)
         except InputError:

@@ -926,8 +926,7 @@ def find(text: str) -> ExchangeMethod:
         ConfigError: an option is unknown or out of range.
     """
     name, options = split_name(text)
-    known = families()
-    if name not in known:
+    if name not in (known := families()):
         raise UnknownNameError("exchange", name, known)
     return known[name].build(text, options, find)
 

@@ -103,6 +103,16 @@ class BlockFormat:
         """Return the bytes of a message of ``values`` values, whose last block is padded."""
         return -(-values // self.block) * self.block_bytes
 
+    def check_size(self, nbytes: int, values: int) -> None:
+        """Check that a message has exactly the bytes of ``values`` values.
+
+        Raises:
+            InputError: it has not.
+        """
+        if nbytes != self.nbytes(values):
+            words = f"{values} values in blocks of {self.block} take {self.nbytes(values)}"
+            raise InputError(f"a message of {nbytes} bytes: {words}")
+
 
 def fp8_values() -> list[float]:
     """Return the values of all 256 codes of float8 e4m3 without infinities: sign, 4 bits of exponent, 3 of mantissa."""
@@ -454,10 +464,7 @@ def _check_residual(residual: Float32s, count: int) -> None:
 def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = False) -> None:
     """Raise InputError unless ``wire`` has exactly the bytes of ``count`` values, and can be written if ``write``."""
     _check_flat(wire, "wire", write, _UINT8)
-    if wire.size != fmt.nbytes(count):
-        raise InputError(
-            f"a message of {wire.size} bytes: {count} values in blocks of {fmt.block} take {fmt.nbytes(count)}"
-        )
+    fmt.check_size(wire.size, count)
 
 
 def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bool = False) -> None:

@@ -322,7 +322,5 @@ def group_bits(codec: Inceptionn | InceptionnPrinted, array: object) -> Ints:
     k = codec.exponent
     thresholds = [(127 - k) << 23, (127 - k // 2) << 23, 127 << 23]
     code_bits = np.array([0, 8, 16, 32])[np.searchsorted(thresholds, size, side="right")]
-    padded = np.zeros(-(-size.size // 8) * 8, np.int64)
-    padded[: size.size] = code_bits
-    total: Ints = 16 + padded.reshape(-1, 8).sum(axis=1)
+    total: Ints = 16 + np.pad(code_bits, (0, -size.size % 8)).reshape(-1, 8).sum(axis=1)
     return total

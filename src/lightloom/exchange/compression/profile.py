@@ -106,8 +106,7 @@ def read_profile(path: Path) -> CompressionProfile:
     try:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or "not JSON"
-        raise cannot_read(path, reason, "compression profile") from error
+        raise cannot_read(path, getattr(error, "strerror", None) or "not JSON", "compression profile") from error
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise ConfigError(f"{str(path)!r} is no compression profile: expected a document with schema {SCHEMA!r}")
     return validate(CompressionProfile, data, str(path))
@@ -357,6 +356,5 @@ def _payload_bytes(codec: Codec, encoded: memoryview, values: int) -> int:
 def _check_finite(gradients: Gradients, step: int) -> None:
     """Raise ConfigError that names the first tensor with NaN or infinite gradients, and how many."""
     for name, values in gradients.items():
-        invalid = values.size - int(np.count_nonzero(np.isfinite(values)))
-        if invalid:
+        if invalid := values.size - int(np.count_nonzero(np.isfinite(values))):
             raise ConfigError(f"gradients of {name!r} at step {step}: {invalid} of {values.size} are NaN or infinite")

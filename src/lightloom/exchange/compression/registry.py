@@ -89,8 +89,7 @@ def read_bound(text: str) -> float:
 
 def _family(name: str) -> Family:
     """Return the family of codecs of that name; raises UnknownNameError."""
-    families = codecs()
-    if name not in families:
+    if name not in (families := codecs()):
         raise UnknownNameError("codec", name, families)
     return families[name]
 

@@ -302,8 +302,7 @@ class StreamDecoder:
             return None
         data = np.frombuffer(bytes(self._pending[: FRAME_HEADER + length]), np.uint8)
         out = np.empty(count, np.float32)
-        used = self._codec.decode_frames(data, out, header.chunk, self._frame)
-        if used < 0:
+        if (used := self._codec.decode_frames(data, out, header.chunk, self._frame)) < 0:
             raise _invalid(header, self._frame, -used % 8)
         del self._pending[: FRAME_HEADER + length]
         self._frame += 1
@@ -327,8 +326,7 @@ def tag_histogram(buffer: object) -> Ints:
         )
     counts = np.zeros(4, np.int64)
     body = data[HEADER_BYTES:]
-    used = current().count_tags(body, header.count, header.chunk, counts)
-    if used < 0:
+    if (used := current().count_tags(body, header.count, header.chunk, counts)) < 0:
         raise _invalid(header, *divmod(-used, 8))
     if used != body.size:
         raise CodecError(f"{body.size - used} bytes follow the last frame")
@@ -409,8 +407,7 @@ class NumpyCodec(FramedCodec):
         at = 0
         for begin in range(0, values.size, chunk):
             payload = np.ascontiguousarray(self.encode_payload(values[begin : begin + chunk]))
-            index = first + begin // chunk
-            head = np.array([payload.size, _checksum(payload, index)], "<u4")
+            head = np.array([payload.size, _checksum(payload, first + begin // chunk)], "<u4")
             out[at : at + FRAME_HEADER] = head.view(np.uint8)
             at += FRAME_HEADER
             out[at : at + payload.size] = payload
@@ -432,8 +429,7 @@ class NumpyCodec(FramedCodec):
             if _checksum(payload, index) != checksum:
                 return -(8 * index + 3)
             part = out[begin : begin + chunk]
-            values = self.decode_payload(payload, part.size)
-            if values is None:
+            if (values := self.decode_payload(payload, part.size)) is None:
                 return -(8 * index + 4)
             part[:] = values
             at += length

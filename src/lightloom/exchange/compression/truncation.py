@@ -59,11 +59,10 @@ class Truncation(NumpyCodec):
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
         """Return the top bits of each value, packed most significant bit first."""
         bits = 32 - self.dropped
+        codes = as_bits(values) >> np.uint32(self.dropped)
         if bits % 8:
-            return _pack_tens(as_bits(values).view(np.uint32) >> np.uint32(self.dropped))[
-                : self.worst_bytes(values.size)
-            ]
-        return (as_bits(values) >> self.dropped).astype(f">u{bits // 8}").view(np.uint8)
+            return _pack_tens(codes)[: self.worst_bytes(values.size)]
+        return codes.astype(f">u{bits // 8}").view(np.uint8)
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
         """Return the values of a payload, their dropped bits 0; None where it has another size or padding that is not
@@ -71,11 +70,8 @@ class Truncation(NumpyCodec):
         bits = 32 - self.dropped
         if payload.size != self.worst_bytes(count):
             return None
-        if bits % 8:
-            codes = _unpack_tens(payload)
-            return None if codes[count:].any() else (codes[:count] << self.dropped).view(np.float32)
-        codes = payload.view(f">u{bits // 8}").astype(np.uint32)
-        return (codes << self.dropped).view(np.float32)
+        codes = _unpack_tens(payload) if bits % 8 else payload.view(f">u{bits // 8}").astype(np.uint32)
+        return None if codes[count:].any() else (codes[:count] << self.dropped).view(np.float32)
 
 
 _PLACES = np.array([30, 20, 10, 0], np.uint64)

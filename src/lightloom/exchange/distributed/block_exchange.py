@@ -139,8 +139,7 @@ class BlockTriton(BlockWire):
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
         """Write a share's codes to ``wire``; with ``residual`` those of the sum of values and residual, whose errors it
         becomes."""
-        places = self._places(share, values.shape, values.device)
-        gpu_blocks.encode_runs(self.fmt, values, residual, places, wire)
+        gpu_blocks.encode_runs(self.fmt, values, residual, self._places(share, values.shape, values.device), wire)
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
         """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them with

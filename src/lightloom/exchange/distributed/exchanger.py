@@ -321,8 +321,7 @@ class Stepwise:
             ConfigError: it is of another rank, number of ranks, model or method.
         """
         state = without_prefix(state_dict, self._prefix)
-        choice = state.pop("step_aside", None)  # the key of version 0.1
-        choice = state.pop("adaptive", choice)
+        choice = state.pop("adaptive", state.pop("step_aside", None))  # the latter is the key of version 0.1
         if self.adaptive is not None and choice is not None:
             self.adaptive.load_state_dict(choice)
         self._exchanger.load_state_dict(state)
@@ -356,8 +355,7 @@ class Stepwise:
         ``values``, real and flat, so that none is lost."""
         if self.adaptive is None or not self.adaptive.use_plain:
             return False
-        residual = self._exchanger.drain(geometry, values.device)
-        if residual is not None:
+        if (residual := self._exchanger.drain(geometry, values.device)) is not None:
             values += residual.mul_(self._scale).to(values.dtype)
         self.statistics.plain_steps += last
         self.statistics.add(Counts(plain_buckets=1), last=last)

@@ -95,8 +95,7 @@ class OwnGroup:
             TransportError: a rank exchanges something else, left or fell silent.
         """
         self.connect()
-        mesh = self._all._mesh
-        if mesh is None:
+        if (mesh := self._all._mesh) is None:
             yield
             return
         mesh.stamp = stamp
@@ -214,8 +213,7 @@ class OwnGroup:
 
     def _open_mesh(self) -> Mesh:
         """Return the connections of all ranks, in CPU memory; raises TransportError where they are not made."""
-        mesh = self._all._mesh
-        if mesh is None:
+        if (mesh := self._all._mesh) is None:
             raise TransportError(f"rank {self.rank}: the exchange is not connected")
         return mesh
 

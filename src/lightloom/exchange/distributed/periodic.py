@@ -29,7 +29,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.distributed.exchanger import Stepwise
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.residuals import Geometry, SavedState, StateDict
+from lightloom.exchange.distributed.residuals import Geometry, SavedState, StateDict, check_names, check_values
 from lightloom.exchange.method import ExchangeMethod, Gradient
 from lightloom.exchange.methods import DiLoCoExchange, LocalSgdExchange, PlainExchange, method_of
 from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
@@ -164,15 +164,10 @@ class DiLoCo(Periodic):
         """Continue from a checkpoint of this rank; raises ConfigError where tensors, sizes, rank or method differ."""
         for kind, tensors in (("backup", self.backup), ("momentum", self.momentum)):
             names = {key.removeprefix(f"{kind}/") for key in state_dict if key.startswith(f"{kind}/")}
-            if names != set(tensors):
-                raise ConfigError(f"checkpoint and model differ in parameter {sorted(names ^ set(tensors))[0]!r}")
+            check_names(names, set(tensors))
             for name, values in tensors.items():
                 loaded = torch.as_tensor(state_dict[f"{kind}/{name}"])
-                if loaded.numel() != values.numel():
-                    raise ConfigError(
-                        f"{kind}/{name} has {loaded.numel()} values, the parameter {values.numel()}: the checkpoint is "
-                        "of another model"
-                    )
+                check_values(f"{kind}/{name}", loaded.numel(), values.numel())
                 values.copy_(loaded.view(values.shape))
         super().load_state_dict(state_dict)
 
@@ -247,10 +242,5 @@ def periodic(
     else:
         raise UnsupportedError(f"exchange {chosen} averages gradients at every step: expected localsgd or diloco")
     if hook:
-
-        def after_step(*_: object) -> None:
-            """Count a step of the optimizer and exchange what is due."""
-            outer.step()
-
-        optimizer.register_step_post_hook(after_step)
+        optimizer.register_step_post_hook(lambda *_: outer.step())
     return outer

@@ -234,13 +234,13 @@ class Residuals:
         if len(names) != len(state_dict) - 1:
             raise ConfigError(f"the checkpoint holds residuals of another rank than {self.rank}")
         present = self.by_tensor()
-        if self._complete and names != set(present):
-            raise ConfigError(f"checkpoint and model differ in parameter {sorted(names ^ set(present))[0]!r}")
+        if self._complete:
+            check_names(names, set(present))
         loaded = {}
         for name in names:
             values = torch.as_tensor(state_dict[self._key(name)]).detach().float().flatten().clone()
-            if self._complete and values.numel() != present[name].numel():
-                raise _unfit(name, values.numel(), present[name].numel())
+            if self._complete:
+                check_values(f"the residual of {name!r}", values.numel(), present[name].numel())
             loaded[name] = values
         self._stored = present | loaded
         self._buffers.clear()
@@ -256,11 +256,9 @@ class Residuals:
         buffer = torch.zeros(geometry.size, device=device)
         lengths = _lengths(geometry)
         for piece in geometry.pieces:
-            stored = self._stored.get(piece.tensor)
-            if stored is None:
+            if (stored := self._stored.get(piece.tensor)) is None:
                 continue
-            if stored.numel() != lengths[piece.tensor]:
-                raise _unfit(piece.tensor, stored.numel(), lengths[piece.tensor])
+            check_values(f"the residual of {piece.tensor!r}", stored.numel(), lengths[piece.tensor])
             values = stored[piece.start : piece.start + piece.length]
             buffer[piece.offset : piece.offset + piece.length].copy_(values)
         for name in geometry.names:
@@ -290,8 +288,21 @@ def _lengths(geometry: Geometry) -> dict[str, int]:
     return lengths
 
 
-def _unfit(name: str, values: int, expected: int) -> ConfigError:
-    """Return the error of a loaded residual that has another number of values than its parameter."""
-    return ConfigError(
-        f"the residual of {name!r} has {values} values, the parameter {expected}: the checkpoint is of another model"
-    )
+def check_names(names: set[str], expected: set[str]) -> None:
+    """Check that a checkpoint holds something of all parameters of a model, and of no others.
+
+    Raises:
+        ConfigError: it does not; the message names one.
+    """
+    if names != expected:
+        raise ConfigError(f"checkpoint and model differ in parameter {min(names ^ expected)!r}")
+
+
+def check_values(what: str, values: int, expected: int) -> None:
+    """Check that ``what`` a checkpoint holds of a parameter has as many values.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    if values != expected:
+        raise ConfigError(f"{what} has {values} values, the parameter {expected}: the checkpoint is of another model")

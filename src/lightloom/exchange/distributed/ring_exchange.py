@@ -208,8 +208,7 @@ class RingExchanger(Exchanger):
             """Write block k of the sum, divided by the ranks, to its places in ``values``."""
             cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
 
-        up = all_gather(ring, message, codec, cut.sizes, put)
-        self.group.sent += down + up
+        self.group.sent += down + all_gather(ring, message, codec, cut.sizes, put)
 
     def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
         """Put the mean over ranks of this rank's shard into ``output``; its owner does not encode the sum. Without

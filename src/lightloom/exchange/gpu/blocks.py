@@ -149,10 +149,7 @@ def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
     Raises:
         InputError: the message has another size.
     """
-    if wire.numel() != fmt.nbytes(count):
-        raise InputError(
-            f"a message of {wire.numel()} bytes: {count} values in blocks of {fmt.block} take {fmt.nbytes(count)}"
-        )
+    fmt.check_size(wire.numel(), count)
     return _decoded_values(fmt, *cpu.unpack(fmt, wire.reshape(-1, fmt.block_bytes), torch))[:count]
 
 

@@ -400,8 +400,7 @@ def decode_block(
         TransportError: the payload holds another number of values, or is malformed.
     """
     if codec is None or size == 0:
-        nbytes = memoryview(payload).nbytes
-        if nbytes != 4 * size:
+        if (nbytes := memoryview(payload).nbytes) != 4 * size:
             raise _malformed(rank, peer, f"{nbytes} bytes, expected {4 * size}")
         return np.frombuffer(payload, np.float32)
     try:

@@ -81,8 +81,7 @@ def gather(
 ) -> Float32s | None:
     """Return, at the root, all ranks' ``values``, decoded, along a new first axis, in the order of ranks; None
     elsewhere."""
-    payloads = _gathered(values, codec, communicator, root)
-    if payloads is None:
+    if (payloads := _gathered(values, codec, communicator, root)) is None:
         return None
     rows = [decode_block(codec, one, np.size(values), rank=root, peer=peer) for peer, one in enumerate(payloads)]
     return np.stack(rows).reshape(len(rows), *np.shape(values))
@@ -96,8 +95,7 @@ def reduce(
 
     Every rank sends to the root, as workers do to an aggregator: each value is encoded once.
     """
-    payloads = _gathered(values, codec, communicator, root)
-    if payloads is None:
+    if (payloads := _gathered(values, codec, communicator, root)) is None:
         return None
     total = np.zeros(np.size(values), np.float32)
     for peer, payload in enumerate(payloads):
