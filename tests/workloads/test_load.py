@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import InputError, UnknownNameError, WorkloadError
+from lightloom.core.files import source_hash
 from lightloom.models import zoo
-from lightloom.models.zoo import load_workload, resolve
+from lightloom.models.zoo import ZOO, load_workload, resolve, trace_key
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my_transformer.py"
 
@@ -70,15 +70,15 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("changed", ["graph.py", "operator_words.py", "torch/recorder.py", "torch/zoo/resnet.py"])
-def test_the_cache_is_of_this_tracer_and_form_of_graphs(
-    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(Path(zoo.__file__).parent, tmp_path / "workloads")
-    monkeypatch.setattr(zoo, "__file__", str(tmp_path / "workloads" / "load.py"))
-    before = zoo._source_hash.__wrapped__()
-    with (tmp_path / "workloads" / changed).open("a") as file:
-        file.write("# changed")
-    assert zoo._source_hash.__wrapped__() != before
+def test_the_cache_is_of_this_tracer_and_form_of_graphs(changed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source_hash.cache_clear()
+    before, read, source = trace_key(ZOO["hdc"], None), Path.read_bytes, Path(zoo.__file__).parent / changed
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * (path == source))
+        source_hash.cache_clear()
+        assert trace_key(ZOO["hdc"], None) != before
+    source_hash.cache_clear()
+    assert trace_key(ZOO["hdc"], None) == before
 
 
 def test_each_sequence_length_has_its_own_entry() -> None:

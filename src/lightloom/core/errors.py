@@ -106,3 +106,12 @@ def needing_torch(
     """Return a context that raises ``error`` where an import in it finds no PyTorch, which ``what`` needs;
     ``otherwise`` says what to do instead."""
     return needing(f"{what} needs PyTorch", "'lightloom[torch]'", "torch", otherwise, error)
+
+
+@contextmanager
+def about(file: object) -> Iterator[None]:
+    """Put the name of a file before the message of a WorkloadError that is raised in the context."""
+    try:
+        yield
+    except WorkloadError as error:
+        raise WorkloadError(f"{file}: {error}") from error

@@ -125,8 +125,7 @@ class TransformerSizes:
 def transformer_graph(sizes: TransformerSizes, batch: int, name: str = "transformer") -> ComputeGraph:
     """Return the graph of a GPT-2-like decoder for one batch, its table of positions as long as a sequence, its head
     tied."""
-    operators = tuple(_operators(sizes, batch))
-    return ComputeGraph(name=name, batch=batch, operators=operators, element_bytes=_ELEMENT_BYTES)
+    return ComputeGraph(name=name, batch=batch, operators=tuple(_operators(sizes, batch)), element_bytes=_ELEMENT_BYTES)
 
 
 def _operators(sizes: TransformerSizes, batch: int) -> Iterator[Operator]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lightloom.core.errors import WorkloadError
+from lightloom.core.errors import WorkloadError, about
 from lightloom.models import operator_words
 from lightloom.models.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
 from lightloom.models.onnx_shapes import ShapedModel, Value, attribute, makes_constants, merged, shaped_model
@@ -86,8 +86,7 @@ def product_of(node: Node, inputs: Values, output: Value) -> Product | None:
         WorkloadError: an operand is missing, or an equation that cannot be read.
     """
     name, word, values = node.op_type, word_of(node), list[object]()
-    kind = KIND_OF_WORD.get(word)
-    if kind not in TENSOR_KINDS:
+    if (kind := KIND_OF_WORD.get(word)) not in TENSOR_KINDS:
         return None
     if name == "Einsum":
         shapes = [each.shape for each in inputs if each is not None]
@@ -102,8 +101,7 @@ def product_of(node: Node, inputs: Values, output: Value) -> Product | None:
         shapes[1:] = [(directions * gates, width) for directions, gates, width in shapes[1:]]
     elif kind == "attention":
         shapes = _heads(node, shapes)
-    made = operator_words.product(word, shapes, output.shape, values)
-    if made is None:
+    if (made := operator_words.product(word, shapes, output.shape, values)) is None:
         told = f"Einsum {values[0]!r}: expected one label an axis" if values else f"{name}: operands {shapes}"
         raise WorkloadError(f"node {node.name or node.output[0]!r}: {told}")
     return made
@@ -156,10 +154,8 @@ def read_onnx(
         WorkloadError: ``onnx`` is missing, or the graph has control flow, foreign operators or unknown shapes.
     """
     model = shaped_model(path, batch=_TRACED, sequence_length=sequence_length, definitions=definitions or {})
-    try:
+    with about(path):
         return _OnnxGraph(path, merged(model)).reading()
-    except WorkloadError as error:
-        raise WorkloadError(f"{path}: {error}") from error
 
 
 class _OnnxGraph:

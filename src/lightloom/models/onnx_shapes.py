@@ -313,8 +313,7 @@ def _known_values(model: Message) -> Iterator[tuple[str, Value]]:
     for each in model.graph.sparse_initializer:
         yield each.values.name, Value(shape=tuple(each.dims), data_type=each.values.data_type)
     for entry in (*model.graph.input, *model.graph.value_info, *model.graph.output):
-        value = _value(entry.type)
-        if value is not None:
+        if (value := _value(entry.type)) is not None:
             yield entry.name, value
 
 
@@ -349,8 +348,8 @@ def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
         except Exception:  # of any class: what is then without a shape is named
             continue
         types |= made
-        for name, value in ((name, _value(kind)) for name, kind in made.items()):
-            if value is not None:
+        for name, kind in made.items():
+            if (value := _value(kind)) is not None:
                 shapes[name] = value.shape
                 yield name, value
 
@@ -572,15 +571,13 @@ class _Merger:
         parts, masks, name = {place}, list[tuple[str, ...]](), softmax.input[0]
         while (source := self.made_by(name, "Add", "Mul", "Div", "Where", *_CASTS)) is not None:
             node = self._nodes[source]
-            varying = self.varying(node)
-            if len(varying) != 1:
+            if len(varying := self.varying(node)) != 1:
                 return
             if not all(self.is_scalar(each) for each in node.input if each in self._constant):
                 masks.append((node.op_type, *("" if each in varying else each for each in node.input)))
             parts.add(source)
             name = varying[0]
-        scores = self.made_by(name, "MatMul")
-        if scores is None:
+        if (scores := self.made_by(name, "MatMul")) is None:
             return
         parts.add(scores)
         end = self._finite(parts, softmax.output[0])
@@ -640,8 +637,7 @@ class _Merger:
         """
         first = name
         for kind in ("Reshape", "Expand", "Unsqueeze"):
-            source = self.made_by(first, kind)
-            if source is None:
+            if (source := self.made_by(first, kind)) is None:
                 return name
             first = str(self._nodes[source].input[0])
         return first
@@ -702,9 +698,8 @@ class _Merger:
             made, node = product.output[0], type(product)
             rows_made = f"{made} as rows"
             self._values[rows_made] = Value(shape=(rows, wide))
-            self._aliases[place].append(
-                node(op_type="GroupedMatMul", input=[tokens, weights], output=[rows_made], name=product.name)
-            )
+            grouped = node(op_type="GroupedMatMul", input=[tokens, weights], output=[rows_made], name=product.name)
+            self._aliases[place].append(grouped)
             self._replace({*parts, place}, place, "Reshape" if self._meets_experts(made) else "Contiguous", [rows_made])
             return
 
@@ -784,12 +779,8 @@ class _Merger:
         Channels are the last axis; only floating-point constants count.
         """
         last = self._values[node.output[0]].shape[-1:]
-        constants = [(name, self._values.get(name)) for name in node.input if name in self._constant]
-        return [
-            name
-            for name, value in constants
-            if value and value.floating and value.shape[-1:] == last == (value.elements,)
-        ]
+        known = ((name, value) for name in node.input if name in self._constant and (value := self._values.get(name)))
+        return [name for name, value in known if value.floating and value.shape[-1:] == last == (value.elements,)]
 
     def _only_reader(self, name: str) -> int | None:
         """Return the place of the one node that reads a tensor.

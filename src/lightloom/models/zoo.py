@@ -82,8 +82,7 @@ def shipped_graph(key: str, torch: str | None, archive: Path = ARCHIVE) -> Compu
         torch: the version of PyTorch that would trace it; None takes the graph whatever version traced it.
         archive: the file that holds the graphs.
     """
-    compared = torch is None or torch in compared_versions(archive)
-    return _graph_from(_member(key, archive)) if compared else None
+    return _graph_from(_member(key, archive)) if torch is None or torch in compared_versions(archive) else None
 
 
 def compared_versions(archive: Path = ARCHIVE) -> list[str]:
@@ -215,15 +214,13 @@ def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) 
     for what, value in (("batch", batch), ("sequence length", sequence_length)):
         if value is not None and (type(value) is not int or value < 1):
             raise WorkloadError(f"{spec}: the {what} is {value!r}, expected a whole number of at least 1")
-    entry = ZOO.get(spec)
-    if entry is not None:
+    if (entry := ZOO.get(spec)) is not None:
         return _load_zoo(entry, sequence_length).with_batch(batch)
     if _is_factory(spec):
         factory, trace = resolve(spec), tracer(spec)
         with search_path(spec):
             return trace(factory, name=spec, batch=batch, sequence_length=sequence_length)
-    plugins = load_plugins("models")
-    if spec not in plugins:
+    if spec not in (plugins := load_plugins("models")):
         raise UnknownNameError("model", spec, [*ZOO, *plugins], or_a_file("model"))
     return tracer(spec)(plugins[spec], name=spec, batch=batch, sequence_length=sequence_length)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.errors import ConfigError, about
 from lightloom.machines.clusters.cluster import StageBlocks
 from lightloom.models.decoder import DecoderSizes, LatentAttention
 from lightloom.models.files.model_file import LINE, FileRequest, ModelReading, StatedStrategy, trace_decoder
@@ -55,8 +55,7 @@ class Options:
         self.used.add(name)
         if name not in self.given:
             return default
-        values = self.given[name]
-        if not values:
+        if not (values := self.given[name]):
             raise self.error(f"--{name} has no value")
         if mark := MARK.search(values[0]):
             variable, _, why = mark[1].replace("\u00a0", " ").partition(": ")
@@ -68,15 +67,14 @@ class Options:
             )
         return values[0]
 
-    def count(self, name: str, default: int | None = None) -> int | None:
-        """Return the value of an option that is a whole number of at least 1; ``default`` where it is not given.
+    def count(self, name: str) -> int | None:
+        """Return the value of an option that is a whole number of at least 1; None where it is not given.
 
         Raises:
             ConfigError: another value, none, or one that the file does not say.
         """
-        text = self.text(name)
-        if text is None:
-            return default
+        if (text := self.text(name)) is None:
+            return None
         if not re.fullmatch(r"\d[\d_]*", text) or int(text) < 1:
             raise self.error(f"--{name} {text}: expected a whole number of at least 1")
         return int(text)
@@ -87,8 +85,7 @@ class Options:
         Raises:
             ConfigError: it is missing or has another value.
         """
-        number = self.count(name)
-        if number is None:
+        if (number := self.count(name)) is None:
             raise self.error(f"--{name} is missing: expected it among the arguments of Megatron-LM")
         return number
 
@@ -126,8 +123,7 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
         program = next((word for word in words if word.endswith(".py")), "")
         begin = words.index(program) + 1 if program in words else 0
         return Options(path, _given(words[begin:]), Path(program).name or "a command", tuple(notes), script.undecided)
-    words = _held(script)
-    if not _has_sizes(words):
+    if not _has_sizes(words := _held(script)):
         ended = f" before the script ends at line {script.ended_at}" if script.ended_at else ""
         raise ConfigError(
             f"{path}: no command or array with arguments of Megatron-LM{ended}: expected {' or '.join(_SIZES[:2])} "
@@ -223,8 +219,7 @@ def _deepspeed(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]
             f"--num-experts {' '.join(numbers)}: layers with different numbers of experts: expected as "
             "many in all of them"
         )
-    experts = options.count("num-experts") or 1
-    if experts == 1:
+    if (experts := options.count("num-experts") or 1) == 1:
         return 0, 1, ()
     if (kind := options.text("mlp-type", "standard")) != "standard":
         raise options.error(f"--mlp-type {kind}: expected standard, experts without an MLP beside them")
@@ -242,8 +237,7 @@ def _dense_layers(options: Options, layers: int) -> tuple[int, ...]:
         return tuple(number for number in range(layers) if number % int(text))
     pattern: list[int] = []
     for part in text.replace(" ", "").strip("()").split("+"):
-        match = re.fullmatch(r"\(?\[([01](?:,[01])*)\]\)?(?:\*(\d+))?", part)
-        if match is None:
+        if (match := re.fullmatch(r"\(?\[([01](?:,[01])*)\]\)?(?:\*(\d+))?", part)) is None:
             raise options.error(f"--moe-layer-freq {text}: expected a number, or such as ([0]*3+[1]*58)")
         pattern += [int(bit) for bit in match[1].split(",")] * int(match[2] or 1)
     if len(pattern) != layers:
@@ -342,14 +336,13 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
         return padded, []
     known = _TOKENIZERS.get(kind or "") if stated is None else None
     assumed = [f"vocabulary: the {known:,} of {kind}"] if known else []
-    stated = stated or known
-    if stated is None:
+    if (size := stated or known) is None:
         raise options.error(
             "--vocab-size is missing, "
             + (f"which {kind} does not tell" if kind else "and --tokenizer-type too")
             + ": expected --define vocab-size=N"
         )
-    return -(-stated // multiple) * multiple, assumed
+    return -(-size // multiple) * multiple, assumed
 
 
 def _positions(options: Options) -> str:
@@ -500,17 +493,13 @@ def strategy_notes(options: Options, ranks: int | None) -> list[str]:
     tensor, expert = options.count(_DEGREES["tp"]) or 1, options.count("expert-tensor-parallel-size")
     if expert is not None and expert != tensor:
         notes.append(f"experts over {expert} tensor ranks: the plan splits them over {tensor}, as everything else")
-    if options.text("recompute-method") == "block":
-        notes.append(
-            f"recomputation of {options.text('recompute-num-layers')} layers a stage: the plan recomputes all of them"
-        )
-    options.text("recompute-num-layers")
+    method, layers = options.text("recompute-method"), options.text("recompute-num-layers")
+    if method == "block":
+        notes.append(f"recomputation of {layers} layers a stage: the plan recomputes all of them")
     if is_deepspeed(options) and _zero_stage(options) is None:
         notes.append("stage of ZeRO: in the configuration of DeepSpeed, which is not read; plans choose theirs")
-    if (options.count("ds-sequence-parallel-size") or 1) > 1:
-        notes.append(
-            f"slices of the sequence over {options.count('ds-sequence-parallel-size')} ranks (DeepSpeed): none here"
-        )
+    if (slices := options.count("ds-sequence-parallel-size") or 1) > 1:
+        notes.append(f"slices of the sequence over {slices} ranks (DeepSpeed): none here")
     if ranks is not None:
         notes.append(f"ranks: the file starts {ranks:,}; the plan takes those of the cluster")
     return notes
@@ -542,8 +531,7 @@ def _zero_stage(options: Options) -> str | None:
     Raises:
         ConfigError: another word.
     """
-    stage = options.text("zero-stage")
-    if stage not in _ZERO_STAGES:
+    if (stage := options.text("zero-stage")) not in _ZERO_STAGES:
         raise options.error(f"--zero-stage {stage}: expected 0, 1, 2 or 3")
     return stage
 
@@ -570,15 +558,13 @@ def _virtual_stages(options: Options, stages: int | None) -> int | None:
 
     None where the options leave it open; ConfigError where the layers of a chunk do not divide those of a stage.
     """
-    layout = options.text("pipeline-model-parallel-layout")
-    if layout is not None:
+    if (layout := options.text("pipeline-model-parallel-layout")) is not None:
         return max(len(_chunks(layout)) // (stages or 1), 1)
     chunks = options.count("num-virtual-stages-per-pipeline-rank")
     layers = options.count("num-layers-per-virtual-pipeline-stage")
     if chunks is not None or layers is None:
         return chunks or (1 if _is_whole(options) else None)
-    total = options.count("num-layers")
-    if total is None:
+    if (total := options.count("num-layers")) is None:
         return None
     if total % ((stages or 1) * layers):
         raise options.error(
@@ -615,10 +601,8 @@ def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> 
     options = read_options(path, request.definitions, text)
     if (defined := request.definitions.get("vocab-size")) is not None and "vocab-size" not in options.given:
         options.given = {**options.given, "vocab-size": [defined]}
-    try:
+    with about(path):
         sizes, assumed = decoder_sizes(options, request.sequence_length)
-    except WorkloadError as error:
-        raise WorkloadError(f"{path}: {error}") from error
     pins, blocks = strategy_pins(options), stage_blocks(options, sizes.layers)
     ranks = options.count("world-size") if "world-size" in options.given else None
     return ModelReading(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.core.documents import MOST_TRACE_BYTES, load_json
-from lightloom.core.errors import ConfigError, WorkloadError, needing_torch
+from lightloom.core.errors import ConfigError, WorkloadError, about, needing_torch
 from lightloom.core.forms import recognise
 from lightloom.models.decoder import MOST_LAYERS
 from lightloom.models.files.megatron import read_megatron
@@ -29,8 +29,7 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
         ConfigError: unreadable, or no JSON object.
         WorkloadError: PyTorch or ``transformers`` is missing, or cannot build or trace this architecture.
     """
-    fields = load_json(path)
-    if not isinstance(fields, dict):
+    if not isinstance(fields := load_json(path), dict):
         raise ConfigError(f"{path}: expected an object with the fields of a configuration")
     _check_counts(fields, path)
     with needing_torch(f"{path}:", error=WorkloadError):
@@ -72,8 +71,7 @@ def read_model_file(path: Path, request: FileRequest) -> ModelReading:
         )
     if request.step is not None and form not in _TRACES:
         raise ConfigError(f"--step {request.step}: {path} is no trace of PyTorch (.json, .et), which alone has steps")
-    reader = _MODELS.get(form)
-    if reader is not None:
+    if (reader := _MODELS.get(form)) is not None:
         return reader(path, request)
     reading = _GRAPHS[form](path, request)
     return ModelReading(graph=reading.graph.with_batch(request.batch), unrecorded=reading.unrecorded)
@@ -82,10 +80,8 @@ def read_model_file(path: Path, request: FileRequest) -> ModelReading:
 def _read_graph(path: Path) -> TraceReading:
     """Return the graph that lightloom wrote as JSON, at its own batch; WorkloadError, with the file's name, if it is
     none."""
-    try:
+    with about(path):
         return TraceReading(ComputeGraph.from_json(load_json(path, MOST_TRACE_BYTES)), ())
-    except WorkloadError as error:
-        raise WorkloadError(f"{path}: {error}") from error
 
 
 def _read_chakra(path: Path, request: FileRequest) -> TraceReading:

@@ -365,9 +365,8 @@ def _tested(words: Sequence[str], variables: Variables, keyword: bool) -> Status
             return negated(same) if sign == "!=" else same
         case [left, sign, right] if sign in _NUMBERS and is_known(texts[0]) and is_known(texts[2]):
             if not keyword:
-                return bool(_INTEGER.fullmatch(left) and _INTEGER.fullmatch(right)) and _NUMBERS[sign](
-                    int(left), int(right)
-                )
+                whole = _INTEGER.fullmatch(left) and _INTEGER.fullmatch(right)
+                return bool(whole) and _NUMBERS[sign](int(left), int(right))
             try:
                 return _NUMBERS[sign](*(evaluate(UNSET.sub("", text), variables, "") for text in texts[::2]))
             except UnknownValue:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lightloom.core.configfile import read_yaml
 from lightloom.core.documents import read_text
-from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.errors import ConfigError, about
 from lightloom.models.decoder import DecoderSizes, LatentAttention
 from lightloom.models.files.model_file import FileRequest, ModelReading, StatedStrategy, trace_decoder
 
@@ -78,8 +78,7 @@ class JobConfiguration:
             held = self._sections.get(section)
             if isinstance(held, dict) and key in held:
                 self._used.add((section, key))
-                value = held[key]
-                if type(value) is not kind:
+                if type(value := held[key]) is not kind:
                     raise self.error(f"[{section}] {key} = {value!r}: expected {_WORDS[kind]}")
                 return value
         return None
@@ -122,8 +121,7 @@ def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
     name, flavor = job.get("name", str, "model"), job.get("flavor", str, "model")
     if name is None or flavor is None:
         raise job.error(f"[model] name and flavor are missing: expected one of {'; '.join(names())}")
-    sizes = sizes_of(name, flavor)
-    if sizes is None:
+    if (sizes := sizes_of(name, flavor)) is None:
         raise job.error(f"[model] {name!r}, flavor {flavor!r}: expected one of {'; '.join(names())}")
     notes = []
     length = request.sequence_length or job.get("seq_len", int, "training")
@@ -131,10 +129,8 @@ def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
         notes.append(f"sequence length: {sizes.sequence_length:,} tokens, torchtitan's default")
     elif length < 1:
         raise job.error(f"[training] seq_len = {length}: expected at least 1")
-    try:
+    with about(path):
         sizes = replace(sizes, sequence_length=length or sizes.sequence_length)
-    except WorkloadError as error:
-        raise WorkloadError(f"{path}: {error}") from error
     pins, more = strategy_pins(job, sizes.layers)
     return ModelReading(
         graph=trace_decoder(sizes, name=f"{name} {flavor}", batch=request.batch),
@@ -262,8 +258,7 @@ def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tu
     Raises:
         ConfigError: a chunk without layers, or names of other layers than the model's.
     """
-    chunks = (pins.pp or 1) * (pins.virtual_stages or 1)
-    if chunks == 1:
+    if (chunks := (pins.pp or 1) * (pins.virtual_stages or 1)) == 1:
         return None
     found = _named_layers(job, layers) or divided(layers, chunks, _ends(job))
     if min(found) < 1:

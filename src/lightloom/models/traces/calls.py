@@ -382,14 +382,12 @@ def cut_steps(roots: Sequence[Call]) -> list[TraceStep]:
     """
     backward = (call for call in walk(roots) if call.name.startswith(BACKWARD))
     differentiated = {inner.sequence for call in backward for inner in call.calls if inner.sequence >= 0}
-    marked = marked_steps(roots)
-    if not marked:
+    if not (marked := marked_steps(roots)):
         calls = sorted(leaves(roots), key=lambda call: call.id)
         return [TraceStep(number, run) for number, run in enumerate(_forward_passes(calls, differentiated))]
     steps = []
     for number, calls in marked:
-        passes = list(_forward_passes(calls, differentiated))
-        if passes:
+        if passes := list(_forward_passes(calls, differentiated)):
             steps.append(TraceStep(number, passes[0], len(passes) - 1))
     return steps
 
@@ -418,8 +416,7 @@ def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
     marks = sorted((call.id, int(match[1]), call) for call in walk(roots) if (match := _MARK.match(call.name)))
     inside = [list(leaves(mark.calls)) for _, _, mark in marks]
     for leaf in leaves(roots, without_marks=True) if marks else ():
-        begun = bisect_left(marks, leaf.id, key=lambda mark: mark[0])
-        if begun:
+        if begun := bisect_left(marks, leaf.id, key=lambda mark: mark[0]):
             inside[begun - 1].append(leaf)
     return [
         (number, sorted(calls, key=lambda call: call.id)) for (_, number, _), calls in zip(marks, inside, strict=True)
@@ -462,7 +459,7 @@ def _forward_passes(calls: Sequence[Call], differentiated: set[int]) -> Iterator
 
 # The calls of one step, sorted into forward pass, backward pass, communication and the optimizer.
 
-_GRADIENT = "torch::autograd::AccumulateGrad"
+GRADIENT = "torch::autograd::AccumulateGrad"
 _COMMUNICATION = ("c10d::", "record_param_comms", "nccl:", "gloo:")
 
 
@@ -489,7 +486,7 @@ class StepParts:
         elif call.name.startswith(BACKWARD):
             for inner in call.calls:
                 self.backward.setdefault(inner.sequence, []).append(inner)
-                if inner.name == _GRADIENT:
+                if inner.name == GRADIENT:
                     self.gradients += inner.reads[:1]
         elif call.name.startswith("Optimizer."):
             self.later += 1
@@ -653,8 +650,7 @@ def products(call: Call) -> list[tuple[Call, Product]]:
 
     Those of the calls inside it where there are any, else its own; empty without.
     """
-    inner = [entry for made in call.calls for entry in products(made)]
-    if inner:
+    if inner := [entry for made in call.calls for entry in products(made)]:
         return inner
     result = call.returns[0].shape if call.returns else None
     own = operator_words.product(call.name, [tensor.shape for tensor in call.reads], result, call.values)

@@ -36,6 +36,7 @@ from lightloom.collectives.files.chakra_nodes import (
     waits,
 )
 from lightloom.core.errors import WorkloadError
+from lightloom.core.results import in_groups
 from lightloom.core.units import format_time
 from lightloom.models.graph import ComputeGraph, MeasuredTimes
 from lightloom.models.traces.calls import Recording, callers_of, kind_of_name, passes_of, recording_of
@@ -86,11 +87,10 @@ def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
         callers = callers_of(entries, {node.id for node in calls if not node.control})
         entries = [{**entry, "ctrl_deps": callers.get(entry["id"], entry["ctrl_deps"])} for entry in entries]
     for node in nodes:
-        if node.type not in (COLLECTIVE, SEND, RECEIVE, METADATA) and not _is_call(node):
-            launch = _launch(node, present, whole, nested=nested)
-            if launch is not None:
-                work = {"id": node.id, "name": node.name, "ctrl_deps": launch, "exclusive_dur": node.duration}
-                entries.append(work | {"cat": "kernel"})
+        computes = node.type not in (COLLECTIVE, SEND, RECEIVE, METADATA) and not _is_call(node)
+        if computes and (launch := _launch(node, present, whole, nested=nested)) is not None:
+            work = {"id": node.id, "name": node.name, "ctrl_deps": launch, "exclusive_dur": node.duration}
+            entries.append(work | {"cat": "kernel"})
     recording = recording_of(entries, path, complete=False)
     exchanges = tuple(exchange for node in nodes for exchange in exchanges_of(node, path))
     roots, outside = (recording.roots, ()) if nested else passes_of(recording.roots)
@@ -110,17 +110,15 @@ def exchanges_of(node: Node, path: Path) -> Iterator[TracedExchange]:
     if kind is None:
         number = node.attributes.get("comm_type")
         if number is not None and number not in COLLECTIVES:
-            raise WorkloadError(
-                f"{path}: node {node.id} ({node.name!r}): comm_type is {number!r}: expected "
-                + ", ".join(f"{key} {name}" for key, name in COLLECTIVES.items())
-            )
+            known = ", ".join(f"{key} {name}" for key, name in COLLECTIVES.items())
+            raise WorkloadError(f"{_place(node, path)}: comm_type is {number!r}: expected {known}")
         # A call on the host that waits for a collective has neither: its kernel is a node of its own.
         if number is None and "comm_size" not in node.attributes:
             return
         kind = COLLECTIVES[number] if isinstance(number, int) else kind_of_words(node.name) or "unknown"
     size = node.attributes.get("comm_size")
     if size is not None and (type(size) is not int or not 0 <= size < 1 << 53):
-        raise WorkloadError(f"{path}: node {node.id} ({node.name!r}): comm_size is {size!r}: expected a count of bytes")
+        raise WorkloadError(f"{_place(node, path)}: comm_size is {size!r}: expected a count of bytes")
     group = node.attributes.get("pg_name", "")
     yield TracedExchange(kind, size if isinstance(size, int) else None, str(group), node.duration * 1e-6)
 
@@ -135,11 +133,13 @@ def _pieces(calls: Sequence[Node]) -> list[list[Node]]:
 
     Pieces are nodes of one name, but for a number in brackets, and of one ``rf_id``.
     """
-    groups: dict[tuple[str, object], list[Node]] = {}
-    for node in sorted(calls, key=lambda node: node.id):
+
+    def call_of(node: Node) -> tuple[str, object]:
+        """Return what the pieces of a call have in common."""
         piece = _PIECE.fullmatch(node.name)
-        groups.setdefault((piece[1], node.attributes.get("rf_id")) if piece else ("", node.id), []).append(node)
-    return list(groups.values())
+        return (piece[1], node.attributes.get("rf_id")) if piece else ("", node.id)
+
+    return list(in_groups(sorted(calls, key=lambda node: node.id), call_of).values())
 
 
 def _call_entry(pieces: Sequence[Node], path: Path, *, nested: bool, first_of: Mapping[int, int]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _call_entry(pieces: Sequence[Node], path: Path, *, nested: bool, first_of: M
     ``first_of`` maps pieces to the first of theirs; without ``nested`` it has no caller.
     """
     node = pieces[0]
-    where = f"{path}: node {node.id} ({node.name!r})"
+    where = _place(node, path)
     piece = _PIECE.fullmatch(node.name)
     return {
         "id": node.id,
@@ -235,8 +235,7 @@ def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> 
     every = [node for node in order if node.type == COMPUTE and _weight(node, path)]
     _refuse_collective(nodes, every, path)
     computing, more = _first_pass(every)
-    forward = [node for node in computing if not _is_backward(node)]
-    if not forward:
+    if not (forward := [node for node in computing if not _is_backward(node)]):
         listed = "; ".join(exchange_lines(exchanges))
         raise WorkloadError(
             f"{path}: no compute node of a forward pass says its FLOPs (num_ops) or its duration (duration_micros): "
@@ -356,8 +355,7 @@ class _ChakraGraph:
         """
         seen, frontier = {node.id}, [node.id]
         while frontier and further.isdisjoint(frontier):
-            operators = [number for number in frontier if number in self._place]
-            if operators:
+            if operators := [number for number in frontier if number in self._place]:
                 if not any(_is_backward(by_id[number]) for number in operators):
                     return False
                 place = min(self._place[number] for number in operators)
@@ -437,10 +435,13 @@ def _count_attribute(node: Node, attribute: str, path: Path) -> int:
     WorkloadError."""
     value = node.attributes.get(attribute, 0)
     if type(value) is not int or not 0 <= value < MOST:
-        raise WorkloadError(
-            f"{path}: node {node.id} ({node.name!r}): {attribute} is {value!r}: expected a count below 2^52"
-        )
+        raise WorkloadError(f"{_place(node, path)}: {attribute} is {value!r}: expected a count below 2^52")
     return value
+
+
+def _place(node: Node, path: Path) -> str:
+    """Return the begin of a message about a node: the file, its number and its name."""
+    return f"{path}: node {node.id} ({node.name!r})"
 
 
 def _runnable(nodes: Sequence[Node]) -> list[Node]:

@@ -144,8 +144,7 @@ def reading_of(
         step: which step; by default the first one that has a backward pass, if any has.
         machine: what the calls ran on, as the trace names it.
     """
-    steps = cut_steps(recording.roots)
-    if not steps:
+    if not (steps := cut_steps(recording.roots)):
         raise WorkloadError(f"{path}: holds no operator: expected calls such as aten::linear")
     chosen = _chosen_step(path, steps, step)
     parts = StepParts()
@@ -310,8 +309,7 @@ class _TraceGraph:
         """Return the operator of a forward call; None for one that computes no tensor, such as a view."""
         # Of a view too: who reads it reads the storage, which may be known as a parameter by what the view is of alone.
         self._settle(call)
-        computed = made(call)
-        if not computed:
+        if not (computed := made(call)):
             return None
         fresh = sum(self._unused.pop(tensor.storage, 0) for tensor in call.reads)
         sources = tuple(dict.fromkeys(self._producer[t.storage] for t in call.reads if t.storage in self._producer))

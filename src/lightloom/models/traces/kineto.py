@@ -27,6 +27,7 @@ from lightloom.machines.accelerators.load import accelerator_of_device
 from lightloom.models.operator_words import KIND_OF_WORD, VIEWS, plain_word, product
 from lightloom.models.traces.calls import (
     BACKWARD,
+    GRADIENT,
     Call,
     Recording,
     TraceTensor,
@@ -81,8 +82,7 @@ class Event:
         Raises:
             WorkloadError: it states no number.
         """
-        begin = self.fields.get("ts")
-        if not _is_number(begin):
+        if not _is_number(begin := self.fields.get("ts")):
             raise WorkloadError(f"{self.where}: field 'ts': {begin!r}: expected microseconds")
         return float(begin - self.origin) * 1e-6
 
@@ -656,9 +656,6 @@ def _pair(value: object) -> list[int]:
     return value
 
 
-_GRADIENT = "torch::autograd::AccumulateGrad"
-
-
 def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
     """Return the graph of one step of a profile, gzip or not, with its measured times.
 
@@ -672,7 +669,7 @@ def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | No
     """
     profile = read_profile(path)
     roots = list(profile.roots)
-    wiring = Wiring([call.reads[0].shape for call in walk(roots) if call.name == _GRADIENT and call.reads])
+    wiring = Wiring([call.reads[0].shape for call in walk(roots) if call.name == GRADIENT and call.reads])
     for call in walk(roots):
         if call.reads:
             call.returns = [replace(call.reads[0], storage=-2, shape=result_shape(call))]
@@ -682,8 +679,7 @@ def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | No
     recording = Recording(roots, exchanges, timed=True, on_device=profile.on_device)
     device = profile.devices[0] if profile.devices and profile.on_device else ""
     reading = reading_of(recording, path, batch=batch, step=step, machine=device)
-    measured = reading.graph.measured
-    if measured is not None:
+    if (measured := reading.graph.measured) is not None:
         named = accelerator_of_device(device, profile.memory) if device else None
         precision = _precision(_forward(roots))
         graph = replace(reading.graph, measured=replace(measured, accelerator=named, precision=precision))
@@ -692,10 +688,9 @@ def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | No
 
 
 def _forward(roots: Sequence[Call]) -> Iterator[Call]:
-    """Yield the operators that no other one made, those of the backward pass and of the optimizer left out."""
-    for call in leaves(roots):
-        if call.schema and not call.name.startswith((BACKWARD, "Optimizer.")):
-            yield call
+    """Return an iterator of the operators that no other one made, those of the backward pass and of the optimizer left
+    out."""
+    return (call for call in leaves(roots) if call.schema and not call.name.startswith((BACKWARD, "Optimizer.")))
 
 
 def _precision(calls: Iterator[Call]) -> str:

@@ -123,8 +123,7 @@ def _exchange_of_pass(
     if word == "NONE":
         return None
     base, _, suffix = word.partition("_")
-    kind = kind_of_words(base)
-    if not kind:
+    if not (kind := kind_of_words(base)):
         raise ConfigError(f"{path}, line {line}: exchange {entry[1]!r}: expected NONE, ALLREDUCE, ALLGATHER, ...")
     name, ranks = (_GROUPS[suffix], None) if suffix in _GROUPS else group
     return TracedExchange(kind, int(nbytes), name, ranks=ranks)
@@ -184,8 +183,7 @@ def _unrecorded(
     yield f"shapes: no operator can be split; the times are taken to be those of {batch} samples on one rank"
     yield "activations: memory is counted without them"
     yield "parameters: a quarter of the bytes that gradients of weights add up, float32"
-    update = sum(layer.update_seconds for layer in layers)
-    if update:
+    if update := sum(layer.update_seconds for layer in layers):
         yield f"{format_time(update)} of updates are left out: the plan prices its own"
     for name, value in settings.items():
         if value not in ("", "0"):

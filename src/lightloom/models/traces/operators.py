@@ -66,9 +66,8 @@ def unpriced_exchanges(exchanges: Iterable[TracedExchange]) -> list[str]:
     """Return one warning about exchanges of a trace that no plan makes, as tensor groups of the traced run did; an
     empty list without any."""
     listed = "; ".join(exchange_lines(exchanges))
-    if not listed:
-        return []
-    return [f"exchanges within the traced passes take no time in the plan, which has those of its strategy: {listed}"]
+    words = "exchanges within the traced passes take no time in the plan, which has those of its strategy"
+    return [f"{words}: {listed}"] if listed else []
 
 
 # What is read from the trace of a training step: a graph, what the trace does not record, and its exchanges.
