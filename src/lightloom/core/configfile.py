@@ -106,9 +106,8 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
         inner = {"base": inner}
     if not isinstance(inner, Mapping | None):
         raise ConfigError(f"{complaint}: {part!r} is {inner!r}, which has no fields")
-    below: dict[str, object] = dict(inner or {})
+    fields[part] = below = dict(inner or {})
     _set(below, rest, value, named, complaint)
-    fields[part] = below
 
 
 def _entry_index(entries: Sequence[object], key: str, complaint: str) -> int:

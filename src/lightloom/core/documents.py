@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
+from yaml.constructor import ConstructorError
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cannot_read
@@ -232,9 +233,7 @@ class _PlainLoader(_Loader):  # type: ignore[misc, valid-type]
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"key {key.value!r} occurs twice", key.start_mark
-                    )
+                    raise ConstructorError(None, None, f"key {key.value!r} occurs twice", key.start_mark)
                 seen.add(key.value)
         return dict(super().construct_mapping(node, deep))
 

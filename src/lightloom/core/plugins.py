@@ -22,10 +22,8 @@ def plugins_of(group: str, kind: type[T]) -> list[T]:
     """
     for name, plugin in load_plugins(group).items():
         if not isinstance(plugin, kind):
-            article = "an" if kind.__name__[0] in "AEIOU" else "a"
-            raise ConfigError(
-                f"plug-in {name!r} in group lightloom.{group}: expected {article} {kind.__name__}, got {plugin!r}"
-            )
+            expected = f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+            raise ConfigError(f"plug-in {name!r} in group lightloom.{group}: expected {expected}, got {plugin!r}")
     return list(load_plugins(group).values())
 
 

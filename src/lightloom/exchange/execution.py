@@ -402,10 +402,8 @@ class ScheduleExecutor:
                 that needs a reducing switch.
         """
         group = group_or_default(group)
-        if group.size() != schedule.collective.ranks:
-            raise UnsupportedError(
-                f"a schedule for {schedule.collective.ranks} ranks in a group of {group.size()}: expected as many"
-            )
+        if group.size() != (ranks := schedule.collective.ranks):
+            raise UnsupportedError(f"a schedule for {ranks} ranks in a group of {group.size()}: expected as many")
         if "gloo" not in str(dist.get_backend_config(group)):
             raise UnsupportedError(f"a process group of {dist.get_backend_config(group)}: expected gloo")
         self.movement: Movement = movement_of(schedule)

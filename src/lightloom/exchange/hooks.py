@@ -209,9 +209,8 @@ def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **optio
     for name, parameter in (pair for module in modules for pair in module.parameters):
         if parameter.device.type != "cpu":
             raise UnsupportedError(f"{name} is on {parameter.device}: expected cpu")
-    state = InceptionnFsdpState(
-        codec or Inceptionn(), group, [all_shards(module, group.size()) for module in modules], **options
-    )
+    geometries = [all_shards(module, group.size()) for module in modules]
+    state = InceptionnFsdpState(codec or Inceptionn(), group, geometries, **options)
     state.replace_reduce_scatters(modules)
     return state
 

@@ -93,10 +93,8 @@ class NormFinder(ABC):
 
     def _squares(self, place: int) -> bool:
         """Return whether a node squares a tensor: a power, or a product of it with itself."""
-        read = self.reads[place]
-        return self.words[place] in ("pow", "square") or (
-            self.words[place] == "mul" and len(read) == 2 and read[0] == read[1]
-        )
+        word, read = self.words[place], self.reads[place]
+        return word in ("pow", "square") or (word == "mul" and len(read) == 2 and read[0] == read[1])
 
     def _first(self, place: int) -> int | None:
         """Return the place of the node that computed the first tensor read at ``place``; None if no node did."""

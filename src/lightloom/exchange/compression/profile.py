@@ -5,7 +5,7 @@ A profile says what its gradients were, so that figures from random inputs are n
 
 import json
 import os
-import time
+import timeit
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,12 +119,8 @@ def store_profile(profile: CompressionProfile, key: str) -> list[Path]:
     Raises:
         ConfigError: the cache cannot be written.
     """
-    return [
-        write_atomically(
-            cache_path(key, each.codec), json.dumps(profile.model_copy(update={"codecs": (each,)}).to_json())
-        )
-        for each in profile.codecs
-    ]
+    alone = [profile.model_copy(update={"codecs": (each,)}) for each in profile.codecs]
+    return [write_atomically(cache_path(key, one.codecs[0].codec), json.dumps(one.to_json())) for one in alone]
 
 
 def cache_path(key: str, codec: str) -> Path:
@@ -309,12 +305,7 @@ def coding_rates(large: Coding, small: Coding, nbytes: tuple[int, int]) -> dict[
 def _fastest(kernel: Callable[[], object], rounds: int) -> float:
     """Return the seconds of the fastest of ``rounds`` calls, after one that is not counted."""
     kernel()
-    seconds = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        kernel()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+    return min(timeit.repeat(kernel, repeat=rounds, number=1))
 
 
 def engine_rates(codec: Codec, values: Float32s) -> Rates | None:

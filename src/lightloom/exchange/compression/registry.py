@@ -66,9 +66,8 @@ def find(name: str) -> Codec:
     try:
         value = family.read(text)
     except ValueError as error:
-        raise ConfigError(
-            f"codec {name!r}: {text!r} cannot be read; write for example {family.name}:{family.default}"
-        ) from error
+        example = f"{family.name}:{family.default}"
+        raise ConfigError(f"codec {name!r}: {text!r} cannot be read; write for example {example}") from error
     return family.build(value)
 
 

@@ -321,9 +321,8 @@ def tag_histogram(buffer: object) -> Ints:
     data = stream_bytes(buffer)
     header = Header.parse(data)
     if header.codec not in TAGGED:
-        raise CodecError(
-            f"a stream of codec {header.codec} has no tags: expected codec {' or '.join(map(str, TAGGED))}"
-        )
+        tagged = " or ".join(map(str, TAGGED))
+        raise CodecError(f"a stream of codec {header.codec} has no tags: expected codec {tagged}")
     counts = np.zeros(4, np.int64)
     body = data[HEADER_BYTES:]
     if (used := current().count_tags(body, header.count, header.chunk, counts)) < 0:

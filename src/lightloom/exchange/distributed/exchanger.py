@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -61,8 +60,7 @@ def elements_overlap(tensor: Tensor) -> bool:
         if stride == 0:
             return True
         offsets = np.add.outer(offsets, stride * np.arange(size)).reshape(-1)
-    offsets.sort()
-    return any(first == second for first, second in pairwise(offsets.tolist()))
+    return np.unique(offsets).size < offsets.size
 
 
 class Exchanger(ABC):

@@ -122,9 +122,8 @@ class OwnGroup:
     def subgroup(self, members: Sequence[int]) -> OwnGroup:
         """Return a group of some ranks of this one, given and numbered as in this one, over the same connections; this
         rank must be among them."""
-        return OwnGroup(
-            self.base, self.timeout, device=self.device, within=self._all, members=[self.members[m] for m in members]
-        )
+        chosen = [self.members[member] for member in members]
+        return OwnGroup(self.base, self.timeout, device=self.device, within=self._all, members=chosen)
 
     def all_to_all(self, received: Tensor, sent: Tensor, received_sizes: Sequence[int], sizes: Sequence[int]) -> None:
         """Send consecutive parts of ``sent``, of ``sizes`` elements, to ranks 0, 1 ...; receive likewise.

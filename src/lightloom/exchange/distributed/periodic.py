@@ -146,13 +146,11 @@ class DiLoCo(Periodic):
         """Weights of the last exchange, float32 or wider."""
         self.momentum = {name: torch.zeros_like(values) for name, values in self.backup.items()}
         """Momentum of the outer optimizer."""
-        left = iter(self.parameters)
-        parts = method.parts(Gradient(tuple(tuple(values.shape) for values in self.parameters.values())))
+        left, shapes = iter(self.parameters), {name: tuple(values.shape) for name, values in self.parameters.items()}
+        parts = method.parts(Gradient(tuple(shapes.values())))
         self.fragments = [[next(left) for _ in part.shapes] for part in parts]
         """Names of the tensors that are exchanged together."""
-        self._geometries = [
-            Geometry.joined([(name, tuple(self.parameters[name].shape)) for name in names]) for names in self.fragments
-        ]
+        self._geometries = [Geometry.joined([(name, shapes[name]) for name in names]) for names in self.fragments]
 
     def state_dict(self) -> StateDict:
         """Return steps, weights of the last exchange, the outer momentum and the state of the inner method."""

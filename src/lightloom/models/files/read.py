@@ -46,11 +46,10 @@ def _check_counts(fields: Mapping[str, Any], path: Path) -> None:
     """Raise ConfigError for a number of layers or experts above 10,000, at any depth, which would take minutes and
     gigabytes to build."""
     for name, value in fields.items():
+        counts = "layers" in name or "experts" in name or name == "n_layer"
         if isinstance(value, dict):
             _check_counts(value, path)
-        elif (
-            type(value) is int and value > MOST_LAYERS and ("layers" in name or "experts" in name or name == "n_layer")
-        ):
+        elif counts and type(value) is int and value > MOST_LAYERS:
             raise ConfigError(f"{path}: {name} {value:,}: expected at most {MOST_LAYERS:,}")
 
 

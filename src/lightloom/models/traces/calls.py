@@ -188,16 +188,14 @@ def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True)
         where = f"{path}: node {entry['id']} ({entry['name']!r})"
         if entry["id"] in calls:
             raise WorkloadError(f"{where}: its id occurs twice")
-        if type(entry.get("ctrl_deps")) is not int:
-            raise WorkloadError(
-                f"{where}: ctrl_deps is {entry.get('ctrl_deps')!r}: expected the id of the calling node"
-            )
+        if type(caller := entry.get("ctrl_deps")) is not int:
+            raise WorkloadError(f"{where}: ctrl_deps is {caller!r}: expected the id of the calling node")
         if entry.get("cat") is not None:
             device.append(entry)
             continue
         calls[entry["id"]] = call = _call(entry, where)
         call.own_seconds = duration_of(entry, where)
-        parents[entry["id"]] = entry["ctrl_deps"]
+        parents[entry["id"]] = caller
     exchanges = _launched(device, calls, path)
     roots = _tree(calls, parents, path, complete=complete)
     on_device = any(call.device_seconds for call in calls.values())
@@ -418,9 +416,8 @@ def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
     for leaf in leaves(roots, without_marks=True) if marks else ():
         if begun := bisect_left(marks, leaf.id, key=lambda mark: mark[0]):
             inside[begun - 1].append(leaf)
-    return [
-        (number, sorted(calls, key=lambda call: call.id)) for (_, number, _), calls in zip(marks, inside, strict=True)
-    ]
+    ordered = [sorted(calls, key=lambda call: call.id) for calls in inside]
+    return [(number, calls) for (_, number, _), calls in zip(marks, ordered, strict=True)]
 
 
 def leaves(calls: Sequence[Call], *, without_marks: bool = False) -> Iterator[Call]:
@@ -746,9 +743,8 @@ def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str
         return {f"axis_{axis}": size for axis, size in enumerate(shape)}
     if not shape or shape[0] != batch:
         return flattened_sizes(shape, batch)
-    names = {2: ("channel",), 3: ("sequence", "channel")}.get(
-        len(shape), tuple(f"axis_{i}" for i in range(1, len(shape)))
-    )
+    numbers = tuple(f"axis_{i}" for i in range(1, len(shape)))
+    names = {2: ("channel",), 3: ("sequence", "channel")}.get(len(shape), numbers)
     if kind in _IMAGES and 4 <= len(shape) <= 5:
         names = ("channel", *_SPATIAL)
     return {"sample": batch} | dict(zip(names, shape[1:], strict=False))

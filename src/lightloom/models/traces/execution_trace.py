@@ -295,9 +295,9 @@ class _TraceGraph:
         forward = self._parts.forward
         written = {tensor.storage for call in forward for tensor in made(call)}
         # What comes before the first product or look-up may move or prepare anything.
-        begins = [tensor for call in forward if _begins_model(call) for tensor in call.reads]
+        first = [tensor for call in forward if product_flops(call) or call.word == "embedding" for tensor in call.reads]
         given = [tensor for call in forward for tensor in call.reads if tensor.storage not in written]
-        for tensor in (*begins, *given):
+        for tensor in (*first, *given):
             if tensor.shape and tensor.storage not in self._named and not self._gradients[tensor.shape]:
                 return max(1, tensor.shape[0])
         raise WorkloadError(
@@ -397,8 +397,3 @@ class _TraceGraph:
         # Of attention, leading axes hold the samples even where it is told to depend on none: the others are heads.
         sizes = named_sizes(kind, shape, self._batch if sampled or kind == "attention" else None, factors, summed)
         return {name: size for name, size in sizes.items() if sampled or name != "sample"}
-
-
-def _begins_model(call: Call) -> bool:
-    """Return whether a call is one of those with which networks begin: a product, or rows of a table."""
-    return bool(product_flops(call)) or call.word == "embedding"

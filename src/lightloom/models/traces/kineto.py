@@ -585,16 +585,13 @@ class Wiring:
             self._read(tensor, place, is_parameter=place in places, is_statistic=place in statistics)
             for place, tensor in enumerate(call.reads)
         ]
-        if not call.reads:
-            return
-        if is_view(call) or call.word.endswith("_"):
+        if call.reads and (is_view(call) or call.word.endswith("_")):
             call.returns = [replace(call.reads[0], argument="")]
-            return
-        like = next((tensor for tensor in call.reads if tensor.floating), call.reads[0])
-        shape = result_shape(call)
-        made = replace(like, storage=next(self._storages), offset=0, shape=shape, argument="", strides=())
-        self._made[made.elements] = made.storage
-        call.returns = [made]
+        elif call.reads:
+            like, shape = next((tensor for tensor in call.reads if tensor.floating), call.reads[0]), result_shape(call)
+            made = replace(like, storage=next(self._storages), offset=0, shape=shape, argument="", strides=())
+            self._made[made.elements] = made.storage
+            call.returns = [made]
 
     def _read(self, tensor: TraceTensor, place: int, *, is_parameter: bool, is_statistic: bool) -> TraceTensor:
         """Return a tensor that a call reads with its storage.

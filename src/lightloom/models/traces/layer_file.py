@@ -176,10 +176,8 @@ def _unrecorded(
     layers: Sequence[_Layer], exchanges: Sequence[TracedExchange], settings: dict[str, str], batch: int
 ) -> Iterator[str]:
     """Yield lines on what the file states in all, what it does not record, and what is not used of it."""
-    total = [sum(layer.seconds[place] for layer in layers) for place in range(3)]
-    yield f"{len(layers)} layers: " + ", ".join(
-        f"{format_time(seconds)} {name}" for seconds, name in zip(total, _PASSES, strict=True)
-    )
+    totals = ((sum(layer.seconds[place] for layer in layers), name) for place, name in enumerate(_PASSES))
+    yield f"{len(layers)} layers: " + ", ".join(f"{format_time(seconds)} {name}" for seconds, name in totals)
     yield f"shapes: no operator can be split; the times are taken to be those of {batch} samples on one rank"
     yield "activations: memory is counted without them"
     yield "parameters: a quarter of the bytes that gradients of weights add up, float32"

@@ -13,9 +13,7 @@ from lightloom.core.units import format_size, format_time
 from lightloom.models.graph import ComputeGraph, MeasuredTimes, Operator
 
 _KINDS = "all-reduce reduce-scatter all-gather all-to-all broadcast barrier gather scatter reduce send"
-_WORDS = (
-    {"sendrecv": "send and receive"} | {kind.replace("-", ""): kind for kind in _KINDS.split()} | {"recv": "receive"}
-)
+_WORDS = {"sendrecv": "send and receive", **{kind.replace("-", ""): kind for kind in _KINDS.split()}, "recv": "receive"}
 """Kind by what the name of a kernel or of an operator holds, without marks between words; the first one counts."""
 _KERNEL = re.compile(r"^(nccl|rccl|mscclpp|onecc|hccl)", re.IGNORECASE)
 
