@@ -95,8 +95,7 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
     if not rest:
         fields[part] = value
         return
-    inner = fields.get(part)
-    if isinstance(inner, list | tuple):
+    if isinstance(inner := fields.get(part), list | tuple):
         place = _entry_index(inner, rest[0], complaint)
         numbered: dict[str, object] = {rest[0]: inner[place]}
         _set(numbered, rest, value, named, complaint)

@@ -241,8 +241,7 @@ def try_schedule(
         UnsupportedError: the schedule needs a reducing switch.
         LaunchError: a process failed, or took too long.
     """
-    ranks = schedule.collective.ranks
-    if ranks > MOST_RANKS:
+    if (ranks := schedule.collective.ranks) > MOST_RANKS:
         raise ConfigError(f"{ranks} ranks: expected at most {MOST_RANKS} processes on this host")
     movement = movement_of(schedule)
     with tempfile.TemporaryDirectory(prefix="lightloom-") as folder:

@@ -515,8 +515,7 @@ class OuterExchange(BuiltInExchange):
 def _read_inner(text: str) -> ExchangeMethod:
     """Return the method of a name; raises ValueError for one that does not average the same gradient on all ranks at
     every step."""
-    method = find(text)
-    if not method.synchronous:
+    if not (method := find(text)).synchronous:
         raise ValueError("expected a method that exchanges at every step, not localsgd or diloco")
     return method
 
@@ -659,8 +658,7 @@ def _read_inside(text: str) -> PlainExchange | ScheduledSums:
 def _read_between(text: str) -> ExchangeMethod:
     """Return the method of a name; raises ValueError for two-level, PowerSGD, LocalSGD and DiLoCo, which cannot run
     between nodes."""
-    method = _read_inner(text)
-    if isinstance(method, TwoLevelExchange):
+    if isinstance(method := _read_inner(text), TwoLevelExchange):
         raise ValueError("expected a method of one level")
     if isinstance(method, PowerSgdExchange):
         raise ValueError("expected a method that needs no matrices: a slot cuts tensors anywhere")
