@@ -23,8 +23,9 @@ from lightloom.machines.accelerators.load import calibrated_accelerator, load_ac
 from lightloom.machines.transports.transport import Transport
 from lightloom.models.traces.kineto import Profile, read_profile
 from lightloom.planning.calibration.accuracy import calibrate as fit_to
-from lightloom.planning.calibration.accuracy import calibration_text, fits_of
+from lightloom.planning.calibration.accuracy import calibration_text
 from lightloom.planning.calibration.collectives import System, fit_scales, predicted_collectives, read_systems
+from lightloom.planning.calibration.fit import FOLDS
 from lightloom.planning.calibration.profile import (
     FITTED,
     TIMED_FROM,
@@ -113,10 +114,9 @@ class StepsCalibration(Fitted):
             "parameter: {parameter} | prior: {prior:.4g} {unit} | spread: {prior_spread:.0%} | "
             "fitted: {value:.4g} {unit} | left open: {spread:.0%} | rests on: {rests} | meaning: {meaning}"
         )
-        parameters = self.calibration.parameters
         rows = [
             {"parameter": name, "rests": "rows" if each.determined else "prior", **dict(each)}
-            for name, each in parameters.items()
+            for name, each in self.calibration.parameters.items()
         ]
         return [{name: text.strip() for name, text in row.items()} for row in cells(columns, rows)]
 
@@ -516,6 +516,6 @@ def calibrate(
         operators = read_profile(Path(profile))
         return ProfileCalibration(operators, accelerator, machine, provenance([operators.sha256, accelerator], seed=0))
     steps = read_steps(str(rows))
-    with progress("Fits", fits_of(len(steps))) as advance:
+    with progress("Fits", 1 + min(FOLDS, len(steps))) as advance:
         calibration = fit_to(steps, accelerator, advance)
     return StepsCalibration(calibration, provenance([steps.sha256, accelerator], seed=0))

@@ -15,11 +15,10 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
-from lightloom.core.results import Advance, Document, Result, attributes, cells, ignore
+from lightloom.core.results import Advance, Document, Result, attributes, cells, ignore, in_groups
 from lightloom.machines.accelerators import calibrated
 from lightloom.machines.accelerators.load import CATALOG, is_calibration, load_accelerator
 from lightloom.planning.calibration.fit import (
-    FOLDS,
     Fit,
     Predictions,
     Scores,
@@ -88,9 +87,8 @@ def calibration_text(calibration: calibrated.Calibration) -> str:
     """Return the content of a calibration's file, YAML."""
     document = calibration.model_dump(mode="json")
     covariance = [[rounded(entry) for entry in row] for row in document.pop("covariance")]
-    head = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
     rows = "".join(f"- {yaml.safe_dump(row, default_flow_style=True, width=10**6).strip()}\n" for row in covariance)
-    return f"{head}covariance:\n{rows}"
+    return f"{yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)}covariance:\n{rows}"
 
 
 def write_calibration(calibration: calibrated.Calibration, path: Path) -> None:
@@ -228,8 +226,7 @@ def _predict_each_accelerator(
     """Return the predictions of the rows, those of each accelerator made together by ``predict``; ConfigError for a row
     of another accelerator than ``only``, where that is given."""
     (seconds, half), used = np.zeros((2, len(steps))), np.empty(len(steps), np.object_)
-    for name in dict.fromkeys(step.accelerator for step in steps.steps):
-        rows = [index for index, step in enumerate(steps.steps) if step.accelerator == name]
+    for name, rows in in_groups(range(len(steps)), lambda row: steps.steps[row].accelerator).items():
         if only is not None and name != only:
             raise ConfigError(
                 f"{steps.file}, row {rows[0] + 1} ({steps.steps[rows[0]].row}): column 'accelerator': {name!r}: "
@@ -331,8 +328,3 @@ def calibration_of(
         parameters=parameters_of(fitted, priors),
         covariance=fitted.covariance.tolist(),
     )
-
-
-def fits_of(rows: int) -> int:
-    """Return how many fits a calibration on so many rows makes, for a progress bar."""
-    return 1 + min(FOLDS, rows)

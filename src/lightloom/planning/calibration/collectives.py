@@ -135,8 +135,7 @@ def _rows_of_terminal(text: str, path: Path, gpus: int | None) -> Iterator[Measu
     if ranks < 2 or gpus not in (None, ranks):
         expected = "at least 2" if gpus is None else f"the {gpus} of --gpus"
         raise ConfigError(f"{path}: {ranks} lines '# Rank', one for each GPU: expected {expected}")
-    named = (kind for program, kind in _PROGRAMS.items() if re.search(rf"(?<![a-z_]){program}", text))
-    kind = next(named, _UNNAMED)
+    kind = next((kind for program, kind in _PROGRAMS.items() if re.search(rf"(?<![a-z_]){program}", text)), _UNNAMED)
     for number, line in enumerate(text.splitlines(), 1):
         cells = line.split()
         if not cells or not cells[0].isdigit():
@@ -242,8 +241,7 @@ def row_weights(system: System) -> Floats:
     rows with the same GPUs, nodes and kind of collective.
     """
     groups = [(row.gpus, row.nodes, row.collective) for row in system.rows]
-    octaves = np.floor(np.log2(system.nbytes)).astype(int).tolist()
-    keys = list(zip(groups, octaves, strict=True))
+    keys = list(zip(groups, np.floor(np.log2(system.nbytes)).astype(int).tolist(), strict=True))
     counts = {key: keys.count(key) for key in set(keys)}
     error = _LARGE_ERROR + (_SMALL_ERROR - _LARGE_ERROR) / (1 + system.nbytes / _HALF_WAY)
     weights: Floats = np.array([counts[key] for key in keys]) ** -0.5 * len(set(groups)) ** -0.25 / error

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
-from lightloom.core.results import Advance, ignore
+from lightloom.core.results import Advance, ignore, in_groups
 from lightloom.planning.calibration.rows import Jobs, MeasuredStep, Priors, step_seconds
 from lightloom.planning.pricing.job import LEVEL, NOISE, PRIOR_SCATTER, half_widths
 
@@ -77,9 +77,9 @@ def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats 
     logarithms = priors.center if start is None else start
     measured = np.log(jobs.measured)
     noise, known = NOISE, slopes is not None
+    if slopes is None:
+        slopes = sensitivity(jobs, priors, logarithms)
     for _ in range(_MOST_ROUNDS):
-        if slopes is None:
-            slopes = sensitivity(jobs, priors, logarithms)
         found = _most_likely(jobs, priors, logarithms, noise, slopes)
         errors = log_seconds(jobs, priors, found) - measured
         before, noise = noise, _robust_noise(errors, jobs.rows)
@@ -88,9 +88,7 @@ def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats 
         if moved < _SETTLED and abs(noise / before - 1) < _SETTLED:
             break
         if not known and moved >= _SETTLED:
-            slopes = None
-    if slopes is None:
-        slopes = sensitivity(jobs, priors, logarithms)
+            slopes = sensitivity(jobs, priors, logarithms)
     # Rows of one model size share what the model gets wrong about it, and so count together as one in the covariance.
     # How near the fit comes to the rows does not depend on this, only how certain its parameters are.
     independent = len({step.model for step in jobs.steps}) / jobs.rows
@@ -227,8 +225,7 @@ def predict_held_out(jobs: Jobs, priors: Priors, fitted: Fit, fold: Ints, advanc
     fits, slopes = [], sensitivity(jobs, priors, fitted.logarithms)
     for number in range(fold.max() + 1):
         out = fold == number
-        rows = jobs.subset(~out)
-        other = fit(rows, priors, fitted.logarithms, slopes[~out]) if (~out).any() else prior_fit(priors)
+        other = fit(jobs.subset(~out), priors, fitted.logarithms, slopes[~out]) if (~out).any() else prior_fit(priors)
         seconds[out], fastest = predicted(jobs.subset(out), priors, other.logarithms)
         steps[out] = fastest.steps
         fits.append(other)
@@ -312,8 +309,7 @@ def _rank_agreement(steps: Sequence[MeasuredStep], seconds: Floats) -> float | N
     from scipy.stats import spearmanr
 
     agreements = []
-    for model in dict.fromkeys(step.model for step in steps):
-        rows = [index for index, step in enumerate(steps) if step.model == model]
+    for rows in in_groups(range(len(steps)), lambda row: steps[row].model).values():
         if len(rows) < LEAST_ROWS_OF_A_MODEL:
             continue
         measured = np.array([steps[row].tokens_per_second_and_gpu for row in rows])

@@ -219,10 +219,7 @@ def _timed_calls(calls: Sequence[Call], step_pass: Pass, on_device: bool) -> Ite
         # Calls inside of products and of attention are parts of them.
         kernel = kernel_of(call)
         whole = call.schema and kernel is not None and kernel.kind is not KernelKind.MEMORY
-        if on_device:
-            seconds = _device_seconds(call, whole)
-        else:
-            seconds = call.seconds if whole else call.own_seconds
+        seconds = _device_seconds(call, whole) if on_device else call.seconds if whole else call.own_seconds
         if call.schema and seconds > 0:
             yield call, inside, seconds
         if not whole:
@@ -271,8 +268,7 @@ def _kernel_columns(kernels: Sequence[ProfiledKernel], size: int) -> tuple[Kerne
     kind, none = np.array([kernel.kind for kernel in kernels], np.int64), np.zeros(len(kernels), np.int64)
     shapes = KernelShapes(kind=kind, **columns, visible=visible, narrow=none, losses=none, element_bytes=size)
     attention = size * shapes.products * (2 * shapes.m + 2 * shapes.n) * shapes.k
-    passes = shapes.forward + shapes.input_gradient
-    moved = np.where(shapes.kind == KernelKind.FLASH, attention * passes, nbytes)
+    moved = np.where(shapes.kind == KernelKind.FLASH, attention * (shapes.forward + shapes.input_gradient), nbytes)
     return shapes, moved, 2 * shapes.m * shapes.n * shapes.k * shapes.products
 
 
@@ -494,13 +490,11 @@ def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | Non
     measured = np.array([operator.mean_seconds for operator in operators])
     calls = np.array([operator.calls for operator in operators])
     change = float(((prices - measured) * calls)[known].sum())
-    traced = [piece.exchange for piece in pieces if piece.exchange is not None]
-    rows = tuple(_exchange_rows(traced, profile, cluster))
+    rows = tuple(_exchange_rows([piece.exchange for piece in pieces if piece.exchange is not None], profile, cluster))
     share = float((measured * calls)[known].sum() / max(float((measured * calls).sum()), 1e-30))
-    expected = [None if np.isnan(price) else price for price in prices.tolist()]
     return ProfiledStep(
         parts=tuple(_step_parts(spent, change, share, rows, profile.steps, cluster)),
-        operators=tuple(zip(operators, expected, strict=True)),
+        operators=tuple(zip(operators, [None if np.isnan(price) else price for price in prices.tolist()], strict=True)),
         exchanges=rows,
         steps=profile.steps,
         overlapped=spent.overlapped / profile.steps,

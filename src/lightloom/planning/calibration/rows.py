@@ -246,8 +246,7 @@ def kernel_model(accelerator: Accelerator) -> KernelModel:
 def kernels_with(accelerator: Accelerator, values: Mapping[str, float]) -> KernelModel:
     """Return the kernel model of an accelerator with those of ``values`` that are parameters of it; other names are
     ignored."""
-    kernels = kernel_model(accelerator)
-    return kernels.model_copy(update={name: values[name] for name in PRIORS if name in values})
+    return kernel_model(accelerator).model_copy(update={name: values[name] for name in PRIORS if name in values})
 
 
 def transport_of(accelerator: Accelerator) -> Transport:
@@ -494,9 +493,8 @@ class Jobs:
     def subset(self, keep: Mask) -> Jobs:
         """Return the jobs of the rows for which ``keep``, of shape [rows], is set, rows renumbered."""
         jobs = np.flatnonzero(keep[self.row])
-        number = np.cumsum(keep) - 1
         planned = tuple(self.planned[job] for job in jobs)
-        return replace(self, planned=planned, row=number[self.row[jobs]], rows=int(keep.sum()))
+        return replace(self, planned=planned, row=(np.cumsum(keep) - 1)[self.row[jobs]], rows=int(keep.sum()))
 
 
 def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
