@@ -163,9 +163,8 @@ def _with_stated_time(causes: list[Cause], name: str, seconds: float, bill: Bill
     if group is not None:
         if any(cause.group == group and cause.source == "given" for cause in causes):
             raise ConfigError(f"mtbf of {name} and of a part of it: expected one of them")
-        given = Cause(name=name, group=group, rate=1 / seconds, source="given")
         kept = [] if group == "all" else [cause for cause in causes if cause.group != group]
-        return [*kept, given]
+        return [*kept, Cause(name=name, group=group, rate=1 / seconds, source="given")]
     counts = [line.per_rank for line in bill.lines if line.part.name == name] if bill is not None else []
     place = next((place for place, cause in enumerate(causes) if cause.name == name), None)
     if counts and place is None:
@@ -252,9 +251,7 @@ class Recovery:
     def seconds(self, remedy: str) -> float:
         """Return the seconds of a restart of ``node``, ``rewire``, ``damaged`` or ``software``: ``whole`` where it is
         given, else the sum of its parts."""
-        if self.whole is not None:
-            return self.whole
-        return sum(self.steps[name].seconds for name in self.parts(remedy))
+        return sum(self.steps[name].seconds for name in self.parts(remedy)) if self.whole is None else self.whole
 
     def assumptions(self) -> tuple[str, ...]:
         """Return a line for each part that restarts take here and that was not given, with its seconds and source; none
@@ -305,9 +302,7 @@ def _failures(fabric: Fabric, kind: Kind | None) -> list[Failure]:
     if kind == "light-source":
         lit = min(_CHANNELS_OF_A_LASER, fabric.channels)
         return [Failure.parse(f"transceiver:0:{channel}") for channel in range(lit)]
-    if kind in ("fibre", "cable", "amplifier"):
-        return [Failure.parse("cable:0")]
-    return []
+    return [Failure.parse("cable:0")] if kind in ("fibre", "cable", "amplifier") else []
 
 
 # Responses to a failed link: a restart on a spare node, a spare channel by rewiring, or slower steps for a while.

@@ -195,8 +195,7 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
         cause = Cause(name="all", group="all", rate=rate, source="given")
         alone = (Answer(cause=cause, chosen=None, restart=job.node_restart),)
         return result_with(job=replace(job, nodes=machine.nodes), speed=1.0, answers=alone)
-    log = None if options.rates is None else load_log(options.rates)
-    causes = causes_of(machine.bill, log, options.mtbf)
+    causes = causes_of(machine.bill, None if options.rates is None else load_log(options.rates), options.mtbf)
     choices = {
         cause.name: responses(cause, machine.fabric, recovery, options, price_damage)
         for cause in causes
@@ -232,7 +231,7 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
             fixed_interval=options.interval,
         )
         spares = best_spares(job, ratio) if options.spares is None else options.spares
-        return result_with(job=job.with_spares(spares), speed=speed, answers=())
+        return result_with(job=replace(job, spares=spares), speed=speed, answers=())
 
     alternatives: dict[str, tuple[tuple[Response, float | None], ...]] = {}
     for name, given in choices.items():
@@ -266,7 +265,7 @@ def best_spares(job: Job, ratio: float) -> int:
     """
     best, most = 0, 0.0
     for spares in range(100_000):
-        available = job.with_spares(spares).availability
+        available = replace(job, spares=spares).availability
         value = available / (job.nodes + spares * ratio)
         if value > most:
             best, most = spares, value
@@ -432,12 +431,11 @@ def changes(base: Estimate) -> tuple[Change, ...]:
         "half the interruptions": replace(job, others=rarer, node_rate=job.node_rate / 2),
     }
     if options.interruption_time is None:
-        changed["one more spare node"] = job.with_spares(job.spares + 1)
+        changed["one more spare node"] = replace(job, spares=job.spares + 1)
     goodputs = {name: better.goodput * base.speed for name, better in changed.items()}
     links = [answer.cause.rate for answer in base.answers if answer.cause.group == "network"]
-    circuits = base.recovery.circuits or base.machine.fabric.wavelength_routed
     settled = options.spare_channels or options.remedy is not None or options.interruption_time is not None
-    if not settled and circuits and links and all(links):
+    if not settled and (base.recovery.circuits or base.machine.fabric.wavelength_routed) and links and all(links):
         fields = {"spare_channels": 1, "spares": job.spares, "spare_price": None}
         spare = estimate(base.machine, options.model_copy(update=fields), price_damage=False)
         channel = "wavelength" if base.machine.fabric.wavelength_routed else "port"
@@ -459,11 +457,10 @@ def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
 
     def row(spares: int) -> SpareCount:
         """Return the goodput with so many spares, and the price below which the last of them pays."""
-        here, worth = job.with_spares(spares).goodput * base.speed, 0.0
+        here, worth = replace(job, spares=spares).goodput * base.speed, 0.0
         if spares:
-            before = job.with_spares(spares - 1).goodput * base.speed
-            cost = job.nodes + (spares - 1) * base.spare_ratio
-            worth = cost * (here / before - 1) if before else float("inf")
+            before = replace(job, spares=spares - 1).goodput * base.speed
+            worth = (job.nodes + (spares - 1) * base.spare_ratio) * (here / before - 1) if before else float("inf")
         dollars = None if price is None or not spares else worth * price
         return SpareCount(spares=spares, goodput=here, worth=dollars, relative_worth=worth, chosen=spares == job.spares)
 

@@ -147,9 +147,7 @@ def cycle_time(interruptions: Sequence[Interruption]) -> float:
         return math.inf
     downtime = sum(kind.rate * kind.downtime for kind in interruptions) / rate
     survived = sum(kind.rate * math.exp(-kind.restart * rate) for kind in interruptions) / rate
-    if survived == 0:
-        return math.inf
-    return (1 / rate + downtime) / survived
+    return (1 / rate + downtime) / survived if survived else math.inf
 
 
 # Share of a cluster that can train while some of it is broken: blocks that any circuit joins, fixed slices, spares.
@@ -233,8 +231,7 @@ class Job:
     @property
     def interruptions(self) -> tuple[Interruption, ...]:
         """Interruptions of all kinds; the first is failures of nodes in use."""
-        nodes = Interruption(name="nodes", rate=self.nodes * self.node_rate, restart=self.node_restart)
-        return (nodes, *self.others)
+        return (Interruption(name="nodes", rate=self.nodes * self.node_rate, restart=self.node_restart), *self.others)
 
     @property
     def mtbf(self) -> float:
@@ -245,9 +242,7 @@ class Job:
     @property
     def interval(self) -> float:
         """Useful seconds between checkpoints: the fixed ones, else the optimum."""
-        if self.fixed_interval is not None:
-            return self.fixed_interval
-        return optimal_interval(self.mtbf, self.checkpoint)
+        return optimal_interval(self.mtbf, self.checkpoint) if self.fixed_interval is None else self.fixed_interval
 
     @property
     def availability(self) -> float:
@@ -263,10 +258,6 @@ class Job:
     def goodput(self) -> float:
         """Share of the time that trains and is kept."""
         return self.shares().useful
-
-    def with_spares(self, spares: int) -> Job:
-        """Return the job with another number of spares."""
-        return replace(self, spares=spares)
 
 
 def total_job(mtbf: float, restart: float, checkpoint: Checkpoint, interval: float | None = None) -> Job:
@@ -435,13 +426,12 @@ def simulate(job: Job, seconds: float, *, runs: int = 8, seed: int = 0, world: W
     seeds = np.random.SeedSequence(seed).generate_state(runs)
     clock = np.empty(job.nodes + job.spares)
     totals = np.stack([kernels.play(int(each), float(seconds), nodes, kinds, rhythm, clock) for each in seeds])
-    kept = totals[:, kernels.USEFUL] / seconds
     useful, restarting, waiting = (totals[:, : kernels.FAILURES].mean(axis=0) / seconds).tolist()
     stalled = useful * job.checkpoint.stall / interval if interval else 0.0
     lost = {"stalled": stalled, "recomputed": 1 - useful - stalled - restarting - waiting}
     return Played(
         goodput=useful,
-        error=float(kept.std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.nan,
+        error=float((totals[:, kernels.USEFUL] / seconds).std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.nan,
         shares=Shares(useful=useful, **lost, restarting=restarting, waiting=waiting),
         interruptions=float(totals[:, kernels.FAILURES].mean()),
         seconds=seconds,

@@ -99,8 +99,7 @@ class Site(Config):
     def to_json(self) -> dict[str, object]:
         """Return the inputs in SI units, with ``sources``: ``given`` for inputs that were stated, else the source of
         the default."""
-        given = dict.fromkeys(self.model_fields_set, "given")
-        return self.model_dump(mode="json") | {"sources": {**SOURCES, **given}}
+        return self.model_dump(mode="json") | {"sources": {**SOURCES, **dict.fromkeys(self.model_fields_set, "given")}}
 
     @property
     def defaults(self) -> tuple[str, ...]:
@@ -335,7 +334,6 @@ def _part_for(kind: Kind, accelerator: Accelerator) -> Part:
 
 _NO_GOODPUT = "failures and checkpoints (lightloom goodput)"
 _NO_SAMPLES = "samples (a collective trains none)"
-_DYNAMIC = "fabric.energy_per_bit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -428,7 +426,7 @@ class StepLedger:
         dynamic = self.cluster.fabric.dynamic_energy
         if dynamic.value == 0 and dynamic.complete:
             return replace(dynamic, unit="energy")
-        return Total("energy", None, None, None, dynamic.missing or (_DYNAMIC,))
+        return Total("energy", None, None, None, dynamic.missing or ("fabric.energy_per_bit",))
 
     @cached_property
     def watts(self) -> Total:
@@ -450,8 +448,7 @@ class StepLedger:
     def dollars(self) -> Total:
         """Dollars of the step over all ranks: the share of the price and of maintenance, and electricity."""
         share = self._lasting(self.cluster.dollars.times(self.cluster.site.cost_rate))
-        power = self.metered.times(self.cluster.site.electricity)
-        return summed("dollars", (share, replace(power, unit="dollars")))
+        return summed("dollars", (share, replace(self.metered.times(self.cluster.site.electricity), unit="dollars")))
 
     @cached_property
     def samples_per_dollar(self) -> Total:
@@ -475,13 +472,12 @@ class StepLedger:
         """Return the five figures of :meth:`figures` by name: the value as far as it is known, and the names of what it
         leaves out."""
         no_samples = () if self.samples else (_NO_SAMPLES,)
-        no_goodput = self.goodput_missing if self.goodput is not None else (_NO_GOODPUT,)
         return {
             "watts_per_rank": (self.watts.value, self.watts.missing),
             "dollars_per_step": (self.dollars.value, self.dollars.missing),
             "samples_per_dollar": (self.samples_per_dollar.value, (*self.dollars.missing, *no_samples)),
             "samples_per_joule": (self.samples_per_joule.value, (*self.metered.missing, *no_samples)),
-            "goodput": (self.goodput, no_goodput),
+            "goodput": (self.goodput, self.goodput_missing if self.goodput is not None else (_NO_GOODPUT,)),
         }
 
     def figures(self) -> dict[str, float | None]:
@@ -491,12 +487,11 @@ class StepLedger:
 
     def to_json(self) -> Document:
         """Return the five figures, null where a part is missing and named, and what is known of them in ``ledger``."""
-        missing = {name: list(parts) for name, (_, parts) in self._known_and_missing().items() if parts}
         samples = {"dollar": self.samples_per_dollar, "joule": self.samples_per_joule}
         after = {name: self.after_goodput(each) for name, each in samples.items()}
         return {
             **self.figures(),
-            "missing": missing,
+            "missing": {name: list(parts) for name, (_, parts) in self._known_and_missing().items() if parts},
             "ledger": {
                 "dollars_per_rank": self.cluster.dollars.to_json(),
                 "watts_per_rank": self.watts.to_json(),
