@@ -168,8 +168,7 @@ def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple
     split layers alike."""
     key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank, job.splits_neurons
     if key not in _floors or _floors[key][0] is not job.model:
-        request = question.request(cluster.ranks)
-        rows = free_rows(question.graph, cluster, request, splits_neurons=job.splits_neurons)
+        rows = free_rows(question.graph, cluster, question.request(cluster.ranks), splits_neurons=job.splits_neurons)
         _floors[key] = rows.job.model, Floor.of(rows, batches)
     return _floors[key][1]
 
@@ -366,10 +365,8 @@ def _with_batch(question: Question, designs: Sequence[Bounded]) -> Question:
     with a plan fits, for every number of ranks."""
     if question.batch_per_rank:
         return question
-    batches = [1 << power for power in reversed(range(LARGEST.bit_length()))]
-    asked = (replace(question, batch_per_rank=batch) for batch in batches)
-    fitting = (each for each in asked if each.batch_per_rank == 1 or _fits(each, [one.design for one in designs]))
-    return next(fitting)
+    asked = (replace(question, batch_per_rank=1 << power) for power in reversed(range(LARGEST.bit_length())))
+    return next(each for each in asked if each.batch_per_rank == 1 or _fits(each, [one.design for one in designs]))
 
 
 def _fits(question: Question, designs: Sequence[Design]) -> bool:
@@ -447,8 +444,7 @@ def _promise(bounded: Bounded) -> tuple[float, str]:
     """Return the key by which designs are searched: dollars of a sample at the bound, least first, multiplied by one
     more than the number of unknown figures; then the design's key."""
     worth = _worth(bounded)
-    dollars = worth.dollar_rate * bounded.least_time / worth.kept
-    return dollars * (1 + len(worth.unknown)), bounded.design.key
+    return worth.dollar_rate * bounded.least_time / worth.kept * (1 + len(worth.unknown)), bounded.design.key
 
 
 def _worth(bounded: Bounded) -> Worth:
@@ -494,8 +490,7 @@ _NOT_STORED = ("design", "worth")
 def _results(run: Runner, journal: Journal, model: str, tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
     """Return results in the order of the tasks: those in the journal, the others computed and added to it."""
     keys = {task.design.key: _task_key(model, task) for task in tasks}
-    missing = [task for task in tasks if keys[task.design.key] not in journal.rows]
-    for result in run(missing):
+    for result in run([task for task in tasks if keys[task.design.key] not in journal.rows]):
         stored = {field.name: getattr(result, field.name) for field in fields(result) if field.name not in _NOT_STORED}
         row = {name: None if value == inf else value for name, value in stored.items()}
         journal.append([(keys[result.design.key], row)])

@@ -129,8 +129,7 @@ def _break_even_point(
     hosts had these figures."""
     own, found = candidate.assuming(figures).worth, candidate.evaluated
     price = own.fabric_price(found.sample_time, found.sent, dollars.assuming(figures).point[0])
-    watts = own.fabric_power(found.sample_time, found.sent, joules.assuming(figures).point[1])
-    return price, watts
+    return price, own.fabric_power(found.sample_time, found.sent, joules.assuming(figures).point[1])
 
 
 _COLOURS = {"electrical": "#b5541c", "optical": "#1c6bb5"}
@@ -199,8 +198,7 @@ def front_figure(exploration: Exploration) -> Figure:
         numbered += {each.design.key: each for each in best if each is not None}.values()
     for number, each in enumerate(numbered, start=1):
         beside = _BESIDE[number % len(_BESIDE)]
-        point = each.point[:2]
-        axes.annotate(str(number), point, xytext=beside, textcoords="offset points", va="center", fontsize=7)
+        axes.annotate(str(number), each.point[:2], xytext=beside, textcoords="offset points", va="center", fontsize=7)
         colour = _COLOURS[each.design.technology]
         axes.plot([], [], marker=f"${number}$", color=colour, linestyle="none", label=each.design.name)
     # The front of both objectives: whoever trains more for a dollar trains fewer for a joule.

@@ -189,18 +189,16 @@ class Worth:
         """
         ledger = ClusterLedger.of(cluster, site)
         goodput = goodput_of(cluster, ledger)
-        second = StepLedger(cluster=ledger, step_time=1.0, sent_joules=0.0, samples=1)
         fabric = ledger.fabric
         if fabric.missing:
             raise UnsupportedError(f"nothing states {', '.join(fabric.missing)}: the design has no price")
         others = ledger.boards + ledger.hosts
-        alike = dict.fromkeys((*others.dollars.missing, *others.static_power.missing), float(cluster.ranks))
         return cls(
             goodput=goodput.most,
             spare_share=goodput.spare_share,
             capital=(ledger.dollars.value or 0.0) * cluster.ranks,
             cost_rate=site.cost_rate,
-            watts=second.metered.value or 0.0,
+            watts=StepLedger(cluster=ledger, step_time=1.0, sent_joules=0.0, samples=1).metered.value or 0.0,
             electricity=site.electricity,
             pue=site.pue,
             fabric_dollars=fabric.dollars.value or 0.0,
@@ -208,7 +206,7 @@ class Worth:
             fabric_bandwidth=fabric.bandwidth,
             unknown=_unknown(fabric, "dollars") | _unknown(fabric, "static_power") | _unknown_energy(cluster, fabric),
             unknown_rates=_unknown(ledger.bill, "mtbf"),
-            alike=alike,
+            alike=dict.fromkeys((*others.dollars.missing, *others.static_power.missing), float(cluster.ranks)),
             ranks=cluster.ranks,
         )
 
@@ -373,9 +371,8 @@ class Front:
     def _measures(self, worth: Worth, sample_time: float, sent: float) -> dict[object, float]:
         """Return what counts of a point, by name, more is better: samples per dollar, joule and, by speed, second;
         then the negated shares of unknown parts and counts of unknown rates, which are 0 for all others."""
-        objectives = worth.point(sample_time, sent)[: 3 if self._by_speed else 2]
         return {
-            **dict(enumerate(objectives)),
+            **dict(enumerate(worth.point(sample_time, sent)[: 3 if self._by_speed else 2])),
             **{part: -count * sample_time / worth.kept for part, count in worth.variables.items()},
             **{("rate", part): -count for part, count in worth.unknown_rates.items()},
         }

@@ -358,9 +358,8 @@ def _plan_points(block: PlanBlock, folder: Path) -> Iterator[Point]:
     for (model, workload, content), site in product(workloads, _sites(block, (), folder)):
         batches = block.batch or (site.place.training.batch_per_rank if isinstance(site.place, Cluster) else 1,)
         columns = ("batch", "sequence_length", "overlap", "cost_model", "strategy", "algorithm")
-        choices = (batches, block.sequence_length or (None,), block.overlap, costs, strategies, named)
         where = {"site": site, "model": model, "workload": workload, "workload_content": content}
-        for chosen in product(*choices):
+        for chosen in product(batches, block.sequence_length or (None,), block.overlap, costs, strategies, named):
             yield PlanPoint(**cast(Any, where | dict(zip(columns, chosen, strict=True))))
 
 
@@ -396,9 +395,8 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSi
             except InputError as error:
                 refused.append(error)
                 why = str(error)
-            count = ranks or (0 if place is None else place.ranks)
             text = ", ".join(f"{field}={value}" for field, value in settings.items())
-            candidates.append(SweepSite.of(name, count, text, place, why))
+            candidates.append(SweepSite.of(name, ranks or (0 if place is None else place.ranks), text, place, why))
         if len(refused) == len(candidates):
             raise refused[0]
         sites += candidates

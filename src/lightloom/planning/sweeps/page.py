@@ -221,10 +221,10 @@ def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
 
     rows = {row: place for place, row in enumerate(dict.fromkeys(cell.row for cell in cells))}
     columns = {column: place for place, column in enumerate(dict.fromkeys(cell.column for cell in cells))}
-    label = _LABEL * max(map(len, rows)) + 0.2
     width = max(_CELL * min(len(columns), _WORDY_COLUMNS), _NARROW * len(columns))
     height = max(_ROW * min(len(rows), _WORDY_ROWS), _LOW * len(rows))
     wordy = len(columns) <= _WORDY_COLUMNS and len(rows) <= _WORDY_ROWS
+    label = _LABEL * max(map(len, rows)) + 0.2
     figure, axes = single_panel(max(label + width, 7.0), 0.9 + height)
     for cell in cells:
         x, y = columns[cell.column], rows[cell.row]
@@ -279,12 +279,8 @@ def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figu
 def _draw_panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
     """Draw time over bytes of one place, both logarithmic: a curve for each entrant, and the lower bound dotted."""
     ordered = sorted(contests, key=lambda entry: entry.winner["nbytes"])
-    curves: dict[str, list[tuple[float, float]]] = {}
-    for contest in ordered:
-        for row in contest.ranking:
-            curves.setdefault(entrant(row), []).append((row["nbytes"], row["time_s"]))
-    for name, points in curves.items():
-        ours = name in colours
+    for name, rows in in_groups((row for contest in ordered for row in contest.ranking), entrant).items():
+        ours, points = name in colours, [(row["nbytes"], row["time_s"]) for row in rows]
         look = {"color": colours[name], "linewidth": 1.4, "zorder": 2} if ours else {"color": FAINT, "linewidth": 0.5}
         axes.plot(*zip(*points, strict=True), marker="o", markersize=2.6 if ours else 0, **look)
     bound = [(entry.winner["nbytes"], entry.winner["lower_bound_s"]) for entry in ordered]
@@ -311,8 +307,7 @@ def sweep_report(result: Swept, description: str) -> Report:
     statuses = result.statuses
     pictures = (*_collective_pictures(collectives), *_plan_pictures(plans))
     won = wins(collectives, "Collectives won"), wins(plans, "Training steps won")
-    fastest_plans = [plan_table(plans)] if plans else []
-    tables = (*won, *collective_tables(collectives), *fastest_plans, reasons(result.rows))
+    tables = (*won, *collective_tables(collectives), *([plan_table(plans)] if plans else []), reasons(result.rows))
     return Report(
         title=f"sweep {result.name}",
         headline=headline(result.rows) or "nothing could be computed",
