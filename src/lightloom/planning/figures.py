@@ -38,9 +38,8 @@ def shares(plan: HybridPlan) -> Floats:
     seconds = balanced.forward + balanced.backward
     operator = balanced.operator.astype(np.int64)
     whole = np.bincount(operator, seconds, len(balanced.operators))
-    weight = np.where(whole[operator] > 0, seconds, 1.0)
     cells = np.zeros((plan.k, len(balanced.operators)))
-    np.add.at(cells, (plan.placement.device, operator), weight)
+    np.add.at(cells, (plan.placement.device, operator), np.where(whole[operator] > 0, seconds, 1.0))
     share: Floats = cells / cells.sum(axis=0)
     return share
 
@@ -104,8 +103,7 @@ def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
     stride = len(operators) / _MOST_NAMES
     kept: list[int] = []
     for place, block in enumerate(blocks):
-        first = place == 0 or block != blocks[place - 1]
-        if first and (not kept or place - kept[-1] >= stride):
+        if (place == 0 or block != blocks[place - 1]) and (not kept or place - kept[-1] >= stride):
             kept.append(place)
     return kept, [canvas.plain(_short(blocks[place])) for place in kept]
 
@@ -234,9 +232,8 @@ def _matrix(axes: Axes, title: str, values: Floats, words: Callable[[float], str
     from matplotlib.ticker import FixedLocator, MaxNLocator
 
     largest = float(values.max()) or 1.0
-    present = values[values > 0]
     # At least a decade, lest small differences look large.
-    least = min(max(float(present.min(initial=largest)), largest / 10**_DECADES), largest / 10)
+    least = min(max(float(values[values > 0].min(initial=largest)), largest / 10**_DECADES), largest / 10)
     norm = LogNorm(least, largest, clip=True)
     rows, columns = values.shape
     image = np.zeros((rows, columns, 4))

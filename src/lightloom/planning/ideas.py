@@ -103,13 +103,12 @@ def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) ->
     between = load_fabric("optical-averager", ranks // GROUP, {"bandwidth": bandwidth / 2})
     ring = load_fabric("wdm-ring", GROUP, {**light, "wavelength_bandwidth": light["wavelength_bandwidth"] / 2})
     planes = load_fabric("circuit-switch", GROUP, {"degree": 4, "bandwidth": bandwidth / 8})
-    insides: tuple[tuple[str, str, Fabric, tuple[str, ...]], ...] = (
+    for name, idea, inside, algorithms in (
         ("rings of light", "wavelengths", ring, ()),
         ("rings of light, placed,", "placement", ring, (*_PASSED_ON, "in-network")),
         ("planes of circuits", "placement", planes, ()),
         ("meshes", "mesh", load_fabric("mesh", GROUP, {"bandwidth": bandwidth / 8}), ()),
-    )
-    for name, idea, inside, algorithms in insides:
+    ):
         joined = JoinedFabric(ranks=ranks, inside=inside, between=between)
         method = f"two-level:node={GROUP},between=(optical)"
         yield Network(f"{name} with averagers", frozenset({idea, "averaging"}), joined, algorithms, method)
@@ -303,8 +302,7 @@ def compose(
         if network.method:
             ways: list[tuple[PricedExchange, ...]] = [(built_in[network.method],)]
             if exchanges:
-                why = exchanges[0].refusal("all-reduce", in_network=True, stride=1) or ""
-                refused["averaging + compression"] = why
+                refused["averaging + compression"] = exchanges[0].refusal("all-reduce", in_network=True, stride=1) or ""
         else:
             # Each method has a row on the electrical networks; elsewhere the best of them counts.
             ways = [(method,) for method in exchanges] if network.ideas == NONE else [tuple(exchanges)]

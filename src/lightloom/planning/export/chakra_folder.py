@@ -110,8 +110,7 @@ def communicator_groups(traces: StepTraces) -> Groups:
     """
     groups = Groups({}, {})
     for operation in (operation for stage in traces.stages for operation in stage):
-        key = operation.use, operation.stages
-        if operation.use is None or key in groups.number:
+        if operation.use is None or (operation.use, operation.stages) in groups.number:
             continue
         number = [0] * traces.ranks
         if operation.use.ranks < traces.ranks:
@@ -145,8 +144,7 @@ def node_count(traces: StepTraces) -> int:
     Raises:
         UnsupportedError: too many to write.
     """
-    per_stage = traces.ranks // len(traces.stages)
-    count = per_stage * sum(map(len, traces.stages))
+    count = traces.ranks // len(traces.stages) * sum(map(len, traces.stages))
     rows = {id(carrier.schedule): len(carrier.schedule) for carrier in traces.carriers.values() if carrier.schedule}
     count += 2 * sum(rows.values())
     if count > MOST_NODES:
@@ -266,33 +264,29 @@ def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) ->
     check_folder(folder)
     _check_size(traces)
     document = _describe_export(traces, about, node_count(traces))
+    header = {"lightloom.step": json.dumps({name: document[name] for name in ("schema", "label", "step_time_s")})}
     groups = communicator_groups(traces)
     try:
-        aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        with tempfile.TemporaryDirectory("", f".{folder.name}.", folder.parent, ignore_cleanup_errors=True) as new:
+            aside = Path(new)
+            aside.chmod(0o755)
+            for rank, nodes in enumerate(rank_nodes(traces, groups)):
+                trace_path(aside / "step", rank).write_bytes(encode(nodes, header))
+            _write_schedules(aside, traces)
+            files = {
+                "groups.json": json.dumps(groups.members, indent=1),
+                "network.yml": traces.network.to_yaml(),
+                "system.json": json.dumps(_system(traces, _scheduled(traces)), indent=1),
+                "remote_memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}),
+                _MARK: json.dumps(document, indent=1, allow_nan=False),
+            }
+            for name, content in files.items():
+                (aside / name).write_text(content.rstrip("\n") + "\n")
+            if folder.exists():
+                shutil.rmtree(folder)
+            aside.rename(folder)
     except OSError as error:
         raise ConfigError(f"cannot write {str(folder)!r}: {error.strerror}") from error
-    try:
-        aside.chmod(0o755)
-        header = {"lightloom.step": json.dumps({name: document[name] for name in ("schema", "label", "step_time_s")})}
-        for rank, nodes in enumerate(rank_nodes(traces, groups)):
-            trace_path(aside / "step", rank).write_bytes(encode(nodes, header))
-        _write_schedules(aside, traces)
-        files = {
-            "groups.json": json.dumps(groups.members, indent=1),
-            "network.yml": traces.network.to_yaml(),
-            "system.json": json.dumps(_system(traces, _scheduled(traces)), indent=1),
-            "remote_memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}),
-            _MARK: json.dumps(document, indent=1, allow_nan=False),
-        }
-        for name, content in files.items():
-            (aside / name).write_text(content.rstrip("\n") + "\n")
-        if folder.exists():
-            shutil.rmtree(folder)
-        aside.rename(folder)
-    except OSError as error:
-        raise ConfigError(f"cannot write {str(folder)!r}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return document
 
 
@@ -331,7 +325,6 @@ def _system(traces: StepTraces, names: dict[CollectiveUse, str]) -> dict[str, ob
     """Return the content of ``system.json``: the plan's schedules where ``names`` has any, and rings where there is
     none."""
     kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    native = {f"{kind}-implementation": ["ring"] * len(traces.network.dimensions) for kind in kinds}
     return {
         "scheduling-policy": "FIFO",
         "endpoint-delay": 1,  # at 0, collectives of ASTRA-sim's own lose their first event and never end
@@ -339,7 +332,7 @@ def _system(traces: StepTraces, names: dict[CollectiveUse, str]) -> dict[str, ob
         "active-chunks-per-dimension": 1,
         "preferred-dataset-splits": 1,
         "collective-optimization": "localBWAware",
-        **native,
+        **{f"{kind}-implementation": ["ring"] * len(traces.network.dimensions) for kind in kinds},
         **({"per-node-custom-implementation": "schedules.yml"} if names else {}),
         "roofline-enabled": 0,
         "boost-mode": 0,

@@ -241,8 +241,7 @@ def _stride(job: Job, strategy: Strategy, axis: Axis, kind: Kind) -> int:
     tp = strategy.tp
     if axis == "data" and strategy.sharding == "hybrid" and kind == "all-reduce":
         return tp * int(node_replicas(np.array(strategy.replicas), np.array(tp), job.fabric.node_ranks))
-    strides: dict[Axis, int] = {"tensor": 1, "expert-data": tp * strategy.ep}
-    return strides.get(axis, tp)
+    return {"tensor": 1, "expert-data": tp * strategy.ep}.get(axis, tp)
 
 
 # The operations of a step of stages: passes unit by unit, with what their groups exchange, and sends between stages.
@@ -396,8 +395,7 @@ class StagedOperations:
         gathered = float(now.sends.gathered[0, max(now.chunk, source)]) if received else 0.0
         if not gathered:
             return received
-        use = sends_use(gathered, self._strategy.tp)
-        return (now.builder.collective(f"all-gather {now.tensors}", use, *received),)
+        return (now.builder.collective(f"all-gather {now.tensors}", sends_use(gathered, self._strategy.tp), *received),)
 
     def _message(self, now: _Pass, verb: Verb, other: int, *after: int) -> tuple[int, ...]:
         """Add the send or receive of a pass, to or from another chunk, after some operations; returns its place, empty

@@ -165,12 +165,10 @@ def _packet_rates(fabric: Fabric, step: Ints, pair: Ints, route: Ints) -> Floats
     rows are of all that load the link in the same step; the slowest link counts."""
     source, destination = pair // fabric.ranks % fabric.ranks, pair % fabric.ranks
     row, link = links_of(fabric.footprint(source, destination, route))
-    use = step[row] * fabric.links + link
-    _, place, loads = np.unique(use, return_inverse=True, return_counts=True)
+    _, place, loads = np.unique(step[row] * fabric.links + link, return_inverse=True, return_counts=True)
     _, of_pair, rows = np.unique(pair, return_inverse=True, return_counts=True)
-    shares: Floats = fabric.link_bandwidth()[link] * rows[of_pair][row] / loads[place]
     rates = np.full(len(pair), np.inf)
-    np.minimum.at(rates, row, shares)
+    np.minimum.at(rates, row, fabric.link_bandwidth()[link] * rows[of_pair][row] / loads[place])
     return rates
 
 
@@ -266,8 +264,7 @@ def _mean(name: str, lines: Sequence[tuple[float, Line]], notes: list[str]) -> L
     rates, latencies, messages = (np.array([line[column] for _, line in lines]) for column in range(3))
     often = np.divide(nbytes, messages, out=np.zeros_like(nbytes), where=messages > 0)
     rate = float(nbytes.sum() / (nbytes / rates).sum())
-    latency = float(np.average(latencies, weights=often if often.any() else None))
-    mean = Line(rate, latency, float(messages.mean()))
+    mean = Line(rate, float(np.average(latencies, weights=often if often.any() else None)), float(messages.mean()))
     if any(line.spread or not line.alike(mean) for _, line in lines):
         slowest, fastest = format_bandwidth(float(rates.min())), format_bandwidth(float(rates.max()))
         notes.append(
@@ -332,7 +329,6 @@ def step_traces(
     for use, groups in shared.items():
         carriers[use] = carried(step.prices or _price(job, choice, use), use, groups)
         lines[_OF_AXIS.get(use.axis, use.axis)].append((use.nbytes * max(often[use], 1), carriers[use].line))
-    around = staged is None and goes_around(carriers, job.fabric.ranks)
     sent = [operation.nbytes for operations in stages for operation in operations if operation.verb == "send"]
     if sent:
         rates, latencies = send_rate(job, Strategies.of(choice))
@@ -343,7 +339,7 @@ def step_traces(
         carriers[use] = CarriedCollective("ring", float(table.seconds[0]), Line(rate, latency, use.nbytes / use.ranks))
         lines["pipeline"].append((use.nbytes, carriers[use].line))
     sizes = [("tensor", choice.tp), ("data", choice.replicas), ("pipeline", choice.pp)]
-    network, notes = network_of(sizes, lines, around=around)
+    network, notes = network_of(sizes, lines, around=staged is None and goes_around(carriers, job.fabric.ranks))
     without = {carrier.algorithm for carrier in carriers.values() if carrier.schedule is None}
     if "library" in without:
         notes.append(
@@ -359,5 +355,4 @@ def step_traces(
 def _price(job: Job, strategy: Strategy, use: CollectiveUse) -> Price:
     """Return the prices of collectives in the group of ``use``, by kind and bytes."""
     pricing = job.pricing if job.shares is None else job.shares.pricing(use.axis)
-    stride = int(distance(job.fabric, np.array([use.stride]))[0])
-    return pricing.price(strategy.algorithm, use.ranks, 0, stride)
+    return pricing.price(strategy.algorithm, use.ranks, 0, int(distance(job.fabric, np.array([use.stride]))[0]))

@@ -203,10 +203,9 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
         parallelism["pipeline_parallel_microbatch_size"] = strategy.samples
         if job.layers != divided(job.blocks, strategy.pp * (2 if interleaved else 1)):
             parallelism["module_fqns_per_model_part"] = _modules(job.layers)
-    replica = strategy.global_batch // strategy.dp
     training: dict[str, Value] = {
         # A pipeline divides the local batch itself; without stages, what is left of the global batch is accumulated.
-        "local_batch_size": replica if staged else strategy.samples,
+        "local_batch_size": strategy.global_batch // strategy.dp if staged else strategy.samples,
         "global_batch_size": strategy.global_batch,
         "mixed_precision_param": "bfloat16" if job.training.precision in ("bf16", "fp16", "fp8") else "float32",
     }
