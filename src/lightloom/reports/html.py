@@ -83,8 +83,7 @@ def inline_svg(svg: str, prefix: str) -> Markup:
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", body)
     body = body.replace("xlink:href=", "href=").replace(INK, "var(--ink)")
-    used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', body))
-    names = {name for pair in used for name in pair if name}
+    names = {name for pair in re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', body) for name in pair if name}
     body = re.sub(r'\sid="([^"]+)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in names else "", body)
     body = re.sub(r'href="#', f'href="#{prefix}', body).replace("url(#", f"url(#{prefix}")
     return Markup(body)

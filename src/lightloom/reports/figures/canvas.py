@@ -117,8 +117,7 @@ _T = TypeVar("_T")
 def _style() -> dict[str, Any]:
     """Return matplotlib's settings (rc parameters by name) for all figures: those of ``style.yaml``, and lightloom's
     ink."""
-    fixed = read_yaml(Path(__file__).with_name("style.yaml"))
-    return fixed | dict.fromkeys(_INKED, INK) | dict.fromkeys(_FAINT, FAINT)
+    return read_yaml(Path(__file__).with_name("style.yaml")) | dict.fromkeys(_INKED, INK) | dict.fromkeys(_FAINT, FAINT)
 
 
 def need_figures() -> None:

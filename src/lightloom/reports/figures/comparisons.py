@@ -411,6 +411,5 @@ def _heights(preferred: Sequence[float]) -> list[float]:
     heights: list[float] = []
     for place, height in enumerate(preferred):
         lowest = stride * (len(preferred) - place - 0.5)
-        highest = heights[-1] - stride if heights else 1 - stride / 2
-        heights.append(min(max(height, lowest), highest))
+        heights.append(min(max(height, lowest), heights[-1] - stride if heights else 1 - stride / 2))
     return heights

@@ -260,8 +260,7 @@ def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
     Of a queued schedule, the circuits that stand throughout are drawn, and on packet links 24 equal parts of the time.
     """
     if not fabric.exclusive:
-        time = "part of the time" if schedule.queued else "step"
-        return link_load_map(in_steps(schedule, fabric), fabric, time)
+        return link_load_map(in_steps(schedule, fabric), fabric, "part of the time" if schedule.queued else "step")
     schedule = in_steps(schedule, fabric)
     return _ring_map(schedule, fabric) if fabric.wavelength_routed else circuit_map(schedule, fabric)
 

@@ -218,8 +218,7 @@ def _draw_chip(panel: Axes, plan: FloorPlan) -> None:
 
     guides = [[(place.x, place.y), (place.x + place.length, place.y)] for place in plan.guides]
     panel.add_collection(LineCollection(guides, colors=FAINT, linewidths=0.6, zorder=1))
-    routes = [_bend(*route) for route in plan.routes]
-    panel.add_collection(LineCollection(routes, colors=INK, linewidths=0.4, zorder=1))
+    panel.add_collection(LineCollection([_bend(*route) for route in plan.routes], colors=INK, linewidths=0.4, zorder=1))
     rules = plan.rules
     # Height of a box, and how far its upper edge lies above the waveguide, in pitches.
     for places, length, height, above, colour in (
@@ -335,14 +334,7 @@ def noise_steps(limit: float, bound: float) -> Floats:
 
 @styled
 def noise_figure(
-    name: str,
-    sigmas: Floats,
-    rates: Floats,
-    evaluations: int,
-    *,
-    limit: float | None = None,
-    bound: float = np.inf,
-    title: str = "",
+    name: str, sigmas: Floats, rates: Floats, evaluations: int, *, limit: float | None, bound: float, title: str
 ) -> Figure:
     """Draw the error rates of one network on logarithmic axes; rates of zero are hollow dots at the bottom.
 
@@ -488,7 +480,7 @@ WORDS: Mapping[str, str] = {
 
 
 @styled
-def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
+def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str) -> Figure:
     """Draw a panel for each sweep, up to three in a row (two of four): percent averaged rightly over the swept value.
 
     Each is a document of `meshes.sweep` of accuracies. The line is the mean over fabrications, the band reaches from
@@ -511,8 +503,7 @@ def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str = "") -> Figure
         panel.axis("off")
     for panel in panels[::columns]:
         panel.set_ylabel("averaged rightly, %")
-    if title:
-        figure.suptitle(plain(title), x=0.01, ha="left", fontsize=9.5, color=INK)
+    figure.suptitle(plain(title), x=0.01, ha="left", fontsize=9.5, color=INK)
     return figure
 
 
@@ -520,7 +511,7 @@ def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str = "") -> Figure
 
 
 @styled
-def training_figure(history: Sequence[Mapping[str, float]], points: int, title: str = "") -> Figure:
+def training_figure(history: Sequence[Mapping[str, float]], points: int, title: str) -> Figure:
     """Draw the share of wrong averages and the loss over the epochs, both on one logarithmic scale.
 
     ``history`` has epoch, accuracy (0 to 1) and loss; ``points`` of the grid are behind an accuracy. Nothing wrong
@@ -539,6 +530,5 @@ def training_figure(history: Sequence[Mapping[str, float]], points: int, title: 
     axes.set(yscale="log", xlabel="epoch", ylabel="share of the grid; loss")
     hide_spines(axes)
     axes.legend(loc="upper right")
-    if title:
-        axes.set_title(plain(title))
+    axes.set_title(plain(title))
     return figure

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lightloom.core.results import in_groups
 from lightloom.core.timeline import SHARES as SHARE_OF
 from lightloom.core.timeline import Interval, Timeline
 from lightloom.core.units import format_time
@@ -106,14 +108,11 @@ def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
     gets the rest, one of them the busiest of what only sets circuits anew. Lanes are ordered: computing ones first,
     alike names in the order of first use, numbered ones by their numbers.
     """
-    by_resource: dict[str, list[Interval]] = {}
-    for interval in timeline.intervals:
-        by_resource.setdefault(interval.resource, []).append(interval)
+    by_resource = in_groups(timeline.intervals, attrgetter("resource"))
     computing = {name: None for name, intervals in by_resource.items() if SHARE_OF[intervals[0].category] == "compute"}
     sending = [name for name in by_resource if name not in computing]
     load = {name: sum(interval.duration for interval in intervals) for name, intervals in by_resource.items()}
-    half = max(most - len(sending), most // 2)
-    chosen = sorted(computing, key=lambda name: -load[name])[:half]
+    chosen = sorted(computing, key=lambda name: -load[name])[: max(most - len(sending), most // 2)]
     turns = [name for name in sending if {each.category for each in by_resource[name]} == {"reconfiguration"}]
     turning = max(turns, key=lambda name: load[name], default=None)
     chosen += sorted(sending, key=lambda name: (name != turning, -load[name]))[: most - len(chosen)]
@@ -135,8 +134,7 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
     shown = busiest(timeline, most)
     lanes = [(name, stretches(intervals, _NARROW * total), canvas.TASKS) for name, intervals in shown.items()]
     lanes.append(("waits for", waits(timeline), canvas.SHARES))
-    lane = 0.5 if len(lanes) <= 8 else 0.32
-    figure, axes = canvas.single_panel(_WIDTH, 1.25 + lane * len(lanes))
+    figure, axes = canvas.single_panel(_WIDTH, 1.25 + (0.5 if len(lanes) <= 8 else 0.32) * len(lanes))
     for row, (_, lane_stretches, colours) in enumerate(lanes):
         for stretch in lane_stretches:
             _draw_stretch(axes, row, stretch, colours, total)
