@@ -109,8 +109,7 @@ def accuracy(
         raise ConfigError(f"--cross-validate {cross_validate!r}: expected rows or models")
     if calibration is not None and cross_validate is not None:
         raise ConfigError("--calibration and --cross-validate exclude one another: choose one")
-    names = [rows] if isinstance(rows, str | Path) else list(rows)
-    tables = [read_steps(name) for name in names]
+    tables = [read_steps(name) for name in ([rows] if isinstance(rows, str | Path) else rows)]
     if cross_validate is None:
         fitted = read_calibration(Path(calibration)) if isinstance(calibration, str | Path) else calibration
         fitted = fitted.calibration if isinstance(fitted, StepsCalibration) else fitted
@@ -245,8 +244,7 @@ def compare_step(profile: str | Path, cluster: ClusterLike | None = None) -> Ste
         ConfigError: unreadable, or neither a cluster nor a device of the catalog says what it ran on.
         UnsupportedError: the accelerator has no kernel model.
     """
-    path = Path(profile)
-    read = read_profile(path)
+    read = read_profile(Path(profile))
     place = None if cluster is None else load_cluster(cluster)
     devices = read.devices if read.on_device else ()
     if place is None:

@@ -92,11 +92,10 @@ class ProvedAverager(Result):
     def display_rows(self) -> list[dict[str, object]]:
         """Return a single row: the construction, its signals by layer, MZIs, wrong outputs, inputs tried and the steps
         of the proof."""
-        layers = self.construction.network.layers
         return [
             {
                 "construction": self.construction.name,
-                "signals": "-".join(str(count) for count in layers),
+                "signals": "-".join(str(count) for count in self.construction.network.layers),
                 "MZIs": self.mzi_count,
                 "wrong outputs": self.verification.wrong_outputs,
                 "inputs tried": self.verification.checked_inputs,

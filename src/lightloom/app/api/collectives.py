@@ -31,7 +31,7 @@ from lightloom.collectives.registry import Refusal, algorithms, costed, evaluate
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify as verify_on
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
-from lightloom.core.results import Document, attributes, cells, plain, provenance
+from lightloom.core.results import Document, attributes, cells, in_groups, plain, provenance
 from lightloom.core.units import format_ratio, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.economics.ledger import ClusterLedger, Site, StepLedger, site_of
@@ -216,10 +216,7 @@ class CollectiveRanking(DrawnResult):
 
     def families(self) -> list[VerifiedSchedule]:
         """Return the fastest schedule of each family of algorithms, the fastest family first."""
-        best: dict[str, VerifiedSchedule] = {}
-        for schedule in self.ranking:
-            best.setdefault(_FORMS.sub("", schedule.algorithm), schedule)
-        return list(best.values())
+        return [forms[0] for forms in in_groups(self.ranking, lambda each: _FORMS.sub("", each.algorithm)).values()]
 
     def what_ifs(self) -> Iterator[tuple[str, CollectiveRanking]]:
         """Yield changes of the question in words, each with the ranking of the same algorithms that answers it: links
@@ -516,10 +513,9 @@ def _on(
     """Return the schedule's columns, and the fabric on which they are wanted: ``fabric`` or else the schedule's own,
     with ``settings`` set; a fabric by name gets the schedule's ranks unless ``ranks`` is given. ConfigError if there is
     none."""
-    own = schedule.fabric if isinstance(schedule, VerifiedSchedule) else None
-    columns = schedule.schedule if isinstance(schedule, VerifiedSchedule) else schedule
-    place = own if fabric is None else fabric
-    if place is None:
+    if isinstance(schedule, VerifiedSchedule):
+        schedule, fabric = schedule.schedule, schedule.fabric if fabric is None else fabric
+    if fabric is None:
         raise ConfigError("a schedule without a fabric: expected a fabric, by name, file or object")
-    attached = ranks if ranks is not None or isinstance(place, Fabric) else columns.collective.ranks
-    return columns, load_fabric(place, attached, set=settings)
+    attached = ranks if ranks is not None or isinstance(fabric, Fabric) else schedule.collective.ranks
+    return schedule, load_fabric(fabric, attached, set=settings)

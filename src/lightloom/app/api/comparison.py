@@ -296,12 +296,11 @@ def compare(before: PlanLike, after: PlanLike) -> PlanComparison:
     """
     first, second = (_document(plans) for plans in (before, after))
     old, new = (_rows_by_key(document) for document in (first, second))
-    changes = [PlanChange(before=old[key], after=row) for key, row in new.items() if key in old]
     return PlanComparison(
         before=first,
         after=second,
         inputs=tuple(_inputs(first, second)),
-        changes=tuple(changes),
+        changes=tuple(PlanChange(before=old[key], after=row) for key, row in new.items() if key in old),
         gone=tuple(row for key, row in old.items() if key not in new),
         new=tuple(row for key, row in new.items() if key not in old),
     )

@@ -372,7 +372,6 @@ def compose(
             graph, base, found, [*printed, *today], request, built_in=built_in, advance=lambda: advance(1)
         )
     composed = replace(composed, refused={**left_out, **composed.refused})
-    asked = [graph.to_json(), ranks, accelerator, speed, equal, global_batch, ratio, place.to_json()]
     return Composition(
         composed=composed,
         ranks=ranks,
@@ -380,5 +379,5 @@ def compose(
         bandwidth=speed,
         equal=equal,
         left_out=tuple(left_out),
-        origin=provenance(asked),
+        origin=provenance([graph.to_json(), ranks, accelerator, speed, equal, global_batch, ratio, place.to_json()]),
     )

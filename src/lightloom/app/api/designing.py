@@ -127,7 +127,6 @@ class DesignFront(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom design --json`` prints."""
         found = self.exploration
-        first = found.candidates[0]
         document: Document = {
             "schema": "lightloom.designs/1",
             **attributes(self, "model accelerator batch_per_rank=exploration.question.batch_per_rank"),
@@ -136,7 +135,7 @@ class DesignFront(Result):
             "refused": [attributes(each, "name=design.name ranks=design.ranks why") for each in found.refused],
             "over_budget": found.over_budget,
             **({"not_searched": [each.name for each in found.unsearched]} if found.unsearched else {}),
-            "missing_alike": list(first.worth.alike),
+            "missing_alike": list(found.candidates[0].worth.alike),
             "assumptions": [*self.assumptions, *self.site.assumptions()],
             "site": self.site.to_json(),
         }

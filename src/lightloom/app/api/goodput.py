@@ -374,6 +374,5 @@ def _is_cluster(built: FabricLike | ClusterLike) -> bool:
         return isinstance(built, Cluster)
     name = str(built)
     if name.endswith((".yaml", ".yml")):
-        fields: Mapping[str, object] = read_yaml(Path(name))
-        return "fabric" in fields
+        return "fabric" in read_yaml(Path(name))
     return name not in fabrics.names() and name in clusters.names()

@@ -319,8 +319,7 @@ class PlanRanking(DrawnResult):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom plan --json`` prints."""
-        document = plan_document(self.search, self.origin, self.unrecorded)
-        return {name: plain(value) for name, value in document.items()}
+        return {name: plain(value) for name, value in plan_document(self.search, self.origin, self.unrecorded).items()}
 
     def rows(self) -> list[Document]:
         """Return one row for each plan by its place; the parts of its step are columns. Dollars are the known ones,

@@ -171,13 +171,12 @@ def _request(job: TrafficJob, cluster: Cluster) -> Request:
         raise ConfigError(f"job {job.label}: options batch and global-batch: expected one of them")
     samples = tuple(_count(job, name) * (len(job.ranks) if name == "batch" else 1) for name in batches)
     options: dict[str, Any] = {name.replace("-", "_"): _count(job, name) for name in _COUNTS if name in job.options}
-    pins = Pins(**options, sharding=job.options.get("sharding"), recomputation=job.options.get("recompute"))
     names = job.options.get("algorithm")
     request = SearchRequest(
         global_batches=samples or None,
         strategies=_STRATEGIES,
         algorithms=() if names is None else tuple(names.split("+")),
-        pins=pins,
+        pins=Pins(**options, sharding=job.options.get("sharding"), recomputation=job.options.get("recompute")),
         compare=False,
     )
     length = _count(job, "sequence-length") if "sequence-length" in job.options else None
