@@ -73,8 +73,7 @@ def _averager_parts(cluster: Cluster, built: BuiltAverager, explain: bool) -> Pa
         more=("--explain", "lightloom onn build --reducers"),
     )
     if explain:
-        yield ""
-        yield rows_table(rows)
+        yield from ("", rows_table(rows))
         yield from (f"needs: {need}" for need in built.needs)
         yield from (f"without a figure, hence left out: {part}" for part in built.unknown)
         stated = [field for field in ("averaging_latency", "power_per_rank") if field in fabric.sources]
@@ -159,6 +158,7 @@ def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts
         for row in document["rows"]
     ]
     half, most = document["ranks"] // 2, document["most_taps"]
+    closes = "closes" if document["half_ring_closes"] else "does not close"
     reached = f"{_links(document['rows'][0]['reach'])} to one destination, "
     reached += "any number" if most is None else f"at most {most}"
     changes: dict[str, dict[str, float]] = {
@@ -180,24 +180,16 @@ def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts
         everything="--explain",
         what_if=[f"{words}: {_links(light.model_copy(update=change).reach())}" for words, change in changes.items()],
         limit=f"a node passed takes {light.passing_loss:.3g} dB; half the ring, {half} links, "
-        f"{_closes(document['half_ring_closes'])} and takes a laser of {document['half_ring_laser_dbm']:.1f} dBm",
+        f"{closes} and takes a laser of {document['half_ring_laser_dbm']:.1f} dBm",
         more=("--explain", "--figure light.png", "lightloom catalog --schema budget"),
     )
     if explain:
         losses = [(loss["item"], f"{loss['decibels']:.4g}", loss["counted"]) for loss in document["losses"]]
-        yield ""
-        yield plain_table(("loss", "dB", "counts"), losses, left=("loss", "counts"))
-        yield ""
-        yield rows_table(rows, left=())
-        yield ""
+        yield from ("", plain_table(("loss", "dB", "counts"), losses, left=("loss", "counts")))
+        yield from ("", rows_table(rows, left=()), "")
         yield from (f"{name} {document['budget'][name]}: {source}" for name, source in document["sources"].items())
 
 
 def _links(reach: int | None) -> str:
     """Return a reach in words."""
     return "no limit" if reach is None else f"{reach} links"
-
-
-def _closes(closes: bool) -> str:
-    """Return the words for whether light suffices: "closes" or "does not close"."""
-    return "closes" if closes else "does not close"

@@ -210,8 +210,7 @@ def _figures(components: list[Part]) -> Iterator[str | Table]:
             for component in components
             if component.kind == kind
         ]
-        yield rows_table(rows, title=kind, left=tuple(rows[0]))
-        yield ""
+        yield from (rows_table(rows, title=kind, left=tuple(rows[0])), "")
     yield "energy: of a bit on a full link, where a part has a rate; of load, what every bit adds to the static power"
     yield "≤, ≥: a limit is stated in place of a value, such as a rated power"
     yield "* an assumption: what a vendor claims, an excerpt says or nothing published confirms. ? no source"

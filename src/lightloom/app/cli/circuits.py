@@ -153,8 +153,7 @@ def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
         assignments = [once, turns] if turns.circuits.holds == request.holds or request.holds is None else [once]
         return [Solved(assignment) for assignment in assignments]
     # With fewer holds, even fractions of circuits would not serve all pairs, whatever they send.
-    equal = traffic.with_bytes(np.ones(len(traffic)))
-    least = max(1, math.ceil(1 / relax(equal, on).service - 1e-9))
+    least = max(1, math.ceil(1 / relax(traffic.with_bytes(np.ones(len(traffic))), on).service - 1e-9))
     holds = request.holds or least
     if holds < least:
         raise InputError(
@@ -292,7 +291,6 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, reques
     assignment, traffic = solved.assignment, solved.assignment.traffic
     flows = {name: getattr(traffic, name).tolist() for name in ("source", "destination", "nbytes")}
     asked = [[*flows.values()], on.model_dump(mode="json"), request._asdict(), timing.hold, timing.reconfiguration]
-    granted = assignment.circuits.counts(traffic).sum(axis=0)
     columns = ("hold", "source", "destination", "route", "channel")
     return {
         "schema": "lightloom.circuits/1",
@@ -314,7 +312,7 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, reques
         "relayed_bytes": float(traffic.nbytes[played.relayed].sum()),
         "pairs": {
             **flows,
-            "circuits": granted.tolist(),
+            "circuits": assignment.circuits.counts(traffic).sum(axis=0).tolist(),
             "hops": played.hops.tolist(),
             "finish_s": played.finish.tolist(),
         },

@@ -19,7 +19,7 @@ from lightloom.core.answer import MOST_ROWS
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Seconds
-from lightloom.core.results import Document, in_groups, provenance
+from lightloom.core.results import Document, cells, in_groups, provenance
 from lightloom.core.units import format_ratio, format_size, format_time
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.failures import Failure, damaged
@@ -213,24 +213,21 @@ def _stragglers(
     return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"]), refused
 
 
-_STRAGGLING = ("algorithm", "time", "worst rank adds", "mean rank adds")
-_AROUND = ("failed", "ranks", "time", "slowdown", "vs bound")
-
-
 def _damage_parts(document: Document, all: bool) -> Parts:
     """Yield the answer on the cases (slowdown and bound are those of what is left), or on the stragglers alone, whose
     table beside cases is shown with ``all``, then the algorithms that failed."""
     cases, played = document["rows"], document["stragglers"]
     late = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []
     late += [f"{document['slower']:g} times slower"] if document["slower"] != 1 else []
-    straggling_rows, rows = list[dict[str, str]](), list[dict[str, str]]()
-    for row in played:
-        times = map(format_time, (row["time_s"], row["worst_s"], row["mean_s"]))
-        straggling_rows.append(dict(zip(_STRAGGLING, (row["algorithm"], *times), strict=True)))
-    for row in cases:
-        ratios = map(format_ratio, (row["slowdown"], row["time_s"] / row["lower_bound_s"]))
-        cells = ", ".join(row["failures"]) or "nothing", f"{row['ranks']:,}", format_time(row["time_s"]), *ratios
-        rows.append(dict(zip(_AROUND, cells, strict=True)))
+    columns = "algorithm: {algorithm} | time: {time_s:time} | worst rank adds: {worst_s:time} | "
+    straggling_rows = cells(f"{columns}mean rank adds: {{mean_s:time}}", played)
+    rows = cells(
+        "failed: {what} | ranks: {ranks:,} | time: {time_s:time} | slowdown: {slowdown:ratio} | vs bound: {off:ratio}",
+        [
+            {"what": ", ".join(row["failures"]) or "nothing", "off": row["time_s"] / row["lower_bound_s"], **row}
+            for row in cases
+        ],
+    )
     worst = max(cases, key=lambda row: row["slowdown"])
     failed = ", ".join(worst["failures"])
     against = f"{worst['slowdown']:.3g} times the {format_time(cases[0]['time_s'])} of the sound fabric"

@@ -30,8 +30,7 @@ def compare(before: Path, after: Path, *, report: ReportFile = None, figure: Fig
     document = result.to_json()
     if report is not None:
         write(_page(result, before.name, after.name), report)
-    written = {"drawn": draw(figure, result.figure, document), "report": report}
-    return Shown(document, _answer(result), written)
+    return Shown(document, _answer(result), {"drawn": draw(figure, result.figure, document), "report": report})
 
 
 def _answer(result: PlanComparison) -> Parts:

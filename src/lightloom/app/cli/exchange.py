@@ -148,11 +148,9 @@ def _answer(rows: Sequence[SetUp], document: dict[str, Any], links: Sequence[str
     counts, clear = document["counts"], f"at_least_{_CLEAR:g}"
     methods = [name for name in counts if name != "best"]
     best = max(methods, key=lambda name: (counts[name][clear], counts[name]["most"]))
-    source = sources[best]
     short = [name.partition(":")[0] for name in methods]
-    titles = short if len({*short}) == len(methods) else methods
     table = []
-    for title, name in zip(titles, methods, strict=True):
+    for title, name in zip(short if len({*short}) == len(methods) else methods, methods, strict=True):
         faster = [[row.speedup(name) >= _CLEAR for row in rows[place :: len(links)]] for place in range(len(links))]
         cells = {link: str(sum(each)) for link, each in zip(links, faster, strict=True)}
         table.append({"method": title, **dict(list(cells.items())[:_MOST_LINKS]), "loss": _loss(name)})
@@ -163,7 +161,7 @@ def _answer(rows: Sequence[SetUp], document: dict[str, Any], links: Sequence[str
         f"{len(links)}; numbers of ranks: {ranks}; {document['batch_per_rank']} samples a rank, {document['cluster']}",
         (
             f"{best} shortens {counts[best]['shorter']} of {len(rows)} steps, up to {counts[best]['most']:.3g} times",
-            f"its kernels: {source}",
+            f"its kernels: {sources[best]}",
         ),
         table,
         legend=f"of {models * ranks} steps over each link, those that are {_CLEAR:g} times shorter or more; loss: as "

@@ -68,7 +68,6 @@ class _Comparison:
     def answer(self, all: bool) -> Parts:
         """Return the method of the lowest loss after equal time, with a row for each method: those that no other beats
         in both bytes and loss first, then by the loss after equal time, eight of them unless ``all`` are asked for."""
-        ordered = sorted(self.methods, key=lambda row: (not row.on_front, row.loss_at_equal_time))
         best, *others = sorted(self.methods, key=lambda row: row.loss_at_equal_time)
         other = next((row for row in others if row.method == REFERENCE), others[0])
         names = {row.method: "plain training" if row.method == REFERENCE else row.method for row in self.methods}
@@ -82,7 +81,7 @@ class _Comparison:
                 "step": format_time(row.step_seconds),
                 "equal time": f"{row.loss_at_equal_time:.4f}",
             }
-            for row in ordered
+            for row in sorted(self.methods, key=lambda row: (not row.on_front, row.loss_at_equal_time))
         ]
         return screen(
             f"Which exchange trains {TASKS[self.task]} best? {self.ranks} ranks, {self.steps} steps, "
@@ -231,5 +230,4 @@ def measure(methods: list[str] | None = None) -> Shown:
         more=("kept for lightloom plan --exchange-engine local",),
     )
     names = [method.name for method in chosen]
-    document = {"schema": "lightloom.exchange-rates/1", "methods": rows, "provenance": provenance(names)}
-    return Shown(document, parts)
+    return Shown({"schema": "lightloom.exchange-rates/1", "methods": rows, "provenance": provenance(names)}, parts)

@@ -31,8 +31,7 @@ def _former(row: Mapping[str, Any]) -> Former:
     """Return the former command that a row of the table states."""
     options = dict(row.get("options", {}))
     for option in ("set", "site", "pin"):
-        names = row.get(option, "").split()
-        options |= {f"--{name}": f"--{option} {name.replace('-', '_')}={{}}" for name in names}
+        options |= {f"--{name}": f"--{option} {name.replace('-', '_')}={{}}" for name in row.get(option, "").split()}
     return Former(row["command"], options, row.get("defaults", {}), row.get("arguments", ()))
 
 

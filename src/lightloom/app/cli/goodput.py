@@ -87,15 +87,13 @@ def _parts(result: Goodput, explain: bool, assumptions: bool) -> Parts:
         for part in (*_remedies(result), *_worth(result)):
             yield from ("", part) if isinstance(part, Table) else (part,)
     if assumptions:
-        yield ""
-        yield from result.estimate.assumptions
+        yield from ("", *result.estimate.assumptions)
 
 
 def _answer(result: Goodput) -> Parts:
     """Return the share of the time that trains, where the rest goes, what interrupts it most often, and what single
     changes give."""
     pairs = zip(result.rows(), result.display_rows(), strict=True)
-    causes = [shown for _, shown in sorted(pairs, key=lambda pair: -(pair[0]["interruptions"] or 0))]
     each, job, months = result.estimate, result.estimate.job, result.months
     at_most, least = "at most " if result.missing else "", f"{each.node_price.bound} ".lstrip()
     losses = sorted(((getattr(each.shares, name), words) for name, words in _SHARES.items()), reverse=True)
@@ -122,7 +120,7 @@ def _answer(result: Goodput) -> Parts:
         f"How much of {'a month' if months == 1 else f'{months:g} months'} trains on {each.machine.ranks:,} ranks of "
         f"{each.machine.name}?",
         [line for line in best if line],
-        causes,
+        [shown for _, shown in sorted(pairs, key=lambda pair: -(pair[0]["interruptions"] or 0))],
         left=_WORDS,
         everything="--explain",
         what_if=[
@@ -260,15 +258,12 @@ def _bill_parts(found: PricedBill, document: Document, changed: Mapping[str, flo
         more=("--explain", "--price part='$ 100'", "lightloom catalog parts"),
     )
     if explain:
-        yield ""
-        yield rows_table(rows)
-        yield ""
+        yield from ("", rows_table(rows), "")
         sums["power of load besides"] = made.dynamic_power
         yield from (_total(name, total, made.ranks, explain=True) for name, total in sums.items())
         yield from (f"not stated: {part}" for part in document["missing"])
         yield from (f"note: {note}" for note in made.notes)
-        yield ""
-        yield from made.explain()
+        yield from ("", *made.explain())
     yield from (f"note: {name} changes nothing here" for name in found.unused)
 
 

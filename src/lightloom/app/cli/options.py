@@ -119,9 +119,8 @@ def documented(function: Callable[..., Any]) -> tuple[str, dict[str, Help]]:
     entry = re.compile(r"^ {4}(\w+)(?: \((\S+)\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
     for name, value, lines in entry.findall(rest.partition("\n\n")[0]):
         words = re.sub(r":\w+:`~?(?:\w+\.)*(\w+)`", r"\1", " ".join(lines.split()))
-        first = words.split()[0]
         # What is to be written as it stands, as in ``part=time`` and ``relu, or clipped``, gets no capital.
-        words = words[0].upper() + words[1:] if first.isalpha() else words
+        words = words[0].upper() + words[1:] if words.split()[0].isalpha() else words
         helps[name] = Help(words.replace("``", ""), value or None)
     return summary, helps
 

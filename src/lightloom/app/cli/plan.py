@@ -139,8 +139,7 @@ def _export_step(folder: Path, search: PlanSearch, document: dict[str, Any]) -> 
         raise UnsupportedError(f"--export {folder}: none of the plans can be written as traces; of the first, {why}")
     rank = search.ranking.index(plan) + 1
     about = {"model": search.graph.name, "cluster": plan.site, "label": plan.label, "step_time_s": plan.step_time}
-    entry = write_step(folder, traces, about)
-    document["exported_step"] = {"folder": str(folder), "rank": rank, "why": why, **entry}
+    document["exported_step"] = {"folder": str(folder), "rank": rank, "why": why, **write_step(folder, traces, about)}
     if why is not None:
         yield f"exported to {folder}: {plan.label}, rank {rank}; of the winner, {why}; {_slower(plan, search)}"
     yield from (f"traces: {note}" for note in traces.notes)
@@ -380,11 +379,9 @@ def plan(
             (worth, partial(_worth, search)),
         ):
             if wanted:
-                yield ""
-                yield from section()
+                yield from ("", *section())
         for other in others:
-            yield ""
-            yield from versus(search, other.search)
+            yield from ("", *versus(search, other.search))
         yield from messages
 
     return options.Shown(document, parts(), paths, messages=messages)

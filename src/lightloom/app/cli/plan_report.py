@@ -87,9 +87,7 @@ def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
 def _longer(ratio: float) -> str:
     """Return how much longer a step is than the fastest, by the ratio of both: per cent more below 2, else times as
     long."""
-    if ratio < 1 + _SAME:
-        return "0 %"
-    return f"{100 * (ratio - 1):.3g} %" if ratio < 2 else format_ratio(ratio)
+    return "0 %" if ratio < 1 + _SAME else f"{100 * (ratio - 1):.3g} %" if ratio < 2 else format_ratio(ratio)
 
 
 def times_the_bound(plan: Plan) -> float | None:

@@ -105,8 +105,7 @@ def _answer(results: Sequence[Study]) -> Parts:
         question = f"What {len(results)} papers printed, beside ours"
         legend = "constructed: inputs, and the papers' own formulas, which show nothing; absent: nothing to compare"
         more = ["lightloom reproduce STUDY", *more]
-        limit = f"{assumed} assumptions: --all"
-        return screen(question, best, rows, all=True, legend=legend, limit=limit, more=more)
+        return screen(question, best, rows, all=True, legend=legend, limit=f"{assumed} assumptions: --all", more=more)
     compared = results[0].settling or results[0].findings
     deviating = [(claim, _deviation(claim)) for claim in compared if claim.status == "deviates"]
     worst = sorted(deviating, key=lambda entry: -entry[1])[:MOST_ROWS]

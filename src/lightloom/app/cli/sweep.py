@@ -77,11 +77,10 @@ def _answer(result: Swept, document: Document) -> Answer:
         for table in tables
         for name, times, alone in table.rows
     ]
-    earlier = len(result.rows) - result.computed
     lines = [
         headline(result.rows) or "nothing could be computed",
-        f"{document['points']:,} points: {result.computed:,} computed, {earlier:,} taken from an earlier run; "
-        f"{document[DONE]} done, {document[REFUSED]} refused, {document[FAILED]} failed",
+        f"{document['points']:,} points: {result.computed:,} computed, {len(result.rows) - result.computed:,} taken "
+        f"from an earlier run; {document[DONE]} done, {document[REFUSED]} refused, {document[FAILED]} failed",
     ]
     if result.unused:
         lines.append(f"{result.unused} rows in the folder belong to other points or to other code, and are left out")

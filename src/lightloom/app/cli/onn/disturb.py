@@ -95,7 +95,6 @@ def disturb(
     calibration = "none" if settings.uncalibrated else "rows" if chosen.gains == "rows" else "matrix"
     options = {"calibration": calibration, "correct": correct, **chosen.to_json(), "units": units, **counts}
     digest, mapped, judge, facts = _subject(network, chosen, options)
-    origin = provenance([digest, asdict(how), sweep, options, seed], seed)
     with progress("Fabrications", draws * (1 + sum(len(values) for _, values in sweeps))) as advance:
 
         def evaluate(fabricated: Any, rng: Any) -> float:
@@ -116,7 +115,7 @@ def disturb(
         "largest_gain_db": decibels(mapped.gain),
         "accuracy": row,
         "sweeps": rows,
-        "provenance": origin,
+        "provenance": provenance([digest, asdict(how), sweep, options, seed], seed),
     }
     title = f"{facts['servers']} servers, {facts['bits']} bits: {mapped.mzis:,} MZIs, mean and range of "
     title += f"{draws} fabrications{', corrected' if correct else ''}"
@@ -125,8 +124,7 @@ def disturb(
     def scaled(share: float) -> float:
         """Return the mean accuracy with errors that are a share of those stated."""
         less = {name: value if name == "dac_bits" else share * value for name, value in asdict(how).items()}
-        made = NonIdealities(**cast(Any, less))
-        return spread(monte_carlo(mapped.matrices, made, judge, **tried))["mean"]
+        return spread(monte_carlo(mapped.matrices, NonIdealities(**cast(Any, less)), judge, **tried))["mean"]
 
     quick = not sweeps and how != NonIdealities() and facts["points"] * draws <= _QUICK
     return Shown(document, _parts(document, network, scaled if quick else None, all), {"drawn": drawn})

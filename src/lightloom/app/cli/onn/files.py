@@ -116,8 +116,7 @@ def sweep_values(name: str, low: float, high: float, points: int) -> list[float]
     whole number, whatever ``points`` is."""
     if name == "dac-bits":
         return [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)]
-    values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)
-    return [float(value) for value in values]
+    return [float(value) for value in (np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points))]
 
 
 def evenly(sweeps: Sequence[Document], everything: bool) -> tuple[list[tuple[Document, Document]], int]:

@@ -264,7 +264,6 @@ def _map_row(name: str, part: Part, matrix: Column) -> Document:
     """Return the row of one mapped matrix: sizes, interferometers as mapped, as the full SVD and by economy, depth,
     gain, and the largest error of an entry relative to the largest entry."""
     outputs, inputs = matrix.shape
-    off = np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300)
     return {
         "name": name,
         "outputs": outputs,
@@ -274,7 +273,7 @@ def _map_row(name: str, part: Part, matrix: Column) -> Document:
         "mzi_count_economy": full_count(outputs, inputs, "economy"),
         "columns": part.layout.depth if isinstance(part, Mesh) else part.depth,
         "gain_db": 0.0 if isinstance(part, Mesh) else decibels(part.gain),
-        "largest_error": float(off),
+        "largest_error": float(np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300)),
     }
 
 
@@ -458,7 +457,6 @@ def calibrate(network: Path | None, settings: CalibrateSettings, seed: int, figu
     chosen = settings.mapping(network, MeshMapping())
     options = {**chosen.to_json(), "devices": asdict(how), "conditions": asdict(conditions)}
     loaded = load_network(network) if network is not None else None
-    origin = provenance([options, network_hash(*loaded) if loaded else [modes, chips]], seed)
     with progress("Steps of the fits", None) as advance:
         if loaded is None:
             rows = []
@@ -474,7 +472,7 @@ def calibrate(network: Path | None, settings: CalibrateSettings, seed: int, figu
         **options,
         **found,
         "invisible": list(INVISIBLE),
-        "provenance": origin,
+        "provenance": provenance([options, network_hash(*loaded) if loaded else [modes, chips]], seed),
     }
     drawn = draw(
         figure,

@@ -218,10 +218,9 @@ def _search(
 
 def _search_parts(function: FunctionArguments, result: SearchResult, all: bool) -> Parts:
     """Yield the answer with a row for each network that was tried, those that no other one beats first."""
-    trials = sorted(result.trials, key=lambda trial: trial not in result.front)
     rows = [
         {**asdict(trial), "signals": _signals(trial.layers), "mark": "*" if trial in result.front else ""}
-        for trial in trials
+        for trial in sorted(result.trials, key=lambda trial: trial not in result.front)
     ]
     best = max(result.front, key=lambda trial: (trial.accuracy, trial.epochs))
     size = f"{best.mzi_count:,} interferometers, {best.epochs} epochs"
