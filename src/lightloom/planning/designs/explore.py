@@ -464,8 +464,7 @@ def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
         return {each.design.key for each, kept in zip(chosen, front.on_front(), strict=True) if kept}
 
     every = fronts(found)
-    by_technology = ([each for each in found if each.design.technology == technology] for technology in TECHNOLOGIES)
-    own = set[str]().union(*map(fronts, by_technology))
+    own = set[str]().union(*map(fronts, in_groups(found, lambda each: each.design.technology).values()))
     return [replace(each, on_front=each.design.key in every, leads=each.design.key in own) for each in found]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from operator import attrgetter, itemgetter
@@ -384,15 +384,14 @@ def scatter_figure(points: Sequence[Point], colours: Colours, labels: tuple[str,
 
 def _scatter(
     title: str, points: Sequence[Point], colours: Colours, labels: tuple[str, str], caption: str
-) -> list[Picture]:
-    """Return the picture of points; none without points."""
+) -> Iterator[Picture]:
+    """Yield the picture of points; none without points."""
     caption += " Filled: no other one at its place is better in one and as good in the other."
-    if not points:
-        return []
-    return [Picture(title=title, svg=to_svg(scatter_figure(points, colours, labels)), caption=caption)]
+    if points:
+        yield Picture(title=title, svg=to_svg(scatter_figure(points, colours, labels)), caption=caption)
 
 
-def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
+def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
     """Return a picture of the algorithms by how near they come to the bound for the smallest and for the largest
     message of each place; none where no place has several sizes."""
     points = []
@@ -406,10 +405,9 @@ def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) 
     return _scatter(f"{title}: small against large messages", points, colours, labels, caption)
 
 
-def _plan_scatters(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
-    """Return, for each model, a picture of the plans by the seconds of a sample and by the dollars, else the joules,
+def _plan_scatters(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
+    """Yield, for each model, a picture of the plans by the seconds of a sample and by the dollars, else the joules,
     that it takes, else by memory, whichever is known of any."""
-    pictures = []
     for (model,), contested in grouped(group, "model"):
         rows = [row for contest in contested for row in contest.ranking]
         column, words = next(each for each in _OBJECTIVES.items() if any(row.get(each[0]) for row in rows))
@@ -422,8 +420,7 @@ def _plan_scatters(group: Sequence[Contest], colours: Colours, title: str) -> li
             f"A point for each plan on each cluster, {len(known)} of {len(rows)}: the others' {words} are unknown."
         )
         head = f"{title}, {model}: time against {words}"
-        pictures += _scatter(head, points, colours, ("seconds a sample", words), caption)
-    return pictures
+        yield from _scatter(head, points, colours, ("seconds a sample", words), caption)
 
 
 _OBJECTIVES = {
@@ -433,29 +430,26 @@ _OBJECTIVES = {
 }
 
 
-def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
-    """Return, for each kind and cost model, the picture of the winners, and that of the curves where there are any."""
+def _collective_pictures(collectives: Sequence[Contest]) -> Iterator[Picture]:
+    """Yield, for each kind and cost model, the picture of the winners, and that of the curves where there are any."""
     colours = colours_of([entrant(contest.winner) for contest in collectives])
     caption = "Colour: the fastest, of equals the first by name; its time, and that over the lower bound."
-    pictures: list[Picture] = []
     for (kind, model), group in grouped(collectives, "collective", "cost_model"):
         title = f"{kind[0].upper()}{kind[1:]}, {model} cost"
-        pictures.append(Picture(title=title, svg=to_svg(winners_figure(_size_cells(group), colours)), caption=caption))
-        pictures += [*_collective_scatter(group, colours, title), *_curves(group, colours, title)]
-    return pictures
+        drawn = winners_figure([*_size_cells(group)], colours)
+        yield Picture(title=title, svg=to_svg(drawn), caption=caption)
+        yield from (*_collective_scatter(group, colours, title), *_curves(group, colours, title))
 
 
-def _size_cells(group: Sequence[Contest]) -> list[Cell]:
-    """Return cells with a row for each place; columns are total bytes or bytes per rank, whichever are fewer."""
+def _size_cells(group: Sequence[Contest]) -> Iterator[Cell]:
+    """Yield cells with a row for each place; columns are total bytes or bytes per rank, whichever are fewer."""
     totals, shares = ({_message_size(contest, of_rank) for contest in group} for of_rank in (False, True))
     of_rank = len(shares) < len(totals)
     places = list(dict.fromkeys(contest.place for contest in group))
-    made = []
     for contest in sorted(group, key=lambda each: (_message_size(each, of_rank), places.index(each.place))):
         row, size = contest.winner, format_size(_message_size(contest, of_rank))
         text = f"{format_time(row['time_s'])}\n{format_ratio(row['ratio'])}"
-        made.append(Cell(contest.place, size + (" a rank" if of_rank else ""), entrant(row), text))
-    return made
+        yield Cell(contest.place, size + (" a rank" if of_rank else ""), entrant(row), text)
 
 
 def _message_size(contest: Contest, of_rank: bool) -> float:
@@ -464,27 +458,25 @@ def _message_size(contest: Contest, of_rank: bool) -> float:
     return float(row["nbytes"] / (row["ranks"] if of_rank else 1))
 
 
-def _curves(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
-    """Return a picture of time over bytes at up to six places with several sizes; none where no place has."""
+def _curves(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
+    """Yield a picture of time over bytes at up to six places with several sizes; none where no place has."""
     by_place = [place for _, place in grouped(group, "site", "ranks", "settings") if len(place) > 1]
-    if not by_place:
-        return []
     shown = evenly_spaced(by_place, _PANELS)
     caption = "What every rank holds in the end (all-gather) or at the start (all others)."
     if len(shown) < len(by_place):
         caption += f" {len(shown)} of {len(by_place)} places."
-    return [Picture(title=f"{title}: time over bytes", svg=to_svg(curves_figure(shown, colours)), caption=caption)]
+    if shown:
+        yield Picture(title=f"{title}: time over bytes", svg=to_svg(curves_figure(shown, colours)), caption=caption)
 
 
-def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
-    """Return pictures of the fastest training steps for each cost model, and of what all plans trade for time."""
+def _plan_pictures(plans: Sequence[Contest]) -> Iterator[Picture]:
+    """Yield pictures of the fastest training steps for each cost model, and of what all plans trade for time."""
     colours = colours_of([entrant(contest.winner) for contest in plans])
     caption = "Colour: the fastest strategy and algorithm, of equals the first by name; time of a step."
-    pictures = []
     for (model,), group in grouped(plans, "cost_model"):
         title, drawn = f"Training steps, {model} cost", winners_figure([_plan_cell(each) for each in group], colours)
-        pictures += [Picture(title=title, svg=to_svg(drawn), caption=caption), *_plan_scatters(group, colours, title)]
-    return pictures
+        yield Picture(title=title, svg=to_svg(drawn), caption=caption)
+        yield from _plan_scatters(group, colours, title)
 
 
 def _plan_cell(contest: Contest) -> Cell:
