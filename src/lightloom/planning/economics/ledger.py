@@ -11,7 +11,7 @@ failures and not their watts again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -542,38 +542,34 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
     return [*rows, ("goodput", *shown)] if trains else rows
 
 
-def ledger_notes(ledgers: Mapping[str, StepLedger]) -> list[str]:
-    """Return lines for what every place leaves out, counts at a limit or takes without an interval, for what its bill
+def ledger_notes(ledgers: Mapping[str, StepLedger]) -> Iterator[str]:
+    """Yield lines for what every place leaves out, counts at a limit or takes without an interval, for what its bill
     notes, and for what is assumed."""
-    lines = []
     for place, step in ledgers.items():
         missing = dict.fromkeys((*step.cluster.dollars.missing, *step.energy.missing))
         if missing:
-            lines.append(f"left out, so that sums are at least so much (≥), {place}: {', '.join(missing)}")
+            yield f"left out, so that sums are at least so much (≥), {place}: {', '.join(missing)}"
         if at_most := dict.fromkeys((*step.cluster.dollars.at_most, *step.energy.total.at_most)):
-            lines.append(f"counted at a limit, so that sums are at most so much (≤), {place}: {', '.join(at_most)}")
+            yield f"counted at a limit, so that sums are at most so much (≤), {place}: {', '.join(at_most)}"
         if missing and at_most:
-            lines.append(f"both, so that sums are neither (~), {place}")
+            yield f"both, so that sums are neither (~), {place}"
         if step.interval is None:
-            lines.append(f"ranges are those of prices and watts alone, {place}: no interval of its time is known")
+            yield f"ranges are those of prices and watts alone, {place}: no interval of its time is known"
         if step.goodput is not None and step.goodput_missing:
-            lines.append(f"goodput at most (≤), {place}: without {', '.join(step.goodput_missing)}")
-        lines += [f"bill of {place}: {note}" for note in step.cluster.fabric.notes]
-    return lines + assumption_lines(list(ledgers.values()))
+            yield f"goodput at most (≤), {place}: without {', '.join(step.goodput_missing)}"
+        yield from (f"bill of {place}: {note}" for note in step.cluster.fabric.notes)
+    yield from _assumption_lines(list(ledgers.values()))
 
 
-def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
-    """Return lines of what is assumed of the site (that of the first step), of failures where goodput was computed, and
+def _assumption_lines(steps: Sequence[StepLedger]) -> Iterator[str]:
+    """Yield lines of what is assumed of the site (that of the first step), of failures where goodput was computed, and
     the parts whose price, power or energy no publication states."""
-    lines = []
     if steps:
         site = steps[0].cluster.site
-        texts = [text for name, text in site.texts().items() if name in site.defaults]
-        lines += [f"assumed of the site: {', '.join(texts)}"] if texts else []
+        if texts := [text for name, text in site.texts().items() if name in site.defaults]:
+            yield f"assumed of the site: {', '.join(texts)}"
     if any(step.goodput is not None for step in steps):
-        lines.append(
-            "assumed of failures: checkpoints, restarts, repairs and spares as `lightloom goodput CLUSTER` lists them"
-        )
+        yield "assumed of failures: checkpoints, restarts, repairs and spares as `lightloom goodput CLUSTER` lists them"
     totals = {
         "prices": [step.cluster.dollars for step in steps],
         "watts": [step.cluster.static_power for step in steps],
@@ -581,8 +577,7 @@ def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
     }
     for what, sums in totals.items():
         if names := dict.fromkeys(name for total in sums for name in total.assumptions):
-            lines.append(f"assumed {what}: those of {', '.join(names)} (lightloom catalog PART)")
-    return lines
+            yield f"assumed {what}: those of {', '.join(names)} (lightloom catalog PART)"
 
 
 def amount(total: Total) -> str:
