@@ -268,13 +268,6 @@ def compose(
     refused = {"placement + wavelengths": _NO_TREES}
     request = replace(request, compare=False, divisions=1)
 
-    def placed(own: Cluster, asked: SearchRequest, below: float) -> Plan:
-        """Return the fastest placed plan, if a sample takes less than ``below`` seconds, which is cheap to refute."""
-        exchanges_of = asked.exchanges_on(own.accelerator)
-        prices = GroupPrices(own.fabric, own.training, asked.cost_model, exchanges_of, asked.algorithms)
-        fastest(graph, own, asked, below, prices=prices)
-        return search(graph, own, asked, prices=prices).winner
-
     def best(network: Network, methods: tuple[PricedExchange, ...]) -> Best | None:
         """Return the fastest plan on a network with gradients as they are or by one of the methods; None, with the
         reason among ``refused``, where there is none."""
@@ -292,8 +285,12 @@ def compose(
             asked = replace(asked, global_batches=request.global_batches)
         if "placement" in network.ideas:
             placing = replace(asked, strategies=("placed",))
-            with suppress(InputError):  # Also where no placed plan is faster.
-                plan, asked = placed(own, placing, plan.sample_time), placing
+            with suppress(InputError):
+                exchanged = placing.exchanges_on(own.accelerator)
+                prices = GroupPrices(own.fabric, own.training, placing.cost_model, exchanged, placing.algorithms)
+                # An error where no placed plan is faster, which is cheaper to find than the fastest one.
+                fastest(graph, own, placing, plan.sample_time, prices=prices)
+                plan, asked = search(graph, own, placing, prices=prices).winner, placing
         tried.add(network.ideas | ({"compression"} if methods and not network.method else NONE))
         used = network.ideas | ({"compression"} if plan.gradient_exchange and not network.method else NONE)
         return Best(used, network.name, plan, asked)

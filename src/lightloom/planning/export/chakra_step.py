@@ -113,8 +113,7 @@ def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCol
             "--algorithm"
         )
     seconds = price(use.kind, use.nbytes * shared).cost.repeated_time
-    schedule = price.schedule(use.kind, use.nbytes * shared).unfolded(price.fabric.fibre_channels)
-    schedule = schedule.resized(use.nbytes)
+    schedule = price.schedule(use.kind, use.nbytes * shared).unfolded(price.fabric.fibre_channels).resized(use.nbytes)
     return CarriedCollective(price.algorithm.name, seconds, pair_line(schedule, price.fabric), schedule, price.fabric)
 
 
