@@ -336,13 +336,16 @@ class Report:
 MICROSECONDS = 1e6
 
 
-def perfetto_trace(
-    timeline: Timeline, *, title: str, provenance: Mapping[str, Any], counters: Sequence[Counter] = ()
-) -> Document:
-    """Return the trace as a document for Chrome's and Perfetto's viewers: one process, one thread for each resource, a
-    track for each counter.
+def write_perfetto_trace(
+    path: Path, timeline: Timeline, *, title: str, provenance: Mapping[str, Any], counters: Sequence[Counter] = ()
+) -> Path:
+    """Write the trace as JSON for Chrome's and Perfetto's viewers, whole or not at all, and return its path: one
+    process, one thread for each resource, a track for each counter.
 
     Times are in microseconds; dependencies between resources are arrows, and ``provenance`` is in its metadata.
+
+    Raises:
+        ConfigError: the place cannot be written to.
     """
     threads = {resource: number for number, resource in enumerate(timeline.resources, start=1)}
     named: list[tuple[str, int, Document]] = [("process_name", 0, {"name": title})]
@@ -368,7 +371,8 @@ def perfetto_trace(
     ]
     metadata = [{"ph": "M", "name": kind, "pid": 1, "tid": thread, "args": facts} for kind, thread, facts in named]
     events = [*metadata, *intervals, *_flows(timeline, threads), *values]
-    return {"traceEvents": events, "displayTimeUnit": "ns", "metadata": {"provenance": dict(provenance)}}
+    document = {"traceEvents": events, "displayTimeUnit": "ns", "metadata": {"provenance": dict(provenance)}}
+    return write_atomically(path, json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n")
 
 
 def _flows(timeline: Timeline, threads: Mapping[str, int]) -> Iterator[dict[str, Any]]:
@@ -388,15 +392,3 @@ def _flows(timeline: Timeline, threads: Mapping[str, int]) -> Iterator[dict[str,
                 middle = earlier.start + earlier.duration / 2
                 for phase, end, moment in (("s", earlier, middle), ("f", interval, interval.start)):
                     yield {"ph": phase, **common, "tid": threads[end.resource], "ts": moment * MICROSECONDS}
-
-
-def write_perfetto_trace(
-    path: Path, timeline: Timeline, *, title: str, provenance: Mapping[str, Any], counters: Sequence[Counter] = ()
-) -> Path:
-    """Write the trace as JSON, whole or not at all, and return its path.
-
-    Raises:
-        ConfigError: the place cannot be written to.
-    """
-    document = perfetto_trace(timeline, title=title, provenance=provenance, counters=counters)
-    return write_atomically(path, json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n")

@@ -190,6 +190,14 @@ def hide_spines(axes: Axes, *more: str) -> None:
     axes.spines[["top", "right", *more]].set_visible(False)
 
 
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a chart from the top down, without ticks and without a line on their left."""
+    axes.set_yticks(range(len(names)), [plain(name) for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    hide_spines(axes, "left")
+
+
 def headline(figure: Figure | SubFigure, text: str) -> None:
     """Write the title of a figure above it, at its left; dollar signs are plain text."""
     figure.suptitle(plain(text), x=0.008, ha="left", fontsize=9.5, fontweight="bold")

@@ -135,10 +135,8 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
                 axes.barh(row, width, left=left, height=0.66, color=colour, linewidth=0)
             left += width
         axes.text(left + longest * scale * 0.008, row, format_time(totals[row]), va="center", ha="left")
-    axes.set_yticks(range(len(rows)), [canvas.plain(name) for name, _ in rows])
-    axes.tick_params(axis="y", length=0)
-    axes.set(xlim=(0, longest * scale * 1.1), ylim=(max(len(rows), 1) - 0.5, -0.5), xlabel=f"{unit} a {per}")
-    canvas.hide_spines(axes, "left")
+    axes.set(xlim=(0, longest * scale * 1.1), xlabel=f"{unit} a {per}")
+    canvas.name_rows(axes, [name for name, _ in rows])
     shown = {key for _, breakdown in rows for key, seconds in breakdown.items() if seconds > 0}
     canvas.colour_legend(figure, {words: colour for key, (words, colour) in canvas.SHARES.items() if key in shown})
     return figure
@@ -162,11 +160,9 @@ def waterfall_figure(
         share = 100 * width / first[1]
         words = format_time(width) if row in (0, len(bars) - 1) else f"{share:+.1f} %" if abs(share) >= 0.05 else "0 %"
         axes.text(max(left, left + width) * 1e3 + first[1] * 8, row, words, va="center", ha="left")
-    axes.set_yticks(range(len(names)), [canvas.plain(name) for name in names])
-    axes.tick_params(axis="y", length=0)
-    axes.set(xlim=(0, first[1] * 1120), ylim=(len(names) - 0.5, -0.5), xlabel="milliseconds a sample")
+    axes.set(xlim=(0, first[1] * 1120), xlabel="milliseconds a sample")
     axes.set_title(title, loc="left", fontsize=9)
-    canvas.hide_spines(axes, "left")
+    canvas.name_rows(axes, names)
     return figure
 
 

@@ -138,11 +138,8 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
     for row, (_, lane_stretches, colours) in enumerate(lanes):
         for stretch in lane_stretches:
             _draw_stretch(axes, row, stretch, colours, total)
-    axes.set_yticks(range(len(lanes)), [canvas.plain(name) for name, _, _ in lanes])
-    axes.tick_params(axis="y", length=0)
-    axes.set(xlim=(0, total * 1e3), ylim=(len(lanes) - 0.5, -0.5))
-    axes.set_xlabel(f"milliseconds; the step takes {format_time(timeline.step_time)}")
-    canvas.hide_spines(axes, "left")
+    axes.set(xlim=(0, total * 1e3), xlabel=f"milliseconds; the step takes {format_time(timeline.step_time)}")
+    canvas.name_rows(axes, [name for name, _, _ in lanes])
     used = {stretch.key for _, lane_stretches, _ in lanes[:-1] for stretch in lane_stretches}
     canvas.colour_legend(figure, {words: colour for key, (words, colour) in canvas.TASKS.items() if key in used})
     return figure
