@@ -70,10 +70,9 @@ class AccuracyReport(DrawnResult):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom accuracy --json`` prints."""
-        tables = [table.to_json() for table in self.tables]
         return {
             "schema": "lightloom.accuracy/1",
-            "tables": [{key: value for key, value in table.items() if key != "rows"} for table in tables],
+            "tables": [{key: value for key, value in each.to_json().items() if key != "rows"} for each in self.tables],
             "rows": self.rows(),
             "provenance": self.origin,
         }

@@ -152,7 +152,8 @@ class PlanChange:
                 f"{SHARES[key][0]} {format_difference(value)}" for key, value in parts.items() if abs(value) >= least
             ]
             words.append(f"{', '.join(named)} a sample")
-        algorithms = [_algorithms(row) for row in (self.before, self.after)]
+        uses = (dict.fromkeys(use["algorithm"] for use in row["algorithms"]) for row in (self.before, self.after))
+        algorithms = [" + ".join(each) for each in uses]
         if algorithms[0] != algorithms[1]:
             words.append(f"{algorithms[1] or 'no exchange'} instead of {algorithms[0] or 'none'}")
         if self.before["fits"] != self.after["fits"]:
@@ -370,11 +371,6 @@ def _cost(row: Row, key: str) -> str:
     """Return :func:`_known` as text with four digits; "unknown" for None."""
     known = _known(row, key)
     return "unknown" if known is None else f"{known:.4g}"
-
-
-def _algorithms(row: Row) -> str:
-    """Return the names of the algorithms of a plan's exchanges, each once, joined by +; empty where there are none."""
-    return " + ".join(dict.fromkeys(use["algorithm"] for use in row["algorithms"]))
 
 
 def _inputs(first: Row, second: Row) -> Iterator[InputChange]:

@@ -148,16 +148,15 @@ _KINDS: dict[str, Callable[[], dict[str, str]]] = {
 
 def _list_all(all: bool) -> Shown:
     """Show how many entries each kind has, and its first ones; with ``all`` every name with its description."""
-    sections = {kind: names() for kind, names in _KINDS.items()}
-    rows = {kind: [{"name": n, "description": d} for n, d in names.items()] for kind, names in sections.items()}
+    rows = {kind: [{"name": n, "description": d} for n, d in names().items()] for kind, names in _KINDS.items()}
     document = {"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)}
     if all:
         left = ("name", "description")
         return Shown(document, (rows_table(each, title=kind, left=left) for kind, each in rows.items()))
-    question = f"Names that the commands take: {sum(map(len, sections.values()))} of {len(sections)} kinds"
+    question = f"Names that the commands take: {sum(map(len, rows.values()))} of {len(rows)} kinds"
     counts = [
-        {"kind": kind, "names": len(names), "for example": ", ".join(list(names)[:2])}
-        for kind, names in sections.items()
+        {"kind": kind, "names": len(each), "for example": ", ".join(row["name"] for row in each[:2])}
+        for kind, each in rows.items()
     ]
     more = ("lightloom catalog KIND", "lightloom catalog NAME", "lightloom catalog --schema", "--all")
     return Shown(document, screen(question, (), counts, all=True, more=more))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -59,18 +59,11 @@ if TYPE_CHECKING:
 # Files that ``lightloom plan`` writes: pictures and pages, settings of frameworks, and the step for a simulator.
 
 
-class _Framework(NamedTuple):
-    """A framework whose settings can be written: their text and notes on them."""
-
-    name: str
-    text: Callable[..., str]
-    notes: Callable[..., Sequence[str]]
-
-
 _FRAMEWORKS = {
-    ".toml": _Framework("torchtitan", frameworks.to_toml, frameworks.torchtitan_notes),
-    ".sh": _Framework("megatron", frameworks.to_script, frameworks.megatron_notes),
+    ".toml": ("torchtitan", frameworks.to_toml, frameworks.torchtitan_notes),
+    ".sh": ("megatron", frameworks.to_script, frameworks.megatron_notes),
 }
+"""Frameworks whose settings can be written, by the ending of the file: name, text of the settings, notes on them."""
 
 
 def _check_drawn(path: Path) -> None:
@@ -112,14 +105,14 @@ def _export(paths: Sequence[Path], search: PlanSearch, document: dict[str, Any])
 def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
     """Write the settings of the first plan that a framework can express, and note them in ``document``; yield a message
     where that plan is not the winner."""
-    framework, chosen = _FRAMEWORKS[path.suffix], expressible(search)
+    (framework, text, notes), chosen = _FRAMEWORKS[path.suffix], expressible(search)
     job, rank = exported(chosen, search.graph), search.ranking.index(chosen) + 1
     entry = document.setdefault("exported", {"rank": rank, "label": chosen.label, "notes": {}})
     if chosen is not search.winner and "why" not in entry:
         entry["why"] = "the winner is a placed plan, which no framework has settings for"
         yield f"exported: {chosen.label}, rank {rank}: {entry['why']}; {_slower(chosen, search)}"
-    write_atomically(path, framework.text(job))
-    entry[framework.name], entry["notes"][framework.name] = str(path), framework.notes(job)
+    write_atomically(path, text(job))
+    entry[framework], entry["notes"][framework] = str(path), notes(job)
 
 
 def _export_step(folder: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:

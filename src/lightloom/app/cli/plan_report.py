@@ -157,8 +157,7 @@ def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
     schedule = drawn_schedule(search)
     if schedule is not None:
         plan, fabric = schedule[0], schedule[0].cluster.fabric
-        title = f"The schedule of {plan.strategy}, {plan.algorithm}"
-        title = "The winning schedule" if plan is winner else title
+        title = "The winning schedule" if plan is winner else f"The schedule of {plan.strategy}, {plan.algorithm}"
         yield "schedule", title, wavelength_map(schedule[1], fabric), wavelength_caption(schedule[1], fabric)
     if placed is None or placed.placed is None:
         return
@@ -342,13 +341,13 @@ _COPIED = ("strategy", "site", "global_batch", "step_time", "breakdown", "memory
 """Fields of a ranking's row that are the plan's."""
 
 
-def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tuple[RankingRow, ...]:
-    """Return one row for each of ``plans``, or of the ranking without them, numbered from 1."""
-    front, rows = {id(plan) for plan in search.front}, []
+def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> Iterator[RankingRow]:
+    """Yield one row for each of ``plans``, or of the ranking without them, numbered from 1."""
+    front = {id(plan) for plan in search.front}
     for place, plan in enumerate(search.ranking if plans is None else plans, start=1):
         exchange, interval = plan.gradient_exchange, search.intervals.get(id(plan))
         alike = f" {ALIKE}" if interval and plan is not search.winner and not interval.apart else ""
-        row = RankingRow(
+        yield RankingRow(
             **{name: getattr(plan, name) for name in _COPIED},
             place=place,
             label=" · ".join([plan_words(plan.choice), *plan.algorithms[:2]]),
@@ -362,8 +361,6 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
             lower_bound_ratio=times_the_bound(plan),
             on_front=id(plan) in front,
         )
-        rows.append(row)
-    return tuple(rows)
 
 
 def utilization(search: PlanSearch) -> str:
@@ -397,7 +394,7 @@ def interval_note(search: PlanSearch) -> str:
 
 def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping[str, Any], answer: Answer) -> Report:
     """Return the page of a search: the answer, facts, ranking, pictures, tables and notes."""
-    winner, rows = search.winner, ranking_rows(search)
+    winner, rows = search.winner, tuple(ranking_rows(search))
     exchange, drawn = winner.exchanges[0] if winner.exchanges and winner.prices else None, drawn_schedule(search)
     compared_with, ledgers = search.clusters[0].reference, place_ledgers(search)
     refused = ((row.strategy, row.algorithm, row.compression or "", row.why) for row in search.refused)
@@ -409,7 +406,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
         explanation=str(document["explanation"]),
         facts=_facts(search),
         ranking=rows,
-        reference=ranking_rows(search, search.reference[:5]),
+        reference=tuple(ranking_rows(search, search.reference[:5])),
         reference_name=f"Electrical reference: {'fabric' if compared_with is None else compared_with.kind_name}",
         not_sourced=_not_sourced(search),
         notes=(

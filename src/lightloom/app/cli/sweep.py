@@ -71,11 +71,10 @@ def sweep(experiment: Path, *, out: Path | None = None, workers: str | None = No
 
 def _answer(result: Swept, document: Document) -> Answer:
     """Return who is fastest how often, and what became of the points."""
-    tables = [wins(contests(result.rows, what), words) for what, words in _KINDS.items()]
     rows = [
-        {"fastest": name, "among": table.title, "times": times, "alone": alone}
-        for table in tables
-        for name, times, alone in table.rows
+        {"fastest": name, "among": words, "times": times, "alone": alone}
+        for what, words in _KINDS.items()
+        for name, times, alone in wins(contests(result.rows, what), words).rows
     ]
     lines = [
         headline(result.rows) or "nothing could be computed",

@@ -305,8 +305,7 @@ def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Par
     )
     if not explain:
         return
-    yield "proof"
-    yield from (f"  {step}" for step in document["proof"])
+    yield from ("proof", *(f"  {step}" for step in document["proof"]))
     if tolerance is not None:
         mapping = f"{MAPPINGS[tolerance['mapping']]} (--out stores it); window {tolerance['window']}"
         words = "{wrong_words:,} of {words:,} on {fabrications} fabrications".format(**tolerance)
@@ -469,8 +468,7 @@ def _reducers_parts(made: ReducerComparison, explain: bool) -> Parts:
     yield _turns(made)
     tried, wrong = made.tried_sums
     yield f"digit-sum is proved exact, and tried on {tried:,} tuples of sums: {wrong:,} wrong"
-    yield "verdict"
-    yield from (f"  {sentence}" for sentence in made.verdict)
+    yield from ("verdict", *(f"  {sentence}" for sentence in made.verdict))
     yield facts_table(FORFEITS, title="what averaging in the light forfeits")
     given = sum(constant.given for constant in made.constants.values())
     yield _path(made)

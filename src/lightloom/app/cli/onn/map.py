@@ -337,8 +337,8 @@ def _chip(
     if out is not None:
         write_gds(plan, out)
     if netlist is not None:
-        content: Document = {"netlist": chip_netlist(averager, dispersion, column_length=rules.column * 1e-6)}
-        content = {"schema": "lightloom.chip-netlist/1", **content, "provenance": origin}
+        chip = chip_netlist(averager, dispersion, column_length=rules.column * 1e-6)
+        content = {"schema": "lightloom.chip-netlist/1", "netlist": chip, "provenance": origin}
         write_atomically(netlist, json.dumps(content) + "\n")
     drawn = draw(figure, lambda: chip_figure(plan, _title(document, network)), document)
     written = {"netlist": netlist, "layout": out, "drawn": drawn}
