@@ -513,9 +513,9 @@ def _on(
     """Return the schedule's columns, and the fabric on which they are wanted: ``fabric`` or else the schedule's own,
     with ``settings`` set; a fabric by name gets the schedule's ranks unless ``ranks`` is given. ConfigError if there is
     none."""
-    if isinstance(schedule, VerifiedSchedule):
-        schedule, fabric = schedule.schedule, schedule.fabric if fabric is None else fabric
-    if fabric is None:
+    columns, own = (schedule.schedule, schedule.fabric) if isinstance(schedule, VerifiedSchedule) else (schedule, None)
+    place = own if fabric is None else fabric
+    if place is None:
         raise ConfigError("a schedule without a fabric: expected a fabric, by name, file or object")
-    attached = ranks if ranks is not None or isinstance(fabric, Fabric) else schedule.collective.ranks
-    return schedule, load_fabric(fabric, attached, set=settings)
+    attached = ranks if ranks is not None or isinstance(place, Fabric) else columns.collective.ranks
+    return columns, load_fabric(place, attached, set=settings)

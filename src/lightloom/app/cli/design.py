@@ -132,7 +132,8 @@ def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Parts:
     hidden = len(leading) - sum(pair in shown for pair in leading)
     yield from answer_parts(_answer(found, hidden), _table(shown, explored))
     if explain:
-        yield from ("", _table(leading, explored, explain=True), "", *verdict_lines(found))
+        yield from ("", _table(leading, explored, explain=True), "")
+        yield from verdict_lines(found)
         yield (
             f"{found.designs} designs: {len(explored.candidates)} evaluated, {len(explored.beaten)} beaten at bounds, "
             f"{explored.over_budget} over the budget, {len(explored.refused)} without a plan"
