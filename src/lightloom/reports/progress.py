@@ -3,14 +3,15 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 PATIENCE = 2.0
 """Seconds before a bar appears."""
 _BETWEEN = 1.0
 """Least seconds between two changes of what stands behind a bar."""
+_Item = TypeVar("_Item")
 
 
 class Bar:
@@ -25,6 +26,12 @@ class Bar:
         """Show that ``count`` more is done."""
         if self._shown is not None:
             self._shown.advance(self._task, count)
+
+    def over(self, items: Iterable[_Item]) -> Iterator[_Item]:
+        """Yield the items, each of which is one more that is done when the next is asked for."""
+        for item in items:
+            yield item
+            self(1)
 
     def tell(self, text: Callable[[], str], total: int | None = None) -> None:
         """Show what ``text`` returns, the best answer so far, behind the bar, and the amount of work once it is known;

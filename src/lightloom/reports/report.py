@@ -148,6 +148,8 @@ def page_data(plans: Mapping[int, Document], light: Document | None) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
 
 
+PAGE_WIDTH = 110
+"""Columns of the lines of an answer on a page and in a notebook."""
 FRONT = "◆"
 """Marks what no other plan beats in time and energy both."""
 ALIKE = "≈"

@@ -30,6 +30,7 @@ from lightloom.planning.search.request import SearchRequest
 from lightloom.reports.figures.comparisons import waterfall_figure
 from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
+from lightloom.reports.report import PAGE_WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -290,7 +291,7 @@ class Composition(DrawnResult):
     def lines(self) -> list[str]:
         """Return the answer's lines but for its table."""
         answer = self.answer()
-        return [answer.question, *answer.lines(110)]
+        return [answer.question, *answer.lines(PAGE_WIDTH)]
 
     def figure(self) -> Figure:
         """Return a matplotlib figure: from the best electrical plan to the best of all, what each idea takes off."""

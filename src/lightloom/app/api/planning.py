@@ -41,6 +41,7 @@ from lightloom.planning.search.what_if import WhatIf, WhatIfs
 from lightloom.reports.figures.comparisons import breakdown_figure
 from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
+from lightloom.reports.report import PAGE_WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -241,8 +242,6 @@ TRIED = "int4:block=128,feedback"
 """Method of exchanging gradients that a changed question tries."""
 DIVISIONS = 8
 """Divisions of the job whose best plans are found."""
-_NOTEBOOK = 110
-"""Columns of the lines of a notebook."""
 _DRAWN = 8
 """Plans in the picture; rows and documents hold all."""
 
@@ -303,7 +302,7 @@ class PlanRanking(DrawnResult):
     def lines(self) -> Sequence[str]:
         """Return the answer's lines but for its table, those of the terminal."""
         answer = self.answer()
-        return [answer.question, *answer.lines(_NOTEBOOK)]
+        return [answer.question, *answer.lines(PAGE_WIDTH)]
 
     def summary(self) -> str:
         """Return a sentence on the first plan: seconds a step, samples a second, model-FLOPs utilization and bytes a

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.plugins import load_plugins
-from lightloom.core.results import Document, attributes, provenance
+from lightloom.core.results import Document, attributes, in_groups, provenance
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.exchange.compression import registry as codecs
 from lightloom.exchange.method import Gradient, accuracy_note, evidence_of
@@ -197,7 +198,7 @@ def _list_kind(kind: str, names: dict[str, str], all: bool) -> Shown:
 def _figures(components: list[Part]) -> Iterator[str | Table]:
     """Yield a table of the parts of each kind, with prices, watts, energies and lifetimes, then lines on the marks in
     it."""
-    for kind in dict.fromkeys(component.kind for component in components):
+    for kind, alike in in_groups(components, attrgetter("kind")).items():
         rows = [
             {
                 "part": component.name,
@@ -206,8 +207,7 @@ def _figures(components: list[Part]) -> Iterator[str | Table]:
                 "energy": _energy(component),
                 "MTBF": _shown(component.mtbf),
             }
-            for component in components
-            if component.kind == kind
+            for component in alike
         ]
         yield from (rows_table(rows, title=kind, left=tuple(rows[0])), "")
     yield "energy: of a bit on a full link, where a part has a rate; of load, what every bit adds to the static power"

@@ -11,10 +11,7 @@ from lightloom.planning.ideas import IDEAS
 from lightloom.reports.console import answer_parts
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write
-from lightloom.reports.report import Picture, Report, Table, table_of
-
-_PAGE = 110
-"""Columns of the lines of a page."""
+from lightloom.reports.report import PAGE_WIDTH, Picture, Report, Table, table_of
 
 
 def compose(
@@ -60,7 +57,7 @@ def _page(result: Composition) -> Report:
     return Report(
         title=answer.question,
         headline=answer.best[0],
-        answer=tuple(answer.lines(_PAGE))[1:],
+        answer=tuple(answer.lines(PAGE_WIDTH))[1:],
         pictures=(Picture(title="What each idea takes off (Shapley value)", svg=to_svg(result.figure())),),
         tables=(
             table_of("The best plans with each idea", result.display_rows()),

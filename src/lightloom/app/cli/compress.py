@@ -152,7 +152,7 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
     many ranks; ConfigError for a file of another number of values."""
     total: dict[str, Float32s] = {}
     with progress("Gradients", len(paths)) as advance:
-        for step, path in enumerate(paths, start=1):
+        for step, path in enumerate(advance.over(paths), start=1):
             if path.suffix == ".pt":
                 from lightloom.papers.runs.gradient_profile import saved_gradients
 
@@ -170,7 +170,6 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
             total = tensors if not total else {name: total[name] + tensor for name, tensor in tensors.items()}
             if step > 1 and step & (step - 1) == 0:
                 yield Sample(step, step, total)
-            advance(1)
 
 
 def _answer(profile: CompressionProfile) -> Parts:

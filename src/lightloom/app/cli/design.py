@@ -21,10 +21,8 @@ from lightloom.planning.sweeps.workers import SearchStopped, Workers
 from lightloom.reports.console import Parts, answer_parts, rows_table
 from lightloom.reports.html import write
 from lightloom.reports.progress import progress
-from lightloom.reports.report import Report
+from lightloom.reports.report import PAGE_WIDTH, Report
 
-_PAGE_WIDTH = 110
-"""Letters in a line of the answer on the page."""
 _SHOWN = 6
 """Designs in the answer; with ``--explain`` all that lead their technology."""
 
@@ -112,7 +110,7 @@ def _page(found: DesignFront) -> Report:
     verdict = "\n".join(verdict_lines(found)).replace("\n  ", "; ").splitlines()
     answer = _answer(found, 0)
     page = design_page(f"designs for {found.model}", answer.best[0], explored, facts, [*verdict, *_notes(found)])
-    return replace(page, answer=(*answer.best[1:], *replace(answer, legend="", more=()).foot(_PAGE_WIDTH)))
+    return replace(page, answer=(*answer.best[1:], *replace(answer, legend="", more=()).foot(PAGE_WIDTH)))
 
 
 def _ranks(explored: Exploration) -> str:

@@ -130,10 +130,9 @@ def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[
     with progress("Lines", len(trial.exchanges) * len(ranks)) as advance:
         for exchange in trial.exchanges:
             alone = Trial(trial.graph, (exchange,), trial.samples)
-            for count in ranks:
+            for count in advance.over(ranks):
                 speed = break_even_bandwidth(alone, count, on, (_SLOWEST, _FASTEST))
                 found.setdefault(exchange.name, []).append((count, speed))
-                advance(1)
     return found
 
 

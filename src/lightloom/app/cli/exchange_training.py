@@ -208,11 +208,10 @@ def measure(methods: list[str] | None = None) -> Shown:
     chosen = chosen if methods else [method for method in chosen if measurable(method)]
     rows = []
     with progress("Measuring", len(chosen)) as advance:
-        for method in chosen:
+        for method in advance.over(chosen):
             rates = measured(method)
             keep_rates(method.name, rates)
             rows.append({"method": method.name} | asdict(rates))
-            advance(1)
     fastest = max(rows, key=lambda row: row["encode"])
     parts = screen(
         f"How fast does one thread of this host code gradients, by {len(rows)} methods?",

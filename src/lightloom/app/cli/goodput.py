@@ -16,7 +16,7 @@ from lightloom.app.cli.options import PartPrices, Shown, read_prices, read_setti
 from lightloom.core.answer import MOST_ROWS
 from lightloom.core.configfile import read_config
 from lightloom.core.errors import InputError, UnknownNameError
-from lightloom.core.results import Document, cells
+from lightloom.core.results import Document, cells, in_groups
 from lightloom.machines.clusters.cluster import ClusterFile
 from lightloom.machines.parts.bill import Total, missing_text, summed
 from lightloom.machines.parts.part import FigureName, format_amount
@@ -231,8 +231,7 @@ def _bill_parts(found: PricedBill, document: Document, changed: Mapping[str, flo
     made = found.bill
     shown = {title: name for title, name in _COLUMNS.items() if any(line.total(name).value != 0 for line in made.lines)}
     rows, prices = [], {}
-    for part in dict.fromkeys(line.part.name for line in made.lines):
-        lines = [line for line in made.lines if line.part.name == part]
+    for part, lines in in_groups(made.lines, lambda line: line.part.name).items():
         count = sum(line.per_rank for line in lines)
         prices[part] = summed("dollars", [line.total("dollars") for line in lines]).value or 0.0
         totals = (summed(lines[0].total(name).unit, [line.total(name) for line in lines]) for name in shown.values())

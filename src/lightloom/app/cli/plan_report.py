@@ -30,6 +30,7 @@ from lightloom.reports.figures.timelines import timeline_figure
 from lightloom.reports.html import draws
 from lightloom.reports.report import (
     ALIKE,
+    PAGE_WIDTH,
     CollectiveRow,
     Picture,
     RankingRow,
@@ -326,8 +327,6 @@ def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Ta
         yield table_of("Most expensive operators", rows, "A star stands for a block's number.")
 
 
-_PAGE_WIDTH = 110
-"""Columns of the lines of the answer on a page."""
 _EXPLORED = 20
 """Plans of a page that a reader may look into, beside the best of each kind."""
 
@@ -402,7 +401,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
     return Report(
         title=f"{search.graph.name} on {'; '.join(dict.fromkeys(plan.site for plan in search.ranking))}",
         headline=answer.best[0],
-        answer=tuple(answer.lines(_PAGE_WIDTH))[1:],
+        answer=tuple(answer.lines(PAGE_WIDTH))[1:],
         explanation=str(document["explanation"]),
         facts=_facts(search),
         ranking=rows,

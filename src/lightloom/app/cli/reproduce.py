@@ -55,11 +55,8 @@ def reproduce(
         with progress("Experiments", sum(each.jobs() for each in experiments)) as advance:
             for each in experiments:
                 each.measure(work, data_folder(data) if each.data else work, advance)
-    results = []
     with progress("Studies", len(studies)) as advance:
-        for entry in studies:
-            results.append(entry(work))
-            advance(1)
+        results = [entry(work) for entry in advance.over(studies)]
     rows = [claim.to_json() for result in results for claim in result.settling]
     rows += [claim.to_json() | {"status": None} for result in results for claim in result.findings]
     numbers = {result.name: [asdict(number) for number in result.numbers] for result in results}

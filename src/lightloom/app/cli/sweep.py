@@ -18,9 +18,8 @@ from lightloom.planning.sweeps.workers import DONE, FAILED, REFUSED, Row, Search
 from lightloom.reports.console import answer_parts
 from lightloom.reports.html import write
 from lightloom.reports.progress import progress
+from lightloom.reports.report import PAGE_WIDTH
 
-_PAGE_WIDTH = 110
-"""Letters in a line of the answer on the page."""
 _KINDS = {"collective": "collectives", "plan": "training steps"}
 
 
@@ -63,7 +62,7 @@ def sweep(experiment: Path, *, out: Path | None = None, workers: str | None = No
     answer = _answer(result, document)
     if result.left:
         return Shown(document | {"not_computed": result.left}, answer_parts(answer), code=130)
-    report = replace(sweep_report(result, request.description), answer=(*answer.best[1:], *answer.foot(_PAGE_WIDTH)))
+    report = replace(sweep_report(result, request.description), answer=(*answer.best[1:], *answer.foot(PAGE_WIDTH)))
     written = {"results": result.results, "report": write(report, folder / "report.html")}
     files = {name: str(path) for name, path in written.items()}
     return Shown(document | files, answer_parts(answer), written, code=1 if document["failed"] else 0)

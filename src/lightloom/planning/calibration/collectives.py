@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import StringIO
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -23,6 +24,7 @@ from lightloom.core.arrays import Floats, Mask
 from lightloom.core.documents import read_number
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config
+from lightloom.core.results import in_groups
 from lightloom.machines.accelerators.accelerator import Accelerator
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.accelerators.load import names as accelerators
@@ -298,8 +300,7 @@ def read_systems(
         digests.append(digest)
         if "cluster" in text.split("\n", 1)[0].strip().split(","):
             named = read_table(text, SystemCollective, path)
-            for system in dict.fromkeys((row.cluster, row.transport) for row in named):
-                own = [row for row in named if (row.cluster, row.transport) == system]
+            for system, own in in_groups(named, attrgetter("cluster", "transport")).items():
                 systems.append(_system_of_cluster(f"{path.stem}, {system[0]}", own, *system))
             continue
         rows = read_collectives(path, gpus=gpus)

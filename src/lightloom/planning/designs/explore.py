@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from math import inf
+from operator import attrgetter
 from pathlib import Path
 from typing import get_args
 
@@ -372,8 +373,8 @@ def _with_batch(question: Question, designs: Sequence[Bounded]) -> Question:
 def _fits(question: Question, designs: Sequence[Design]) -> bool:
     """Return True if for each number of ranks the first design that has any plan has one at this batch; False at the
     first that is too large."""
-    for ranks in dict.fromkeys(design.ranks for design in designs):
-        for design in (each for each in designs if each.ranks == ranks):
+    for alike in in_groups(designs, attrgetter("ranks")).values():
+        for design in alike:
             result = solve_task(Task(question=question, design=design))
             assert isinstance(result, Bounded)
             if result.too_large:

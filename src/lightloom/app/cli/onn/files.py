@@ -58,11 +58,8 @@ def draw_noise(
     function = arguments.function()
     bound = input_bound(function)
     sigmas = noise_steps(limit, bound)
-    rates = []
     with progress("Noise", len(sigmas)) as advance:
-        for sigma in sigmas:
-            rates.append(1 - noisy_accuracy(network, function, float(sigma), evaluations))
-            advance(1)
+        rates = [1 - noisy_accuracy(network, function, sigma, evaluations) for sigma in advance.over(sigmas.tolist())]
     title = f"{arguments.servers} servers, {arguments.bits} bits, {network.nonlinearity}"
     drawn = noise_figure(name, sigmas, np.array(rates), evaluations, limit=limit, bound=bound, title=title)
     save(drawn, figure, provenance_line(origin))

@@ -250,13 +250,10 @@ def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) ->
     get the approximated form."""
     parts: dict[str, Part] = {}
     with progress("Meshes", len(matrices)) as advance:
-        for name, matrix in matrices.items():
-            if unitary:
-                parts[name] = decompose(matrix, mapping.mesh)
-            else:
-                # The paper approximates the network alone, not P and T.
-                parts[name] = map_part(matrix, mapping.around() if name.split()[-1] in ("P", "T") else mapping)
-            advance(1)
+        for name, matrix in advance.over(matrices.items()):
+            # The paper approximates the network alone, not P and T.
+            own = mapping.around() if name.split()[-1] in ("P", "T") else mapping
+            parts[name] = decompose(matrix, mapping.mesh) if unitary else map_part(matrix, own)
     return parts
 
 
