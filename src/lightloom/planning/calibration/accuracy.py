@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from math import log
 from pathlib import Path
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import yaml
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats
 from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.core.results import Advance, Document, Result, attributes, cells, ignore, in_groups
 from lightloom.machines.accelerators import calibrated
+from lightloom.machines.accelerators.calibrated import CalibrationRows
 from lightloom.machines.accelerators.load import CATALOG, is_calibration, load_accelerator
 from lightloom.planning.calibration.fit import (
+    FOLDS,
     Fit,
     Predictions,
     Scores,
@@ -290,21 +292,15 @@ def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore)
     fitted, folds = fit(jobs, priors), random_folds(jobs.rows)
     advance(1)
     unseen = predict_held_out(jobs, priors, fitted, folds, advance)
-    rows = calibrated.CalibrationRows(table=steps.name, sha256=steps.sha256, count=len(steps))
+    rows = CalibrationRows(table=steps.name, sha256=steps.sha256, count=len(steps))
     inside = (unseen.low <= jobs.measured) & (jobs.measured <= unseen.high)
     statistics = error_statistics(unseen.seconds / jobs.measured - 1, inside)
     errors = unseen.log_seconds - np.log(jobs.measured)
-    return calibration_of(accelerator, rows, fitted, priors, errors, statistics, folds)
+    return calibration_of(accelerator, rows, fitted, priors, errors, statistics)
 
 
 def calibration_of(
-    accelerator: str,
-    rows: calibrated.CalibrationRows,
-    fitted: Fit,
-    priors: Priors,
-    errors: Floats,
-    statistics: Mapping[str, float],
-    folds: Ints,
+    accelerator: str, rows: CalibrationRows, fitted: Fit, priors: Priors, errors: Floats, statistics: dict[str, float]
 ) -> calibrated.Calibration:
     """Return the calibration that a fit to rows gives.
 
@@ -313,16 +309,16 @@ def calibration_of(
         rows: what was fitted to.
         fitted: all parameters.
         priors: where they started.
-        errors: logarithm of predicted over measured seconds of each row, by fits that had not seen it: [rows].
+        errors: logarithm of predicted over measured seconds of each row, by fits that had not seen it, a fold of
+            :func:`random_folds` each: [rows].
         statistics: of these errors (:func:`error_statistics`).
-        folds: the fold of each row: [rows].
     """
     counted = f"the {rows.count} rows" if rows.kind == "steps" else f"{rows.count} {rows.kind}"
     return calibrated.Calibration(
         description=f"{accelerator}, calibrated on {counted} of {rows.table}",
         accelerator=accelerator,
         rows=rows,
-        cross_validated=calibrated.CrossValidatedError(folds=int(folds.max()) + 1, **statistics),
+        cross_validated=calibrated.CrossValidatedError(folds=min(FOLDS, rows.count), **statistics),
         noise=fitted.noise,
         scatter=scatter_of(errors),
         parameters=parameters_of(fitted, priors),

@@ -346,13 +346,12 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
     indices = [priors.names.index(parameter) for parameter in FITTED]
     center, spread = priors.center[indices], priors.spread[indices]
     logarithms, covariance, noise = _fit_parameters(rows, center, spread, center)
-    folds = random_folds(len(rows.operators))
-    errors, inside = _held_out(rows, center, spread, logarithms, folds)
+    errors, inside = _held_out(rows, center, spread, logarithms, random_folds(len(rows.operators)))
     whole = replace(prior_fit(priors), noise=noise)
     whole.logarithms[indices] = logarithms
     whole.covariance[np.ix_(indices, indices)] = covariance
     fitted_to = CalibrationRows(table=profile.name, sha256=profile.sha256, count=len(rows.operators), kind="operators")
-    return calibration_of(name, fitted_to, whole, priors, errors, error_statistics(np.expm1(errors), inside), folds)
+    return calibration_of(name, fitted_to, whole, priors, errors, error_statistics(np.expm1(errors), inside))
 
 
 def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Floats, float]:
