@@ -10,7 +10,7 @@ import numpy as np
 from lightloom.collectives.collective import FOLDABLE, STORING
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify import kernels
-from lightloom.core.arrays import Column, Effort, Int32s, Ints, read_only
+from lightloom.core.arrays import Column, Effort, Int32s, Ints, Mask, read_only
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -32,6 +32,18 @@ def _carried(schedule: Schedule, row: int) -> str:
         return f"list {number} of chunks"
     first, *others = lists.chunks_of(schedule.chunk[row : row + 1]).tolist()
     return f"chunk {first}" + (f" and {len(others)} more of list {number}" if others else "")
+
+
+def refuse_first(wrong: Mask, message: Callable[[int], str]) -> None:
+    """Raise VerificationError with the message of the first entry that is wrong, if there is one."""
+    if wrong.any():
+        raise VerificationError(message(int(np.argmax(wrong))))
+
+
+def channel_name(fabric: Fabric, channel: int, link: int) -> str:
+    """Return the name of a channel of a link, for messages."""
+    fibre, wavelength = divmod(channel, fabric.fibre_channels)
+    return f"wavelength {wavelength} of fibre {fibre} on the {fabric.link_name(link)}"
 
 
 def article(kind: str) -> str:
@@ -60,9 +72,8 @@ def ranges(schedule: Schedule, fabric: Fabric) -> None:
         if len(column) and (column.min() < 0 or column.max() >= limit):
             row = int(np.flatnonzero((column < 0) | (column >= limit))[0])
             raise VerificationError(f"{row_name(schedule, row)}: {name} {column[row]} is not in 0..{limit - 1}")
-    itself = np.flatnonzero(schedule.source == schedule.destination)
-    if len(itself):
-        raise VerificationError(f"{row_name(schedule, int(itself[0]))}: a rank sends to itself")
+    itself = schedule.source == schedule.destination
+    refuse_first(itself, lambda row: f"{row_name(schedule, row)}: a rank sends to itself")
     if fabric.exclusive:
         _check_wavelengths(schedule, fabric)
 
@@ -78,12 +89,14 @@ def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
         | (schedule.first_wavelength >= wavelengths)
         | (channel + count > fabric.channels)
     )
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise VerificationError(
-            f"{row_name(schedule, row)}: fibre {schedule.fibre[row]}, wavelengths {schedule.first_wavelength[row]} "
-            f"and {count[row] - 1} more do not exist: the fabric has {fabric.channels} channels a link"
-        )
+    refuse_first(
+        outside,
+        lambda row: (
+            f"{row_name(schedule, row)}: fibre {schedule.fibre[row]}, wavelengths "
+            f"{schedule.first_wavelength[row]} and {count[row] - 1} more do not exist: the fabric has {fabric.channels} "
+            "channels a link"
+        ),
+    )
 
 
 def channels(schedule: Schedule, fabric: Fabric) -> Int32s:
@@ -126,15 +139,12 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
     first_row[schedule.lightpath[::-1]] = np.arange(len(schedule))[::-1]
     own = first_row[schedule.lightpath]
     others = np.flatnonzero(own != np.arange(len(own)))
-    differs = np.zeros(len(others), np.bool_)
-    for name in names:
-        column = getattr(schedule, name)
-        differs |= column[others] != column[own[others]]
+    columns = {name: getattr(schedule, name) for name in names}
+    differs = np.logical_or.reduce([column[others] != column[own[others]] for column in columns.values()])
     if differs.any():
         row = int(others[np.argmax(differs)])
         first = own[row]
-        columns = ((name, getattr(schedule, name)) for name in names)
-        name, column = next((name, column) for name, column in columns if column[row] != column[first])
+        name, column = next((name, column) for name, column in columns.items() if column[row] != column[first])
         raise VerificationError(
             f"{row_name(schedule, row)}: lightpath {schedule.lightpath[row]} breaks continuity: {name} "
             f"{column[row]} here, {column[first]} in row {first}"
@@ -225,10 +235,7 @@ def _check_light(
     runs = fabric.footprint(source, destination, route)
     at, link, clash = kernels.first_blocked(runs, np.ascontiguousarray(channel), count, blocked)
     if at >= 0:
-        raise VerificationError(
-            f"{name(at)}: no light passes wavelength {clash % fabric.fibre_channels} of fibre "
-            f"{clash // fabric.fibre_channels} on the {fabric.link_name(link)}"
-        )
+        raise VerificationError(f"{name(at)}: no light passes {channel_name(fabric, clash, link)}")
 
 
 def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column) -> None:
@@ -276,9 +283,8 @@ def _chains(reach: Column) -> list[list[int]]:
     for step in range(len(reach)):
         chain = next((chain for chain in chains if reach[chain[-1], step]), None)
         if chain is None:
-            chains.append([step])
-        else:
-            chain.append(step)
+            chains.append(chain := [])
+        chain.append(step)
     return chains
 
 
@@ -291,9 +297,9 @@ def shares(schedule: Schedule) -> None:
     kind, owners = schedule.collective.kind, schedule.collective.parts
     if schedule.chunks < 1 or schedule.chunks % owners:
         raise VerificationError(f"{schedule.chunks} chunks cannot be shared equally by {owners} owners")
-    if kind in STORING and schedule.reduces.any():
-        row = int(np.argmax(schedule.reduces))
-        raise VerificationError(f"{row_name(schedule, row)}: {article(kind)} {kind} must not add")
+    if kind in STORING:
+        must_not = f"{article(kind)} {kind} must not add"
+        refuse_first(schedule.reduces, lambda row: f"{row_name(schedule, row)}: {must_not}")
 
 
 # Folded schedules and pipelines: proof that their rows stand for all ranks and all pieces.
@@ -358,15 +364,13 @@ def check_folding(schedule: Schedule, fabric: Fabric) -> None:
         raise VerificationError(f"{article(kind)} {kind} is not the same from every rank and cannot be folded")
     if schedule.chunks % ranks:
         raise VerificationError(f"{schedule.chunks} chunks do not rotate among {ranks} ranks")
-    outside = np.flatnonzero(schedule.source >= folding.period)
-    if len(outside):
-        raise VerificationError(f"row {outside[0]}: rank {schedule.source[outside[0]]} is beyond the first period")
+    outside = schedule.source >= folding.period
+    refuse_first(outside, lambda row: f"row {row}: rank {schedule.source[row]} is beyond the first period")
     if not folding.channel.shape[1]:
         return
     own = channels(schedule, fabric)
-    if np.any(folding.channel[0, schedule.lightpath] != own):
-        row = int(np.argmax(folding.channel[0, schedule.lightpath] != own))
-        raise VerificationError(f"row {row}: its channel {own[row]} is not that of copy 0 of its lightpath")
+    differs = folding.channel[0, schedule.lightpath] != own
+    refuse_first(differs, lambda row: f"row {row}: its channel {own[row]} is not that of copy 0 of its lightpath")
 
 
 def of_first_owners(schedule: Schedule) -> Schedule:
@@ -408,16 +412,15 @@ def check_lists(schedule: Schedule) -> None:
     if lists.first.shape != lists.count.shape or lists.chunks.ndim != 1 or lists.first.ndim != 1:
         raise VerificationError(f"lists begin at {lists.first.shape} places with {lists.count.shape} counts of chunks")
     wild = (lists.count < 1) | (lists.first < 0) | (lists.first > len(lists.chunks) - lists.count.astype(np.int64))
-    if wild.any():
-        at = int(np.argmax(wild))
-        raise VerificationError(
+    refuse_first(
+        wild,
+        lambda at: (
             f"list {at} has {lists.count[at]} chunks from entry {lists.first[at]} on: expected 1 or more of "
             f"{len(lists.chunks)} entries"
-        )
-    outside = (lists.chunks < 0) | (lists.chunks >= schedule.chunks)
-    if outside.any():
-        at = int(np.argmax(outside))
-        raise VerificationError(f"entry {at} of the lists: chunk {lists.chunks[at]} is not in 0..{schedule.chunks - 1}")
+        ),
+    )
+    outside, limits = (lists.chunks < 0) | (lists.chunks >= schedule.chunks), f"0..{schedule.chunks - 1}"
+    refuse_first(outside, lambda at: f"entry {at} of the lists: chunk {lists.chunks[at]} is not in {limits}")
 
 
 def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[tuple[int, Int32s, Ints]]:

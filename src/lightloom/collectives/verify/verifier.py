@@ -52,8 +52,7 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     check_folding(schedule, fabric)
     if schedule.folding is not None and fabric.exclusive:
         checks.lightpaths(schedule, fabric)
-        alike = schedule.with_rows(repeated_steps(schedule)[1])
-        verify_light(alike.unfolded(fabric.fibre_channels), fabric)
+        verify_light(schedule.with_rows(repeated_steps(schedule)[1]).unfolded(fabric.fibre_channels), fabric)
         order = _order_rows(schedule, fabric)
     else:
         order = _check_light(schedule, fabric)
@@ -122,8 +121,7 @@ def _order_steps(schedule: Schedule) -> tuple[Int32s, Bytes]:
         return np.arange(steps, dtype=np.int32), np.zeros((0, 0), np.uint8)
     pairs = np.asarray(schedule.dependencies, dtype=np.int64).reshape(-1, 2)
     outside = ((pairs < 0) | (pairs >= steps)).any(axis=1)
-    if outside.any():
-        raise VerificationError(f"a dependency names a step outside 0..{steps - 1}: {pairs[np.argmax(outside)]}")
+    checks.refuse_first(outside, lambda at: f"a dependency names a step outside 0..{steps - 1}: {pairs[at]}")
     waits = np.bincount(pairs[:, 0], minlength=steps)
     followers: list[list[int]] = [[] for _ in range(steps)]
     for after, before in pairs.tolist():
@@ -161,11 +159,9 @@ def _check_channels(schedule: Schedule, fabric: Fabric, in_order: _Order) -> Non
         order = order or CellOrder.of(fabric.links, fabric.channels, runs, width[block])
         row, link, clash, other = kernels.occupy(block, transfers, runs, order, holder, held, reach)
         if row >= 0:
-            wavelengths = fabric.fibre_channels
             raise VerificationError(
-                f"{checks.row_name(schedule, row)}: lightpaths {schedule.lightpath[row]} and {other} share wavelength "
-                f"{clash % wavelengths} of fibre {clash // wavelengths} on the {fabric.link_name(link)} "
-                "at the same time"
+                f"{checks.row_name(schedule, row)}: lightpaths {schedule.lightpath[row]} and {other} share "
+                f"{checks.channel_name(fabric, clash, link)} at the same time"
             )
 
 
@@ -182,9 +178,8 @@ def _replay(schedule: Schedule, fabric: Fabric, order: _Order) -> None:
             f"{checks.article(kind)} {kind} does not reduce: this fabric carries in-network reductions only"
         )
     checks.shares(schedule)
-    schedule, replayed, wanted = of_first_owners(schedule), chunks, schedule.collective
-    if schedule.folding is not None:
-        replayed = chunks // n * schedule.folding.period
+    schedule, wanted = of_first_owners(schedule), schedule.collective
+    replayed = chunks if schedule.folding is None else chunks // n * schedule.folding.period
     part = np.arange(replayed) // (chunks // wanted.parts)
     reader = wanted.ends_at(part)
     begins_at = wanted.begins_at(part) if kind in STORING else reader
@@ -193,8 +188,7 @@ def _replay(schedule: Schedule, fabric: Fabric, order: _Order) -> None:
         stop = first_chunk + len(begins) - 1
         ends = reader[first_chunk:stop]
         if kind in STORING:
-            owner = begins_at[first_chunk:stop]
-            code, where, rank = kernels.replay_gather(sends, owner, ends, n, reach)
+            code, where, rank = kernels.replay_gather(sends, begins_at[first_chunk:stop], ends, n, reach)
         else:
             switch = fabric.switch_rank if fabric.in_network_reduction else -1
             code, where, rank = kernels.replay_reduce(sends, ends, n, reach, switch)
@@ -252,13 +246,12 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
         raise VerificationError("a queued schedule has no steps that could depend on each other")
     check_folding(schedule, fabric)
     checks.lightpaths(schedule, fabric)
-    if not fabric.exclusive:
+    if fabric.exclusive:
+        _check_queued_channels(schedule, fabric, _farthest(schedule, fabric))
+        checks.light(schedule, fabric)
+        checks.transceivers(schedule, fabric, np.zeros_like(schedule.step), _UNORDERED)
+    else:
         _check_rotation(schedule, fabric, checks.reached(schedule))
-        _replay_queued(schedule, fabric)
-        return
-    _check_queued_channels(schedule, fabric, _farthest(schedule, fabric))
-    checks.light(schedule, fabric)
-    checks.transceivers(schedule, fabric, np.zeros_like(schedule.step), _UNORDERED)
     _replay_queued(schedule, fabric)
 
 
@@ -295,8 +288,7 @@ def _check_queued_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -
             row = farthest[at]
             raise VerificationError(
                 f"rank {schedule.source[row]}→{schedule.destination[row]} (row {row}, copy {copy}): lightpaths share "
-                f"wavelength {clash % fabric.fibre_channels} of fibre {clash // fabric.fibre_channels} on the "
-                f"{fabric.link_name(link)}"
+                f"{checks.channel_name(fabric, clash, link)}"
             )
 
 
