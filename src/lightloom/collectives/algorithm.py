@@ -101,16 +101,16 @@ class Algorithm:
             return self.refusal(carrier, fabric, model)
         ranks, channels = fabric.ranks, fabric.usable_channels
         most, lightpath = self.all_to_all_ranks, self.longest_lightpath
-        in_network = "needs a switch that reduces in the network"
-        if self.needs != "in-network":
-            in_network = "sends from rank to rank, and this fabric only reduces in the network"
+        reduces = self.needs == "in-network"
+        sends = "sends from rank to rank, and this fabric only reduces in the network"
         bundles = self.striped and not (fabric.exclusive or self.halves_shares or self.by_size)
         whole = "needs any two ranks to send to each other, and these are joined part by part"
         conditions = (
             (not (fabric.any_pair or fabric.in_network_reduction), whole),
             (self.by_size and model == "paper", "has no steps that the paper cost model could charge"),
             (kind not in self.kinds, f"serves {', '.join(self.kinds)}, not {kind}"),
-            ((self.needs == "in-network") != fabric.in_network_reduction, in_network),
+            (reduces and not fabric.in_network_reduction, "needs a switch that reduces in the network"),
+            (fabric.in_network_reduction and not reduces, sends),
             (self.needs == "wdm-ring" and not fabric.wavelength_routed, "needs a ring with wavelengths"),
             (not self.by_size and fabric.blocked() is not None, "knows nothing of failures"),
             (fabric.exclusive and channels < 1, "sends both ways around, which takes at least 2 transceivers a node"),
@@ -128,8 +128,6 @@ class Algorithm:
     def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
         """Return why its rows do not fit in the memory that is free; None where they do."""
         rows = self.rows(kind, fabric)
-        if not rows:
-            return None
         return lacking_memory(rows * ROW_NBYTES, f"{self.name} on {fabric.ranks:,} ranks, with {rows:,} rows,")
 
 

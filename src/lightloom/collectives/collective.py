@@ -126,8 +126,7 @@ def zipf_sizes(ranks: int, exponent: float, seed: int = 0, *, pairs: bool = True
         raise ConfigError(f"zipf:{exponent:g}:{seed}: expected an exponent and a seed that are not negative")
     if pairs:
         require_memory(24 * ranks**2, f"a size for every pair of {ranks:,} ranks")
-    popularity: Floats = np.power(np.arange(1.0, ranks + 1), -exponent)
-    popularity = np.random.default_rng(seed).permutation(popularity)
+    popularity: Floats = np.random.default_rng(seed).permutation(np.power(np.arange(1.0, ranks + 1), -exponent))
     return Sizes(np.tile(popularity, (ranks, 1)) if pairs else popularity)
 
 
@@ -373,9 +372,9 @@ class Collective:
 
     def stated_parts(self) -> dict[str, object]:
         """Return destinations and sizes as JSON values; none of kinds whose parts are alike."""
-        destinations, sizes = self.destinations, self.sizes
-        stated = {} if destinations is None else {"destinations": list(destinations)}
-        return stated | ({} if sizes is None else {"sizes": sizes.share.tolist()})
+        stated = {"destinations": self.destinations and list(self.destinations)}
+        stated |= {"sizes": self.sizes and self.sizes.share.tolist()}
+        return {name: value for name, value in stated.items() if value is not None}
 
     def of_kind(self, kind: Kind) -> Collective:
         """Return the collective of another kind with as many ranks and bytes.

@@ -141,8 +141,7 @@ def _flat_schedule(
     part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride)
     if part is None:
         raise UnsupportedError(f"the fabric has no groups of {ranks} ranks that lie {stride} apart")
-    why = phase.algorithm.refusal(phase.kind, part)
-    if why:
+    if why := phase.algorithm.refusal(phase.kind, part):
         raise UnsupportedError(f"{phase}: {why}")
     request = Collective(phase.kind, ranks, _nbytes(phase, collective, sizes, before))
     flat = phase.algorithm.build(request, part, striped=phase.algorithm.striped)
@@ -275,11 +274,8 @@ def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Pha
     One on folded axes; one too where only coordinate 0 holds the data of a broadcast, or of a reduce after that axis.
     """
     done = any(earlier.axis == other for earlier in before)
-    if other >= layout.folded:
-        return 1
-    if (phase.kind == "broadcast" and not done) or (phase.kind == "reduce" and done):
-        return 1
-    return layout.sizes[other]
+    one = other >= layout.folded or (phase.kind == "broadcast" and not done) or (phase.kind == "reduce" and done)
+    return 1 if one else layout.sizes[other]
 
 
 def _shares_of_groups(

@@ -59,10 +59,8 @@ def levels(kind: Kind, nbytes: float, fabric: Fabric, stride: int = 1) -> list[G
             GroupPhase("all-reduce", share, *across),
             GroupPhase("all-gather", nbytes, *within),
         ]
-    if kind not in (*CLASSIC, *TO_OR_FROM_ROOT):
-        raise UnsupportedError(
-            f"{kind} on {fabric.heading()}: expected one of {', '.join((*CLASSIC, *TO_OR_FROM_ROOT))}"
-        )
+    if kind not in (known := (*CLASSIC, *TO_OR_FROM_ROOT)):
+        raise UnsupportedError(f"{kind} on {fabric.heading()}: expected one of {', '.join(known)}")
     own = nbytes * inside.ranks / fabric.ranks if kind in TO_OR_FROM_ROOT else nbytes
     other = share if kind in ("reduce-scatter", "all-gather") else nbytes
     phases = [GroupPhase(kind, own, *within), GroupPhase(kind, other, *across)]

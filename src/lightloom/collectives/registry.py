@@ -157,9 +157,8 @@ def evaluate(algorithm: Algorithm, collective: Collective, fabric: Fabric, model
         BoundError: the cost lies below the bound, so that one of the two is wrong.
     """
     schedule, loads = build_with_loads(algorithm, collective, fabric, model)
-    if loads is None:
-        return Evaluation(algorithm, schedule, *costed(schedule, fabric, model))
-    return Evaluation(algorithm, schedule, *loads_costed(algorithm, loads, fabric))
+    priced = costed(schedule, fabric, model) if loads is None else loads_costed(algorithm, loads, fabric)
+    return Evaluation(algorithm, schedule, *priced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +189,9 @@ def attempt(algorithm: Algorithm, make: Callable[[], T]) -> T | Refusal:
         return make()
     except BoundError:
         raise
-    except LightloomError as error:
-        return Refusal(algorithm.name, str(error), failed=True)
     except Exception as error:
-        return Refusal(algorithm.name, f"{algorithm.name} raises {type(error).__name__}: {error}", failed=True)
+        raised = "" if isinstance(error, LightloomError) else f"{algorithm.name} raises {type(error).__name__}: "
+        return Refusal(algorithm.name, f"{raised}{error}", failed=True)
 
 
 def evaluate_all(

@@ -70,8 +70,7 @@ def _one_stage_links(kind: str, fabric: Fabric) -> int:
     if kind == "permute":
         return links_to_neighbours(kind, fabric)
     others = np.arange(1, fabric.ranks)
-    to_root = longest_links(fabric, others, np.zeros_like(others))
-    return to_root if kind in TO_OR_FROM_ROOT else fabric.diameter()
+    return longest_links(fabric, others, np.zeros_like(others)) if kind in TO_OR_FROM_ROOT else fabric.diameter()
 
 
 ONE_STAGE = Algorithm(
@@ -213,9 +212,7 @@ def _phases(grid: Ints, halves: int, half: int) -> list[build.Moves]:
     """Return the steps of an all-gather on a grid of ranks [row, column], each of one hop: first along the rows until
     each rank has its row's shares, then these along the columns. Chunks are share · ``halves`` + ``half``."""
     alone, whole_rows = grid[:, :, None], np.broadcast_to(grid[:, None, :], (*grid.shape, grid.shape[1]))
-    along_rows = _along(grid, alone, halves, half)
-    along_columns = _along(grid.T, whole_rows.swapaxes(0, 1), halves, half)
-    return along_rows + along_columns
+    return _along(grid, alone, halves, half) + _along(grid.T, whole_rows.swapaxes(0, 1), halves, half)
 
 
 def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[build.Moves]:

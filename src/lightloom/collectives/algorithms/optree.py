@@ -214,8 +214,7 @@ def exchange_stages(n: int, radices: Sequence[int]) -> tuple[list[build.Stage], 
             receiver = inner.start[other][part] + np.minimum(position, inner.size[other][part] - 1)
             outer = parent[one][part]
             which = parts.kind[outer], source - parts.start[outer]
-            ends = source, receiver, entries + first[which], count[which]
-            stages.append(build.along_the_line(*ends, n))
+            stages.append(build.along_the_line(source, receiver, entries + first[which], count[which], n))
         entries += len(shares)
         parts = inner
     if len(parts.start) != n:

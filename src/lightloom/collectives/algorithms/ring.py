@@ -93,8 +93,7 @@ def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, 
     by_step = np.lexsort((hop, backward, step))
     piece, hop, backward, step = (axis[by_step] for axis in (piece, hop, backward, step))
     heading = 1 - 2 * backward
-    hops = _Hops(step, hop * heading % n, heading, 0, piece)
-    return _neighbours(name, collective, fabric, hops, striped=striped)
+    return _neighbours(name, collective, fabric, _Hops(step, hop * heading % n, heading, 0, piece), striped=striped)
 
 
 def _senders(fabric: Fabric) -> int:
@@ -117,8 +116,7 @@ def _passed_on(
     part, piece = (axis.ravel() for axis in np.indices((collective.parts, pieces)))
     begin = place[collective.begins_at(part)]
     ahead = (place[collective.ends_at(part)] - begin) % n
-    tie = 2 * ahead == n
-    backward = (directions == 2) & ((2 * ahead > n) | (tie & (piece == 1)))
+    backward = (directions == 2) & ((2 * ahead > n) | ((2 * ahead == n) & (piece == 1)))
     distance = np.where(backward, n - ahead, ahead) * (ahead > 0)
     row, hop = grouped(distance)
     heading = 1 - 2 * backward[row].astype(np.int64)
@@ -262,8 +260,7 @@ def _exchange_moves(fabric: Fabric) -> list[build.Moves]:
     fresh = rank[:, None]
     logical: list[build.Moves] = []
     for step in range(n // 2):
-        ahead = even if step % 2 == 0 else ~even
-        partner = np.where(ahead, rank + 1, rank - 1) % n
+        partner = np.where(even if step % 2 == 0 else ~even, rank + 1, rank - 1) % n
         logical.append(build.moves(np.repeat(rank, fresh.shape[1]), np.repeat(partner, fresh.shape[1]), fresh.ravel()))
         received = fresh[partner]
         fresh = np.concatenate([rank[:, None], received], axis=1) if step == 0 else received

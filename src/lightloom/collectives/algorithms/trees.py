@@ -158,8 +158,7 @@ def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: L
     """Return a gather, in which each child passes its subtree's parts to its parent, or a scatter the other way."""
     up, logical = collective.kind == "gather", []
     for child, parent, size in levels if up else reversed(levels):
-        ranks = np.minimum(size, collective.ranks - child)
-        which, place = grouped(ranks)
+        which, place = grouped(np.minimum(size, collective.ranks - child))
         ends = child[which], parent[which]
         logical.append(moves(*(ends if up else ends[::-1]), child[which] + place))
     return assign_wavelengths(name, collective, fabric, collective.parts, logical, striped=striped)

@@ -288,14 +288,12 @@ def _costs(ranks: int, hops: int) -> tuple[Floats, Floats, Floats]:
 
 def _coefficients(hops: int, ranks: int) -> Floats:
     """Return coefficients of ((1 + x) / (1 − x))^hops up to where they add up to more than ``ranks``: [power]."""
-    found = [1.0]
-    total = 1.0
+    found, total = [0.0, 1.0], 1.0
     while total <= ranks:
-        cost = len(found)
-        before = found[-2] if cost > 1 else 0.0
-        found.append((2 * hops * found[-1] + (cost - 2) * before) / cost)
+        cost = len(found) - 1
+        found.append((2 * hops * found[-1] + (cost - 2) * found[-2]) / cost)
         total += found[-1]
-    return np.array(found)
+    return np.array(found[1:])
 
 
 # Circuits that stand: with D of them a rank, no more than D + D² + ... + D^k ranks lie within k hops of any.
@@ -327,8 +325,7 @@ def degree_seconds(collective: Collective, fabric: Fabric) -> float:
         receiving = max(seconds for seconds, _ in rank_seconds(demand, fabric)) + fabric.neighbour_latency()
     else:
         standing, receiving = _standing_seconds(collective, fabric), _receiving_seconds(collective, fabric)
-    changing = max(fabric.setup_time, receiving)
-    return fabric.setup_time + fabric.step_overhead + min(standing, changing)
+    return fabric.setup_time + fabric.step_overhead + min(standing, max(fabric.setup_time, receiving))
 
 
 def _receiving_seconds(collective: Collective, fabric: Fabric) -> float:

@@ -18,6 +18,8 @@ With M bytes held in the end, N ranks and d = M / N:
 """
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -114,11 +116,7 @@ def bandwidth_bound(collective: Collective, fabric: Fabric) -> float:
 
 def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
     """Return the largest bound; of those that are equal but for rounding the first."""
-    largest = bounds[0]
-    for bound in bounds[1:]:
-        if bound[0] > largest[0] * (1 + _ROUNDING):
-            largest = bound
-    return largest
+    return reduce(lambda largest, bound: bound if bound[0] > largest[0] * (1 + _ROUNDING) else largest, bounds)
 
 
 def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: bool) -> list[tuple[float, str]]:
@@ -198,8 +196,7 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
     if fabric.reach is not None:
         # At the least half the ring away lies some rank even from a root, whatever has failed.
         hops = -(-(fabric.ranks // 2) // fabric.reach)
-        seconds = hops * _hop_seconds(fabric)
-        bounds.append((seconds, f"{hops} hops, as light reaches {fabric.reach} links"))
+        bounds.append((hops * hop, f"{hops} hops, as light reaches {fabric.reach} links"))
     return bounds
 
 
@@ -300,29 +297,25 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
 
     On rings of wavelengths; tapped light counts as a circuit to each rank that may tap it.
     """
-    ends = _circuit_ends(fabric)
-    ranks, degree = collective.ranks, ends * fabric.taps
-    hops = len(link_use.ranks_by_hops(ranks, degree))
+    ranks, ends = collective.ranks, _circuit_ends(fabric)
+    hops = len(link_use.ranks_by_hops(ranks, ends * fabric.taps))
     if collective.kind in ROOTED:
         # Within two hops lightpaths from the root leave room for so many others on the links that they pass.
         crowded = fabric.taps == 1 and ranks - 1 > 3 * fabric.channels * (fabric.channels + 1)
         return max(hops, 3) if crowded else hops
-    halves = (ranks // 2) * -(-ranks // 2)
-    while _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, degree, hops) < halves:
+    while _pairs_joined(fabric, hops) < (ranks // 2) * -(-ranks // 2):
         hops += 1
     if fabric.taps > 1 or (hops == 1 and link_use.ring_all_to_all_wavelengths(ranks) <= fabric.channels):
         return hops
     return max(hops, 2 if two_hops_join(ranks, fabric.channels, ends) else 3)
 
 
-def _pairs_joined(ranks: int, crossing: int, degree: int, hops: int) -> int:
-    """Return the pairs that ``crossing`` circuits between halves of the ring may join within ``hops`` hops, at most."""
-    at_most = 0
-    for first in range(1, hops + 1):
-        begins = min(ranks, degree ** (first - 1))
-        ends = min(ranks, sum(degree**beyond for beyond in range(hops - first + 1)))
-        at_most += crossing * begins * ends
-    return at_most
+def _pairs_joined(fabric: Fabric, hops: int) -> int:
+    """Return the pairs that circuits between halves of the ring may join within ``hops`` hops, at most."""
+    ranks, degree = fabric.ranks, _circuit_ends(fabric) * fabric.taps
+    begins = [min(ranks, degree**before) for before in range(hops)]
+    ends = [min(ranks, sum(degree**beyond for beyond in range(hops - before))) for before in range(hops)]
+    return 2 * fabric.channels * fabric.taps * sum(map(mul, begins, ends))
 
 
 def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> float:
@@ -333,8 +326,7 @@ def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> floa
     That is, the smaller of these two times.
     """
     ranks, hop = collective.ranks, _hop_seconds(fabric)
-    joined = _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, _circuit_ends(fabric) * fabric.taps, hops - 1)
-    crossing = max(0, (ranks // 2) * -(-ranks // 2) - joined) * collective.nbytes / ranks
+    crossing = max(0, (ranks // 2) * -(-ranks // 2) - _pairs_joined(fabric, hops - 1)) * collective.nbytes / ranks
     left = crossing / (2 * fabric.channels * fabric.channel_bandwidth * hops)
     return min(hops * hop + left, (hops + 1) * hop)
 

@@ -80,8 +80,7 @@ def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
     On rings of few ranks also those of the worst arc.
     """
     total = float(demand.nbytes.sum()) / fabric.total_receive_bandwidth()
-    bounds = end_seconds(demand.received, demand.sent, fabric)
-    bounds.append((total, "what all ranks together can receive"))
+    bounds = [*end_seconds(demand.received, demand.sent, fabric), (total, "what all ranks together can receive")]
     if fabric.routes == 2 and fabric.ranks**2 <= _MOST_ARCS:
         bounds.append(_arc_seconds(demand, fabric))
     return bounds

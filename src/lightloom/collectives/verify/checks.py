@@ -93,8 +93,8 @@ def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
         outside,
         lambda row: (
             f"{row_name(schedule, row)}: fibre {schedule.fibre[row]}, wavelengths "
-            f"{schedule.first_wavelength[row]} and {count[row] - 1} more do not exist: the fabric has {fabric.channels} "
-            "channels a link"
+            f"{schedule.first_wavelength[row]} and {count[row] - 1} more do not exist: "
+            f"the fabric has {fabric.channels} channels a link"
         ),
     )
 
