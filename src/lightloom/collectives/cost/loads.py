@@ -21,7 +21,15 @@ import numpy as np
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost import kernels
 from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule, distinct, repeated_steps, run_begins
+from lightloom.collectives.schedule.columns import (
+    OF_LIGHTPATHS,
+    Folding,
+    Pipeline,
+    Schedule,
+    distinct,
+    repeated_steps,
+    run_begins,
+)
 from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, first_rows, packed
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.memory import require_memory
@@ -279,8 +287,7 @@ def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -
     elif schedule.folding is not None:
         rows = repeated_steps(schedule)[1] if rows is None else rows
         schedule, rows = schedule.with_rows(rows).unfolded(fabric.fibre_channels), None
-    names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
-    columns = [getattr(schedule, name) if rows is None else getattr(schedule, name)[rows] for name in names]
+    columns = [getattr(schedule, name)[... if rows is None else rows] for name in OF_LIGHTPATHS]
     _, first = np.unique(packed(columns), return_index=True)
     return sha256(b"".join(column[first].astype(np.int64).tobytes() for column in columns)).hexdigest()[:16]
 
@@ -667,9 +674,8 @@ def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
     """
     if not fabric.exclusive:
         schedule = schedule.of_single_chunks()
-    transfers, changes = _transfer_loads(schedule, fabric, model), None
-    if fabric.exclusive and model == "physical":
-        changes = circuit_changes(schedule, fabric)
+    transfers = _transfer_loads(schedule, fabric, model)
+    changes = circuit_changes(schedule, fabric) if fabric.exclusive and model == "physical" else None
     return StepLoads(
         model=model,
         **attributes(schedule, "collective chunks steps dependencies pipeline"),

@@ -18,7 +18,8 @@ import numpy as np
 
 from lightloom.collectives.collective import ONE_TO_ONE
 from lightloom.collectives.cost import kernels
-from lightloom.collectives.schedule.columns import Folding, Schedule, distinct, run_begins, sorted_by
+from lightloom.collectives.schedule.build import distinct_transfers
+from lightloom.collectives.schedule.columns import Folding, Schedule, run_begins, sorted_by
 from lightloom.core.arrays import Effort, Floats, Ints, Mask, read_only
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.results import Result
@@ -138,19 +139,17 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
     whole, members = fabric.siblings()
     groups = len(members)
     source, destination, route = schedule.ends(slice(None))
-    code = (source * fabric.ranks + destination) * fabric.routes + route
     if isinstance(nbytes := schedule.row_nbytes, np.ndarray):
         # Rows of different sizes hold links for different times, whatever their ends.
-        transfers, transfer, nbytes = code, np.arange(len(code)), np.repeat(nbytes, groups)
+        transfer, nbytes = np.arange(len(source)), np.repeat(nbytes, groups)
     else:
-        transfers, transfer = distinct(code, fabric.ranks**2 * fabric.routes)
-    pair, way = np.divmod(transfers, fabric.routes)
-    ends = np.divmod(pair, fabric.ranks)
+        source, destination, route, transfer = distinct_transfers(fabric, source, destination, route)
     if groups > 1:
-        ends = tuple(members.T[end].ravel() for end in ends)  # type: ignore[assignment]
-        way = whole.route(*ends)
+        source, destination = (members.T[end].ravel() for end in (source, destination))
+        route = whole.route(source, destination)
         transfer = (transfer[:, None] * groups + np.arange(groups)).ravel()
-    first_hop, link, busy, delay = _paths(whole if groups > 1 else fabric, *ends, way, schedule.folding, nbytes)
+    on = whole if groups > 1 else fabric
+    first_hop, link, busy, delay = _paths(on, source, destination, route, schedule.folding, nbytes)
     count = np.diff(first_hop)[transfer]
     row = np.repeat(np.arange(len(transfer)), count)
     begins = np.cumsum(count) - count
@@ -194,8 +193,7 @@ def _paths(
     final = np.zeros(len(link), np.bool_)
     final[begins[1:] - 1] = True
     # On all but the last link of a path; what the last hop of all is compared with is not used.
-    longer = np.maximum(busy - np.roll(busy, -1), 0.0)
-    delay = latency + np.where(final, busy + fabric.step_overhead, longer)
+    delay = latency + np.where(final, busy + fabric.step_overhead, np.maximum(busy - np.roll(busy, -1), 0.0))
     if folding is not None:
         link = _first_copies(fabric, source, destination, route, folding)[taken]
     return begins, link, busy, delay
@@ -294,8 +292,7 @@ def _rows_over_links(schedule: Schedule, fabric: Fabric, groups: int) -> tuple[k
     """Return every hop as a transmission over its link, from the cell before it to one of its own, of groups of ranks
     those of all siblings; whether cells hold data from the start [cell]; and which hops are the first of a row."""
     hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)
-    of_group = len(held) * np.arange(groups)
-    origin, target = ((cell[:, None] + of_group).ravel() for cell in (origin, target))
+    origin, target = ((cell[:, None] + len(held) * np.arange(groups)).ravel() for cell in (origin, target))
     reduces, held = np.repeat(schedule.reduces, groups), np.tile(held, groups)
     if len(hops.row) > len(origin):
         # A row that crosses several links lies in a cell of its own between two of them.

@@ -68,7 +68,7 @@ def shared_times(
         coding: seconds of encoding and of decoding in each step.
     """
     steps, engine, nothing = loads.steps, fabric.links, np.zeros(loads.steps)
-    step, link, busy = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    (step, link), busy = np.zeros((2, 0), np.int64), np.zeros(0)
     if isinstance(loads.transfers, PacketLoads) and loads.transfers.by_link is not None:
         step, link, chunks = loads.transfers.by_link
         busy = chunks * (loads.chunk_nbytes / fabric.link_bandwidth()[link])
@@ -215,8 +215,7 @@ def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
     parts = {name: float(part[critical].sum()) for name, part in times.parts.items()}
     energy = None
     if fabric.energy_per_bit is not None:
-        crossings = loads.crossings * loads.pieces
-        energy = crossings * fabric.wire_bytes(loads.chunk_nbytes) * 8 * fabric.energy_per_bit
+        energy = loads.crossings * loads.pieces * fabric.wire_bytes(loads.chunk_nbytes) * 8 * fabric.energy_per_bit
     return Cost(
         steps=loads.steps,
         time=sum(parts.values()),
@@ -315,8 +314,8 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
     ranks, chunks = schedule.collective.ranks + 1, schedule.chunks  # in-network schedules number the switch last
     if schedule.folding is not None:
         ranks, share = schedule.folding.period, schedule.chunks // schedule.collective.ranks
-        owner = schedule.chunk.astype(np.int64) // share
-        schedule, chunks = schedule.moved(owner // ranks, back=True), ranks * share
+        copy = schedule.chunk.astype(np.int64) // share // ranks
+        schedule, chunks = schedule.moved(copy, back=True), ranks * share
     ends = schedule.source.astype(np.int64), schedule.destination.astype(np.int64)
     reads, writes = (end * chunks + schedule.chunk for end in ends)
     sender, receiver = (end % ranks for end in ends)
@@ -426,8 +425,7 @@ def _straggling_in_steps(schedule: Schedule, fabric: Fabric, late: float, slower
     setup = min(fabric.setup_time, float(times.reconfiguration.sum()))
     alone, end = np.zeros(steps), np.zeros((steps, ranks))
     for step in TopologicalSorter(dict(enumerate(before))).static_order():
-        ready = max((alone[earlier] for earlier in before[step]), default=0.0)
-        alone[step] = ready + times.duration[step]
+        alone[step] = max((alone[earlier] for earlier in before[step]), default=0.0) + times.duration[step]
         begin = np.max([end[earlier] for earlier in before[step]], axis=0, initial=0.0)
         waits = times.duration[step] - times.transmission[step]
         end[step] = begin + waits + np.maximum(times.transmission[step], slow[step])

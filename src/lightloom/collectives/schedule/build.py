@@ -273,14 +273,12 @@ def _in_steps(stage: Stage, slots: int) -> tuple[Column, ...]:
         return np.arange(len(colour)), *np.divmod(colour, np.int32(slots)), one, stage.chunk
     count = np.asarray(stage.carried, np.int64)
     last = colour + count - 1
-    pieces = last // slots - colour // slots + 1
-    transfer, number = grouped(pieces)
+    transfer, number = grouped(last // slots - colour // slots + 1)
     step = (colour // slots)[transfer] + number
     begin = np.maximum(colour[transfer], step * slots)
     taken = np.minimum(last[transfer] + 1, (step + 1) * slots) - begin
     entry = np.asarray(stage.chunk, np.int64)[transfer] + begin - colour[transfer]
-    small = (column.astype(np.int32) for column in (step, begin - step * slots, taken, entry))
-    return transfer, *small
+    return transfer, *(column.astype(np.int32) for column in (step, begin - step * slots, taken, entry))
 
 
 def assign_wavelengths(
@@ -500,10 +498,15 @@ def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[
 # so, doubling does not.
 
 
-def lightpaths_of(fabric: Fabric, source: Column, destination: Column, route: Column) -> Ints:
-    """Return a number for each transfer by its ends and route, as queued rows on packet links have them: [row]."""
+def distinct_transfers(
+    fabric: Fabric, source: Column, destination: Column, route: Column
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return source, destination and route of the different ones of some transfers, [transfer] each, and for each
+    given one the number of its like among these, which queued rows on packet links have as their lightpath: [row]."""
     pair = source.astype(np.int64) * fabric.ranks + destination
-    return distinct(pair * fabric.routes + route, fabric.ranks**2 * fabric.routes)[1]
+    transfers, number = distinct(pair * fabric.routes + route, fabric.ranks**2 * fabric.routes)
+    pair, route = np.divmod(transfers, fabric.routes)
+    return *np.divmod(pair, fabric.ranks), route, number
 
 
 def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interval: int = 0) -> Schedule:
@@ -530,7 +533,7 @@ def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interv
     ahead = (columns["destination"].astype(np.int64) - columns["source"]) % fabric.ranks
     order = sorted_by(ahead, piece, columns["step"])
     columns = {name: column[order] for name, column in columns.items()}
-    path = lightpaths_of(fabric, columns["source"], columns["destination"], columns["route"])
+    *_, path = distinct_transfers(fabric, columns["source"], columns["destination"], columns["route"])
     return first.with_columns(
         columns | {"lightpath": path, "step": np.arange(len(path))},
         collective=schedule.collective,

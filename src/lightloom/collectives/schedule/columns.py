@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from math import prod
@@ -42,11 +42,10 @@ class ChunkLists:
     @classmethod
     def of_ranges(cls, chunks: Column, first: Column, count: Column) -> tuple[ChunkLists, Int32s]:
         """Return lists of ``count`` [row] entries from ``first`` [row] on; and the number of each row's list."""
-        code = first.astype(np.int64) * (int(count.max(initial=0)) + 1) + count
-        code, number = np.unique(code, return_inverse=True)
-        begins, counts = np.divmod(code, int(count.max(initial=0)) + 1)
-        columns = (np.asarray(column, np.int32) for column in (chunks, begins, counts))
-        return cls(*columns), number.astype(np.int32)
+        most = int(count.max(initial=0)) + 1
+        code, number = np.unique(first.astype(np.int64) * most + count, return_inverse=True)
+        begins, counts = np.divmod(code, most)
+        return cls(*(np.asarray(column, np.int32) for column in (chunks, begins, counts))), number.astype(np.int32)
 
     def __len__(self) -> int:
         """Return the number of lists."""
@@ -270,8 +269,7 @@ class Schedule:
 
         See :data:`lightloom.collectives.collective.CARRIED_AS`.
         """
-        schedule = self if collective.sizes is None else self.unfolded(fibre_channels)
-        return replace(schedule, collective=collective)
+        return replace(self if collective.sizes is None else self.unfolded(fibre_channels), collective=collective)
 
     def with_columns(self, columns: Mapping[str, Any], **fields: Any) -> Schedule:
         """Return the schedule with some columns (by name) and fields replaced."""
@@ -313,8 +311,7 @@ class Schedule:
         """
         if self.pipeline is None:
             return self
-        nbytes = self.collective.nbytes / self.pipeline.pieces
-        return replace(self.in_pieces(1).resized(nbytes), pipeline=None)
+        return replace(self.in_pieces(1).resized(self.collective.nbytes / self.pipeline.pieces), pipeline=None)
 
     def unfolded(self, fibre_channels: int) -> Schedule:
         """Return the schedule with a row for every rank, every piece and every chunk, on fibres of so many channels.
@@ -418,12 +415,12 @@ class Schedule:
 
     def columns(self) -> dict[str, Column]:
         """Return the columns by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name in COLUMNS}
+        return {name: getattr(self, name) for name in COLUMNS}
 
 
 # Steps of a schedule that use the same lightpaths: what is true of the light of one is true of all of them.
 
-_OF_LIGHTPATHS = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
+OF_LIGHTPATHS = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
 
 
 def repeated_steps(schedule: Schedule) -> tuple[Ints, Ints]:
@@ -454,7 +451,7 @@ def repeated_steps(schedule: Schedule) -> tuple[Ints, Ints]:
 
 def _content(schedule: Schedule, rows: Ints, begins: Ints) -> Ints:
     """Return the columns that two steps must share, lightpaths counted from the first of the step: [row, column]."""
-    columns = [getattr(schedule, name)[rows].astype(np.int64) for name in _OF_LIGHTPATHS]
+    columns = [getattr(schedule, name)[rows].astype(np.int64) for name in OF_LIGHTPATHS]
     path = schedule.lightpath[rows].astype(np.int64)
     if schedule.folding is not None and schedule.folding.channel.shape[1]:
         columns.append(np.unique(schedule.folding.channel, axis=1, return_inverse=True)[1].ravel()[path])
@@ -507,8 +504,7 @@ def distinct(values: Ints, most: int) -> tuple[Ints, Ints]:
     Distinct values come in ascending order; the place is that of each value among them.
     """
     if most > max(_SMALL, _SPARSE * len(values)):
-        numbers, inverse = np.unique(values, return_inverse=True)
-        return numbers, inverse
+        return np.unique(values, return_inverse=True)
     given = np.zeros(most, np.bool_)
     given[values] = True
     numbers = np.flatnonzero(given)

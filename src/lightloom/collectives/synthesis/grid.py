@@ -27,8 +27,8 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.loads import digest, fabric_key
 from lightloom.collectives.cost.price import queued_line
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import Rows, assemble, from_all_gather, without_barriers
-from lightloom.collectives.schedule.columns import Schedule, distinct, run_begins
+from lightloom.collectives.schedule.build import Rows, assemble, distinct_transfers, from_all_gather, without_barriers
+from lightloom.collectives.schedule.columns import Schedule, run_begins
 from lightloom.collectives.synthesis import grid_kernels as kernels
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.collectives.synthesis.grid_links import GridLinks
@@ -398,15 +398,11 @@ def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
 
     Every step counts.
     """
-    source, destination, route = schedule.ends(slice(None))
-    code = (source * fabric.ranks + destination) * fabric.routes + route
-    transfers, transfer = distinct(code, fabric.ranks**2 * fabric.routes)
-    chunks = np.bincount(transfer)
-    pair, way = np.divmod(transfers, fabric.routes)
-    path = fabric.path(*np.divmod(pair, fabric.ranks), way)
+    *ends, transfer = distinct_transfers(fabric, schedule.source, schedule.destination, schedule.route)
+    path = fabric.path(*ends)
     if path.shape[1] > 1:
         return 0.0
-    return float((chunks * schedule.chunk_nbytes / fabric.link_bandwidth()[path[:, 0]]).max())
+    return float((np.bincount(transfer) * schedule.chunk_nbytes / fabric.link_bandwidth()[path[:, 0]]).max())
 
 
 def _steps_and_pieces(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, int]]:

@@ -27,7 +27,7 @@ from lightloom.collectives.collective import FROM_ALL_GATHER, ROOTED, Collective
 from lightloom.collectives.cost.loads import at_size, step_loads
 from lightloom.collectives.cost.price import Hops, cells_of, hops_of
 from lightloom.collectives.cost.stepped import cost, fastest
-from lightloom.collectives.schedule.build import Rows, assemble, joined, lightpaths_of, without_barriers
+from lightloom.collectives.schedule.build import Rows, assemble, distinct_transfers, joined, without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.synthesis import packet_kernels as kernels
 from lightloom.collectives.synthesis.engine.cache import effort
@@ -117,7 +117,7 @@ def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) ->
     if len(parts) == 2:
         parts[1] = parts[1]._replace(step=parts[1].step + int(parts[0].step.max()) + 1)
     rows = joined(parts)
-    rows = rows._replace(lightpath=lightpaths_of(fabric, rows.source, rows.destination, rows.route))
+    rows = rows._replace(lightpath=distinct_transfers(fabric, rows.source, rows.destination, rows.route)[3])
     trees, what = len(parts[0].step) // (ranks - 1), "all data" if kind in ROOTED else "every share"
     schedule = assemble(
         "synthesized",
