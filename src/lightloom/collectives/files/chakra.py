@@ -142,9 +142,9 @@ def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
             raise ConfigError(f"{path}: header: of another schedule than {trace_path(prefix, 0)}")
         traces.append(nodes)
     schedule, own = schedule_from(document, columns_from(_send_columns(traces, prefix), str(prefix)), str(prefix))
-    target = verified(schedule, fabric or own, str(prefix))
+    fabric = verified(schedule, fabric or own, str(prefix))
     _require_equal_nodes(traces, nodes_of(schedule), prefix)
-    return schedule, target
+    return schedule, fabric
 
 
 def _send_columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]]:
@@ -158,7 +158,7 @@ def _send_columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]
         for node in nodes:
             value = node.attributes.get(ROW)
             entry = tuple(number for number in value if isinstance(number, int)) if isinstance(value, tuple) else ()
-            where = f"{trace_path(prefix, rank)}: node {node.id} ({node.name!r})"
+            where = node.named_in(trace_path(prefix, rank))
             if len(entry) != 1 + len(COLUMNS) or entry[-1] not in (0, 1):
                 raise ConfigError(f"{where}: attribute {ROW!r} is missing or no row")
             if node.type == SEND:
@@ -180,15 +180,13 @@ def _require_equal_nodes(traces: list[list[Node]], expected: list[list[Node]], p
         for node in schedule_nodes:
             actual = by_id.pop(node.id, None)
             if actual is None:
-                raise ConfigError(f"{path}: node {node.id} ({node.name!r}) is missing")
+                raise ConfigError(f"{node.named_in(path)} is missing")
             for what in ("type", "control", "data", "attributes"):
                 has, needs = (_comparable(getattr(each, what)) for each in (actual, node))
                 if has != needs:
-                    raise ConfigError(
-                        f"{path}: node {node.id} ({node.name!r}): {what} {has}: its schedule needs {needs}"
-                    )
+                    raise ConfigError(f"{node.named_in(path)}: {what} {has}: its schedule needs {needs}")
         for node in by_id.values():
-            raise ConfigError(f"{path}: node {node.id} ({node.name!r}): not part of the schedule")
+            raise ConfigError(f"{node.named_in(path)}: not part of the schedule")
 
 
 def _comparable(value: object) -> object:

@@ -61,9 +61,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             raise WireError(f"a number is cut short at byte {len(data)}")
         byte = data[at + place]
         value |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            if value >> 64:
-                break
+        if byte < 0x80 and not value >> 64:
             return value, at + place + 1
     raise WireError(f"the number at byte {at} is longer than 64 bits")
 
@@ -333,6 +331,10 @@ class Node:
     outputs: Texts = NO_TEXTS
     attributes: Mapping[str, Value] = field(default_factory=dict)
 
+    def named_in(self, path: Path) -> str:
+        """Return the name of the node, and of the file that it is in, for messages."""
+        return f"{path}: node {self.id} ({self.name!r})"
+
     @property
     def dependencies(self) -> tuple[int, ...]:
         """All nodes that must end first: the control dependencies, then those of data."""
@@ -363,8 +365,7 @@ def _encode_node(node: Node) -> bytes:
 
 def _encode_texts(number: int, texts: Texts) -> bytes:
     """Return inputs or outputs as the bytes of the field of that number; none where they are empty."""
-    content = b"".join(bytes_field(place, text.encode()) for place, text in enumerate(texts, 1))
-    return message_field(number, content) if content else b""
+    return bytes_field(number, b"".join(bytes_field(place, text.encode()) for place, text in enumerate(texts, 1)))
 
 
 def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
@@ -445,7 +446,7 @@ def check_nodes(nodes: list[Node], path: Path) -> None:
     """
     known: dict[int, Node] = {}
     for node in nodes:
-        where = f"{path}: node {node.id} ({node.name!r})"
+        where = node.named_in(path)
         if node.id in known or node.id >= _MOST_ID:
             raise ConfigError(f"{where}: its id occurs twice, or is too large")
         if node.type not in TYPES:
@@ -460,15 +461,12 @@ def check_nodes(nodes: list[Node], path: Path) -> None:
     waiting = {node.id: waits(node, nested=nested) for node in nodes}
     for number, befores in waiting.items():
         if missing := [before for before in befores if before not in known]:
-            where = f"{path}: node {number} ({known[number].name!r})"
-            raise ConfigError(f"{where}: depends on node {missing[0]}, which does not exist")
+            raise ConfigError(f"{known[number].named_in(path)}: depends on node {missing[0]}, which does not exist")
     try:
         TopologicalSorter(waiting).prepare()
     except CycleError as error:
         stuck = known[error.args[1][0]]
-        raise ConfigError(
-            f"{path}: node {stuck.id} ({stuck.name!r}): waits for itself: a cycle of dependencies"
-        ) from error
+        raise ConfigError(f"{stuck.named_in(path)}: waits for itself: a cycle of dependencies") from error
 
 
 def is_nested(nodes: Iterable[Node]) -> bool:

@@ -111,14 +111,15 @@ class ListsEntry(Config):
     count: list[Positive]
     """Chunks of each list."""
 
-    def lists(self) -> ChunkLists:
+    def lists(self, where: str) -> ChunkLists:
         """Return the lists of the entry as int32 columns.
 
         Raises:
             ConfigError: not as many places as counts.
         """
-        if len(self.first) != len(self.count):
-            raise ConfigError(f"lists.first has {len(self.first)} entries: lists.count has {len(self.count)}")
+        first, count = len(self.first), len(self.count)
+        if first != count:
+            raise ConfigError(f"{where}: field lists.first has {first} entries: lists.count has {count}")
         return ChunkLists(*(np.array(column, np.int32) for column in (self.chunks, self.first, self.count)))
 
 
@@ -209,10 +210,7 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
         collective = fields.collective.collective()
     except ConfigError as error:
         raise ConfigError(f"{where}: field 'collective': {error}") from error
-    try:
-        lists = None if fields.lists is None else fields.lists.lists()
-    except ConfigError as error:
-        raise ConfigError(f"{where}: field {error}") from error
+    lists = None if fields.lists is None else fields.lists.lists(where)
     carried = rows if lists is None else _carried(lists, columns["chunk"], where)
     # Where not all ranks, or not all pairs, exchange something, parts need not move.
     at_rest = _MOST_AT_REST * collective.parts if collective.kind in OF_PARTS else 1
@@ -383,8 +381,7 @@ def _table_columns(table: Any, path: Path) -> dict[str, Column]:
         if column.type != expected:
             raise ConfigError(f"{path}: column {name!r} has type {column.type}: expected {expected}")
         if column.null_count:
-            row = column.is_null().to_numpy().argmax()
-            raise ConfigError(f"{path}: column {name!r}, row {row}: null")
+            raise ConfigError(f"{path}: column {name!r}, row {column.is_null().to_numpy().argmax()}: null")
         columns[name] = np.asarray(column.to_numpy(), dtype=kind)
     return columns
 

@@ -9,7 +9,7 @@ A row reads its chunk at its source and writes it at its destination. Per rank a
 Rows are grouped: those of one step and one chunk are sent before any of them arrives (an exchange of partial sums).
 """
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,8 +51,7 @@ def row_order(schedule: Schedule) -> RowOrder:
     Raises:
         UnsupportedError: a switch reduces in the network, so that some rows do not end at a rank.
     """
-    ranks = schedule.collective.ranks
-    if len(schedule) and max(int(schedule.source.max()), int(schedule.destination.max())) >= ranks:
+    if len(schedule) and max(int(schedule.source.max()), int(schedule.destination.max())) >= schedule.collective.ranks:
         raise UnsupportedError(f"{schedule.algorithm}: this format cannot express a switch that reduces")
     groups = _queued_groups(schedule) if schedule.queued else _step_groups(schedule)
     source, destination, chunk, adds = row_lists(schedule)
@@ -106,9 +105,7 @@ def _queued_groups(schedule: Schedule) -> Groups:
     source, destination, chunk, adds = row_lists(schedule)
     # What is never stored somewhere lies there from the start.
     arrives = {(destination[row], chunk[row]) for row in np.flatnonzero(~schedule.reduces).tolist()}
-    to_add: dict[tuple[int, int], int] = defaultdict(int)
-    for row in np.flatnonzero(schedule.reduces).tolist():
-        to_add[destination[row], chunk[row]] += 1
+    to_add = Counter((destination[row], chunk[row]) for row in np.flatnonzero(schedule.reduces).tolist())
     stored: set[tuple[int, int]] = set()
     waiting: dict[tuple[int, int], list[deque[int]]] = defaultdict(list)
     groups: Groups = []
@@ -118,8 +115,7 @@ def _queued_groups(schedule: Schedule) -> Groups:
         while queue:
             row = queue[0]
             origin = (source[row], chunk[row])
-            own_value = adds[row] or origin not in arrives
-            if not (origin in stored or (own_value and not to_add[origin])):
+            if not (origin in stored or ((adds[row] or origin not in arrives) and not to_add[origin])):
                 waiting[origin].append(queue)
                 break
             groups.append([queue.popleft()])

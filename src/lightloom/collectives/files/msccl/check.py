@@ -6,7 +6,6 @@ accesses are ordered by threadblocks, dependencies and messages alone; what only
 Without races, values do not depend on the order of the run.
 """
 
-import itertools
 from collections import defaultdict, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from lightloom.collectives.files.msccl.program import (
     added,
     described,
 )
-from lightloom.collectives.files.msccl.rules import CUSTOM, Condition, Place, check_rules, condition_of, refuse
+from lightloom.collectives.files.msccl.rules import CUSTOM, ROOM, Condition, Place, check_rules, condition_of, refuse
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, attributes
 from lightloom.core.units import format_size
@@ -144,15 +143,12 @@ class Machine:
         """
         self._where, self._condition, self._done = where, condition, Run(condition)
         self._room, self._in_parts = room, in_parts
-        index, count = itertools.count(), sum(len(gpu.blocks) for gpu in program.gpus)
-        self._blocks_of = [
-            [
-                _Block(rank, number, next(index), code, np.zeros(count, np.int32))
-                for number, code in enumerate(gpu.blocks)
-            ]
-            for rank, gpu in enumerate(program.gpus)
+        self._gpus = program.gpus
+        codes = [(rank, number, code) for rank, gpu in enumerate(self._gpus) for number, code in enumerate(gpu.blocks)]
+        self._blocks = [
+            _Block(rank, number, index, code, np.zeros(len(codes), np.int32))
+            for index, (rank, number, code) in enumerate(codes)
         ]
-        self._blocks = list(itertools.chain(*self._blocks_of))
         self._memory = self._done.memory
         self._memory.update(condition.initial())
         self._under_way: dict[Connection, deque[_Piece]] = defaultdict(deque)
@@ -179,8 +175,8 @@ class Machine:
                     break
         for block in self._blocks:
             if block.at < len(block.code.steps):
-                line = block.code.steps[block.at].line
-                refuse(self._where, line, block.name(block.at), "waits forever", WaitingError)
+                at = block.at
+                refuse(self._where, block.code.steps[at].line, block.name(at), "waits forever", WaitingError)
         for (sender, receiver, channel), pieces in self._under_way.items():
             if pieces:
                 raise ConfigError(
@@ -208,7 +204,7 @@ class Machine:
         if not block.waited:
             if step.depends is not None:
                 number, awaited = step.depends
-                event = (block.rank, number, self._blocks_of[block.rank][number].code.announced_by(awaited))
+                event = (block.rank, number, self._gpus[block.rank].blocks[number].announced_by(awaited))
                 if event not in self._announced:
                     return event
                 np.maximum(block.clock, self._announced[event], out=block.clock)
@@ -265,9 +261,8 @@ class Machine:
     def _work(self, block: _Block, step: Step, content: Content) -> Content:
         """Add and store as the type of the step says, and return the sum, or the content itself where nothing adds."""
         if step.type in ADDS:
-            own = step.destination if step.type == "re" else step.source
-            name = block.name(block.at) + (f" (line {step.line})" if step.line else "")
-            content = added(self._read(block, own), content, name)
+            own = self._read(block, step.destination if step.type == "re" else step.source)
+            content = added(own, content, block.name(block.at) + (f" (line {step.line})" if step.line else ""))
         if step.type in WRITES:
             self._write(block, step.destination, content)
         self._done.copies += step.type == "cpy"
@@ -289,15 +284,14 @@ class Machine:
     def _read(self, block: _Block, first: tuple[str, int]) -> Content:
         """Return the chunk of a step that lies in a buffer from ``first`` on; refuse a read that races a write."""
         place = self._condition.place(block.rank, first[0], first[1] + block.piece)
-        self._ordered(block, place, [self._last_write[place]] if place in self._last_write else [])
+        self._ordered(block, place, [])
         self._reads[place].append(self._access(block))
         return self._memory.get(place)
 
     def _write(self, block: _Block, first: tuple[str, int], content: Content) -> None:
         """Store the chunk of a step in a buffer from ``first`` on; refuse a write that races a read or a write."""
         place = self._condition.place(block.rank, first[0], first[1] + block.piece)
-        before = self._reads.pop(place, [])
-        self._ordered(block, place, [*before, self._last_write[place]] if place in self._last_write else before)
+        self._ordered(block, place, self._reads.pop(place, []))
         self._last_write[place] = self._access(block)
         self._memory[place] = content
 
@@ -309,17 +303,15 @@ class Machine:
         return block.index, int(block.clock[block.index]) + 1, block.at
 
     def _ordered(self, block: _Block, place: Place, before: list[_Access]) -> None:
-        """Refuse a step unless clocks order it after the accesses ``before``."""
-        for number, tick, step in before:
+        """Refuse a step unless clocks order it after the accesses ``before``, and after the last write, if any."""
+        last = self._last_write.get(place)
+        for number, tick, step in before if last is None else [*before, last]:
             if number != block.index and block.clock[number] < tick:
                 buffer, chunk = place[1:]
                 other = self._blocks[number].name(step)
-                what = f"nothing orders it after {other}, which uses the same chunk {chunk} of {buffer!r}"
-                self._refuse(block, what)
+                self._refuse(block, f"nothing orders it after {other}, which uses the same chunk {chunk} of {buffer!r}")
 
 
-ROOM = {"Simple": 2, "LL": 8, "LL128": 8}
-"""Messages that a connection inside a node holds: each takes four of NCCL's eight slots in Simple, else one."""
 MOST_ROOM = 64
 """Largest room that is tried for a program which waits forever, to say whether more would help."""
 

@@ -192,9 +192,8 @@ def to_xml(program: Program) -> str:
         for number, block in enumerate(gpu.blocks):
             lines.append(_tag("tb", 2, id=number, send=block.send, recv=block.receive, chan=block.channel))
             for i, step in enumerate(block.steps):
-                buffers = dict(
-                    zip(("srcbuf", "srcoff", "dstbuf", "dstoff"), (*step.source, *step.destination), strict=True)
-                )
+                places = step.source + step.destination
+                buffers = dict(zip(("srcbuf", "srcoff", "dstbuf", "dstoff"), places, strict=True))
                 depid, deps = step.depends or (-1, -1)
                 waits = {"depid": depid, "deps": deps, "hasdep": step.awaited}
                 lines.append(_tag("step", 3, s=i, type=step.type, **buffers, cnt=step.count, **waits)[:-1] + "/>")

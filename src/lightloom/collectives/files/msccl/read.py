@@ -15,20 +15,16 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from lightloom.collectives.collective import CLASSIC, Collective, Kind
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.files.document import verified
 from lightloom.collectives.files.msccl.check import Run, check
 from lightloom.collectives.files.msccl.program import OWN, Program, Value, read_xml
-from lightloom.collectives.files.msccl.rules import refuse
+from lightloom.collectives.files.msccl.rules import KINDS, refuse
 from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
-
-_NAMES = ("allgather", "reduce_scatter", "allreduce", "alltoall", "broadcast", "reduce")
-KINDS: dict[str, Kind] = dict(zip(_NAMES, CLASSIC, strict=True))
-"""Kinds of collectives by the name that programs have for them."""
 
 
 def check_program(path: Path) -> tuple[Program, list[Run]]:
@@ -243,8 +239,7 @@ def _uses(run: Run) -> tuple[dict[Cell, Uses], dict[Cell, int]]:
     for number, arrival in enumerate(run.arrivals):
         value = arrival.content
         if isinstance(value, Value):
-            readers = used[arrival.source, value.chunk].setdefault(value.parts, (value.contributors, []))[1]
-            readers.append(number)
+            used[arrival.source, value.chunk].setdefault(value.parts, (value.contributors, []))[1].append(number)
     for rank, k, chunk, contributors in run.condition.expected(run.root):
         value = run.memory[run.condition.place(rank, "o", k)]
         assert isinstance(value, Value)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NoReturn
 
+from lightloom.collectives.collective import CLASSIC, Kind
 from lightloom.collectives.files.msccl.program import (
     BUFFERS,
     OWN,
@@ -54,6 +55,10 @@ from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 Place = tuple[int, str, int]
 """GPU, buffer, chunk; of buffers that share memory, the larger."""
 
+KINDS: dict[str, Kind] = dict(
+    zip(("allgather", "reduce_scatter", "allreduce", "alltoall", "broadcast", "reduce"), CLASSIC, strict=True)
+)
+"""Kinds of collectives by the name that programs have for them."""
 SUMMED = ("reduce_scatter", "allreduce", "reduce")
 CHECKED = ("allgather", "alltoall", "broadcast", *SUMMED)
 """Collectives whose result is defined."""
@@ -177,7 +182,8 @@ MOST_OFFSET = (1 << 15) - 1
 """Largest offset of a chunk, and largest number of a step: sixteen bits with a sign."""
 MOST_AWAITED = (1 << 7) - 1
 """Largest number of a threadblock for which others wait: eight bits with a sign."""
-PROTOCOLS = ("Simple", "LL", "LL128")
+ROOM = {"Simple": 2, "LL": 8, "LL128": 8}
+"""Messages that a connection inside a node holds: each takes four of NCCL's eight slots in Simple, else one."""
 
 
 def check_rules(program: Program, condition: Condition, where: str) -> None:
@@ -186,8 +192,8 @@ def check_rules(program: Program, condition: Condition, where: str) -> None:
     Raises:
         ConfigError: names the line (or GPU, threadblock and step, for a program that was not read).
     """
-    if program.protocol not in PROTOCOLS:
-        raise ConfigError(f"{where}: protocol {program.protocol!r}: expected one of {', '.join(PROTOCOLS)}")
+    if program.protocol not in ROOM:
+        raise ConfigError(f"{where}: protocol {program.protocol!r}: expected one of {', '.join(ROOM)}")
     if not 1 <= program.channels <= MOST_CHANNELS:
         raise ConfigError(f"{where}: {program.channels} channels: expected 1 to {MOST_CHANNELS}")
     ends: set[tuple[str, int, int, int]] = set()
@@ -216,14 +222,12 @@ def refuse(where: str, line: int, what: str, complaint: str, error: type[InputEr
 
 def _check_buffers(gpu: Gpu, rank: int, condition: Condition, where: str) -> None:
     """Raise ConfigError unless input and output of a GPU hold as many chunks as the collective has, or none."""
+    over = f"nchunksperloop={condition.chunks} over {condition.ranks} GPUs in an {condition.collective}"
     for buffer in ("i", "o"):
         held, size = gpu.chunks[buffer], condition.size(rank, buffer)
         # A buffer that no step names may be said to hold nothing.
         if held not in (0, size):
-            what = (
-                f"{buffer}_chunks={held}: expected {size}, for nchunksperloop={condition.chunks} over {condition.ranks}"
-            )
-            refuse(where, gpu.line, f"GPU {rank}", f"{what} GPUs in an {condition.collective}")
+            refuse(where, gpu.line, f"GPU {rank}", f"{buffer}_chunks={held}: expected {size}, for {over}")
 
 
 def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, where: str) -> None:
@@ -248,11 +252,9 @@ def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, whe
 def _check_peers(gpu: Gpu, name: str, where: str) -> None:
     """Raise ConfigError where more than 32 threadblocks of a GPU send, or receive, on one channel."""
     for kind in ("send", "receive"):
-        used = Counter(block.channel for block in gpu.blocks if getattr(block, kind) >= 0)
-        for channel, count in used.items():
+        for channel, count in Counter(block.channel for block in gpu.blocks if getattr(block, kind) >= 0).items():
             if count > MOST_PEERS:
-                what = f"{count} threadblocks {kind} on channel {channel}: at most {MOST_PEERS}"
-                refuse(where, gpu.line, name, what)
+                refuse(where, gpu.line, name, f"{count} threadblocks {kind} on channel {channel}: at most {MOST_PEERS}")
 
 
 def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, where: str) -> None:

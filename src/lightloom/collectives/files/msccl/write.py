@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lightloom.collectives.collective import ROOTED
 from lightloom.collectives.files.msccl.check import check
 from lightloom.collectives.files.msccl.program import RECEIVES, SENDS, Gpu, Program, Step, ThreadBlock
 from lightloom.collectives.files.msccl.rules import (
+    KINDS,
     MOST_AWAITED,
     MOST_BLOCKS,
     MOST_CHANNELS,
@@ -35,12 +37,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 LARGEST_ELEMENT = 8
 """Bytes of the largest element of NCCL's types."""
-NAMES = {
-    "all-gather": "allgather",
-    "reduce-scatter": "reduce_scatter",
-    "all-reduce": "allreduce",
-    "all-to-all": "alltoall",
-}
+NAMES = {kind: name for name, kind in KINDS.items() if kind not in ROOTED}
 
 Block = tuple[int, str, int, int]
 """GPU, "send", "receive", "both" or "copy", peer, channel."""
@@ -128,11 +125,11 @@ def _channels_of_rows(schedule: Schedule) -> list[int]:
     peers = Counter(end for source, destination in numbers for end in (("send", source), ("receive", destination)))
     crowded = max(peers.values()) > MOST_PEERS
     paths = max(map(len, numbers.values()))
-    row_channels = []
-    for source, destination, number in rows:
-        first = crowded * ((source + destination) % schedule.collective.ranks) // MOST_PEERS
-        row_channels.append(first * paths + numbers[source, destination][number])
-    return row_channels
+    ranks = schedule.collective.ranks
+    return [
+        crowded * ((source + destination) % ranks) // MOST_PEERS * paths + numbers[source, destination][number]
+        for source, destination, number in rows
+    ]
 
 
 @dataclass
@@ -261,7 +258,11 @@ class ProgramWriter:
                 send, receive = (peer if kinds & types else -1 for types in (SENDS, RECEIVES))
                 blocks.append(ThreadBlock(send=send, receive=receive, channel=channel, steps=self.steps[block]))
             gpus.append(Gpu(chunks=self.sizes(rank), blocks=blocks))
-        smallest, largest = _chosen_sizes(self.schedule.collective.nbytes, self.chunks)
+        # A runtime takes a program only for numbers of elements that its chunks divide: it should choose this one for
+        # the size that the schedule was made for or, where some elements do not divide it, from the next below to the
+        # next above that every element of up to eight bytes does.
+        unit = LARGEST_ELEMENT * self.chunks
+        units = self.schedule.collective.nbytes / unit
         in_place = self.kind != "all-to-all"
         return Program(
             name=self.schedule.algorithm,
@@ -270,18 +271,7 @@ class ProgramWriter:
             chunks=self.chunks,
             in_place=in_place,
             out_of_place=not in_place,
-            min_bytes=smallest,
-            max_bytes=largest + 1,
+            min_bytes=math.floor(units) * unit,
+            max_bytes=math.ceil(units) * unit + 1,
             gpus=gpus,
         )
-
-
-def _chosen_sizes(nbytes: float, chunks: int) -> tuple[int, int]:
-    """Return the smallest and the largest size in bytes for which a runtime should choose a program.
-
-    A runtime takes a program only for numbers of elements that its chunks divide. The sizes are the one that the
-    schedule was made for or, where some elements do not divide it, the next below and above that every element of up to
-    eight bytes does.
-    """
-    unit = LARGEST_ELEMENT * chunks
-    return math.floor(nbytes / unit) * unit, math.ceil(nbytes / unit) * unit
