@@ -92,8 +92,7 @@ def _parents(shape: Grid, along_row: bool, row: int, column: int) -> NDArray[np.
     rows, columns, wraps = shape
     y, x = (axis.ravel() for axis in np.indices((rows, columns)))
     up, across = _toward(y, row, rows, wraps), _toward(x, column, columns, wraps)
-    first = (y != row) if along_row else (x == column)
-    parent = np.where(first, up * columns + x, y * columns + across)
+    parent = np.where((y != row) if along_row else (x == column), up * columns + x, y * columns + across)
     parent[row * columns + column] = -1
     return parent.astype(np.int32)
 
@@ -279,8 +278,7 @@ def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int)
     poorest = np.lexsort((-hops.max(axis=0), entering))[0]
     within = -(-np.cumsum(np.bincount(hops[:, poorest])[1:]) * pieces // entering[poorest])
     # The last ranks are few: a round for each of them is kept free.
-    rounds = np.arange(1, len(within) + 1)
-    within = np.minimum(within, least - len(within) + rounds)
+    within = np.minimum(within, least - len(within) + np.arange(1, len(within) + 1))
     return np.asarray(np.maximum(np.diff(within, prepend=0), 1))
 
 

@@ -65,13 +65,19 @@ def _read_links(fabric: Geometry) -> GridLinks:
 
 def neighbours_join(fabric: Fabric) -> bool:
     """Return True when packets get from every rank to every other over links between ranks alone."""
-    from scipy.sparse import csgraph, csr_array
-
     if not fabric.joins_ranks:
         return False
     links = GridLinks.of(fabric)
-    joined = csr_array((np.ones(len(links.source)), (links.source, links.destination)), shape=(fabric.ranks,) * 2)
-    return int(csgraph.connected_components(joined, directed=True, connection="strong")[0]) == 1
+    return join_all(fabric.ranks, links.source, links.destination)
+
+
+def join_all(ranks: int, source: Ints, destination: Ints) -> bool:
+    """Return True when links or circuits with these ends, [link] each, lead from every rank to every other."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(source)), (source, destination)), shape=(ranks, ranks))
+    return bool(connected_components(graph, connection="strong", return_labels=False) == 1)
 
 
 def _neighbour_transfers(fabric: Geometry) -> Iterator[tuple[Ints, Ints, Ints]]:

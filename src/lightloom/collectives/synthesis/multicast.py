@@ -8,7 +8,7 @@ the taps of a lightpath, pieces hop from one to the next. Whether light is brigh
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from heapq import nsmallest
-from itertools import pairwise
+from itertools import pairwise, product
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -246,19 +246,16 @@ def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seco
     line = np.minimum(half, lines * length)
     gaps = np.where(has_top, 2 * line / top[:, 1], 0)
     sides = np.where(top[:, 3] > 0, 4, 2)
-    side = np.where(has_top, (top[:, 1] - 1 - top[:, 3]) / sides, 0)
     reach = np.where(has_fill, fill[:, 2], base[:, 2])
-    steps = np.ceil(side / reach)
+    steps = np.ceil(np.where(has_top, (top[:, 1] - 1 - top[:, 3]) / sides, 0) / reach)
     tail = np.ceil(np.maximum(0.0, half - line) / reach)
     spread = gaps * sides * steps + 2 * tail
-    hub = np.where(has_fill, stride[1], np.where(has_top, stride[2], 1))
-    climb = np.ceil(hub / 2 / base[:, 2])
+    climb = np.ceil(np.where(has_fill, stride[1], np.where(has_top, stride[2], 1)) / 2 / base[:, 2])
     depth = climb + lines + np.maximum(steps, tail)
     # Between taps only lightpaths from certain hubs are used, and half of them where lines all tap the same hubs.
     below, far = np.where(has_fill, ranks // np.maximum(fill[:, 0], 1), 1), np.maximum(stride[2], 1).astype(np.int64)
-    hop = np.where(has_fill, fill[:, 2], base[:, 2])
-    uneven = np.maximum(1, np.gcd(far, hop) // below) * np.clip(2 * stride[2] / top[:, 1], 1, 2)
-    uneven = np.where(has_top, uneven, np.where(has_fill, np.maximum(1, hop // below), 1))
+    uneven = np.maximum(1, np.gcd(far, reach) // below) * np.clip(2 * stride[2] / top[:, 1], 1, 2)
+    uneven = np.where(has_top, uneven, np.where(has_fill, np.maximum(1, reach // below), 1))
     loads = np.stack(
         [
             climb + np.where(has_fill, 0, spread / 2 * uneven),
@@ -275,8 +272,7 @@ def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Mask]:
 
     def fits(limit: Floats) -> Mask:
         """Return whether each row's levels fit the channels if lightpaths are busy so long: [row]."""
-        needed = np.maximum(1, np.ceil(loads / limit[:, None])) * colours
-        return np.asarray(needed.sum(axis=1) <= channels)
+        return np.asarray((np.maximum(1, np.ceil(loads / limit[:, None])) * colours).sum(axis=1) <= channels)
 
     high = np.maximum(loads.max(axis=1), 1e-15)
     inside = fits(high)
@@ -347,11 +343,10 @@ class MulticastSearch:
     def run(self, effort: int) -> tuple[MulticastDesign, RingTrees]:
         """Return the best design found, and its trees; ``effort`` counts receptions scheduled."""
         most = min(self._taps, self._ranks - 1)
-        for pieces in _PIECES:
-            for near in sorted({1, *(count for count in (2, 4, 5, 8, most) if count <= most)}):
-                alone = Arc(self._ranks, 1, near, 1)
-                width = self._channels // alone.level(self._ranks).colours
-                self._try(MulticastDesign((alone._replace(width=width),), pieces=pieces))
+        for pieces, near in product(_PIECES, sorted({1, *(count for count in (2, 4, 5, 8, most) if count <= most)})):
+            alone = Arc(self._ranks, 1, near, 1)
+            width = self._channels // alone.level(self._ranks).colours
+            self._try(MulticastDesign((alone._replace(width=width),), pieces=pieces))
         if not self._content():
             self._sweep(multicast_candidates(self._task, self._taps), effort)
         self._walk(effort)
@@ -435,8 +430,8 @@ class MulticastSearch:
                 design = self._step(design, rng)
             if design is None or design in self._tried or self._cost(design) > _LARGEST_PART * effort:
                 misses += 1
-                continue
-            self._try(design)
+            else:
+                self._try(design)
 
     def _step(self, design: MulticastDesign, rng: np.random.Generator) -> MulticastDesign | None:
         """Return a design that differs in one random choice; None where it is not sound, or does not fit at width 1."""

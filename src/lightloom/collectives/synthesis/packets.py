@@ -54,8 +54,7 @@ def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
     if len(fabric.siblings()[1]) > 1:
         return schedule
     backward = bool(schedule.reduces.all())
-    by_step = np.argsort(-schedule.step if backward else schedule.step, kind="stable")
-    schedule = schedule.with_rows(by_step)
+    schedule = schedule.with_rows(np.argsort(-schedule.step if backward else schedule.step, kind="stable"))
     hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)
     begins = np.searchsorted(hops.row, np.arange(len(schedule) + 1))
     rows = OrderedRows(origin, target, read_only(schedule.reduces), begins, hops.link, hops.busy, hops.delay)
@@ -71,18 +70,14 @@ def _backward(rows: OrderedRows, hops: Hops, cells: int) -> tuple[OrderedRows, M
 
     They pass the same links from the last to the first.
     """
-    count = np.diff(rows.begins)
-    place = np.arange(len(rows.link)) - rows.begins[hops.row]
-    turned = rows.begins[hops.row] + count[hops.row] - 1 - place
-    following = np.append(rows.busy[1:], 0.0)
-    slower = np.where(hops.last, rows.busy, np.maximum(rows.busy - following, 0.0))
+    turned = rows.begins[hops.row] + rows.begins[hops.row + 1] - 1 - np.arange(len(rows.link))
+    slower = np.where(hops.last, rows.busy, np.maximum(rows.busy - np.append(rows.busy[1:], 0.0), 0.0))
     latency, busy, ends = (rows.delay - slower)[turned], rows.busy[turned], hops.first[turned]
     delay = latency + np.where(ends, busy, np.maximum(busy - np.append(busy[1:], 0.0), 0.0))
     held = np.ones(cells, np.bool_)
     held[rows.origin] = False
     copied = read_only(np.zeros_like(rows.reduces))
-    rows = rows._replace(origin=rows.target, target=rows.origin, reduces=copied, link=rows.link[turned])
-    return rows._replace(busy=busy, delay=delay), held
+    return OrderedRows(rows.target, rows.origin, copied, rows.begins, rows.link[turned], busy, delay), held
 
 
 # Trees packed onto the links of any packet fabric: one for every chunk, each where links are least busy.
@@ -106,14 +101,12 @@ def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) ->
     Raises:
         UnsupportedError: transfers that do not join all ranks.
     """
-    kind, ranks = collective.kind, collective.ranks
+    kind, ranks, rule = collective.kind, collective.ranks, collective.rule
     roots = 1 if kind in ROOTED else ranks
     nbytes = max(collective.nbytes, 1.0) / (roots * pieces)
-    parts: list[Rows] = []
-    if kind in ("reduce-scatter", "all-reduce", "reduce"):
-        parts.append(_tree_rows(fabric, roots, pieces, nbytes, hurry, backward=True))
-    if kind in ("all-gather", "all-reduce", "broadcast"):
-        parts.append(_tree_rows(fabric, roots, pieces, nbytes, hurry, backward=False))
+    # Sums run towards the roots first, and what all ranks shall have then runs away from them.
+    ways = [backward for backward, runs in ((True, rule.adds), (False, rule.after == "every")) if runs]
+    parts = [_tree_rows(fabric, roots, pieces, nbytes, hurry, backward=backward) for backward in ways]
     if len(parts) == 2:
         parts[1] = parts[1]._replace(step=parts[1].step + int(parts[0].step.max()) + 1)
     rows = joined(parts)
@@ -152,8 +145,8 @@ def _tree_rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: fl
     source, destination = ends[::-1] if backward else ends
     step = int(depth.max()) - depth if backward else depth
     nothing = np.zeros(len(taken), np.int16)
-    reduces = np.full(len(taken), backward)
-    return Rows(step, nothing, source, destination, transfers.route[taken], nothing, nothing, chunk[number], reduces)
+    route, reduces = transfers.route[taken], np.full(len(taken), backward)
+    return Rows(step, nothing, source, destination, route, nothing, nothing, chunk[number], reduces)
 
 
 def _depths(tap: Int32s, source: Ints) -> Ints:
@@ -224,8 +217,7 @@ def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """
     many = fabric.ranks > _MANY and collective.kind not in ROOTED and (len(fabric.axes) > 1 or fabric.joins_ranks)
     for algorithm in (_suited(fabric),) if many else (*_PLAIN, HIERARCHICAL):
-        steps = steps_of(algorithm, collective, fabric)
-        if steps is None:
+        if (steps := steps_of(algorithm, collective, fabric)) is None:
             continue
         if steps.pipeline is not None:
             steps = at_size(steps, collective.nbytes, step_loads(steps, fabric), fabric)
@@ -288,8 +280,7 @@ def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
     if steps.collective.kind in ROOTED:
         return steps
     if steps.folding is None:
-        rows = steps.with_rows(np.flatnonzero(steps.source == 0))
-        first = rows.with_columns({}, folding=Folding.alike(fabric.ranks, 1))
+        first = replace(steps.with_rows(np.flatnonzero(steps.source == 0)), folding=Folding.alike(fabric.ranks, 1))
         return first if _holds(without_barriers(first, fabric), fabric) else steps
     while steps.folding is not None and not _holds(without_barriers(steps, fabric), fabric):
         if len(steps) * (steps.folding.axes or (steps.folding.copies,))[0] > _MOST_ROWS:

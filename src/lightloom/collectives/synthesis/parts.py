@@ -54,8 +54,8 @@ def _rates(fabric: Fabric, circuits: StandingCircuits) -> Floats:
     """Return the bytes per second of every circuit, or on packet fabrics of its first link: [circuit]."""
     if fabric.exclusive:
         return np.asarray(circuits.width * fabric.channel_bandwidth, np.float64)
-    link = fabric.path(circuits.source, circuits.destination, circuits.route)[:, 0]
-    return np.asarray(fabric.link_bandwidth()[link])
+    path = fabric.path(circuits.source, circuits.destination, circuits.route)
+    return np.asarray(fabric.link_bandwidth()[path[:, 0]])
 
 
 def over_circuits(
@@ -71,8 +71,8 @@ def over_circuits(
     """
     demand = Demand(collective)
     piece = np.repeat(np.arange(len(demand.source)), pieces)
-    order = piece[np.lexsort((-demand.nbytes[piece], demand.source[piece]))]
-    taken, part, circuits = _ways(demand, order, fabric, circuits, max(bound, 1e-12), pieces)
+    part = piece[np.lexsort((-demand.nbytes[piece], demand.source[piece]))]
+    taken, circuits = _ways(demand, part, fabric, circuits, max(bound, 1e-12), pieces)
     number = np.empty(len(part), np.int64)
     number[np.argsort(part, kind="stable")] = np.arange(len(part)) % pieces
     # Hops of a way are listed from its end.
@@ -93,8 +93,7 @@ def over_circuits(
         notes=(note,) if note else (),
     )
     # Rows in an order in which circuits can send them, each after the one before on its way.
-    nbytes = demand.nbytes[part[row_part]] / pieces
-    busy = nbytes / _rates(fabric, circuits)[circuit] + fabric.piece_overhead
+    busy = demand.nbytes[part[row_part]] / pieces / _rates(fabric, circuits)[circuit] + fabric.piece_overhead
     latency = fabric.latency(circuits.source, circuits.destination, circuits.route)[circuit]
     seconds = (np.asarray(column, np.float64) for column in (busy, busy + fabric.step_overhead + latency))
     origin, target, held = cells_of(schedule)
@@ -107,8 +106,8 @@ def over_circuits(
 
 def _ways(
     demand: Demand, part: Ints, fabric: Fabric, circuits: StandingCircuits, bound: float, pieces: int
-) -> tuple[Ints, Ints, StandingCircuits]:
-    """Return circuits of each piece's way [piece, hop], its part [piece], and the circuits by the rank that sends.
+) -> tuple[Ints, StandingCircuits]:
+    """Return circuits of each piece's way, [piece, hop], and the circuits by the rank that sends.
 
     A way is listed from its end, −1 where it has fewer hops; it numbers the circuits that are returned. The ways are
     those of the sweep with the least load of the busiest circuit.
@@ -142,7 +141,7 @@ def _ways(
             raise UnsupportedError(f"{len(circuits)} circuits do not join all of {ranks} ranks within {most} hops")
         if load.max() < least:
             best, least = taken.copy(), load.max()
-    return best[:, : int((best >= 0).sum(axis=1).max())], part, circuits
+    return best[:, : int((best >= 0).sum(axis=1).max())], circuits
 
 
 _PIECES = (1, 2, 4, 8)
@@ -176,8 +175,7 @@ def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     Straight ones and the two-way ring, none where an algorithm refuses.
     """
     for algorithm in (ONE_STAGE.bundled(), ONE_STAGE, RING_TWO_WAY.bundled()):
-        schedule = steps_of(algorithm, collective, fabric)
-        if schedule is not None:
+        if (schedule := steps_of(algorithm, collective, fabric)) is not None:
             yield replace(schedule, algorithm="synthesized", notes=(f"steps of {algorithm.name}",))
 
 
@@ -250,14 +248,11 @@ def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     if steps is not None and cost(steps, fabric).static:
         yield replace(steps, notes=("circuits between neighbours alone",))
     kinds: list[Kind] = ["all-to-all"] if fabric.ranks <= _MOST_RANKS else []
-    mean = collective.distinct_nbytes / fabric.ranks
+    nbytes = max(collective.distinct_nbytes / fabric.ranks, float(fabric.ranks))
     if collective.kind in TO_OR_FROM_ROOT and fabric.wavelength_routed:
         kinds = ["reduce" if collective.kind == "gather" else "broadcast"]
     for kind in kinds:
-        even = Collective(kind, fabric.ranks, max(mean, float(fabric.ranks)))
-        if kind != "all-to-all":
-            schedule = rooted(even, fabric)
-        else:
-            schedule = exchange(even, fabric) if fabric.wavelength_routed else on_switch(even, fabric)
+        search = rooted if kind != "all-to-all" else exchange if fabric.wavelength_routed else on_switch
+        schedule = search(Collective(kind, fabric.ranks, nbytes), fabric)
         if schedule.queued or cost(schedule, fabric).static:
             yield replace(schedule, notes=(f"circuits of an even {kind}",))

@@ -45,16 +45,11 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
     """
     # A collective of no bytes has the circuits of a byte.
     nbytes = max(collective.nbytes, float(collective.ranks))
-    request: list[object] = [
-        collective.kind,
-        nbytes,
-        fabric.model_dump(mode="json", exclude={"sources"}),
-        effort(fabric.ranks),
-    ]
+    described = fabric.model_dump(mode="json", exclude={"sources"})
+    request: list[object] = [collective.kind, nbytes, described, effort(fabric.ranks)]
     request += [] if collective.destinations is None else [collective.destinations]
     request += [] if collective.sizes is None else [collective.sizes.digest]
-    schedule = read_schedule(request, collective)
-    if schedule is None:
+    if (schedule := read_schedule(request, collective)) is None:
         schedules = list(_found(collective, fabric))
         schedule = min(schedules, key=lambda s: cost(s, fabric).time) if len(schedules) > 1 else schedules[0]
         write_schedule(request, schedule)

@@ -46,6 +46,8 @@ _MOST_ROWS = 1 << 23
 Chords = tuple[tuple[int, ...], int, float]
 """A circulant graph: lengths of chords, pieces, slack."""
 _FIELDS = ("algorithm", "chunks", "steps", "queued", "notes")
+_LIST_COLUMNS = {f"lists_{column}": column for column in ("chunks", "first", "count")}
+"""Columns of lists of chunks by the names under which they are cached."""
 
 
 def cache_path(request: object, suffix: str = ".json") -> Path:
@@ -77,7 +79,7 @@ def read_schedule(request: object, collective: Collective) -> Schedule | None:
         columns = {name: arrays[name] for name in arrays.files}
     fields = json.loads(str(columns.pop("fields")))
     folding, pipeline, channel = fields.pop("folding"), fields.pop("pipeline"), columns.pop("channel", None)
-    lists = [columns.pop(name) for name in _list_columns() if name in columns]
+    lists = [columns.pop(name) for name in _LIST_COLUMNS if name in columns]
     return Schedule(
         **columns,
         **fields | {"notes": tuple(fields["notes"])},
@@ -99,12 +101,7 @@ def write_schedule(request: object, schedule: Schedule) -> None:
     arrays = schedule.columns() | {"fields": np.array(json.dumps(fields))}
     arrays |= {} if folding is None else {"channel": folding.channel}
     arrays |= {} if schedule.dependencies is None else {"dependencies": schedule.dependencies}
-    arrays |= {} if lists is None else {name: getattr(lists, column) for name, column in _list_columns().items()}
+    arrays |= {} if lists is None else {name: getattr(lists, column) for name, column in _LIST_COLUMNS.items()}
     content = BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type]
     write_entry(cache_path(request, ".npz"), content.getvalue())
-
-
-def _list_columns() -> dict[str, str]:
-    """Return the columns of lists of chunks by the names under which they are cached."""
-    return {f"lists_{column}": column for column in ("chunks", "first", "count")}

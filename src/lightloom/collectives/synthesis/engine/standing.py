@@ -91,8 +91,7 @@ def gather_over(
 def busy_and_delay(fabric: Fabric, circuits: StandingCircuits, nbytes: float) -> tuple[Floats, Floats]:
     """Return the seconds that ``nbytes`` hold each circuit, and those until they arrive: [circuit] each."""
     busy = nbytes / (circuits.width * fabric.channel_bandwidth).astype(np.float64) + fabric.piece_overhead
-    latency = fabric.latency(circuits.source, circuits.destination, circuits.route)
-    return busy, busy + fabric.step_overhead + latency
+    return busy, busy + fabric.step_overhead + fabric.latency(circuits.source, circuits.destination, circuits.route)
 
 
 def forest(circuits: StandingCircuits, busy: Floats, delay: Floats, pieces: int, *, backward: bool = False) -> Forest:

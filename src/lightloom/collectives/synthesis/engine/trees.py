@@ -196,15 +196,14 @@ class HubCircuits:
 
         None too where a chord is not longer than those before it, or than a unit link.
         """
-        if not all(1 <= chord.skip < chord.hubs <= ranks and chord.width >= 1 for chord in chords):
+        if not all(1 <= chord.skip < chord.hubs <= ranks and chord.length(ranks) > 1 for chord in chords):
             return None
         left = channels - sum(chord.wavelengths for chord in chords)
         nested = all(
             below.hubs % above.hubs == 0 and below.skip * above.hubs < above.skip * below.hubs
             for below, above in pairwise(chords)
         )
-        chords_are_long = all(chord.length(ranks) > 1 for chord in chords)
-        if left < 1 or not (nested and chords_are_long):
+        if left < 1 or not nested or any(chord.width < 1 for chord in chords):
             return None
         return cls(ranks, (Level(ranks, 1, left), *chords))
 

@@ -225,11 +225,8 @@ def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...
             return
         width = left
         while True:
-            before, backward, onward = (
-                reach[left - width, depth],
-                reach[left - width, depth - 1],
-                reach[left, depth - 1],
-            )
+            narrower, onward = reach[left - width], reach[left, depth - 1]
+            before, backward = narrower[depth], narrower[depth - 1]
             behind = min(1 + backward + onward, feeder.share * width)
             if before + behind >= count or width == 1:
                 break

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nsmallest
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -164,8 +165,8 @@ def plan(wiring: Wiring, exchange: Exchange, trial: Trial) -> Plan | None:
     hops = kernels.lay_paths(routes, delay, begin, np.zeros(0, np.int32), np.zeros(0))
     path, left, when = np.empty(hops, np.int32), np.empty(hops), np.zeros(hops + 1)
     kernels.lay_paths(routes, delay, begin, path, left)
-    queue = np.arange(len(busy), dtype=np.int32)
-    seconds = list_schedule(queue, delay, busy, _transmissions(begin, path, left), when)
+    sends = _transmissions(begin, path, left)
+    seconds = list_schedule(np.arange(len(busy), dtype=np.int32), delay, busy, sends, when)
     return Plan(ring, begin, path, when[:-1], load * busy / weight, float(seconds))
 
 
@@ -228,23 +229,21 @@ class Designs:
         Feeders must also reach half a gap between hubs, and no circuit pass more links than light reaches.
         """
         ranks, hubs, feeder = self._ranks, wiring.hubs, wiring.feeder
-        if wiring.wavelengths > self._channels or (feeder is None) != (hubs == ranks):
-            return False
-        if not all(
-            chord.hubs >= 3
-            and hubs % chord.hubs == 0
-            and chord.width >= 1
-            and 1 <= chord.skip <= chord.hubs // (4 if isinstance(chord, Tours) else 2)
-            and not (isinstance(chord, Tours) and chord.hubs % 2)
-            for chord in wiring.chords
-        ):
-            return False
-        if wiring.period(ranks) * ranks > self.most:
-            return False
-        half = -(-ranks // hubs) // 2
-        if feeder is not None and not (1 <= feeder.depth <= DEEPEST and reaches(feeder, half)):
-            return False
-        return self._reach is None or longest_circuit(wiring, ranks) <= self._reach
+        return (
+            wiring.wavelengths <= self._channels
+            and (feeder is None) == (hubs == ranks)
+            and all(
+                chord.hubs >= 3
+                and hubs % chord.hubs == 0
+                and chord.width >= 1
+                and 1 <= chord.skip <= chord.hubs // (4 if isinstance(chord, Tours) else 2)
+                and not (isinstance(chord, Tours) and chord.hubs % 2)
+                for chord in wiring.chords
+            )
+            and wiring.period(ranks) * ranks <= self.most
+            and (feeder is None or (1 <= feeder.depth <= DEEPEST and reaches(feeder, -(-ranks // hubs) // 2)))
+            and (self._reach is None or longest_circuit(wiring, ranks) <= self._reach)
+        )
 
     def plain(self) -> Iterator[Wiring | None]:
         """Yield wirings of few parts, not all of which fit, and None where one has no room."""
@@ -288,11 +287,10 @@ class Designs:
         for chords in tops:
             yield self._filled(Wiring(hubs, chords, feeder))
         used = width if feeder else 0
-        for more in narrow:
-            for coarser in (2, 4, 8):
-                if hubs % coarser == 0:
-                    longest = Level(hubs // coarser, 1, self._channels - used - more)
-                    yield Wiring(hubs, (Level(hubs, 1, more), longest), feeder)
+        for more, coarser in product(narrow, (2, 4, 8)):
+            if hubs % coarser == 0:
+                longest = Level(hubs // coarser, 1, self._channels - used - more)
+                yield Wiring(hubs, (Level(hubs, 1, more), longest), feeder)
 
     def complete(self) -> Iterator[Wiring]:
         """Yield wirings with chords between all pairs of hubs, also opposite ones, and spans from hubs to all ranks.
@@ -389,9 +387,8 @@ class Designs:
             else:
                 chords[i] = chords[i]._replace(width=chords[i].width + 1)
                 left -= chords[i].colours
-        return Wiring(
-            wiring.hubs, tuple(sorted(chords, key=lambda chord: (-chord.hubs, chord.skip, chord.width))), feeder
-        )
+        chords.sort(key=lambda chord: (-chord.hubs, chord.skip, chord.width))
+        return Wiring(wiring.hubs, tuple(chords), feeder)
 
     def step(self, wiring: Wiring, load: Floats | None) -> Wiring | None:
         """Return a wiring with one random change, which need not fit; None where no chords are left or have room.
@@ -670,16 +667,14 @@ def exchange(collective: Collective, fabric: Fabric) -> Schedule:
     hundredth of the bound.
     """
     straight, ranks, reach = None, fabric.ranks, fabric.reach
-    few = one_stage_steps(ranks, fabric.usable_channels) <= _STEPS
-    if few and (reach is None or reach >= ranks // 2):
+    if one_stage_steps(ranks, fabric.usable_channels) <= _STEPS and (reach is None or reach >= ranks // 2):
         straight = one_stage(collective, fabric, striped=True)
         straight = replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
         if cost(straight, fabric).time <= _NEAR_STRAIGHT * lower_bound(collective, fabric).time:
             return straight
     block = max(collective.nbytes / collective.ranks, 1e-3)
-    timing = Timing.of(fabric)
     bound = max(lower_bound(collective, fabric).time - fabric.setup_time, 1e-12)
-    problem = Exchange(ranks, fabric.usable_channels, block, timing, bound, reach)
+    problem = Exchange(ranks, fabric.usable_channels, block, Timing.of(fabric), bound, reach)
     wiring, whole = ExchangeSearch(problem).run(scaled(EFFORT))
     pieces, best = _in_pieces(problem, wiring, whole)
     cut = f"; every block travels in {pieces} pieces" if pieces > 1 else ""

@@ -17,6 +17,7 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import scaled
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, busy_and_delay, forest, gather_over
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, Level, RingTask, hub_ranks
+from lightloom.collectives.synthesis.grid_links import join_all
 from lightloom.collectives.synthesis.ring.search import RingSearch
 from lightloom.core.arrays import Ints, Mask
 from lightloom.core.errors import UnsupportedError
@@ -90,8 +91,7 @@ def _circuits_to_try(collective: Collective, fabric: Fabric) -> Iterator[Standin
     broken = bool(_blocked(fabric).all(axis=1).any())
     designs = [_design(collective, fabric, times) for times in ((1, 2) if broken else (1,))]
     for chords in dict.fromkeys([(), *designs, *_simple(fabric)]):
-        circuits = standing_circuits(fabric, chords)
-        if circuits is not None:
+        if (circuits := standing_circuits(fabric, chords)) is not None:
             yield circuits
 
 
@@ -155,17 +155,7 @@ def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCirc
             _take(free, parts[-1], fabric)
     columns = zip(*(part.columns for part in parts), strict=True)
     circuits = StandingCircuits(fabric.ranks, *map(np.concatenate, columns))
-    return circuits if _strongly_connected(circuits) else None
-
-
-def _strongly_connected(circuits: StandingCircuits) -> bool:
-    """Return True when circuits lead from every rank to every other."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    edges = np.ones(len(circuits)), (circuits.source, circuits.destination)
-    graph = coo_array(edges, shape=(circuits.ranks, circuits.ranks))
-    return bool(connected_components(graph, connection="strong", return_labels=False) == 1)
+    return circuits if join_all(fabric.ranks, circuits.source, circuits.destination) else None
 
 
 def _planned_circuits(

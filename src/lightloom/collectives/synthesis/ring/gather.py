@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, replace
 from heapq import nsmallest
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -86,19 +87,15 @@ class CirculantSearch:
                 break
         misses = 0
         while self._spent < 0.8 * effort and misses < _MISSES:
-            design = self._step()
-            if design in self._tried:
+            if (design := self._step()) in self._tried:
                 misses += 1
             else:
                 self._try(design)
-        for leader in self._leaders(_REFINED):
-            for pieces in _PIECES:
-                for slack in _SLACKS:
-                    if self._spent < effort:
-                        self._try(Circulant(leader.skips, pieces, slack))
-        for leader in self._leaders(1):
-            for pieces in _FINE_PIECES:
-                self._try(leader._replace(pieces=pieces))
+        for leader, pieces, slack in product(self._leaders(_REFINED), _PIECES, _SLACKS):
+            if self._spent < effort:
+                self._try(Circulant(leader.skips, pieces, slack))
+        for leader, pieces in product(self._leaders(1), _FINE_PIECES):
+            self._try(leader._replace(pieces=pieces))
         best = self._leaders(1)
         return (best[0], self._tried[best[0]]) if best and np.isfinite(self._tried[best[0]]) else None
 

@@ -17,7 +17,7 @@ Trees to hubs of several depths stand side by side on wavelengths of their own, 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, product
+from itertools import count, islice, product
 from math import comb
 from typing import NamedTuple
 
@@ -59,21 +59,14 @@ def served(hops: int, load: int) -> int:
 @lru_cache(maxsize=1 << 16)
 def depth(ranks: int, load: int) -> int:
     """Return the fewest hops in which a tree with so many lightpaths over each link serves so many ranks of a line."""
-    if load == 1:
-        return ranks
-    hops = 0
-    while served(hops, load) < ranks:
-        hops += 1
-    return hops
+    return ranks if load == 1 else next(hops for hops in count() if served(hops, load) >= ranks)
 
 
 @lru_cache(maxsize=1 << 16)
 def side_depth(ranks: int, outward: int, backward: int) -> int:
     """Return the fewest hops in which hubs serve so many ranks of a side, by so many lightpaths a link out and back."""
-    hops, both = 1, outward + backward
-    while comb(hops + both, both) - comb(hops + backward, backward) < ranks:
-        hops += 1
-    return hops
+    both = outward + backward
+    return next(hops for hops in count(1) if comb(hops + both, both) - comb(hops + backward, backward) >= ranks)
 
 
 def hub_tree(ranks: int, hops: int, outward: int, backward: int, spacing: int) -> tuple[Edges, Ints]:
@@ -181,8 +174,8 @@ def share_wavelengths(
         chosen = {kind: int(width) * unit for kind, width in zip(kinds, widths, strict=True) if width}
         if not chosen:
             return found
-        carried = sum(chosen.values())
-        least = (channel_seconds + sum(kind.hops * hop * width for kind, width in chosen.items())) / carried
+        filling = sum(kind.hops * hop * width for kind, width in chosen.items())
+        least = (channel_seconds + filling) / sum(chosen.values())
         if least >= seconds * (1 - _LEAST_GAIN):
             return found or chosen
         seconds, found = least, chosen
@@ -233,9 +226,8 @@ def cut_into_pieces(
     Returns:
         Arrays [cut] and [cut, tree].
     """
-    depth = np.array([tree.hops for tree in widths])
     busy = channel_seconds / pieces[:, None] / np.array(list(widths.values())) + piece_overhead
-    fill = depth * (hop + busy)
+    fill = np.array([tree.hops for tree in widths]) * (hop + busy)
 
     def carried(seconds: Floats) -> Ints:
         """Return the pieces that each tree delivers within these seconds: [cut, tree]."""
@@ -259,10 +251,10 @@ def place_trees(widths: dict[HubTree, int], counts: Sequence[int]) -> tuple[HubT
     """
     trees = []
     first, one, other = 0, 0, 0
-    for (tree, width), count in zip(widths.items(), counts, strict=True):
-        if count:
-            trees.append(tree._replace(widths=(width, width), channels=(one, other), first=first, pieces=int(count)))
-            first, one, other = first + int(count), one + tree.outward * width, other + tree.backward * width
+    for (tree, width), pieces in zip(widths.items(), counts, strict=True):
+        if pieces:
+            trees.append(tree._replace(widths=(width, width), channels=(one, other), first=first, pieces=pieces))
+            first, one, other = first + pieces, one + tree.outward * width, other + tree.backward * width
     return tuple(trees)
 
 

@@ -139,8 +139,7 @@ def _estimated(levels: list[Level], count: int, task: RingTask) -> _Rows:
     which = _combinations(levels, count, ranks)
     spacing = np.array([ranks / level.hubs for level in levels])[which]
     length = np.array([level.length(ranks) for level in levels])[which]
-    half = np.ceil(ranks / 2 / length[:, -1])
-    longest = np.maximum(1, np.rint(half[:, None] * np.array(_PARTS)))
+    longest = np.maximum(1, np.rint(np.ceil(ranks / 2 / length[:, -1])[:, None] * np.array(_PARTS)))
     row = np.repeat(np.arange(len(which)), len(_PARTS))
     which, spacing, length, line = which[row], spacing[row], length[row], longest.ravel()
     gap, tail = length[:, -1], np.maximum(0.0, ranks / 2 - line * length[:, -1])
@@ -154,8 +153,7 @@ def _estimated(levels: list[Level], count: int, task: RingTask) -> _Rows:
         everywhere += np.where(spacing[:, level] == 1, 2 * uses, 0.0)
         depth += np.maximum(gap / length[:, level] / 2, tail / length[:, level])
         gap, tail = length[:, level], tail % length[:, level]
-    climb = spacing[:, -1] / 2 / (length[:, 0] if count > 1 else 1)
-    depth += np.maximum(gap / 2, tail) + climb
+    depth += np.maximum(gap / 2, tail) + spacing[:, -1] / 2 / (length[:, 0] if count > 1 else 1)
     unit = np.maximum(0.0, ranks - 1 - everywhere) * seconds / 2
     return _Rows(which, line.astype(np.int64), depth * task.timing.hop, loads, unit)
 
@@ -319,9 +317,7 @@ class RingSearch:
         take the time of a piece at every hop."""
         timing, width = self._task.timing, min((chord.width for chord in design.chords), default=self._task.channels)
         sending = self._task.nbytes / (width * timing.bandwidth)
-        return next(
-            (pieces for pieces in _PIECES if sending <= pieces * _QUICK * timing.hop and pieces > 1), _PIECES[-1]
-        )
+        return next((pieces for pieces in _PIECES[1:] if sending <= pieces * _QUICK * timing.hop), _PIECES[-1])
 
     def _leaders(self, count: int) -> list[Design]:
         """Return the best designs, at most ``count``, no two of them with the same chords, the fastest first.
@@ -345,10 +341,9 @@ class RingSearch:
                 design = self._step(design, rng)
             if design is not None and design.chords and rng.random() < _WIDENED:
                 design = widened(design.chords, self._task)
-            if design is not None and coarse:
-                design = replace(design, pieces=min(self._pieces(design), _FEW))
             if design is not None:
-                design = replace(design, at_hubs=self._known is not None)
+                pieces = min(self._pieces(design), _FEW) if coarse else design.pieces
+                design = replace(design, pieces=pieces, at_hubs=self._known is not None)
             if design is None or design in self._tried:
                 misses += 1
             else:
