@@ -210,20 +210,17 @@ def evaluate_all(
     Raises:
         BoundError: a cost lies below its lower bound.
     """
-    evaluations: list[Evaluation] = []
-    refusals: list[Refusal] = []
+    outcomes: list[Evaluation | Refusal] = []
     for algorithm in algorithms().values() if candidates is None else candidates:
         why = algorithm.refusal(collective.kind, fabric, model)
-        outcome = (
+        outcomes.append(
             Refusal(algorithm.name, why, failed=why == algorithm.beyond_memory(collective.kind, fabric))
             if why
             else attempt(algorithm, partial(evaluate, algorithm, collective, fabric, model))
         )
-        if isinstance(outcome, Refusal):
-            refusals.append(outcome)
-        else:
-            evaluations.append(outcome)
         advance()
+    evaluations = [outcome for outcome in outcomes if isinstance(outcome, Evaluation)]
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
     return sorted(evaluations, key=lambda evaluation: (evaluation.cost.time, evaluation.algorithm.name)), refusals
 
 

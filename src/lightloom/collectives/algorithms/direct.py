@@ -135,15 +135,8 @@ def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False)
     ranks = collective.ranks
     writers = 1 if collective.kind == "broadcast" else ranks
     writer, ahead = np.indices((writers, ranks - 1)).reshape(2, -1)
-    stage = build.Stage(
-        source=writer,
-        destination=(writer + ahead + 1) % ranks,
-        chunk=writer,
-        route=np.full(len(writer), CLOCKWISE),
-        colour=writer,
-        colours=writers,
-        lightpath=writer,
-    )
+    ends, route = (writer, (writer + ahead + 1) % ranks), np.full(len(writer), CLOCKWISE)
+    stage = build.Stage(*ends, route, chunk=writer, colour=writer, colours=writers, lightpath=writer)
     return build.staged("serpentine", collective, fabric, [stage], chunks=writers, striped=striped)
 
 

@@ -338,13 +338,8 @@ class Search:
         highest[end] = _MOST_END * len(self._length)
         wanted = np.zeros(both + 2)
         wanted[end], wanted[cost] = 2 / self._direction_hops, -1.0
-        found: Any = linprog(
-            wanted,
-            A_ub=np.vstack([rows, trees]),
-            b_ub=np.append(limits, np.zeros(len(trees))),
-            bounds=np.column_stack([np.zeros_like(highest), highest]),
-            method="highs",
-        )
+        limits, bounds = np.append(limits, np.zeros(len(trees))), np.column_stack([np.zeros_like(highest), highest])
+        found: Any = linprog(wanted, A_ub=np.vstack([rows, trees]), b_ub=limits, bounds=bounds, method="highs")
         if found.status != 0 or -found.fun <= 2 * len(self._length) / self._direction_hops:
             return None
         x: Floats = found.x

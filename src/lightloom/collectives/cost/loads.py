@@ -63,14 +63,14 @@ def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
     return first_rows((source, destination, route))
 
 
-def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:
+def ends_in_copies(schedule: Schedule, rows: Ints) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:
     """Yield source, destination and route of these rows in all copies, in blocks, and first the place of each.
 
     The place is the index in ``rows``, not the row number. A schedule that is not folded has one copy.
     """
     folding = schedule.folding
     source, destination, route = schedule.ends(rows)
-    for entries in blocks(np.arange(len(rows) * (1 if folding is None else folding.copies)), size):
+    for entries in blocks(np.arange(len(rows) * (1 if folding is None else folding.copies))):
         copy, place = np.divmod(entries, len(rows))
         begin, end = source[place], destination[place]
         if folding is not None:

@@ -46,14 +46,18 @@ from lightloom.machines.fabrics.fabric import Fabric
 # no link.
 
 
+@dataclass(frozen=True, slots=True)
+class CodecTimes:
+    """Seconds of coding in each step, each array of shape [steps]."""
+
+    encode: Floats
+    decode: Floats
+    in_line: bool
+    """True where coding runs beside sending, so that a step waits for the slower of the two; else they add up."""
+
+
 def shared_times(
-    loads: StepLoads,
-    fabric: Fabric,
-    alone: Floats,
-    lead: Floats,
-    coding: tuple[Floats, Floats] | None,
-    *,
-    in_line: bool,
+    loads: StepLoads, fabric: Fabric, alone: Floats, lead: Floats, codec: CodecTimes | None
 ) -> tuple[Floats, Floats, Floats]:
     """Return the seconds of sending, encoding and decoding of steps with dependencies: [step] each.
 
@@ -65,27 +69,26 @@ def shared_times(
     Args:
         alone: seconds of bits and propagation of each step that runs alone, in line with a codec what takes longer.
         lead: seconds of setting circuits and of conversion before these.
-        coding: seconds of encoding and of decoding in each step.
+        codec: seconds of coding in each step.
     """
     steps, engine, nothing = loads.steps, fabric.links, np.zeros(loads.steps)
     (step, link), busy = np.zeros((2, 0), np.int64), np.zeros(0)
     if isinstance(loads.transfers, PacketLoads) and loads.transfers.by_link is not None:
         step, link, chunks = loads.transfers.by_link
         busy = chunks * (loads.chunk_nbytes / fabric.link_bandwidth()[link])
-    if coding is None and not len(step):
+    if codec is None and not len(step):
         return alone, nothing, nothing
-    if in_line:
-        assert coding is not None
-        step, link = np.concatenate([step, np.arange(steps)]), np.concatenate([link, np.full(steps, engine)])
-        busy = np.concatenate([busy, np.maximum(*coding)])
+    every, engines = np.arange(steps), np.full(steps, engine)
+    if codec is not None and codec.in_line:
+        step, link = np.append(step, every), np.append(link, engines)
+        busy = np.append(busy, np.maximum(codec.encode, codec.decode))
         order = np.argsort(step, kind="stable")
         step, link, busy = step[order], link[order], busy[order]
     shared = np.zeros(steps)
     np.maximum.at(shared, step, busy)
     tasks: list[_Task] = [(lead, shared, np.maximum(alone - shared, 0.0), step, link, busy)]
-    if coding is not None and not in_line:
-        every, engines = np.arange(steps), np.full(steps, engine)
-        encode, decode = ((nothing, part, nothing, every, engines, part) for part in coding)
+    if codec is not None and not codec.in_line:
+        encode, decode = ((nothing, part, nothing, every, engines, part) for part in (codec.encode, codec.decode))
         tasks = [encode, tasks[0], decode]
     begin, end = _run_tasks(tasks, steps_before(steps, loads.dependencies), engine + 1)
     seconds = [stop - start for start, stop in zip(begin, end, strict=True)]
@@ -126,16 +129,6 @@ def _run_tasks(tasks: list[_Task], before: list[list[int]], resources: int) -> t
     begin, end = np.zeros((2, steps * kinds))
     kernels.run_at_once(work, resources, begin, end)
     return begin.reshape(kinds, steps), end.reshape(kinds, steps)
-
-
-@dataclass(frozen=True, slots=True)
-class CodecTimes:
-    """Seconds of coding in each step, each array of shape [steps]."""
-
-    encode: Floats
-    decode: Floats
-    in_line: bool
-    """True where coding runs beside sending, so that a step waits for the slower of the two; else they add up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +239,7 @@ def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = Non
     elif codec is not None:
         encode, decode = codec.encode, codec.decode
     if loads.dependencies is not None:
-        coding, lead = None if codec is None else (codec.encode, codec.decode), conversion + setups
-        in_line = codec is not None and codec.in_line
-        transmission, encode, decode = shared_times(loads, fabric, transmission, lead, coding, in_line=in_line)
+        transmission, encode, decode = shared_times(loads, fabric, transmission, conversion + setups, codec)
     return StepTimes(transmission, conversion, setups, encode, decode, static)
 
 
@@ -296,10 +287,10 @@ class CodecWork:
             calls: seconds to encode and to decode a message, whatever its size.
         """
         chunk = nbytes / self.chunks
-        encoding, decoding = (work.astype(np.float64) for work in (self.encoded, self.decoded))
         encoded = np.minimum(self.encoded, np.maximum(self.sent, 1)) * calls[0]
         decoded = np.minimum(self.decoded, np.maximum(self.received, 1)) * calls[1]
-        return CodecTimes(encoding * (chunk / encode) + encoded, decoding * (chunk / decode) + decoded, self.in_line)
+        encoding, decoding = self.encoded * (chunk / encode), self.decoded * (chunk / decode)
+        return CodecTimes(encoding + encoded, decoding + decoded, self.in_line)
 
 
 def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:

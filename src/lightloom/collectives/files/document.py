@@ -67,13 +67,9 @@ class CollectiveEntry(Config):
         lines = self.sizes or []
         if any(isinstance(line, list) and len(line) != len(lines) for line in lines):
             raise ConfigError("sizes of pairs of ranks: expected as many in each line as there are lines")
-        return Collective(
-            self.kind,
-            self.ranks,
-            self.nbytes,
-            None if self.destinations is None else tuple(self.destinations),
-            None if self.sizes is None else Sizes(np.array(self.sizes)),
-        )
+        destinations = None if self.destinations is None else tuple(self.destinations)
+        sizes = None if self.sizes is None else Sizes(np.array(self.sizes))
+        return Collective(self.kind, self.ranks, self.nbytes, destinations, sizes)
 
 
 class FoldingEntry(Config):

@@ -319,17 +319,8 @@ def assemble(
     """Return a schedule of rows whose channels number the wavelengths of all fibres in a row, with further fields."""
     columns = rows._asdict()
     fibre, wavelength = np.divmod(columns.pop("channel"), fabric.fibre_channels)
-    return Schedule(
-        algorithm=name,
-        collective=collective,
-        chunks=chunks,
-        steps=int(steps),
-        fibre=fibre,
-        first_wavelength=wavelength,
-        wavelength_count=columns.pop("width"),
-        **columns,
-        **fields,
-    )
+    columns |= {"fibre": fibre, "first_wavelength": wavelength, "wavelength_count": columns.pop("width")}
+    return Schedule(algorithm=name, collective=collective, chunks=chunks, steps=int(steps), **columns, **fields)
 
 
 def _coloured(source: Ints, destination: Ints, fabric: Fabric) -> tuple[Ints, Ints, int]:

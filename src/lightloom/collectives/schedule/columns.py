@@ -297,12 +297,8 @@ class Schedule:
         interval that they have or another."""
         assert self.pipeline is not None
         before, after = self.pipeline, Pipeline(pieces, interval or self.pipeline.interval)
-        return replace(
-            self,
-            chunks=self.chunks // before.pieces * pieces,
-            steps=self.steps - before.delay + after.delay,
-            pipeline=after,
-        )
+        chunks, steps = self.chunks // before.pieces * pieces, self.steps - before.delay + after.delay
+        return replace(self, chunks=chunks, steps=steps, pipeline=after)
 
     def first_piece(self) -> Schedule:
         """Return the rows of a pipeline as a schedule of one piece's bytes.

@@ -123,15 +123,9 @@ def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
     first = np.stack([np.searchsorted(of_tree, np.arange(grid.ranks + 1)) for of_tree in above])
     rounds = kernels.pipeline(parent, first, child, tree, rows)
     none, path = np.zeros(count, np.int8), np.arange(count)
-    return assemble(
-        "synthesized",
-        collective,
-        grid,
-        Rows(rows.round, path, rows.source, rows.destination, none, none, none, rows.chunk, rows.adds),
-        chunks=chunks,
-        steps=rounds,
-        notes=(f"{chunks} chunks follow each other up and down {len(parent)} trees, in {rounds} rounds",),
-    )
+    sent = Rows(rows.round, path, rows.source, rows.destination, none, none, none, rows.chunk, rows.adds)
+    note = f"{chunks} chunks follow each other up and down {len(parent)} trees, in {rounds} rounds"
+    return assemble("synthesized", collective, grid, sent, chunks=chunks, steps=rounds, notes=(note,))
 
 
 def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:
@@ -300,15 +294,10 @@ def _schedule_rounds(gather: Collective, fabric: Fabric, links: GridLinks, round
     none, count = np.zeros(len(at), np.int16), len(rounds.budgets)
     path = np.cumsum(run_begins(at, link), dtype=np.int32) - 1
     ends = links.source[link], links.destination[link], links.route[link]
-    return assemble(
-        "synthesized",
-        gather,
-        fabric,
-        Rows(at, path, *ends, none, none, rows.chunk[order], np.zeros(len(at), np.bool_)),
-        chunks=gather.ranks * rounds.pieces,
-        steps=count,
-        notes=(f"{count} rounds from neighbour to neighbour; every share travels in {rounds.pieces} pieces",),
-    )
+    sent = Rows(at, path, *ends, none, none, rows.chunk[order], np.zeros(len(at), np.bool_))
+    note = f"{count} rounds from neighbour to neighbour; every share travels in {rounds.pieces} pieces"
+    chunks = gather.ranks * rounds.pieces
+    return assemble("synthesized", gather, fabric, sent, chunks=chunks, steps=count, notes=(note,))
 
 
 # Rounds and trees without barriers: links that join ranks send whatever is next as soon as its data is there.

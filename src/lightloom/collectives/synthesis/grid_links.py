@@ -53,14 +53,8 @@ def _read_links(fabric: Geometry) -> GridLinks:
     source, destination, route = (column[order] for column in columns)
     rank = np.arange(fabric.ranks + 1)
     out = np.argsort(source, kind="stable")
-    return GridLinks(
-        source,
-        destination,
-        route,
-        np.searchsorted(destination, rank),
-        np.searchsorted(source[out], rank),
-        destination[out],
-    )
+    entering, leaving = np.searchsorted(destination, rank), np.searchsorted(source[out], rank)
+    return GridLinks(source, destination, route, entering, leaving, destination[out])
 
 
 def neighbours_join(fabric: Fabric) -> bool:
@@ -128,13 +122,5 @@ class Transfers(NamedTuple):
         path = fabric.path(*ends, route)
         begins = np.concatenate([[0], np.cumsum((path >= 0).sum(axis=1))])
         link = path[path >= 0]
-        return cls(
-            np.searchsorted(source, np.arange(fabric.ranks + 1)),
-            source,
-            destination,
-            route,
-            fabric.latency(*ends, route),
-            begins,
-            link,
-            1 / fabric.link_bandwidth()[link],
-        )
+        first, latency = np.searchsorted(source, np.arange(fabric.ranks + 1)), fabric.latency(*ends, route)
+        return cls(first, source, destination, route, latency, begins, link, 1 / fabric.link_bandwidth()[link])

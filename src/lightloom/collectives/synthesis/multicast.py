@@ -24,7 +24,6 @@ from lightloom.collectives.synthesis.engine.trees import (
     Level,
     RingTask,
     RingTrees,
-    Timing,
     TreeRules,
     grow_design,
     hub_ranks,
@@ -256,15 +255,10 @@ def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seco
     below, far = np.where(has_fill, ranks // np.maximum(fill[:, 0], 1), 1), np.maximum(stride[2], 1).astype(np.int64)
     uneven = np.maximum(1, np.gcd(far, reach) // below) * np.clip(2 * stride[2] / top[:, 1], 1, 2)
     uneven = np.where(has_top, uneven, np.where(has_fill, np.maximum(1, reach // below), 1))
-    loads = np.stack(
-        [
-            climb + np.where(has_fill, 0, spread / 2 * uneven),
-            np.where(has_fill, spread / 2 * stride[1] * uneven, 0),
-            lines * np.where(has_top, stride[2], 0),
-        ],
-        axis=1,
-    )
-    return depth, loads * seconds
+    of_base = climb + np.where(has_fill, 0, spread / 2 * uneven)
+    of_fill = np.where(has_fill, spread / 2 * stride[1] * uneven, 0)
+    of_top = lines * np.where(has_top, stride[2], 0)
+    return depth, np.stack([of_base, of_fill, of_top], axis=1) * seconds
 
 
 def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Mask]:
@@ -522,13 +516,11 @@ _EFFORT = 0.6
 
 def multicast(collective: Collective, fabric: Fabric) -> Schedule:
     """Return a queued all-gather on standing lightpaths with taps, not yet verified."""
-    ranks, channels = fabric.ranks, fabric.usable_channels
-    nbytes = max(collective.nbytes_per_rank, 1.0)
-    timing = Timing.of(fabric)
-    bound = timing.hop + fabric.neighbour_latency() + (ranks - 1) * nbytes / (2 * channels * timing.bandwidth)
-    task = RingTask(ranks, channels, nbytes, timing, bound, fabric.reach)
-    design, trees = MulticastSearch(task, fabric.taps).run(int(_EFFORT * effort(ranks)))
-    kinds = "; ".join(_arc(arc, ranks) for arc in design.arcs)
+    task = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0))
+    carrying = (task.ranks - 1) * task.nbytes / (2 * task.channels * task.timing.bandwidth)
+    task = replace(task, bound=task.timing.hop + fabric.neighbour_latency() + carrying)
+    design, trees = MulticastSearch(task, fabric.taps).run(int(_EFFORT * effort(task.ranks)))
+    kinds = "; ".join(_arc(arc, task.ranks) for arc in design.arcs)
     return ring_schedule(collective, fabric, trees, f"{kinds}; every share travels in {design.pieces} pieces")
 
 

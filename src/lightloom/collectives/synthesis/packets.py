@@ -112,16 +112,9 @@ def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) ->
     rows = joined(parts)
     rows = rows._replace(lightpath=distinct_transfers(fabric, rows.source, rows.destination, rows.route)[3])
     trees, what = len(parts[0].step) // (ranks - 1), "all data" if kind in ROOTED else "every share"
-    schedule = assemble(
-        "synthesized",
-        collective,
-        fabric,
-        rows,
-        chunks=roots * pieces,
-        steps=int(rows.step.max()) + 1,
-        notes=(f"{trees} trees packed onto the links, {pieces} for {what}",),
-    )
-    return listed(replace(schedule, queued=True), fabric)
+    chunks, steps = roots * pieces, int(rows.step.max()) + 1
+    fields = {"queued": True, "notes": (f"{trees} trees packed onto the links, {pieces} for {what}",)}
+    return listed(assemble("synthesized", collective, fabric, rows, chunks=chunks, steps=steps, **fields), fabric)
 
 
 def _tree_rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: float, *, backward: bool) -> Rows:

@@ -83,15 +83,9 @@ def over_circuits(
     count, stores = len(circuit), np.zeros(len(circuit), np.bool_)
     path = np.unique(circuit, return_inverse=True)[1]
     source, destination, route, channel, width = (column[circuit] for column in circuits.columns)
-    schedule = assemble(
-        "synthesized",
-        collective,
-        fabric,
-        Rows(np.arange(count), path, source, destination, route, channel, width, chunk, stores),
-        chunks=collective.parts * pieces,
-        steps=count,
-        notes=(note,) if note else (),
-    )
+    sent = Rows(np.arange(count), path, source, destination, route, channel, width, chunk, stores)
+    chunks, notes = collective.parts * pieces, (note,) if note else ()
+    schedule = assemble("synthesized", collective, fabric, sent, chunks=chunks, steps=count, notes=notes)
     # Rows in an order in which circuits can send them, each after the one before on its way.
     busy = demand.nbytes[part[row_part]] / pieces / _rates(fabric, circuits)[circuit] + fabric.piece_overhead
     latency = fabric.latency(circuits.source, circuits.destination, circuits.route)[circuit]

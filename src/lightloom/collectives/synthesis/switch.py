@@ -359,12 +359,10 @@ def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> F
     planes, period = lift.ahead.shape
     choice = np.empty((pieces, *lift.hops.shape), np.int64)
     switch_kernels.share(lift.origin, lift.circuit, lift.hops, choice, np.empty(planes * period, np.int64))
-    busy = np.full(
-        planes * period, collective.nbytes_per_rank / pieces / fabric.channel_bandwidth + fabric.piece_overhead
-    )
-    delay = busy + fabric.step_overhead + fabric.neighbour_latency()
+    seconds = collective.nbytes_per_rank / pieces / fabric.channel_bandwidth + fabric.piece_overhead
     paths = lift.lightpaths()
-    paths = paths._replace(delay=delay[paths.queue], busy=busy)
+    delay = np.full(len(paths.queue), seconds + fabric.step_overhead + fabric.neighbour_latency())
+    paths = paths._replace(delay=delay, busy=np.full(planes * period, seconds))
     # The circuit of plane k that leaves a rank is tap k of that rank.
     tap = np.where(choice < 0, -1, lift.origin[np.arange(fabric.ranks), choice] * planes + choice)
     order = np.argsort(lift.hops, axis=1, kind="stable").astype(np.int32)

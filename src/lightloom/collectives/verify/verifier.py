@@ -412,11 +412,8 @@ class _Cells(NamedTuple):
             return cls(code, origin, target, begins, ends)
         everything, rule = np.arange(period * chunks), schedule.collective.rule
         rank, inside = np.divmod(everything, chunks)
-        of_holder = {
-            "own": everything[inside // max(chunks // ranks, 1) == rank],
-            "root": everything[:chunks],
-            "every": everything,
-        }
+        own = everything[inside // max(chunks // ranks, 1) == rank]
+        of_holder = {"own": own, "root": everything[:chunks], "every": everything}
         return cls(everything, origin, target, of_holder[rule.before], of_holder[rule.after])
 
 

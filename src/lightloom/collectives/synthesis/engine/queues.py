@@ -68,14 +68,9 @@ def reversed_rows(forest: Forest, queue: Callable[[Ints, Ints], Ints]) -> Rows:
     source = gather.destination % period
     shift = gather.destination - source
     owner, piece = np.divmod(gather.chunk, pieces)
-    return Rows(
-        queue(gather.queue, source),
-        source,
-        (gather.source - shift) % ranks,
-        (owner - shift) % ranks * pieces + piece,
-        np.ones(len(source), np.bool_),
-        -gather.when,
-    )
+    destination, chunk = (gather.source - shift) % ranks, (owner - shift) % ranks * pieces + piece
+    adds = np.ones(len(source), np.bool_)
+    return Rows(queue(gather.queue, source), source, destination, chunk, adds, -gather.when)
 
 
 def queued_schedule(
@@ -95,17 +90,11 @@ def queued_schedule(
     channel = queues.channel[:, used]
     ends = rows.source, rows.destination, queues.route[rows.queue]
     light = channel[0, path], queues.width[rows.queue]
-    return build.assemble(
-        "synthesized",
-        collective,
-        fabric,
-        build.Rows(step, path, *ends, *light, rows.chunk, rows.reduces),
-        chunks=chunks,
-        steps=int(step.max(initial=0)) + 1,
-        queued=True,
-        folding=Folding(collective.ranks // len(channel), channel) if len(channel) > 1 else None,
-        notes=(note,) if note else (),
-    )
+    sent = build.Rows(step, path, *ends, *light, rows.chunk, rows.reduces)
+    steps, notes = int(step.max(initial=0)) + 1, (note,) if note else ()
+    folding = Folding(collective.ranks // len(channel), channel) if len(channel) > 1 else None
+    fields = {"queued": True, "folding": folding, "notes": notes}
+    return build.assemble("synthesized", collective, fabric, sent, chunks=chunks, steps=steps, **fields)
 
 
 def tree_schedule(

@@ -162,16 +162,8 @@ def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
     place[order.ravel()] = number // (ranks // period)
     first = order[:, 0]
     reverse = place[(first + len(start)) % len(ends)]
-    return ExchangeCircuits(
-        ranks,
-        period,
-        ends[first],
-        length[first],
-        width[first],
-        np.array(family)[kind[first] % len(parts)],
-        channel[order].T.astype(np.int32),
-        reverse,
-    )
+    columns = ends[first], length[first], width[first], np.array(family)[kind[first] % len(parts)]
+    return ExchangeCircuits(ranks, period, *columns, channel[order].T.astype(np.int32), reverse)
 
 
 def _chords(chords: Level | Tours | MixedTours, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
