@@ -18,7 +18,7 @@ from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import ROOTED, Collective, Kind
 from lightloom.collectives.schedule.build import Rows, assemble, joined
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Ints, packed
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -207,14 +207,8 @@ def _same_from_everywhere(kind: str, flat: Schedule, ranks: int) -> bool:
     if kind == "all-to-all":
         block = share // ranks
         inner = (inner // block - flat.source) % ranks * block + inner % block
-    key = flat.step.astype(np.int64)
-    for column, limit in (
-        ((flat.destination - flat.source) % ranks, ranks),
-        ((owner - flat.source) % ranks, ranks),
-        (inner, share),
-        (flat.reduces, 2),
-    ):
-        key = key * limit + column
+    ahead = (flat.destination - flat.source) % ranks, (owner - flat.source) % ranks
+    key = packed((flat.step, *ahead, inner, flat.reduces))
     ordered = key[np.lexsort((key, flat.source))]
     counts = np.bincount(flat.source, minlength=ranks)
     return bool(np.all(counts == counts[0]) and np.all(ordered.reshape(ranks, -1) == ordered[: counts[0]]))

@@ -236,9 +236,8 @@ def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[build.Moves]
 
 def _join_moves(one: build.Moves, other: build.Moves) -> build.Moves:
     """Return the moves of both as one step, none of which reduces."""
-    return build.moves(
-        *(np.append(getattr(one, name), getattr(other, name)) for name in ("source", "destination", "chunk"))
-    )
+    names = ("source", "destination", "chunk")
+    return build.moves(*(np.append(getattr(one, name), getattr(other, name)) for name in names))
 
 
 MESH_BROADCAST = Algorithm(

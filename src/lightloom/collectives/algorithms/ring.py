@@ -19,6 +19,7 @@ Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for cluste
 one-way form is the Ring baseline of OpTree, Table I.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -47,9 +48,8 @@ def _around(name: str, directions: int, collective: Collective, fabric: Fabric, 
     n = collective.ranks
     pieces = 2 if striped and directions == 2 and n % 2 == 0 else 1
     if collective.kind in ROOTED:
-        return build.from_broadcast(
-            collective, fabric, lambda spread: _chains(name, spread, fabric, directions, striped)
-        )
+        chains = partial(_chains, name, fabric=fabric, directions=directions, striped=striped)
+        return build.from_broadcast(collective, fabric, chains)
     if collective.kind in _PASSED_ON:
         return _passed_on(name, collective, fabric, directions, pieces, striped)
 
@@ -200,15 +200,13 @@ RING = Algorithm(
 )
 
 
-RING_TWO_WAY = Algorithm(
+RING_TWO_WAY = replace(
+    RING,
     name="ring-two-way",
     build=partial(_around, "ring-two-way", 2),
-    by_structure=True,
-    longest_lightpath=links_to_neighbours,
     kinds=(*CLASSIC, *_PASSED_ON),
     all_to_all_ranks=128,
     halves_shares=True,
-    rows=_ring_rows,
     summary="pass shares on around the ring, both ways",
 )
 
@@ -277,12 +275,10 @@ NEIGHBOUR_EXCHANGE = Algorithm(
 )
 
 
-NEIGHBOUR_EXCHANGE_PAIRS = Algorithm(
+NEIGHBOUR_EXCHANGE_PAIRS = replace(
+    NEIGHBOUR_EXCHANGE,
     name="neighbour-exchange-pairs",
     build=neighbour_exchange_pairs,
-    by_structure=True,
-    longest_lightpath=links_to_neighbours,
-    even_ranks=True,
     needs="wdm-ring",
     least_channels=2,
     summary="pairs swap two shares side by side on two wavelengths",

@@ -11,6 +11,7 @@ Computing 2009; the trees are those of NCCL 2.30.7, src/graph/trees.cc.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -140,9 +141,8 @@ def _up_and_down(
         up = [moves(child, parent, 0, reduces=True) for child, parent, _ in levels]
         return assign_wavelengths(name, collective, fabric, 1, up + down, striped=striped)
     if collective.kind in ROOTED:
-        return from_broadcast(
-            collective, fabric, lambda spread: assign_wavelengths(name, spread, fabric, 1, down, striped=striped)
-        )
+        spread = partial(assign_wavelengths, name, fabric=fabric, chunks=1, logical=down, striped=striped)
+        return from_broadcast(collective, fabric, spread)
     if collective.kind in TO_OR_FROM_ROOT:
         return _subtrees_alone(name, collective, fabric, levels, striped)
     logical, back = list[Moves](), list[Moves]()
@@ -180,12 +180,11 @@ BINOMIAL_TREE = Algorithm(
     summary="up a binomial tree to rank 0, and back",
 )
 
-WORKER_AGGREGATOR = Algorithm(
+WORKER_AGGREGATOR = replace(
+    BINOMIAL_TREE,
     name="worker-aggregator",
     build=partial(_up_and_down, "worker-aggregator", star_levels),
-    by_structure=True,
     longest_lightpath=longest_between(lambda ranks: [level[:2] for level in star_levels(ranks)]),
     kinds=(*FROM_ALL_GATHER, *ROOTED),
-    rows=rows_by_rank,
     summary="all to rank 0, and back (parameter server)",
 )

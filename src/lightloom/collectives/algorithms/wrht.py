@@ -99,10 +99,8 @@ def _collected(groups: list[_Members]) -> Stage:
     parts = []
     for group in groups:
         for direction, side in _sides(group):
-            away = np.arange(len(side.rank))
-            middle = np.full(len(away), group.rank[group.middle])
-            route = np.full(len(away), 1 - direction)
-            parts.append((side.rank, middle, route, side.first, side.end - side.first, away * most))
+            ends, colour = (side.rank, group.rank[group.middle]), np.arange(len(side.rank)) * most
+            parts.append(np.broadcast_arrays(*ends, 1 - direction, side.first, side.end - side.first, colour))
     source, destination, route, entry, carried, colour = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Stage(source, destination, route, entry, colour, int((colour + carried).max()), carried)
 
@@ -189,8 +187,7 @@ def _stages(ranks: int, channels: int) -> tuple[list[Stage], list[Stage]]:
     zeros = np.zeros(ranks, np.int64)
     levels, members = _grouped(_Members(np.arange(ranks), zeros, zeros + 1), channels)
     across = [_adding(_exchanged(members))] if len(members.rank) > 1 else []
-    up = [_collected(groups) for groups in levels]
-    return [_adding(stage, np.argsort(stage.source)) for stage in up], across
+    return [_adding(stage, np.argsort(stage.source)) for stage in map(_collected, levels)], across
 
 
 def _adding(stage: Stage, order: Ints | slice = slice(None)) -> Stage:

@@ -354,8 +354,7 @@ def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
     last = hop + (len(at_distance) - 1) * onward
     share = _share_seconds(collective, fabric)
     if collective.kind == "all-to-all":
-        hops = sum((k + 1) * number for k, number in enumerate(at_distance))
-        return max(last, hop + hops * share)
+        return max(last, hop + sum((k + 1) * number for k, number in enumerate(at_distance)) * share)
     if collective.kind in ("all-reduce", "broadcast", "reduce", "reduce-scatter-v"):
         return max(last, _receiving_seconds(collective, fabric))
     least, beyond = 0.0, collective.ranks - 1

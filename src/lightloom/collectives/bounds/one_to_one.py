@@ -56,8 +56,7 @@ class Demand:
         orders = []
         for rank in (self.source, self.destination):
             order = np.lexsort((-self.nbytes, rank))
-            first = np.searchsorted(rank[order], rank[order])
-            orders.append((order, np.arange(len(order)) - first))
+            orders.append((order, np.arange(len(order)) - np.searchsorted(rank[order], rank[order])))
         return orders[0], orders[1]
 
 
@@ -131,5 +130,4 @@ def distance_seconds(demand: Demand, fabric: Fabric) -> tuple[float, int]:
 def link_seconds(demand: Demand, fabric: Fabric) -> float:
     """Return the seconds that all links of a ring need together if every part takes the shorter way around."""
     ahead = (demand.destination - demand.source) % fabric.ranks
-    uses = float(demand.nbytes @ np.minimum(ahead, fabric.ranks - ahead))
-    return uses / float(fabric.link_bandwidth().sum())
+    return float(demand.nbytes @ np.minimum(ahead, fabric.ranks - ahead)) / float(fabric.link_bandwidth().sum())

@@ -61,8 +61,7 @@ def _possible(ranks: int, hop: float, direction_seconds: float, seconds: float) 
     if shorter < 0:
         return False
     hops = (seconds - direction_seconds / 4) / hop if hop > 0 else ranks
-    longer = ranks - 1 - shorter
-    return ranks - 1 + max(0.0, longer - hops) + max(0.0, shorter - hops) <= 2 * ranks * uses
+    return ranks - 1 + max(0.0, ranks - 1 - shorter - hops) + max(0.0, shorter - hops) <= 2 * ranks * uses
 
 
 def _in_time(ranks: int, hop: float, root_seconds: float, seconds: float) -> bool:

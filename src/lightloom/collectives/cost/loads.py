@@ -238,11 +238,10 @@ class _Circuits:
         for block in blocks(rows):
             source, destination, route = schedule.ends(block)
             runs = fabric.footprint(source, destination, route)
+            width = schedule.wavelength_count[block]
             key = ((source * (fabric.ranks + 1) + destination) * 2 + route) * fabric.channels + channel[block]
-            key = key * (fabric.channels + 1) + schedule.wavelength_count[block] + 1
-            self._order = self._order or CellOrder.of(
-                fabric.links, fabric.channels, runs, schedule.wavelength_count[block]
-            )
+            key = key * (fabric.channels + 1) + width + 1
+            self._order = self._order or CellOrder.of(fabric.links, fabric.channels, runs, width)
             overwritten |= kernels.changes(block, key, used, runs, self._order, self.tuned, changed)
         return overwritten
 

@@ -19,7 +19,7 @@ import numpy as np
 from lightloom.collectives.collective import ONE_TO_ONE
 from lightloom.collectives.cost import kernels
 from lightloom.collectives.schedule.build import distinct_transfers
-from lightloom.collectives.schedule.columns import Folding, Schedule, run_begins, sorted_by
+from lightloom.collectives.schedule.columns import Folding, Schedule, grouped, run_begins, sorted_by
 from lightloom.core.arrays import Effort, Floats, Ints, Mask, read_only
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.results import Result
@@ -81,10 +81,8 @@ class Cost(Result):
         parts = {name: getattr(self, name) for name in ("transmission", "conversion", "reconfiguration")}
         parts["codec"] = self.encode + self.decode
         spent = ", ".join(f"{format_time(seconds)} {name}" for name, seconds in parts.items() if seconds)
-        steps = "1 step" if self.steps == 1 else f"{self.steps} steps"
-        return (
-            f"{format_time(self.time)} in {steps} ({spent or 'nothing to send'}); energy {format_energy(self.energy)}"
-        )
+        steps, energy = "1 step" if self.steps == 1 else f"{self.steps} steps", format_energy(self.energy)
+        return f"{format_time(self.time)} in {steps} ({spent or 'nothing to send'}); energy {energy}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name, seconds as ``NAME_s``, energy as ``energy_j`` (None if unknown).
@@ -151,11 +149,9 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
     on = whole if groups > 1 else fabric
     first_hop, link, busy, delay = _paths(on, source, destination, route, schedule.folding, nbytes)
     count = np.diff(first_hop)[transfer]
-    row = np.repeat(np.arange(len(transfer)), count)
-    begins = np.cumsum(count) - count
-    hop = np.repeat(first_hop[transfer] - begins, count) + np.arange(len(row))
-    first, last = np.zeros(len(row), np.bool_), np.zeros(len(row), np.bool_)
-    first[begins], last[begins + count - 1] = True, True
+    row, passed = grouped(count)
+    hop = first_hop[transfer][row] + passed
+    first, last = passed == 0, passed == count[row] - 1
     link = link[hop]
     if (schedule.step[1:] >= schedule.step[:-1]).all():
         order = sorted_by(link)

@@ -517,10 +517,7 @@ def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interv
     if schedule.queued or schedule.dependencies is not None:
         raise UnsupportedError(f"{schedule.algorithm}: expected steps in order")
     first = schedule.first_piece()
-    piece = np.repeat(np.arange(pieces), len(first))
-    columns = {name: np.tile(column, pieces) for name, column in first.columns().items()}
-    columns["chunk"] = columns["chunk"].astype(np.int64) * pieces + piece
-    columns["step"] = columns["step"] + piece * interval
+    columns, piece = first.columns_of_pieces(pieces, interval)
     ahead = (columns["destination"].astype(np.int64) - columns["source"]) % fabric.ranks
     order = sorted_by(ahead, piece, columns["step"])
     columns = {name: column[order] for name, column in columns.items()}

@@ -356,14 +356,19 @@ class Schedule:
         """Return the schedule with rows for every piece of a pipeline, by step; itself where it is none."""
         if self.pipeline is None:
             return self
-        pieces, interval = self.pipeline.pieces, self.pipeline.interval
+        columns, piece = self.columns_of_pieces(self.pipeline.pieces, self.pipeline.interval)
+        columns["lightpath"] = columns["lightpath"] + piece * (int(self.lightpath.max(initial=-1)) + 1)
+        order = np.argsort(columns["step"], kind="stable")
+        return self.with_columns({name: column[order] for name, column in columns.items()}, pipeline=None)
+
+    def columns_of_pieces(self, pieces: int, interval: int) -> tuple[dict[str, Column], Ints]:
+        """Return the columns of all pieces of a pipeline of which the rows are one, chunks and steps numbered over all
+        of them, and the piece of each row: [row]."""
         piece = np.repeat(np.arange(pieces, dtype=np.int64), len(self))
         columns = {name: np.tile(column, pieces) for name, column in self.columns().items()}
         columns["step"] = columns["step"] + piece * interval
         columns["chunk"] = columns["chunk"].astype(np.int64) * pieces + piece
-        columns["lightpath"] = columns["lightpath"] + piece * (int(self.lightpath.max(initial=-1)) + 1)
-        order = np.argsort(columns["step"], kind="stable")
-        return self.with_columns({name: column[order] for name, column in columns.items()}, pipeline=None)
+        return columns, piece
 
     def _of_copies(self, copies: int, fibre_channels: int = 1) -> Schedule:
         """Return the rows of the first ``copies`` copies of a folded schedule."""

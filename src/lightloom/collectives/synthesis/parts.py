@@ -120,9 +120,8 @@ def _ways(
     busy = 1 / _rates(fabric, circuits)
     hop = fabric.step_overhead + fabric.latency(circuits.source, circuits.destination, circuits.route)
     delay = hop + fabric.piece_overhead + busy * nbytes.mean()
-    links = kernels.Links(
-        np.searchsorted(circuits.source, np.arange(ranks + 1)), circuits.source, circuits.destination, busy, delay
-    )
+    leaving = np.searchsorted(circuits.source, np.arange(ranks + 1))
+    links = kernels.Links(leaving, circuits.source, circuits.destination, busy, delay)
     first = np.searchsorted(demand.source[part], np.arange(ranks + 1))
     demands = kernels.Demands(first, demand.destination[part], nbytes)
     most = min(ranks - 1, max(_LARGEST_WAY_TABLE // len(part), 1))

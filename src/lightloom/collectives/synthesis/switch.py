@@ -236,9 +236,7 @@ def _schedule_blocks(
         before, hop = origin[at, by], hops[owner, at]
         parts.append((owner, reader, piece, before, at, entering[at, by], hop, hops[owner, reader] - hop))
         at = before
-    owner, reader, piece, source, destination, circuit, hop, left = (
-        np.concatenate(column) for column in zip(*parts, strict=True)
-    )
+    owner, reader, piece, source, destination, circuit, hop, left = map(np.concatenate, zip(*parts, strict=True))
     shift = source // period * period
     chunk = ((owner - shift) % ranks * ranks + (reader - shift) % ranks) * pieces + piece
     # By hop, and of one hop first what has farthest to go.

@@ -113,16 +113,12 @@ class Condition:
 
         It is read from the values in its outputs.
         """
+        values = [memory.get(self.place(rank, "o", 0)) for rank in range(self.ranks)]
         if self.collective == "broadcast":
-            values = (memory.get(self.place(rank, "o", 0)) for rank in range(self.ranks))
             chunks = [value.chunk // self.chunks for value in values if isinstance(value, Value)]
             return max(set(chunks), key=chunks.count, default=0)
-        if self.collective == "reduce":
-            for rank in range(self.ranks):
-                value = memory.get(self.place(rank, "o", 0))
-                if isinstance(value, Value) and value.contributors == (1 << self.ranks) - 1:
-                    return rank
-        return 0
+        whole = [isinstance(value, Value) and value.contributors == (1 << self.ranks) - 1 for value in values]
+        return whole.index(True) if self.collective == "reduce" and any(whole) else 0
 
     def expected(self, root: int) -> Iterator[tuple[int, int, int, int]]:
         """Yield (GPU, chunk of its output, chunk number, contributors) of everything that must be there at the end.

@@ -52,10 +52,8 @@ def gather_rows(forest: Forest) -> Rows:
     sender = paths.origin[tap].astype(np.int64)
     shift = sender - sender % paths.period
     chunk = (root - shift) % ranks * pieces + piece
-    stores = np.zeros(len(tap), np.bool_)
-    return Rows(
-        paths.queue[tap].astype(np.int64), sender - shift, (rank - shift) % ranks, chunk, stores, forest.begin[at]
-    )
+    queue, stores = paths.queue[tap].astype(np.int64), np.zeros(len(tap), np.bool_)
+    return Rows(queue, sender - shift, (rank - shift) % ranks, chunk, stores, forest.begin[at])
 
 
 def reversed_rows(forest: Forest, queue: Callable[[Ints, Ints], Ints]) -> Rows:

@@ -194,8 +194,7 @@ def longest_circuit(wiring: Wiring, ranks: int) -> int:
     """Return the number of links that the longest circuit passes."""
     lengths = [-(-skip * ranks // chords.hubs) for chords in wiring.chords for skip in chords.skips]
     if wiring.feeder is not None:
-        half = -(-ranks // wiring.hubs) // 2
-        lengths += [far - near for near, far, _, _ in trees_of(wiring.feeder, half)]
+        lengths += [far - near for near, far, _, _ in trees_of(wiring.feeder, -(-ranks // wiring.hubs) // 2)]
     return max(lengths)
 
 

@@ -178,10 +178,8 @@ def _transmissions(begin: Ints, path: Int32s, left: Floats) -> Transmissions:
     child, sibling = np.arange(1, hops + 2, dtype=np.int32), np.full(hops + 1, -1, np.int32)
     child[last], child[hops] = -1, first[0]
     sibling[first[:-1]] = first[1:]
-    none = np.zeros(0, np.int32)
-    return Transmissions(
-        np.append(path, np.int32(-1)), child, sibling, none, np.append(left, 0.0), np.array([hops], np.int64)
-    )
+    tap, none, left = np.append(path, np.int32(-1)), np.zeros(0, np.int32), np.append(left, 0.0)
+    return Transmissions(tap, child, sibling, none, left, np.array([hops], np.int64))
 
 
 # Which wirings are worth trying for an all-to-all: plain ones, random ones, and steps from one to the next.
@@ -603,9 +601,8 @@ class ExchangeSearch:
         if rows <= _MOST_ROWS:
             self._seconds[wiring] = trial.time
             self._best = min(self._best, trial.time)
-            self._load[wiring] = np.array(
-                [trial.load[family == i].max(initial=0.0) for i in range(len(wiring.chords) + 1)]
-            )
+            kinds = range(len(wiring.chords) + 1)
+            self._load[wiring] = np.array([trial.load[family == kind].max(initial=0.0) for kind in kinds])
 
     def _share_wavelengths(self, effort: float) -> None:
         """Try chords of several lengths from every rank, on wavelengths that they share, and plan the best in full.
@@ -708,9 +705,8 @@ def exchange_schedule(collective: Collective, fabric: Fabric, planned: Plan, not
     passed = np.cumsum(length) - length
     shift = (owner + passed - passed[planned.begin[block]]) % ranks - start
     chunk = ((owner - shift) % ranks * ranks + (reader - shift) % ranks) * pieces + piece
-    rows = Rows(
-        path.astype(np.int64), start, (start + length) % ranks, chunk, np.zeros(len(path), np.bool_), planned.when
-    )
+    stores = np.zeros(len(path), np.bool_)
+    rows = Rows(path.astype(np.int64), start, (start + length) % ranks, chunk, stores, planned.when)
     queues = Queues(ring.channel, ring.width, (ring.length < 0).astype(np.int64))
     return queued_schedule(collective, fabric, queues, [rows], chunks=ranks**2 * pieces, note=note)
 

@@ -149,9 +149,8 @@ def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCirc
             if fabric.reach is not None:
                 usable &= (fabric.hops(source, destination, direction + 0 * source) <= fabric.reach)[:, None]
             which, first, width = _runs(usable)
-            parts.append(
-                StandingCircuits(fabric.ranks, source[which], destination[which], direction + 0 * which, first, width)
-            )
+            route = direction + 0 * which
+            parts.append(StandingCircuits(fabric.ranks, source[which], destination[which], route, first, width))
             _take(free, parts[-1], fabric)
     columns = zip(*(part.columns for part in parts), strict=True)
     circuits = StandingCircuits(fabric.ranks, *map(np.concatenate, columns))

@@ -234,9 +234,8 @@ def cut_into_pieces(
         return np.asarray(np.maximum(0, np.floor((seconds[:, None] - fill) / busy + 1 + 1e-9)), np.int64)
 
     enough = (fill + pieces[:, None] * busy).max(axis=1)
-    counts = carried(
-        least_fitting(lambda s: np.asarray(carried(s).sum(axis=1) >= pieces), 0 * enough, enough, _HALVINGS)
-    )
+    least = least_fitting(lambda s: np.asarray(carried(s).sum(axis=1) >= pieces), 0 * enough, enough, _HALVINGS)
+    counts = carried(least)
     # Those that finish at the same moment may have taken one too many.
     over = counts.cumsum(axis=1) - pieces[:, None]
     counts = np.maximum(0, counts - np.maximum(0, np.minimum(over, counts)))
@@ -449,9 +448,7 @@ def _lightpaths(fabric: Fabric, shape: Shape) -> list[_Lightpaths]:
 
 def _reaches(fabric: Fabric, shape: Shape) -> bool:
     """Return True when light reaches the ends of all lightpaths of a shape."""
-    if fabric.reach is None:
-        return True
-    return all(
+    return fabric.reach is None or all(
         fabric.hops(source, destination, 0 * source + direction).max() <= fabric.reach
         for source, destination, direction, *_ in _lightpaths(fabric, shape)
     )
@@ -460,9 +457,7 @@ def _reaches(fabric: Fabric, shape: Shape) -> bool:
 def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
     """Return the queued schedule of a broadcast over a shape."""
     parts = [np.broadcast_arrays(*part) for part in _lightpaths(fabric, shape)]
-    source, destination, route, channel, width, first, pieces = (
-        np.concatenate(column) for column in zip(*parts, strict=True)
-    )
+    source, destination, route, channel, width, first, pieces = map(np.concatenate, zip(*parts, strict=True))
     queue, piece = grouped(pieces)
     n, chunks = fabric.ranks, shape.pieces * (1 if shape.spacing else 2) + shape.late
     # Late pieces take the lightpaths of either chain up to the far side.
@@ -473,9 +468,8 @@ def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedul
         Rows(queue, source[queue], destination[queue], chunk, np.zeros(len(queue), np.bool_), when.astype(np.float64))
         for queue, chunk, when in ((queue, first[queue] + piece, piece), (late_queue, chunks - shape.late + late, late))
     ]
-    return queued_schedule(
-        collective, fabric, Queues(channel[None], width, route), rows, chunks=chunks, note=_tree_note(shape)
-    )
+    queues = Queues(channel[None], width, route)
+    return queued_schedule(collective, fabric, queues, rows, chunks=chunks, note=_tree_note(shape))
 
 
 def _tree_note(shape: Shape) -> str:
