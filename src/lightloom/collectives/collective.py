@@ -372,7 +372,7 @@ class Collective:
 
     def stated_parts(self) -> dict[str, object]:
         """Return destinations and sizes as JSON values; none of kinds whose parts are alike."""
-        stated = {"destinations": self.destinations and list(self.destinations)}
+        stated: dict[str, object] = {"destinations": self.destinations and list(self.destinations)}
         stated |= {"sizes": self.sizes and self.sizes.share.tolist()}
         return {name: value for name, value in stated.items() if value is not None}
 

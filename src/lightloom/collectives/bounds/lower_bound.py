@@ -19,7 +19,6 @@ With M bytes held in the end, N ranks and d = M / N:
 
 from dataclasses import dataclass
 from functools import reduce
-from operator import mul
 from typing import Any
 
 import numpy as np
@@ -313,9 +312,9 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
 def _pairs_joined(fabric: Fabric, hops: int) -> int:
     """Return the pairs that circuits between halves of the ring may join within ``hops`` hops, at most."""
     ranks, degree = fabric.ranks, _circuit_ends(fabric) * fabric.taps
-    begins = [min(ranks, degree**before) for before in range(hops)]
+    begins: list[int] = [min(ranks, degree**before) for before in range(hops)]
     ends = [min(ranks, sum(degree**beyond for beyond in range(hops - before))) for before in range(hops)]
-    return 2 * fabric.channels * fabric.taps * sum(map(mul, begins, ends))
+    return 2 * fabric.channels * fabric.taps * sum(begin * end for begin, end in zip(begins, ends, strict=True))
 
 
 def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> float:

@@ -120,7 +120,7 @@ def _order_steps(schedule: Schedule) -> tuple[Int32s, Bytes]:
     if schedule.dependencies is None:
         return np.arange(steps, dtype=np.int32), np.zeros((0, 0), np.uint8)
     pairs = np.asarray(schedule.dependencies, dtype=np.int64).reshape(-1, 2)
-    outside = ((pairs < 0) | (pairs >= steps)).any(axis=1)
+    outside = np.any((pairs < 0) | (pairs >= steps), axis=1)
     checks.refuse_first(outside, lambda at: f"a dependency names a step outside 0..{steps - 1}: {pairs[at]}")
     waits = np.bincount(pairs[:, 0], minlength=steps)
     followers: list[list[int]] = [[] for _ in range(steps)]

@@ -14,6 +14,8 @@ Chords of any lengths that add up to a divisor of m share as many wavelengths in
 of the spans around it (:func:`feeder`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -92,6 +94,15 @@ class Wiring(NamedTuple):
     def wavelengths(self) -> int:
         """Wavelengths of each link that all circuits take, each way."""
         return sum(chords.wavelengths for chords in self.chords) + (self.feeder.wavelengths if self.feeder else 0)
+
+    def widened(self, at: int, by: int) -> Wiring:
+        """Return the wiring with so many more wavelengths for chords of number ``at``, or, after the last chords, for
+        the feeder."""
+        if at < len(self.chords):
+            wide = self.chords[at]._replace(width=self.chords[at].width + by)
+            return self._replace(chords=(*self.chords[:at], wide, *self.chords[at + 1 :]))
+        assert self.feeder is not None
+        return self._replace(feeder=self.feeder._replace(wavelengths=self.feeder.wavelengths + by))
 
     def period(self, ranks: int) -> int:
         """Return the ranks after which everything repeats: all of them where hubs do not divide the ranks.

@@ -362,31 +362,22 @@ class Designs:
         None where there are no chords, or chords of width 1 take more than there are. Spare ones that no chord can take
         as a whole stay unused.
         """
-        chords, feeder = list(wiring.chords), wiring.feeder
-        if not chords:
+        if not wiring.chords:
             return None
+        # Wavelengths that one more of chords, and of the feeder where there is one, takes.
+        colours = [chord.colours for chord in wiring.chords] + ([] if wiring.feeder is None else [1])
         left = self._channels - wiring.wavelengths
         while left < 0:
-            wide = [i for i, chord in enumerate(chords) if chord.width > 1]
+            wide = [i for i, chord in enumerate(wiring.chords) if chord.width > 1]
             if not wide:
                 return None
             i = int(self._rng.choice(wide))
-            chords[i] = chords[i]._replace(width=chords[i].width - 1)
-            left += chords[i].colours
-        while left > 0:
-            can = [i for i, chord in enumerate(chords) if chord.colours <= left]
-            can += [len(chords)] if feeder is not None else []
-            if not can:
-                break
+            wiring, left = wiring.widened(i, -1), left + colours[i]
+        while left > 0 and (can := [i for i, taken in enumerate(colours) if taken <= left]):
             i = int(self._rng.choice(can))
-            if feeder is not None and i == len(chords):
-                feeder = feeder._replace(wavelengths=feeder.wavelengths + 1)
-                left -= 1
-            else:
-                chords[i] = chords[i]._replace(width=chords[i].width + 1)
-                left -= chords[i].colours
-        chords.sort(key=lambda chord: (-chord.hubs, chord.skip, chord.width))
-        return Wiring(wiring.hubs, tuple(chords), feeder)
+            wiring, left = wiring.widened(i, 1), left - colours[i]
+        ordered = sorted(wiring.chords, key=lambda chord: (-chord.hubs, chord.skip, chord.width))
+        return wiring._replace(chords=tuple(ordered))
 
     def step(self, wiring: Wiring, load: Floats | None) -> Wiring | None:
         """Return a wiring with one random change, which need not fit; None where no chords are left or have room.
@@ -411,21 +402,14 @@ class Designs:
 
         Where nothing can give one, it takes more wavelengths than before.
         """
-        chords, feeder = list(wiring.chords), wiring.feeder
-        if load is None:
-            to = int(self._rng.integers(0, len(chords) + (feeder is not None)))
-        else:
-            to = int(np.argmax(load))
+        chords, feeder, kinds = wiring.chords, wiring.feeder, len(wiring.chords) + (wiring.feeder is not None)
+        to = int(self._rng.integers(0, kinds) if load is None else np.argmax(load))
         i = int(self._rng.integers(0, len(chords)))
         if i != to and chords[i].width > 1:
-            chords[i] = chords[i]._replace(width=chords[i].width - 1)
+            wiring = wiring.widened(i, -1)
         elif feeder is not None and to != len(chords) and feeder.wavelengths > 1:
-            feeder = feeder._replace(wavelengths=feeder.wavelengths - 1)
-        if to < len(chords):
-            chords[to] = chords[to]._replace(width=chords[to].width + 1)
-        elif feeder is not None:
-            feeder = feeder._replace(wavelengths=feeder.wavelengths + 1)
-        return wiring._replace(chords=tuple(chords), feeder=feeder)
+            wiring = wiring.widened(len(chords), -1)
+        return wiring.widened(to, 1) if to < kinds else wiring
 
     def _other_chords(self, wiring: Wiring, kind: int, i: int) -> Wiring:
         """Return the wiring with one of its chords a little longer or shorter, replaced, added or left out.
