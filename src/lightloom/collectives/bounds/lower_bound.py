@@ -312,9 +312,9 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
 def _pairs_joined(fabric: Fabric, hops: int) -> int:
     """Return the pairs that circuits between halves of the ring may join within ``hops`` hops, at most."""
     ranks, degree = fabric.ranks, _circuit_ends(fabric) * fabric.taps
-    begins: list[int] = [min(ranks, degree**before) for before in range(hops)]
-    ends = [min(ranks, sum(degree**beyond for beyond in range(hops - before))) for before in range(hops)]
-    return 2 * fabric.channels * fabric.taps * sum(begin * end for begin, end in zip(begins, ends, strict=True))
+    exactly: list[int] = [degree**k for k in range(hops)]
+    pairs = sum(min(ranks, exactly[k]) * min(ranks, sum(exactly[: hops - k])) for k in range(hops))
+    return 2 * fabric.channels * fabric.taps * pairs
 
 
 def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> float:

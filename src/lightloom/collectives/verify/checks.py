@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -140,7 +141,7 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
     own = first_row[schedule.lightpath]
     others = np.flatnonzero(own != np.arange(len(own)))
     columns = {name: getattr(schedule, name) for name in names}
-    differs = np.logical_or.reduce([column[others] != column[own[others]] for column in columns.values()])
+    differs = reduce(np.logical_or, (column[others] != column[own[others]] for column in columns.values()))
     if differs.any():
         row = int(others[np.argmax(differs)])
         first = own[row]
