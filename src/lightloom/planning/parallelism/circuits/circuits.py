@@ -45,15 +45,13 @@ class Traffic:
             where = f"from rank {entries.row[wrong[0]]} to rank {entries.col[wrong[0]]}"
             raise InputError(f"traffic {where} is {entries.data[wrong[0]]} bytes: expected a finite number, 0 or more")
         present = entries.data > 0
-        source = entries.row[present].astype(np.int64)
-        destination = entries.col[present].astype(np.int64)
+        source, destination = (ends[present].astype(np.int64) for ends in (entries.row, entries.col))
         nbytes = entries.data[present]
         if not len(nbytes):
             raise InputError("traffic is 0 bytes between all ranks: there is no circuit to assign")
         itself = np.flatnonzero(source == destination)
         if len(itself):
-            rank = source[itself[0]]
-            raise InputError(f"traffic from rank {rank} to itself: expected a diagonal of 0 bytes")
+            raise InputError(f"traffic from rank {source[itself[0]]} to itself: expected a diagonal of 0 bytes")
         order = np.lexsort((destination, source))
         return cls(shape[0], source[order], destination[order], nbytes[order])
 
@@ -166,8 +164,7 @@ class Circuits:
 def least_service(counts: Ints, traffic: Traffic, holds: int = 1) -> float:
     """Return the objective of SiP-ML's circuit ILPs: the least, over pairs, of circuits (``counts`` [pair], summed over
     holds) over demand relative to the largest, divided by the number of holds."""
-    service: Floats = counts / traffic.relative
-    return float(service.min()) / holds
+    return float((counts / traffic.relative).min()) / holds
 
 
 def smallest_counts(nbytes: Floats, service: float) -> Ints:
@@ -311,18 +308,13 @@ class GroupCircuits:
                     before[to] = (at, pipe)
                     queue.append(to)
         if b not in before:
-            raise UnsupportedError(self._unreachable(a, b))
+            where = f"device {b}" if b < self.k else f"device {b - self.k} of the next group"
+            raise UnsupportedError(
+                f"device {a} has no circuit to {where} and no path over others' circuits in any hold: "
+                "expected a larger degree, more wavelengths, a placement with fewer peers, or holds that take turns"
+            )
         path: list[int] = []
         while b != a:
             b, pipe = before[b]
             path.insert(0, pipe)
         return path
-
-    def _unreachable(self, a: int, b: int) -> str:
-        """Return the message for a device a without a path to b (from k on: of the next group), and what would give it
-        one."""
-        where = f"device {b}" if b < self.k else f"device {b - self.k} of the next group"
-        return (
-            f"device {a} has no circuit to {where} and no path over others' circuits in any hold: "
-            "expected a larger degree, more wavelengths, a placement with fewer peers, or holds that take turns"
-        )

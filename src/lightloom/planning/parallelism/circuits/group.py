@@ -98,8 +98,7 @@ def worst_group(
 def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
     """Return the least number of circuits that any group has, hold by hold and pipe by pipe, [hold, pipe], from those
     of all pairs, [hold, pair]; ``pipe`` [pair] is that of each pair."""
-    order = np.argsort(pipe, kind="stable")
-    least: Ints = counts[:, order].reshape(len(counts), -1, plan.groups).min(axis=2)
+    least: Ints = counts[:, np.argsort(pipe, kind="stable")].reshape(len(counts), -1, plan.groups).min(axis=2)
     return least
 
 
@@ -186,8 +185,7 @@ def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
     before = Neighbours(balanced.parent_start, balanced.parent, np.ones(len(balanced.parent)))
     none, *times = np.zeros((3, balanced.size))
     chain: float = pass_time(start_order(balanced), before, none, plan.placement.device, plan.k, *times)
-    cycle = len(granted.bandwidth) * granted.timing.period
-    return seconds + 2 * chain * (cycle - granted.timing.hold) / 2
+    return seconds + 2 * chain * (len(granted.bandwidth) * granted.timing.period - granted.timing.hold) / 2
 
 
 def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
@@ -204,8 +202,7 @@ def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCir
     pipes = len(source)
     bandwidth = np.full(pipes, np.inf)
     np.minimum.at(bandwidth, pipe, ports.rate)
-    route = fabric.route(traffic.source, traffic.destination)
-    seconds = fabric.latency(traffic.source, traffic.destination, route)
+    seconds = fabric.latency(traffic.source, traffic.destination, fabric.route(traffic.source, traffic.destination))
     if fabric.library is not None:
         seconds = seconds + fabric.library.message_latencies(traffic.source, traffic.destination)
     return GroupCircuits(
@@ -261,8 +258,7 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
         else:
             circuits = longest_first(known, fabric, circuit_bytes)
         verify(circuits, fabric)
-        granted: Floats = least_of_groups(plan, circuits.counts(traffic), pipe)[0].astype(np.float64)
-        return granted * fabric.channel_bandwidth
+        return least_of_groups(plan, circuits.counts(traffic), pipe)[0].astype(np.float64) * fabric.channel_bandwidth
 
     route = fabric.route(traffic.source, traffic.destination)
     seconds = fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead

@@ -99,8 +99,7 @@ def share(sharing: Sharing, active: Mask) -> Floats:
         more = level.min()
         rate[rising] += more
         remaining -= more * takers
-        full = used & (level <= more * (1 + 1e-12))
-        rising &= ~(sharing.paths @ full.astype(np.float64) > 0)
+        rising &= ~(sharing.paths @ (used & (level <= more * (1 + 1e-12))).astype(np.float64) > 0)
     return rate
 
 
@@ -213,8 +212,7 @@ def advance(played: Played, sharing: Sharing, start: float, length: float) -> No
         shared = needs[sharing.shared & active]
         # Direct pairs do not disturb each other, so that only those that share mark a moment at which rates change.
         until = min(end, now + float(shared.min())) if len(shared) else end
-        step = np.minimum(needs, until - now)
-        played.send(rate * np.where(active, step, 0.0), rate, now)
+        played.send(rate * np.where(active, np.minimum(needs, until - now), 0.0), rate, now)
         now = until
 
 

@@ -128,24 +128,18 @@ def _link_equations(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_a
     row = pairs
     for direction, (first, last) in enumerate(((source, destination), (destination, source))):
         arcs, loads = direction * pairs, 2 * pairs + direction * period
-        length = (last - first) % nodes
-        start = first % period
+        # The differences leave one level open: arcs over the last link of a period, those of all rotations.
+        length, start, level = (last - first) % nodes, first % period, row + period
+        halves = (2 * length > nodes) + 0.5 * (2 * length == nodes)
         entries += [
             (row + link, loads + link, 1.0),
             (row + link, loads + (link - 1) % period, -1.0),
             (row + start, arcs + pair, -1.0),
             (row + last % period, arcs + pair, 1.0),
-        ]
-        # The differences leave one level open: arcs over the last link of a period, those of all rotations.
-        level = row + period
-        entries += [
             (np.array([level]), np.array([loads + period - 1]), 1.0),
             (np.full(pairs, level), arcs + pair, -((start + length) // period).astype(np.float64)),
-        ]
-        copies = nodes // period
-        entries += [
             (np.array([level + 1]), np.array([long + direction]), 1.0),
-            (np.full(pairs, level + 1), arcs + pair, -copies * ((2 * length > nodes) + 0.5 * (2 * length == nodes))),
+            (np.full(pairs, level + 1), arcs + pair, -(nodes // period) * halves),
         ]
         row += period + 2
     rows, columns = (np.concatenate([entry[i] for entry in entries]) for i in (0, 1))
@@ -353,8 +347,7 @@ def colour_arcs(start: Ints, length: Ints, nodes: int, enough: int = 0) -> tuple
     load = arc_load(start, length, nodes)
     best, fewest = np.zeros(0, np.int64), len(start) + 1
     for link in np.argsort(load, kind="stable")[:_CUTS]:
-        cut = (int(link) + 1) % nodes
-        shifted = (start - cut) % nodes
+        shifted = (start - int(link) - 1) % nodes
         for order in (np.lexsort((length, shifted)), np.lexsort((-length, shifted))):
             colour = np.empty(len(start), np.int64)
             used = int(kernels.sweep(order, shifted, length, nodes, colour))

@@ -105,10 +105,8 @@ def throughput_counts(traffic: Traffic, planes: int) -> Ints:
 
     dense = np.zeros((traffic.ranks, traffic.ranks))
     dense[traffic.source, traffic.destination] = traffic.nbytes
-    row, column = linear_sum_assignment(dense, maximize=True)
-    chosen = np.zeros_like(dense, dtype=bool)
-    chosen[row, column] = True
-    return np.where(chosen[traffic.source, traffic.destination], planes, 0)
+    _, column = linear_sum_assignment(dense, maximize=True)
+    return np.where(column[traffic.source] == traffic.destination, planes, 0)
 
 
 def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = None) -> Ints:

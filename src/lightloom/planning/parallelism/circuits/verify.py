@@ -33,8 +33,7 @@ def verify_permutations(permutations: Ints, circuits: Circuits) -> None:
     Raises:
         VerificationError: the first violation found.
     """
-    ranks = permutations.shape[-1]
-    wrong = np.argwhere((np.sort(permutations, axis=-1) != np.arange(ranks)).any(axis=-1))
+    wrong = np.argwhere((np.sort(permutations, axis=-1) != np.arange(permutations.shape[-1])).any(axis=-1))
     if len(wrong):
         hold, plane = wrong[0]
         raise VerificationError(f"hold {hold}, plane {plane}: {permutations[hold, plane]} is no permutation")
