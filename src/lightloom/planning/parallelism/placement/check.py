@@ -37,23 +37,16 @@ def _check_columns(placement: Placement, balanced: BalancedGraph) -> None:
             raise VerificationError(f"{balanced.label(x)} is on device {device} of {placement.devices}")
 
 
-def _pairs(placement: Placement, balanced: BalancedGraph) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
-    """Return two sets of pairs (from, to) of different devices: between which activations go, and between which
-    gradients of an operator's copies are added up, from the device of each part to that of the next."""
-    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
-    activations = set(zip(placement.device[balanced.parent].tolist(), placement.device[reader].tolist(), strict=True))
-    shared = np.flatnonzero(balanced.synchronised > 0)
-    sums = set(zip(placement.device[shared - 1].tolist(), placement.device[shared].tolist(), strict=True))
-    return {(a, b) for a, b in activations if a != b}, {(a, b) for a, b in sums if a != b}
-
-
 def _check_degrees(placement: Placement, balanced: BalancedGraph) -> None:
     """Raise VerificationError where two devices that communicate lie further apart around the group than the reach
     allows, both ways alike for its rule "peers", else ahead; everything is in reach from k − 1 on."""
-    forward, sums = _pairs(placement, balanced)
+    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
+    shared = np.flatnonzero(balanced.synchronised > 0)
+    # Activations go to readers, and sums of an operator's copies from the device of each part to that of the next.
+    before, after = np.concatenate([balanced.parent, shared - 1]), np.concatenate([reader, shared])
     k, degree = placement.devices, placement.reach.degree
     peers = placement.reach.rule == "peers"
-    for a, b in sorted(forward | sums):
+    for a, b in sorted(set(zip(placement.device[before].tolist(), placement.device[after].tolist(), strict=True))):
         stride = min((b - a) % k, (a - b) % k) * 2 if peers else (b - a) % k
         if degree < k - 1 and stride > degree:
             raise VerificationError(f"devices {a} and {b} communicate out of reach: Δ = {degree}, k = {k}")

@@ -50,8 +50,7 @@ def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s
     repeated, leaving = in_blocks(graph), _leaving(graph)
     parts = np.diff(balanced.first)[balanced.operator]
     saved = np.array([each.kept_bytes for each in graph.operators], np.float64)[operator] / parts
-    names = [numbered_block(each.block) for each in graph.operators]
-    block = np.unique(names, return_inverse=True)[1][operator]
+    block = np.unique([numbered_block(each.block) for each in graph.operators], return_inverse=True)[1][operator]
     held = np.zeros((int(block.max(initial=0)) + 1, k))
     chosen = repeated[operator]
     np.add.at(held, (block[chosen], device[chosen]), saved[chosen])
@@ -253,21 +252,17 @@ def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
     low, high = edges[:-1], edges[1:]
     first, last = low * size // consumed.size, -(-high * size // consumed.size)
     if consumed.reads == "halo":
-        # Of both ends together; what the last step leaves over can hide up to one less than the stride.
-        strides = [(s, (consumed.size - 1) * s + consumed.kernel - size) for s in _strides(consumed, size)]
+        # Strides that give an output of this size with a padding from 0 to the kernel's size, of both ends together;
+        # what the last step leaves over can hide up to one less than the stride.
+        least = max(1, (size - consumed.kernel) // consumed.size + 1)
+        fitting = range(least, size // max(consumed.size - 1, 1) + 1)
+        strides = [(s, (consumed.size - 1) * s + consumed.kernel - size) for s in fitting]
         if strides:
             first = np.minimum.reduce([low * s - (max(p, 0) + s) // 2 for s, p in strides])
             last = np.maximum.reduce([(high - 1) * s + consumed.kernel - max(p, 0) // 2 for s, p in strides])
         else:  # transposed or dilated
             first, last = first - consumed.kernel, last + consumed.kernel
     return np.clip(first, 0, size), np.clip(last, 0, size)
-
-
-def _strides(consumed: Need, size: int) -> range:
-    """Return the strides that give an output of this size with a padding from 0 to the kernel's size, both ends
-    together; empty where there is none."""
-    least = (size - consumed.kernel) // consumed.size + 1
-    return range(max(1, least), size // max(consumed.size - 1, 1) + 1)
 
 
 def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
@@ -300,8 +295,7 @@ def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
     """Return three columns, each [pairs]: slice, region and number of common elements, for each slice between ``edges``
     [slices + 1] and each region from ``low`` to before ``high`` [regions] that have any, in order of the regions."""
     first = np.searchsorted(edges[1:], low, "right")
-    count = np.maximum(np.searchsorted(edges[:-1], high, "left") - first, 0)
-    destination, place = grouped(count)
+    destination, place = grouped(np.maximum(np.searchsorted(edges[:-1], high, "left") - first, 0))
     source = first[destination] + place
     elements = np.minimum(edges[1:][source], high[destination]) - np.maximum(edges[:-1][source], low[destination])
     return source, destination, elements
@@ -490,8 +484,7 @@ class Cuts:
         content = _joined([sent.content for sent, _, _ in blocks], np.int64)
         order = np.lexsort((source, destination))
         source, destination, nbytes, content = source[order], destination[order], nbytes[order], content[order]
-        fresh = np.ones(len(source), np.bool_)
-        fresh[1:] = (np.diff(source) != 0) | (np.diff(destination) != 0) | (np.diff(content) != 0)
+        fresh = np.logical_or.reduce([np.diff(each, prepend=-1) != 0 for each in (source, destination, content)])
         start = np.searchsorted(destination[fresh], np.arange(int(first[-1]) + 1))
         return start.astype(np.int64), source[fresh].astype(np.int32), nbytes[fresh], content[fresh]
 

@@ -84,8 +84,6 @@ def problem_of(balanced: BalancedGraph, devices: int, reach: Reach, memory: floa
     before = _transfer_delays(balanced, link)
     after = _transposed(before)
     offsets = reach.offsets(devices)
-    allowed = np.zeros(devices, np.bool_)
-    allowed[offsets] = True
     rows = PlacementProblem(
         order=_start_order(after, balanced),
         before=before,
@@ -95,7 +93,7 @@ def problem_of(balanced: BalancedGraph, devices: int, reach: Reach, memory: floa
         memory=balanced.memory,
         capacity=_UNLIMITED if memory is None else min(memory, _UNLIMITED),
         offsets=offsets,
-        allowed=allowed,
+        allowed=np.isin(np.arange(devices), offsets),
     )
     return Problem(balanced, reach, devices, rows)
 
@@ -434,11 +432,7 @@ class Partitions:
         if k < 1 or not quantum >= 0:
             raise ConfigError(f"k = {k} and quantum = {quantum}: expected at least 1 device and at least 0 s")
         most_exchanging = self.rules.most_exchanging if most_exchanging is None else most_exchanging
-        return self._cuts.balanced(self._choose_all(k, quantum, most_exchanging))
-
-    def _choose_all(self, k: int, quantum: float, most_exchanging: int | None) -> tuple[Cut, ...]:
-        """Return the cut of every operator, [operators] in graph order, each chosen after its producers' for the parts
-        that its forward seconds and the quantum ask for."""
+        # Each operator's cut is chosen after its producers', for the parts that its forward seconds ask for.
         sort, chosen = self._cuts.sort, list[Cut]()
         for number, (seconds, producers) in enumerate(zip(self._forward, self._cuts.producers, strict=True)):
             wish = _power_of_two(max(1, k if quantum * k <= seconds else int(seconds / quantum)))
@@ -447,7 +441,7 @@ class Partitions:
             if key not in self._chosen:
                 self._chosen[key] = self._choose(number, wish, most_exchanging, chosen)
             chosen.append(self._chosen[key])
-        return tuple(chosen)
+        return self._cuts.balanced(tuple(chosen))
 
     def _choose(self, number: int, wish: int, most_exchanging: int | None, chosen: Sequence[Cut]) -> Cut:
         """Return the cut of operator ``number`` with the most parts, a power of two up to ``wish``, and of several

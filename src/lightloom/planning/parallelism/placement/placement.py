@@ -359,7 +359,5 @@ def crossing_edges(balanced: BalancedGraph, device: Int32s, k: int) -> tuple[Int
     target, content = device[reader[crossing]], balanced.content[crossing]
     pair = balanced.parent[crossing].astype(np.int64) * k + target
     order = np.lexsort((content, pair))
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (np.diff(pair[order]) != 0) | (np.diff(content[order]) != 0)
-    once = order[fresh]
+    once = order[(np.diff(pair[order], prepend=-1) != 0) | (np.diff(content[order], prepend=-1) != 0)]
     return crossing[once], target[once]
