@@ -188,19 +188,15 @@ def passes(
         launches: seconds in which the host launches it (:func:`dispatch_times`).
         repeated: how often its forward pass is repeated in the backward pass.
     """
-    forward, backward = times
-    launched_forward, launched_backward = launches
-    total: Floats = backward + repeated * forward
-    launched: Floats = launched_backward + repeated * launched_forward
-    return stretched(forward, launched_forward), stretched(total, launched)
+    (forward, backward), (launched, launched_back) = times, launches
+    return stretched(forward, launched), stretched(backward + repeated * forward, launched_back + repeated * launched)
 
 
 def stretched(times: Floats, launches: Floats) -> Floats:
     """Return the seconds of the operators of a pass [..., operators], all longer in one proportion where launching them
     takes the host longer than computing; else as they are."""
     busy, least = times.sum(axis=-1, keepdims=True), launches.sum(axis=-1, keepdims=True)
-    stretch = np.divide(least, busy, out=np.ones_like(busy), where=busy > 0)
-    longer: Floats = times * np.maximum(stretch, 1.0)
+    longer: Floats = times * np.maximum(np.divide(least, busy, out=np.ones_like(busy), where=busy > 0), 1.0)
     return longer
 
 
@@ -212,7 +208,11 @@ def _shape(operator: Operator, attention: Attention) -> _Shape:
         return _Shape(KernelKind.MEMORY)
     channels, summed = sizes.get("channel", 0), sizes.get("in_channel", 0)
     if operator.kind == "attention":
-        return _attention_shape(operator, attention)
+        # Of unknown sizes it is taken to be computed in one kernel, whose time its FLOPs alone determine.
+        names = ("sequence", "key_sequence", "head_dim")
+        unfused = attention == "unfused" and sizes.keys() >= set(names)
+        m, n, k = (sizes.get(name, 1) for name in names)
+        return _Shape(KernelKind.UNFUSED if unfused else KernelKind.FLASH, m=m, n=n, k=k, products=0)
     if operator.kind == "matmul" and summed:
         *_, m, n = (1, 1, *(size for name, size in sizes.items() if name != "in_channel"))
         weights = operator.parameters > 0
@@ -226,17 +226,6 @@ def _shape(operator: Operator, attention: Attention) -> _Shape:
     return _Shape(KernelKind.PRODUCT, n=channels, k=summed, products=sizes.get("expert", 1))
 
 
-def _attention_shape(operator: Operator, attention: Attention) -> _Shape:
-    """Return the products of an attention operator, as many as FLOPs tell; one of unknown sizes is taken to be computed
-    in one kernel, whose time its FLOPs alone determine."""
-    sizes = operator.dimensions
-    names = ("sequence", "key_sequence", "head_dim")
-    unfused = attention == "unfused" and all(name in sizes for name in names)
-    m, n, k = (sizes.get(name, 1) for name in names)
-    kind = KernelKind.UNFUSED if unfused else KernelKind.FLASH
-    return _Shape(kind, m=m, n=n, k=k, products=0)
-
-
 # Measured seconds of operators in place of priced ones, for any batch, split and accelerator.
 #
 # seconds = priced(plan) · measured / priced(trace)
@@ -247,15 +236,7 @@ def _attention_shape(operator: Operator, attention: Attention) -> _Shape:
 # without a price (a trace that states durations alone) takes its measured seconds in proportion to its samples.
 
 MEASURED_COLUMNS = ("measured_forward", "measured_backward")
-
-
-def measured_columns(measured: MeasuredTimes) -> dict[str, Ints]:
-    """Return measured seconds at the trace's batch by column, [operators], as the integer bits of float64; NaN where
-    none are."""
-    return {
-        name: np.array([np.nan if value is None else value for value in seconds], np.float64).view(np.int64)
-        for name, seconds in zip(MEASURED_COLUMNS, (measured.forward, measured.backward), strict=True)
-    }
+"""Columns of measured seconds at the trace's batch, as the integer bits of float64; NaN where none are."""
 
 
 def machine_of(
@@ -294,6 +275,8 @@ def scaled(priced: Floats, measured: Floats, reference: Floats, share: Floats) -
 
 
 _COUNTS = ("forward_flops", "backward_flops", "parameters", "activation_bytes", "forward_bytes", "shared_bytes")
+_SPLIT = ("divided", "sliced", "sequenced", "forward", "backward", "gathered")
+_EXPERTS = ("held", "dispatch", "combine")
 
 
 def repetition(forward_flops: Floats, backward_flops: Floats, is_input: Ints) -> Floats:
@@ -378,8 +361,7 @@ class OperatorColumns:
 
     def key_value_bytes(self, samples: Ints, tp: Ints, cp: Ints) -> Floats:
         """Return the bytes of the keys and values of a rank's own tokens and heads: [rows, operators]."""
-        elements = self["key_values"] * samples[:, None] / (self.batch * tp * cp)[:, None]
-        return elements * self.element_bytes
+        return self["key_values"] * samples[:, None] / (self.batch * tp * cp)[:, None] * self.element_bytes
 
     def times(
         self,
@@ -420,23 +402,16 @@ class OperatorColumns:
             at: the operators that ``times`` are of, where not all in order.
         """
         assert self.measured is not None
-        references = self.measured_references(self.measured, accelerator, precision)
+        # By the model and undivided, at the batch and on the machine of the measurement.
+        machine, measured_precision = machine_of(self.measured, accelerator, precision)
+        traced = replace(self, measured=None, element_bytes=ELEMENT_BYTES[measured_precision])
+        one = np.ones(1, np.int64)
+        references = traced.times(machine, measured_precision, one * self.measured.batch, one)
         forward, backward = (
-            scaled(priced, self[name].view(np.float64)[at or ...], reference[at or ...], share)
+            scaled(priced, self[name].view(np.float64)[at or ...], reference[0][at or ...], share)
             for priced, name, reference in zip(times, MEASURED_COLUMNS, references, strict=True)
         )
         return forward, backward
-
-    def measured_references(
-        self, measured: MeasuredTimes, accelerator: Accelerator, precision: Precision
-    ) -> tuple[Floats, Floats]:
-        """Return the seconds, by the model and undivided, of every operator at the batch and on the machine of the
-        measurement, forward and backward: [operators] each."""
-        machine, measured_precision = machine_of(measured, accelerator, precision)
-        traced = replace(self, measured=None, element_bytes=ELEMENT_BYTES[measured_precision])
-        one = np.ones(1, np.int64)
-        forward, backward = traced.times(machine, measured_precision, one * measured.batch, one)
-        return forward[0], backward[0]
 
     def work(
         self,
@@ -501,8 +476,7 @@ class OperatorColumns:
         if cp is None and (samples == self.batch).all():
             return np.tile(self[counts], (len(samples), 1))
         whole = self.batch if cp is None else self.batch * cp[:, None]
-        grown = -(-self[counts] * samples[:, None] // whole)
-        return np.where(self[grows] == 1, grown, self[counts])
+        return np.where(self[grows] == 1, -(-self[counts] * samples[:, None] // whole), self[counts])
 
     def _bytes(self, stored: Ints) -> Floats:
         """Return the bytes in the job's format of elements that take ``stored`` bytes in the graph, in its shape."""
@@ -521,10 +495,7 @@ def operator_columns(
     output = [has_samples(operator.kind, int(n), graph.batch) for operator, n in zip(operators, elements, strict=True)]
     position = {operator.name: index for index, operator in enumerate(operators)}
     source = np.array([position[operator.inputs[0]] if operator.inputs else 0 for operator in operators], np.int64)
-    masks = {
-        name: getattr(split, name) for name in ("divided", "sliced", "sequenced", "forward", "backward", "gathered")
-    }
-    masks |= {name: getattr(experts, name) for name in ("held", "dispatch", "combine")}
+    masks = {name: getattr(split, name) for name in _SPLIT} | {name: getattr(experts, name) for name in _EXPERTS}
     masks |= {"sampled": sampled, "output_sampled": sampled & np.array(output, np.bool_)}
     masks |= {"is_input": np.array([operator.kind == "input" for operator in operators], np.bool_)}
     masks["read_sampled"] = masks["output_sampled"][source]
@@ -534,7 +505,8 @@ def operator_columns(
     columns |= {"moved_bytes": moved, "read_bytes": read, "key_values": key_value_elements(graph)}
     columns |= kernel_columns(operators, attention)
     if graph.measured is not None:
-        columns |= measured_columns(graph.measured)
+        for name, seconds in zip(MEASURED_COLUMNS, (graph.measured.forward, graph.measured.backward), strict=True):
+            columns[name] = np.array(seconds, np.float64).view(np.int64)
     columns |= {name: mask.astype(np.int64) for name, mask in masks.items()}
     return OperatorColumns(columns, graph.batch, graph.element_bytes, element_bytes, graph.measured)
 

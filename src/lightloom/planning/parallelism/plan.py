@@ -258,8 +258,7 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
     gathered = float(sum(largest[: settings.prefetch + 1]) * settings.sharded_parameter_bytes)
     gathered += sum(largest[:1]) * settings.sharded_gradient_bytes
     exchanges = tuple(_unit_exchanges(groups, len(local.operators), settings))
-    stored = settings.stored_parameter_bytes
-    return _plan("fsdp", local, ranks, settings, groups, exchanges, shard, stored, gathered)
+    return _plan("fsdp", local, ranks, settings, groups, exchanges, shard, settings.stored_parameter_bytes, gathered)
 
 
 def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
@@ -284,8 +283,7 @@ def _unit_exchanges(groups: Sequence[ParameterGroup], operators: int, settings: 
         # When unit i begins, unit i − prefetch may be gathered; when the last one begins, all from there on.
         latest = index - ahead if index < count - 1 else count - 2
         for unit in reversed(groups[max(index - ahead, 0) : max(latest + 1, 0)]):
-            starts = end - 2 - group.last
-            yield unit.exchange("all-gather", size, starts, end - 1 - unit.last, suffix=" backward")
+            yield unit.exchange("all-gather", size, end - 2 - group.last, end - 1 - unit.last, suffix=" backward")
         yield group.exchange("reduce-scatter", settings.sharded_gradient_bytes, end - 1 - group.first, end)
 
 
@@ -510,11 +508,8 @@ def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators:
 def repeated_operators(graph: ComputeGraph, recomputation: str) -> Mask:
     """Return a mask of the operators whose forward pass is repeated before their backward pass: [operators]; none but
     with ``full`` or ``selective`` recomputation."""
-    if recomputation == "full":
-        return in_blocks(graph)
-    if recomputation == "selective":
-        return attention_core(graph)
-    return np.zeros(len(graph.operators), np.bool_)
+    masks = {"full": in_blocks, "selective": attention_core}
+    return masks[recomputation](graph) if recomputation in masks else np.zeros(len(graph.operators), np.bool_)
 
 
 def attention_scores(graph: ComputeGraph) -> Ints:
@@ -536,8 +531,7 @@ def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, In
     names = {operator.name for operator, chosen in zip(graph.operators, core, strict=True) if chosen}
     alone = [bool(readers[operator.name]) and names.issuperset(readers[operator.name]) for operator in graph.operators]
     masks = {"in_block": in_blocks(graph), "core": core, "inside_core": core & np.array(alone, np.bool_)}
-    columns: dict[str, Ints] = {name: mask.astype(np.int64) for name, mask in masks.items()}
-    return columns | {"scores": attention_scores(graph) * int(unfused)}
+    return {name: mask.astype(np.int64) for name, mask in masks.items()} | {"scores": attention_scores(graph) * unfused}
 
 
 def repetitions(in_block: Ints, core: Ints, recomputation: Ints) -> Ints:

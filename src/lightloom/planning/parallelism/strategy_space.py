@@ -110,8 +110,7 @@ class Strategy(NamedTuple):
     @property
     def plain(self) -> bool:
         """True where it is data parallelism alone, replicated or fully sharded, of one micro-batch."""
-        degrees = (self.tp, self.pp, self.cp, self.micro_batches, self.ep)
-        return max(degrees) == 1 and self.sharding in KIND_OF_SHARDING
+        return self.sharding in KIND_OF_SHARDING and max(self.tp, self.pp, self.cp, self.micro_batches, self.ep) == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,20 +278,12 @@ def strategy_space(
     first = choices[0][0] if choices[0] else 0, space.exchange[:1]
     alone = (space.replicas == 1) & ((space.sharding != first[0]) | (space.exchange != first[1]))
     silent = (space.replicas == 1) & (space.tp == 1) & (space.algorithm > 0)
-    return space.rows(~alone & ~silent & _shardable(space, node_ranks))
-
-
-def _shardable(rows: Strategies, node_ranks: int) -> Mask:
-    """Return a mask of the rows whose sharding is possible and not the same plan as another sharding: [rows].
-
-    Hybrid sharding needs several replicas in a node and several nodes. Codecs know the gradients of ``none``,
-    ``zero-2`` and ``zero-3`` only.
-    """
-    within = node_replicas(rows.replicas, rows.tp, node_ranks)
-    hybrid = (within > 1) & (within < rows.replicas) & (rows.ep == 1)
-    codec = (rows.exchange == 0) | ((rows.sharding != HYBRID) & (rows.sharding != ZERO_1))
-    shardable: Mask = ((rows.sharding != HYBRID) | hybrid) & codec
-    return shardable
+    # Hybrid sharding needs several replicas in a node and several nodes.
+    within = node_replicas(space.replicas, space.tp, node_ranks)
+    shardable = (space.sharding != HYBRID) | ((within > 1) & (within < space.replicas) & (space.ep == 1))
+    # Codecs know the gradients of none, zero-2 and zero-3 only.
+    codec = (space.exchange == 0) | ((space.sharding != HYBRID) & (space.sharding != ZERO_1))
+    return space.rows(~alone & ~silent & shardable & codec)
 
 
 def _micro_batches(samples: int, size: int | None, most: int) -> list[tuple[int, int]]:

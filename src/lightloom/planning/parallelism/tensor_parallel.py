@@ -159,8 +159,7 @@ def _followed(
             copies.discard(operator.name)
         common = gcd(common, _must_divide(operator, sliced=any(read)))
         is_sliced[operator.name] = bool(sliced[index])
-    heads = any(operator.kind == "attention" for operator in graph.operators)
-    degree = common if works and heads else 1
+    degree = common if works and any(operator.kind == "attention" for operator in graph.operators) else 1
     sequenced = _sequence_slices(graph, sliced)
     return TensorSplit(divided, sliced, forward, backward, degree, *sequenced, np.zeros(count, np.bool_)), needed
 
