@@ -249,8 +249,7 @@ class SchedulePrices:
             codec, values = None, self.values_nbytes(kind, nbytes)
             if self.exchange is not None and values is not None:
                 work, engine = self._work(kind, nbytes), self.exchange.coder
-                calls = engine.encode_message, engine.decode_message
-                codec = work.times(values, engine.encode, engine.decode, calls)
+                codec = work.times(values, engine.encode, engine.decode, (engine.encode_message, engine.decode_message))
             if built.loads is not None:
                 price, bound = loads_costed(self.algorithm, built.loads.at_size(sent, fabric), fabric, codec)
             else:
@@ -378,8 +377,7 @@ class PriceLine(NamedTuple):
         """Return the seconds at least, in the shape of ``nbytes``: the larger of both lines, the first without its
         slope below 4 KiB, the second only up to 128 GiB."""
         near = self.nothing + np.where(nbytes >= _SMALL, self.slope * nbytes, 0.0)
-        beyond = np.where(nbytes <= _LARGE, self.far - self.far_slope * (_LARGE - nbytes), 0.0)
-        return np.maximum(near, beyond)
+        return np.maximum(near, np.where(nbytes <= _LARGE, self.far - self.far_slope * (_LARGE - nbytes), 0.0))
 
     def below(self, other: PriceLine) -> bool:
         """Return True if this bound is surely nowhere above another one, as none of the starts and slopes of its two
@@ -567,8 +565,7 @@ class LibraryPrices:
         ranks = self.fabric.ranks
         leaving = 0.0 if inside == ranks else 1 / inside
         links = (1 - leaving) * _NODE_LINKS + leaving * _NETWORK_LINKS
-        bits = 8 * self.fabric.wire_bytes(_PASSES[kind] * (ranks - 1) * nbytes)
-        return bits * links * self.fabric.energy_per_bit
+        return 8 * self.fabric.wire_bytes(_PASSES[kind] * (ranks - 1) * nbytes) * links * self.fabric.energy_per_bit
 
     def schedule(self, kind: Kind, nbytes: float) -> NoReturn:
         """Refuse: a closed form has no schedule.
@@ -683,21 +680,20 @@ def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: K
     bounds = sorted(
         (float(line(size)), prices.algorithm.name, place) for place, (prices, line) in enumerate(candidates)
     )
-    best: tuple[float, str, int] | None = None
+    priced: list[tuple[float, str, int]] = []
     failures: list[str] = []
     for bound, name, place in bounds:
-        if best is not None and bound > best[0] * _NOT_CHEAPER:
+        if priced and bound > min(priced)[0] * _NOT_CHEAPER:
             break
         prices = candidates[place][0]
         outcome = attempt(prices.algorithm, partial(prices, kind, nbytes))
         if isinstance(outcome, Refusal):
             failures.append(outcome.why)
-            continue
-        rival = (outcome.cost.repeated_time, name, place)
-        best = rival if best is None else min(best, rival)
-    if best is None:
+        else:
+            priced.append((outcome.cost.repeated_time, name, place))
+    if not priced:
         raise UnsupportedError("; ".join(dict.fromkeys(failures)))
-    return candidates[best[2]][0]
+    return candidates[min(priced)[2]][0]
 
 
 # Prices of exchanges that have phases of their own: each phase at the price of its collective, and the coding.
@@ -791,8 +787,7 @@ class PhasedPrices(ABC):
             kind: of the collectives that are carried.
             lines_of: lower bounds of the plain prices of a kind in groups of so many ranks so far apart.
         """
-        phases = self.phases(kind, 1.0)
-        parts = [(lines_of(phase.kind, phase.ranks, phase.stride), phase.nbytes) for phase in phases]
+        parts = [(lines_of(phase.kind, phase.ranks, phase.stride), phase.nbytes) for phase in self.phases(kind, 1.0)]
         if not all(lines for lines, _ in parts):
             return []
         nothing, some = (sum(self.coding(kind, nbytes)) for nbytes in (0.0, 1.0))
@@ -825,14 +820,10 @@ class LevelPrices(PhasedPrices):
 
     plain: Callable[[int, int], CheapestPrices | LevelPrices]
     fabric: Fabric
+    ranks: int
     stride: int
     model: CostModel
     on_parts = True
-
-    @property
-    def ranks(self) -> int:  # type: ignore[override]
-        """Ranks of the group."""
-        return self.fabric.ranks
 
     def choice(self, kind: Kind, nbytes: float) -> LevelPrices:
         """Return these prices themselves, as each level chooses its own algorithm."""
@@ -891,8 +882,7 @@ class ExchangePrices(PhasedPrices):
         no gradients is left as it is."""
         if kind not in self.element_bytes:
             return [GroupPhase(kind, nbytes, self.ranks, self.stride)]
-        values = nbytes / self.element_bytes[kind]
-        return group_phases(self.exchange, kind, values, self.ranks, self.stride, self.adds)
+        return group_phases(self.exchange, kind, nbytes / self.element_bytes[kind], self.ranks, self.stride, self.adds)
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
         """Return the bytes in float32 of the gradients that a collective of ``nbytes`` carries; None where this kind is
@@ -902,8 +892,7 @@ class ExchangePrices(PhasedPrices):
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
         """Return the bytes of the plain collective that sends as much in a step; of an exchange every so many steps, a
         step's share."""
-        values = nbytes / self.element_bytes[kind]
-        return self.exchange.sent_bytes(kind, values, self.ranks) / self.exchange.every
+        return self.exchange.sent_bytes(kind, nbytes / self.element_bytes[kind], self.ranks) / self.exchange.every
 
     def coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
         """Return the seconds of encoding and of decoding of one whole exchange, not of a step's share."""
@@ -936,19 +925,12 @@ def _together(
     setup = sum(found[0].cost.setup for found in circuits.values()) if static else 0.0
     again = sum(cost.setup for cost in costs) - setup if static else 0.0
     sums = {name: sum(getattr(cost, name) for cost in costs) for name in _TIMES}
+    sums |= {"time": sums["time"] - again + encode + decode, "reconfiguration": sums["reconfiguration"] - again}
+    sums |= {"encode": sums["encode"] + encode, "decode": sums["decode"] + decode}
     energies = [None if cost.energy is None else cost.energy * count for cost, count in zip(costs, copies, strict=True)]
-    cost = Cost(
-        steps=sum(cost.steps for cost in costs),
-        time=sums["time"] - again + encode + decode,
-        transmission=sums["transmission"],
-        conversion=sums["conversion"],
-        reconfiguration=sums["reconfiguration"] - again,
-        setup=setup,
-        static=static,
-        energy=None if None in energies else sum(energy for energy in energies if energy is not None),
-        encode=sums["encode"] + encode,
-        decode=sums["decode"] + decode,
-    )
+    energy = None if None in energies else sum(energy for energy in energies if energy is not None)
+    steps = sum(cost.steps for cost in costs)
+    cost = Cost(steps=steps, setup=setup, static=static, energy=energy, **sums)
     kept = " ".join(str(key) for found in keys.values() for key in found) if same else None
     return Priced(cost=cost, circuits=kept or None)
 
@@ -966,8 +948,7 @@ def given_bytes(price: Price, kind: Kind, nbytes: float, ranks: int) -> float:
     chosen = price.choice(kind, nbytes) if isinstance(price, CheapestPrices | ExchangePrices | LevelPrices) else None
     if isinstance(chosen, PhasedPrices):
         phases = chosen.phases(kind, nbytes)
-        parts = (given_bytes(chosen.plain(each.ranks, each.stride), *each[:3]) for each in phases)
-        return sum(parts) / chosen.every
+        return sum(given_bytes(chosen.plain(each.ranks, each.stride), *each[:3]) for each in phases) / chosen.every
     if isinstance(chosen, SchedulePrices):
         nbytes = chosen.sent_nbytes(kind, nbytes)
         if chosen.fabric.in_network_reduction:

@@ -131,8 +131,7 @@ class GroupPrices(Pricing):
         """Return the prices of the same choice of algorithms on another fabric, beside circuits of other axes."""
         key = fabric.model_dump_json()
         if key not in self._others:
-            names = [each.name for each in self._choices] if self._named else []
-            self._others[key] = self._sharing(fabric, names)
+            self._others[key] = self._sharing(fabric, [each.name for each in self._choices] if self._named else [])
             self._others[key]._divided = True
         return self._others[key]
 
@@ -225,7 +224,7 @@ class GroupPrices(Pricing):
         parts level by level."""
         part = self._part(ranks, stride)
         if part is not None and part.parts:
-            return LevelPrices(self._plain_prices(algorithm), part, stride, self.model)
+            return LevelPrices(self._plain_prices(algorithm), part, ranks, stride, self.model)
         return CheapestPrices(partial(self._bounded, algorithm, ranks, exchange, stride))
 
     @cached_method()

@@ -264,8 +264,7 @@ class DividedModel:
         All rows have the same number of stages and of chunks.
         """
         blocks = self.held_parameters(rows, np.append(self.starts, len(self.graph.operators)))
-        copies = copied_parameters(self.tied, self.starts, self.chunks(rows), rows.stages)
-        blocks[0] += copies / rows.tp[:, None]
+        blocks[0] += copied_parameters(self.tied, self.starts, self.chunks(rows), rows.stages) / rows.tp[:, None]
         return blocks
 
     def held_parameters(self, rows: Strategies, edges: Ints) -> Floats:
@@ -274,8 +273,7 @@ class DividedModel:
         columns = self.sorts
         stride: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
         held = columns["parameters"] / np.where(columns["divided"], rows.tp[:, None], 1)
-        experts = np.where(stride, held / rows.ep[:, None], 0.0)
-        return self.sums(np.stack([np.where(stride, 0.0, held), experts]), edges)
+        return self.sums(np.stack([np.where(stride, 0.0, held), np.where(stride, held / rows.ep[:, None], 0.0)]), edges)
 
     @cached_property
     def _crossing(self) -> tuple[Floats, Floats]:

@@ -78,8 +78,7 @@ def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, axis_times: Ax
     at, behind, gathered = (columns.where(name) for name in ("forward", "backward", "gathered"))
     # What goes forward comes back: the gradients of embeddings need no exchange, those of whole inputs do; in slices of
     # the sequence, what is scattered one way is gathered the other way, embeddings included.
-    split = rows.tp > 1
-    whole, slices = np.flatnonzero(split & ~rows.sequence_parallel), np.flatnonzero(rows.sequence_parallel)
+    whole, slices = np.flatnonzero((rows.tp > 1) & ~rows.sequence_parallel), np.flatnonzero(rows.sequence_parallel)
     exchanges: tuple[tuple[Kind, Ints, Floats, Ints, Floats], ...] = (
         ("all-reduce", whole, there, at, output),
         ("all-reduce", whole, back, behind, read),
@@ -106,19 +105,14 @@ def _expert_exchanges(
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     either_way = np.zeros_like(output)
     which = np.flatnonzero(rows.ep > 1)
+    groups, as_it_is = rows.rows(which), np.zeros(len(which), np.int64)
+    of_groups = groups.algorithm, groups.ep, distance(fabric, groups.tp), as_it_is
     # Each rank of a tensor group sends its slice of the tokens, or all of them to its like.
-    slices = np.where(rows.sequence_parallel[which], rows.tp[which], 1)[:, None]
-    share = interleaved(fabric, rows.tp[which], sharing)[:, None] / slices
+    slices = np.where(groups.sequence_parallel, groups.tp, 1)[:, None]
+    share = interleaved(fabric, groups.tp, sharing)[:, None] / slices
     for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
         place = np.ix_(which, of)
-        either_way[place] += axis_times("expert")(
-            "all-to-all",
-            rows.algorithm[which],
-            rows.ep[which],
-            distance(fabric, rows.tp[which]),
-            np.zeros(len(which), np.int64),
-            nbytes[place] * share,
-        )
+        either_way[place] += axis_times("expert")("all-to-all", *of_groups, nbytes[place] * share)
     return PassExchanges(either_way, either_way)
 
 
@@ -128,8 +122,7 @@ def token_gradients(rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> 
     found = np.zeros((len(rows), len(nbytes)))
     which = np.flatnonzero(rows.sequence_parallel)
     if len(which):
-        every = np.tile(nbytes, (len(which), 1))
-        found[which] = tensor_exchange("all-reduce", rows.rows(which), every, axis_times)
+        found[which] = tensor_exchange("all-reduce", rows.rows(which), np.tile(nbytes, (len(which), 1)), axis_times)
     return found
 
 
@@ -168,8 +161,7 @@ def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) ->
     if len(columns[0]) == 1:
         (group,) = zip(*(column.tolist() for column in columns), strict=True)
         return [group], np.zeros(1, np.int64)
-    numbers = (*columns[:3], np.unique(columns[3], return_inverse=True)[1])
-    first, row = first_rows(numbers)
+    first, row = first_rows((*columns[:3], np.unique(columns[3], return_inverse=True)[1]))
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), row
 
 
@@ -330,16 +322,10 @@ class ReplicaPrices:
         for axis, group, parameters in zip(REPLICA_AXES, groups, held, strict=True):
             which = np.flatnonzero(chosen & (group.ranks > 1))
             if len(which):
-                stride = group.stride[which]
-                shared = interleaved(self.fabric, stride, self.sharing)[:, None]
-                seconds[which] += self.axis_times(axis)(
-                    kind,
-                    self.rows.algorithm[which],
-                    group.ranks[which],
-                    distance(self.fabric, stride),
-                    self.rows.exchange[which],
-                    parameters[which] * shared * size,
-                )
+                stride, exchange = group.stride[which], self.rows.exchange[which]
+                nbytes = parameters[which] * interleaved(self.fabric, stride, self.sharing)[:, None] * size
+                of_groups = self.rows.algorithm[which], group.ranks[which], distance(self.fabric, stride), exchange
+                seconds[which] += self.axis_times(axis)(kind, *of_groups, nbytes)
 
 
 def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
@@ -349,8 +335,7 @@ def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Gro
     within = np.where(hybrid, node_replicas(rows.replicas, rows.tp, node_ranks), rows.replicas)
     across = np.where(hybrid, rows.replicas // within, rows.replicas)
     experts = Groups(np.where(rows.ep > 1, rows.replicas // rows.ep, 1), rows.tp * rows.ep)
-    beside_gradients = Groups(across, np.where(hybrid, rows.tp * within, rows.tp))
-    return (Groups(within, rows.tp), experts), (beside_gradients, experts)
+    return (Groups(within, rows.tp), experts), (Groups(across, np.where(hybrid, rows.tp * within, rows.tp)), experts)
 
 
 def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
@@ -378,18 +363,11 @@ def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> 
     return np.where(units > 1, several, first.regather + first.scatter)
 
 
-class Overlap(NamedTuple):
-    """When the gradients of chunks are exchanged, each [rows, chunks]; as fields of ``StageTimes``."""
-
-    early: Floats
-    late: Floats
-    lead: Floats
-
-
-def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Overlap:
+def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> tuple[Floats, Floats, Floats]:
     """Return the seconds of the exchange of gradients of each chunk: those beside its last backward pass, those after
-    it, and the share of that pass beside which the former run. Where unit by unit would expose more, or a chunk has one
-    unit, all of it is after the pass; all three are 0 where gradients are never exchanged unit by unit.
+    it, and the share of that pass beside which the former run, each [rows, chunks]. Where unit by unit would expose
+    more, or a chunk has one unit, all of it is after the pass; all three are 0 where gradients are never exchanged unit
+    by unit.
 
     Args:
         beside: the backward pass.
@@ -399,12 +377,11 @@ def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Overla
     none = np.zeros_like(beside.seconds)
     parts = exchanges.unit_exchange
     if parts is None:
-        return Overlap(none, none, none)
+        return none, none, none
     early, lead = (units - 1) * parts.other, 1 - 1 / units
-    exposed = parts.first + beside.prolonged(lead, early)
-    by_unit = (exposed <= exchanges.exchange) & (units > 1)
+    by_unit = (parts.first + beside.prolonged(lead, early) <= exchanges.exchange) & (units > 1)
     early, late = beside.exchanged(lead, early), np.where(by_unit, parts.first, exchanges.exchange)
-    return Overlap(np.where(by_unit, early, none), late, np.where(by_unit, lead, none))
+    return np.where(by_unit, early, none), late, np.where(by_unit, lead, none)
 
 
 def shares(rows: Strategies, held: Floats, sharers: Ints) -> Floats:
@@ -413,8 +390,7 @@ def shares(rows: Strategies, held: Floats, sharers: Ints) -> Floats:
 
     Experts, which fewer replicas hold, are shared out among those.
     """
-    among_experts = np.maximum(sharers // rows.ep, 1)
-    kept: Floats = held[0] / sharers[:, None] + held[1] / among_experts[:, None]
+    kept: Floats = held[0] / sharers[:, None] + held[1] / np.maximum(sharers // rows.ep, 1)[:, None]
     return kept
 
 
@@ -467,17 +443,11 @@ def ring_waits(
 def block_send(columns: OperatorColumns, rows: Strategies, fabric: Fabric, *, sharing: bool) -> tuple[Floats, Floats]:
     """Return the seconds of sending a block of keys and values to the next rank, [rows, operators], and the latency
     that is added to them, [rows]; infinite where the fabric has no such group."""
-    lines = [_pair(fabric, cp, stride) for cp, stride in zip(rows.cp.tolist(), distance(fabric, rows.tp), strict=True)]
+    parts = map(partial(_group, fabric), rows.cp.tolist(), distance(fabric, rows.tp).tolist())
+    lines = [(0.0, 0.0) if part is None else part.message(1) for part in parts]
     rate, latency = np.array(lines, np.float64).reshape(-1, 2).T
     nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp) * interleaved(fabric, rows.tp, sharing)[:, None]
     return np.divide(nbytes, rate[:, None], out=np.full_like(nbytes, np.inf), where=rate[:, None] > 0), latency
-
-
-def _pair(fabric: Fabric, ranks: int, stride: int) -> tuple[float, float]:
-    """Return the bytes per second and seconds of latency between neighbours of a group; both 0 where the fabric has no
-    such group."""
-    group = _group(fabric, ranks, int(stride))
-    return (0.0, 0.0) if group is None else group.message(1)
 
 
 def _group(fabric: Fabric, ranks: int, stride: int) -> Fabric | None:
@@ -522,8 +492,10 @@ def tied_sums(
             continue
         steps = 2 * (len(stages) - 1)
         nbytes = steps / len(stages) * table.parameters / rows.tp / sharers * size
-        rate, latency = _slowest(fabric, pair, rows.replicas * rows.tp, stages)
-        sums.append(TiedSum(stages, nbytes, nbytes / rate + steps * latency))
+        # The slowest of the pairs of neighbours in the ring of stages, the last and the first too.
+        apart = [*np.diff(stages).tolist(), stages[-1] - stages[0]]
+        rate, latency = _pairs(pair, distance(fabric, np.multiply.outer(apart, rows.replicas * rows.tp)))
+        sums.append(TiedSum(stages, nbytes, nbytes / rate.min(axis=0) + steps * latency.max(axis=0)))
     return sums
 
 
@@ -534,14 +506,6 @@ def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
     for each in sums:
         seconds[:, each.stages] += each.seconds[:, None]
     return seconds
-
-
-def _slowest(fabric: Fabric, pair: Pair, ranks: Ints, stages: Sequence[int]) -> tuple[Floats, Floats]:
-    """Return the least bytes per second and the most seconds of latency among the pairs of neighbours in the ring of
-    ``stages`` (the last and the first too), of ``ranks`` [rows] ranks a stage: [rows] each."""
-    apart = [*np.diff(stages).tolist(), stages[-1] - stages[0]]
-    rate, latency = _pairs(pair, distance(fabric, np.multiply.outer(apart, ranks)))
-    return rate.min(axis=0), latency.max(axis=0)
 
 
 def _pairs(pair: Pair, strides: Ints) -> tuple[Floats, Floats]:
@@ -681,7 +645,7 @@ def stage_times(
     whole, whole_back = forward + (exchanges.forward + forward_ring), backward + (exchanges.backward + backward_ring)
     beside_forward = turns.pass_of(rows, whole, share, sent, groups)
     beside_backward = turns.pass_of(rows, whole_back, share, sent_back, groups)
-    gradients = overlapped(turns.pass_of(rows, whole_back, share, sent_back, gradient_groups), within, units)
+    early, late, lead = overlapped(turns.pass_of(rows, whole_back, share, sent_back, gradient_groups), within, units)
     return StageTimes(
         forward=forward,
         backward=backward,
@@ -692,9 +656,9 @@ def stage_times(
         forward_gather=exposed_forward(beside_forward, within, units),
         backward_gather=exposed_backward(beside_backward, within, units),
         send=(stage_sends(job, rows, axis_times) if sends is None else sends).seconds,
-        early_exchange=gradients.early,
-        late_exchange=gradients.late,
-        lead=gradients.lead,
+        early_exchange=early,
+        late_exchange=late,
+        lead=lead,
         gather=within.gather,
         exchange=after,
         tied=tied_seconds(exchanges.tied, len(rows), stages),

@@ -97,8 +97,7 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     largest_units = np.maximum.reduceat(blocks.sum(axis=0), begins, axis=1)
     largest: Floats = largest_units.reshape(len(largest_units), -1, stages).max(axis=1)[row]
     held[0, :, 0] += job.graph.unused_parameters
-    sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
-    shared = shares(rows, held, sharers)
+    shared = shares(rows, held, state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks))
     total: Floats = held.sum(axis=0)
     parameter, gradient = settings.sharded_parameter_bytes, settings.sharded_gradient_bytes
     master = settings.stored_parameter_bytes + settings.optimizer_state_bytes
@@ -111,8 +110,7 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     ]
     # Units that are gathered for the moment, and the gradients of one that are reduced.
     at_once = (settings.prefetch + 1) * parameter + gradient
-    held_whole = ~rows.plain[:, None] & (not job.accelerator.takes_in_broadcasts)
-    gathered = np.where(held_whole, largest * at_once, 0.0)
+    gathered = np.where(~rows.plain[:, None] & (not job.accelerator.takes_in_broadcasts), largest * at_once, 0.0)
     choices = [(rows.sharding == sharding)[:, None] for sharding, _ in states]
     kept = total * job.kept_bytes(rows.exchange)[:, None]
     return kept + np.select(choices, [nbytes for _, nbytes in states], alike + gathered)
@@ -144,8 +142,7 @@ def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Float
     scores = columns["scores"] * (rows.samples / columns.batch / rows.tp / rows.cp)[:, None]
     score_bytes = scores * (SCORE_TENSORS * columns.element_bytes)
     again = (rows.recomputation != RECOMPUTATIONS.index("none"))[:, None]
-    kept_bytes = saved * (1 - dropped) + np.where(again, 0.0, score_bytes)
-    kept = np.add.reduceat(model.sums(kept_bytes, ends), first, axis=1)
+    kept = np.add.reduceat(model.sums(saved * (1 - dropped) + np.where(again, 0.0, score_bytes), ends), first, axis=1)
     # The block whose backward pass runs has everything again.
     passing_bytes = saved * dropped + regenerated + np.where(again, score_bytes, 0.0)
     # The loss is gone by then.
@@ -245,8 +242,7 @@ def on_divided_channels(job: Job, strategy: Strategy) -> Job:
             f"circuits of {names} groups that stand at once need {needed} {what} of every link; the fabric has "
             f"{fabric.shared_channels}"
         )
-    step_time = partial(stage_seconds, strategy=strategy)
-    return _DivisionSearch(job, job.pricing, Divisions(fabric, axes), step_time).best()
+    return _DivisionSearch(job, job.pricing, Divisions(fabric, axes), partial(stage_seconds, strategy=strategy)).best()
 
 
 _CLOSE = 0.99
@@ -329,9 +325,7 @@ def stage_seconds(job: Job, strategy: Strategy) -> float:
 def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
     """Return the stages of a strategy other than data parallelism alone, with those of a smaller last micro-batch where
     there is one; ``uses``, where given, is extended by the collectives."""
-    last = None
-    if strategy.last_samples != strategy.samples:
-        last = exact_stage_times(job, strategy.last_micro_batch)
+    last = exact_stage_times(job, strategy.last_micro_batch) if strategy.last_samples != strategy.samples else None
     times = exact_stage_times(job, strategy, uses)
     share = job.fabric.arithmetic_share
     return PipelinedStep(times=times, micro_batches=strategy.micro_batches, last=last, arithmetic_share=share)
@@ -390,8 +384,7 @@ def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
     sizes = [(each.kind, each.nbytes) for each in plan.exchanges]
     seconds = {size: price(*size).cost.repeated_time for size in set(sizes)}
     exchanging = np.array([seconds[size] for size in sizes])
-    share = job.fabric.arithmetic_share
-    return step_duration(plan, computing, exchanging, overlap=job.overlap, arithmetic_share=share)
+    return step_duration(plan, computing, exchanging, overlap=job.overlap, arithmetic_share=job.fabric.arithmetic_share)
 
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
@@ -401,13 +394,12 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
     plan = job.data_parallel_plan(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     own, options = price, [price]
-    first = None
     if isinstance(price, CheapestPrices) and plan.exchanges:
         first = price.choice(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
-    named = isinstance(first, SchedulePrices) and first.algorithm.name == strategy.algorithm
-    if isinstance(first, SchedulePrices) and named and first.algorithm.by_size:
-        sizes = sorted({first.built_for(each.kind, each.nbytes) for each in plan.exchanges})
-        options = [first, *(first.at(size) for size in sizes if len(sizes) > 1)]
+        by_size = first.algorithm.by_size and first.algorithm.name == strategy.algorithm
+        if by_size and isinstance(first, SchedulePrices):
+            sizes = sorted({first.built_for(each.kind, each.nbytes) for each in plan.exchanges})
+            options = [first, *(first.at(size) for size in sizes if len(sizes) > 1)]
     computing = job.computing(strategy)
     step = partial(simulate_step, plan, job.accelerator, job.fabric, overlap=job.overlap, computing=computing)
     steps = [(step(each), each) for each in options]
@@ -476,11 +468,8 @@ def exchange_costs(
 def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
     """Return one use for each kind, ranks, stride and algorithm, that of its largest size; sorted by bytes, the largest
     first."""
-    largest: dict[tuple[str, int, int, str], ExchangeUse] = {}
-    for use in uses:
-        key = use.kind, use.ranks, use.stride, use.algorithm
-        if key not in largest or use.nbytes > largest[key].nbytes:
-            largest[key] = use
+    ascending = sorted(uses, key=lambda use: use.nbytes)
+    largest = {(use.kind, use.ranks, use.stride, use.algorithm): use for use in ascending}
     return tuple(sorted(largest.values(), key=lambda use: (-use.nbytes, use)))
 
 
@@ -503,8 +492,7 @@ def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | Non
     if fabric.energy_per_bit is None:
         return None
     traffic = plan.traffic
-    smaller = float(sent_ratio(job.settings, np.array([ratio]))[0])
-    total = traffic.model_parallel + traffic.data_parallel / smaller
+    total = traffic.model_parallel + traffic.data_parallel / float(sent_ratio(job.settings, np.array(ratio)))
     if step.micro_batches > 1:
         total = total + (step.micro_batches - 1) * plan.activation_traffic
     pairs = total.tocoo()
@@ -593,8 +581,7 @@ def _ring_bytes(job: Job, rows: Strategies) -> float:
     in a micro-batch, summed over stages, of a single row; 0 where cp is 1."""
     columns, sent = job.model.columns, np.float64(rows.cp[0] - 1)
     nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp)
-    repeated = repetitions(columns["in_block"], columns["core"], rows.recomputation)
-    passes = sent * (1 + repeated) + 2 * sent + 1
+    passes = sent * (1 + repetitions(columns["in_block"], columns["core"], rows.recomputation)) + 2 * sent + 1
     return float((nbytes * passes).sum()) if sent else 0.0
 
 

@@ -258,7 +258,8 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
         else:
             circuits = longest_first(known, fabric, circuit_bytes)
         verify(circuits, fabric)
-        return least_of_groups(plan, circuits.counts(traffic), pipe)[0].astype(np.float64) * fabric.channel_bandwidth
+        granted: Floats = least_of_groups(plan, circuits.counts(traffic), pipe)[0].astype(np.float64)
+        return granted * fabric.channel_bandwidth
 
     route = fabric.route(traffic.source, traffic.destination)
     seconds = fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead
