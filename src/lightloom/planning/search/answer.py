@@ -115,9 +115,7 @@ def _rests(search: PlanSearch, assumptions: int) -> str:
 
 def _question(search: PlanSearch) -> str:
     """Return model, accelerators, cluster and the samples of a step in a line."""
-    winner = search.winner
-    names = list(dict.fromkeys(cluster.name for cluster in search.clusters))
-    cluster = winner.cluster
+    cluster, names = search.winner.cluster, {cluster.name for cluster in search.clusters}
     place = f"{cluster.ranks:,} {cluster.accelerator.chip.upper()} ({cluster.name})"
     where = place if len(names) == 1 else f"{len(names)} clusters"
     return f"{search.graph.name} in {cluster.training.precision} on {where}, {_batch(search)}"

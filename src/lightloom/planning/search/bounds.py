@@ -201,8 +201,7 @@ def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Fl
     done = np.concatenate([np.zeros((len(rows), 1)), forward, backward[:, ::-1]], axis=1).cumsum(axis=1)
     update = job.accelerator.update_time(plan.updated_parameters * job.settings.optimizer_traffic_bytes)
     if not plan.exchanges:
-        computing: Floats = done[:, -1] + update
-        return computing
+        return done[:, -1] + update
     group = rows.algorithm, rows.dp, rows.tp, rows.exchange
     nbytes = np.broadcast_to([each.nbytes for each in plan.exchanges], (len(rows), len(plan.exchanges)))
     durations = np.empty(nbytes.shape)
@@ -247,8 +246,7 @@ class PriceLines:
         Arguments broadcast; ``nbytes`` may have a last dimension more than the others.
         """
         groups, row = unique_groups(algorithm, ranks, stride, exchange)
-        shape = row.shape + (1,) * (nbytes.ndim - row.ndim)
-        bound = self._table(kind, *groups).column(row.reshape(shape), nbytes)
+        bound = self._table(kind, *groups).column(row.reshape(row.shape + (1,) * (nbytes.ndim - row.ndim)), nbytes)
         alone = (ranks == 1).reshape(np.shape(ranks) + (1,) * (nbytes.ndim - np.ndim(ranks)))
         return np.where((nbytes > 0) & ~alone, bound, 0.0)
 
@@ -266,10 +264,8 @@ class PriceLines:
         algorithm, ranks, stride, exchange = group
         if ranks == 1:
             return []
-        lines_of = self.pricing.lines
-        if self.proved and isinstance(self.pricing, GroupPrices):
-            lines_of = self.pricing.proved_lines
-        name = self.algorithms[algorithm]
+        schedules = not self.proved or not isinstance(self.pricing, GroupPrices)
+        lines_of, name = self.pricing.lines if schedules else self.pricing.proved_lines, self.algorithms[algorithm]
         return undominated(lines_of(kind, name, ranks, exchange, stride, hidden_setup=self.hidden_setup))
 
 
@@ -503,8 +499,7 @@ def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
     ``sent`` [k, 2 k]."""
     link, k, ranks = fastest_link(job.fabric), plan.k, job.fabric.ranks
     ports = np.maximum(sent.sum(axis=1), sent[:, :k].sum(axis=0) + sent[:, k:].sum(axis=0))
-    device: Ints = np.arange(k)
-    stride = np.abs(np.arange(2 * k) - device[:, None])
+    stride = np.abs(np.arange(2 * k) - np.arange(k)[:, None])
     links = float((sent * np.minimum(stride, ranks - stride)).sum()) / k
     return max(float(ports.max()) / link.rate, links / link.link_rate)
 

@@ -91,8 +91,7 @@ def verdict(plan: Plan) -> Verdict | None:
             saved -= ours.transmission
             encode, decode = encode + ours.encode, decode + ours.decode
             compressed += prices.sent_nbytes(kind, size)
-    gained = other.step_time - plan.step_time
-    return Verdict(gained, saved, encode, decode, nbytes, compressed, other.step_time)
+    return Verdict(other.step_time - plan.step_time, saved, encode, decode, nbytes, compressed, other.step_time)
 
 
 def _carried(
@@ -522,16 +521,9 @@ def compression_json(plan: Plan) -> dict[str, Any] | None:
     exchange, effect = plan.gradient_exchange, verdict(plan)
     if exchange is None:
         return None
-    engine = exchange.coder
-    coding = {
-        "codec": exchange.name,
-        "ratio": exchange.ratio(replicas(plan)),
-        "source": exchange.sizes,
-        **attributes(engine, _ENGINE),
-    }
-    if effect is None:
-        return coding
-    return coding | attributes(effect, _EFFECT) | {"why": str(effect)}
+    coding = {"codec": exchange.name, "ratio": exchange.ratio(replicas(plan)), "source": exchange.sizes}
+    coding |= attributes(exchange.coder, _ENGINE)
+    return coding if effect is None else coding | attributes(effect, _EFFECT) | {"why": str(effect)}
 
 
 def exchange_json(plan: Plan) -> dict[str, Any] | None:

@@ -101,8 +101,7 @@ def division_words(choice: Strategy | PlacedChoice) -> str:
 
 def plan_words(choice: Strategy | PlacedChoice) -> str:
     """Return a plan in words: how it divides the job, and into how many micro-batches."""
-    batches = f", {choice.micro_batches} micro-batches" if choice.micro_batches > 1 else ""
-    return division_words(choice) + batches
+    return division_words(choice) + (f", {choice.micro_batches} micro-batches" if choice.micro_batches > 1 else "")
 
 
 def division(choice: Strategy | PlacedChoice) -> Hashable:
@@ -172,8 +171,7 @@ class _Slopes:
 
     def influences(self) -> dict[str, float]:
         """Return by parameter how far its own 90 % interval moves the time, as a share, the largest first."""
-        spreads = np.sqrt(np.diag(self.belief.covariance))
-        moves = np.expm1(NORMAL * np.abs(self.slopes) * spreads)
+        moves = np.expm1(NORMAL * np.abs(self.slopes) * np.sqrt(np.diag(self.belief.covariance)))
         return {self.belief.names[place]: float(moves[place]) for place in np.argsort(-moves)}
 
 
@@ -580,8 +578,7 @@ class PlanSearch:
         reference, by the ``id`` of the plan; none where an accelerator has a flat efficiency, of which no spread is
         known."""
         best = [plan for plan in map(self.best_of, self.request.kinds) if plan is not None]
-        reference = self.reference[:INTERVALS_OF_THE_REFERENCE]
-        shown = *self.ranking[:INTERVALS], *best, *self.first_of_clusters, *reference
+        shown = *self.ranking[:INTERVALS], *best, *self.first_of_clusters, *self.reference[:INTERVALS_OF_THE_REFERENCE]
         return plan_intervals(self.winner, {id(plan): plan for plan in shown}.values())
 
     def ledger_of(self, plan: Plan) -> StepLedger:

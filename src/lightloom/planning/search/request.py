@@ -78,8 +78,7 @@ class Pins(StatedStrategy):
                 number = value if names is None else names.index(str(value))
                 # One replica is neither sharded nor not.
                 free = (rows.replicas == 1) if name == "sharding" else False
-                column = rows.samples if name == "micro_batch" else getattr(rows, name)
-                matching &= (column == number) | free
+                matching &= ((rows.samples if name == "micro_batch" else getattr(rows, name)) == number) | free
         return matching
 
     def contradiction(self, job: Job, batches: Sequence[int]) -> str | None:
@@ -97,8 +96,7 @@ class Pins(StatedStrategy):
         slices = self.cp or (1 if len(searched_degrees(job.graph)) == 1 else None)
         all_given = {"dp", "tp", "pp"} <= degrees.keys() and slices
         if ranks % product or (all_given and product != ranks):
-            expected = f"{ranks}" if all_given else f"a divisor of {ranks}"
-            yield f"{text}: {product} ranks in all, expected {expected}"
+            yield f"{text}: {product} ranks in all, expected {'' if all_given else 'a divisor of '}{ranks}"
         if self.tp and job.tensor_degree % self.tp:
             yield f"--tp {self.tp}: expected a divisor of {job.tensor_degree}, the parts that every block can have"
         chunks = (self.pp or 1) * (self.virtual_stages or 1)
@@ -271,24 +269,20 @@ def with_stages(cluster: Cluster, reading: ModelReading) -> Cluster:
     return replace(cluster, training=training.model_copy(update={"stage_blocks": reading.stage_blocks}))
 
 
+_ONE_OF_THEM = "expected one of them, or --model-only, which takes the model of the file and not its strategy"
+
+
 def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:
     """Return the pins that a file states, with those that the caller gives in the place of None.
 
     Raises:
         ConfigError: both pin the same choice, and differently.
     """
-    pins = stated
-    for name, value in given:
-        own = getattr(stated, name)
-        if value is None:
-            continue
-        if own is not None and own != value:
-            raise ConfigError(
-                f"{_option(name, value)}: {source} states {own}: expected one of them, or --model-only, "
-                "which takes the model of the file and not its strategy"
-            )
-        pins = replace(pins, **{name: value})  # type: ignore[arg-type]
-    return pins
+    pinned = {name: value for name, value in given if value is not None}
+    for name, value in pinned.items():
+        if (own := getattr(stated, name)) not in (None, value):
+            raise ConfigError(f"{_option(name, value)}: {source} states {own}: {_ONE_OF_THEM}")
+    return replace(stated, **pinned)  # type: ignore[arg-type]
 
 
 def _option(name: str, value: object) -> str:
@@ -315,10 +309,7 @@ def merged_batches(
     if given is None:
         return None if stated is None else (stated,)
     if stated is not None and tuple(given) != (stated,):
-        raise ConfigError(
-            f"global batch of {', '.join(map(str, given))}: {source} states {stated}: expected one of them, or "
-            "--model-only, which takes the model of the file and not its strategy"
-        )
+        raise ConfigError(f"global batch of {', '.join(map(str, given))}: {source} states {stated}: {_ONE_OF_THEM}")
     return tuple(given)
 
 

@@ -251,8 +251,7 @@ class PlacedPlans:
         """Return a key that is equal for choices with the same plan and step: the choice without its quantum and its
         limit on exchanging parts, and how it cuts every operator."""
         balanced = self._partition(choice)
-        cuts = balanced.dimensions, balanced.first.tobytes()
-        return choice._replace(quantum=0.0, most_exchanging=0), cuts
+        return choice._replace(quantum=0.0, most_exchanging=0), balanced.dimensions, balanced.first.tobytes()
 
     def _placed(self, balanced: BalancedGraph, choice: PlacedChoice, effort: int) -> HybridPlan:
         """Return a plan placed anew, with so much search ``effort`` around the best start."""
@@ -327,17 +326,14 @@ class PlacedPlans:
     ) -> PlacedStep:
         """Return the simulated step over these circuits, earlier micro-batches and the memory of recomputation
         included."""
-        ratio = self._ratio(circuits, plan.k, choice.ratio)
-        job = self._job
+        ratio, job = self._ratio(circuits, plan.k, choice.ratio), self._job
         simulated = partial(simulate_placed, plan, circuits, job.accelerator, job.settings, regrant=regrant)
         step = simulated(compression_ratio=ratio)
         if choice.micro_batches > 1:
             step = step.after(simulated(accumulates=True), choice.micro_batches - 1)
         if choice.recomputation == "none":
             return step
-        again = repeated_memory(
-            self._job.model.local_graph(choice.samples), plan.balanced, plan.placement.device, plan.k
-        )
+        again = repeated_memory(job.model.local_graph(choice.samples), plan.balanced, plan.placement.device, plan.k)
         return replace(step, memory=step.memory + again)
 
     def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
@@ -371,8 +367,7 @@ class PlacedPlans:
         operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
         device, k, stretched = placement.device, choice.k, []
         for seconds, (launched,) in zip((balanced.forward, balanced.backward), launches, strict=True):
-            busy = np.bincount(device, seconds, k)
-            least = np.bincount(device, launched[operator], k)
+            busy, least = np.bincount(device, seconds, k), np.bincount(device, launched[operator], k)
             factor = np.divide(least, busy, out=np.ones(k), where=busy > 0)
             stretched.append(seconds * np.maximum(factor, 1.0)[device])
         return replace(balanced, forward=stretched[0], backward=stretched[1])
@@ -503,8 +498,7 @@ class ClusterRows:
         together; None where no algorithm serves it."""
         if np.isnan(self._second_bounds[row.number]):
             ahead = self._in_order[np.flatnonzero(self._in_order == row.number)[0] :]
-            same = np.isnan(self._second_bounds[ahead]) & (self._kind[ahead] == row.kind)
-            which = ahead[same][: self._at_once]
+            which = ahead[np.isnan(self._second_bounds[ahead]) & (self._kind[ahead] == row.kind)][: self._at_once]
             strategies = self._strategies.rows(which)
             self._second_bounds[which] = bounds(self.job, strategies) / strategies.global_batch
             self._at_once *= 2
@@ -545,10 +539,8 @@ class ClusterRows:
         if isinstance(plan.choice, PlacedChoice):
             step = self._plans.simulate_replaced(plan.choice)
             return self._placed_plan(plan.choice, step, plan.bound) if step.step_time < plan.step_time else plan
-        searched = self.request.algorithms
-        if searched or self.request.cost_model == "paper" or len(plan.algorithms) == 0 or plan.choice.plain:
-            return plan
-        if LIBRARY.name in plan.algorithms:
+        carried = plan.algorithms and LIBRARY.name not in plan.algorithms
+        if self.request.algorithms or self.request.cost_model == "paper" or not carried or plan.choice.plain:
             return plan
         prices = self.prices.with_choices(tuple(algorithms()))
         job = self.job.repriced(self.job.accelerator, self.job.fabric, prices)
@@ -726,10 +718,9 @@ class ClusterRows:
         """Return why there is no plan, the most telling reason: memory, batches that divide nothing, or refusals."""
         if self._needed:
             name, needs = self.job.accelerator.name, "; ".join(dict.fromkeys(self._needed[:2]))
-            size = format_size(self.capacity)
             return (
-                f"no plan fits: accelerator {name!r} has {size} of memory, but {needs}: expected more memory, more "
-                "ranks or a smaller global batch"
+                f"no plan fits: accelerator {name!r} has {format_size(self.capacity)} of memory, but {needs}: "
+                "expected more memory, more ranks or a smaller global batch"
             )
         if not self._counts.rows and not self.refusals:
             ranks = self.cluster.ranks

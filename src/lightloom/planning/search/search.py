@@ -12,6 +12,7 @@ others, placed ones, as far as they are faster.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -263,8 +264,7 @@ class _Search:
             self._compare_divisions(runnable, divided)
         # The least bounds may all be of rows that turn out slow: one of those that nothing is cut for is simulated.
         if compared_kinds and not any(self._rows.undivided(row) for _, row in self._found):
-            undivided = sorted(row for row in heap if self._rows.undivided(row))
-            self._simulate(undivided[:1], until=lambda _: False)
+            self._simulate(sorted(row for row in heap if self._rows.undivided(row))[:1], until=lambda _: False)
         plans = sorted(_distinct([plan for plan, _ in self._found], compared), key=order)
         if not plans or (self._request.must_fit and plans[0].fits is False):
             raise self._rows.nothing(refused)
@@ -275,8 +275,7 @@ class _Search:
             refined = self._rows.refine_winner(plan)
             # A split with other schedules is another plan: its row stays, so that pinning it finds the same again.
             if refined is not plan:
-                stays = [each for each in plans if each is not plan or plan.runnable]
-                plans = sorted([refined, *stays], key=order)
+                plans = sorted([refined, *(each for each in plans if each is not plan or plan.runnable)], key=order)
         verify_winner(plans[0])
         if plans[0].in_step is not None:
             # Circuits that follow the step are proved on its timeline.
@@ -369,8 +368,7 @@ class _Search:
         (:data:`_OF_A_DIVISION` without the comparison), or :data:`_REFINED` bounds of placed rows were refined."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         most = COMPARED if self._request.compare or not self._request.divisions else _OF_A_DIVISION
-        enough = len(times) >= most or self._refined >= _REFINED
-        return len(times) > 0 and (enough or row.per_sample >= min(times))
+        return len(times) > 0 and (len(times) >= most or self._refined >= _REFINED or row.per_sample >= min(times))
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
         """Refine or simulate the least row of the heap, over and over until it is empty or ``until`` holds for the
@@ -380,16 +378,12 @@ class _Search:
             self._advance()
             if not row.last:
                 self._refined += KINDS[row.kind] == "placed"
-                refined = self._rows.refined(row)
-                if refined is not None:
+                if (refined := self._rows.refined(row)) is not None:
                     heappush(heap, refined)
-                continue
-            plan = self._rows.simulated(row)
-            if plan is None:
-                continue
-            self._found.append((plan, row))
-            if plan.fits is not False:
-                self._best = min(self._best, plan.sample_time)
+            elif (plan := self._rows.simulated(row)) is not None:
+                self._found.append((plan, row))
+                if plan.fits is not False:
+                    self._best = min(self._best, plan.sample_time)
 
 
 def _by_kind(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
@@ -648,11 +642,7 @@ def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCI
 
     if not tried or not changes(tried[-1]):
         return LatencySensitivity(own, None, None, None)
-    low, high = 0, len(tried) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if changes(tried[middle]) else (middle + 1, high)
-    return found[tried[high]]
+    return found[tried[bisect_left(tried, True, hi=len(tried) - 1, key=changes)]]
 
 
 def _winner_at(ranked: PlanSearch, seconds: float) -> tuple[Plan, float | None]:

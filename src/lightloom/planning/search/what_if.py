@@ -32,7 +32,7 @@ MATTERS = 0.02
 """Share of the step from which on a change of the network is worth a search."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Change:
     """A question that differs from another in one thing."""
 
@@ -66,8 +66,7 @@ class WhatIf:
         if self.winner is None:
             return f"{self.change.name} at most {percent:.1f} %" if percent < -0.05 else f"{self.change.name} 0 %"
         digits = 1 if abs(percent) < 9.95 else 0
-        text = f"{percent:+.{digits}f} %" if abs(percent) >= 0.05 else "0 %"
-        return f"{self.change.name} {text}"
+        return f"{self.change.name} " + (f"{percent:+.{digits}f} %" if abs(percent) >= 0.05 else "0 %")
 
     def to_json(self) -> dict[str, object]:
         """Return the change, its arguments, and the seconds of a sample and of a step of the plan that wins then, None
@@ -95,13 +94,15 @@ class WhatIfs:
     def __init__(self, found: PlanSearch, method: PricedExchange | None = None) -> None:
         self._found, self._method = found, method
         self._winner = found.winner
+        # No placed plan leaves a runnable one out, so that none can win where the winner is one.
+        kinds = found.request.strategies
         self._request = replace(
             found.request,
             global_batches=(found.winner.global_batch,),
             largest_batches=False,
             compare=False,
             divisions=1,
-            strategies=_without_placed(found),
+            strategies=tuple(kind for kind in kinds if kind != "placed" or not found.winner.runnable),
         )
 
     @cached_property
@@ -111,8 +112,7 @@ class WhatIfs:
             return self._winner.step.computation / self._winner.step_time
         cluster, request = self._winner.cluster, replace(self._request, exchanges=(), algorithms=())
         try:
-            splits = self._winner.job.splits_neurons
-            rows = free_rows(self._found.graph, cluster, request, splits_neurons=splits)
+            rows = free_rows(self._found.graph, cluster, request, splits_neurons=self._winner.job.splits_neurons)
             least = Floor.of(rows, (self._winner.global_batch,)).per_sample
         except UnsupportedError:
             return 0.0
@@ -145,51 +145,27 @@ class WhatIfs:
         accelerator."""
         cluster, request = self._winner.cluster, self._request
         if cluster.ranks > 1:
-            fabric, settings = faster(cluster.fabric, 2.0)
+            twice, settings = faster(cluster.fabric, 2.0)
             if settings:
                 arguments = {"set": {f"fabric.{name}": value for name, value in settings.items()}}
-                yield self._on(replace(cluster, fabric=fabric), _network(fabric, settings), arguments)
+                yield Change(
+                    _network(twice, settings), arguments, replace(cluster, fabric=twice), request, network=True
+                )
             if cluster.reference is not None:
                 other = replace(cluster, fabric=cluster.reference, reference=None)
-                yield self._on(other, f"electrical {cluster.reference.kind_name}", {})
+                yield Change(f"electrical {cluster.reference.kind_name}", {}, other, request, network=True)
             elif (circuits := counterpart(cluster.fabric)) is not None:
-                yield self._on(replace(cluster, fabric=circuits), "optical circuits", {})
+                yield Change("optical circuits", {}, replace(cluster, fabric=circuits), request, network=True)
         if self._method is not None and not request.exchanges and cluster.ranks > 1:
-            yield Change(
-                name=f"{self._method.name.partition(':')[0]} gradients",
-                arguments={"exchange": self._method.name},
-                cluster=cluster,
-                request=replace(request, exchanges=(self._method,)),
-                network=True,
-            )
+            name, coded = self._method.name, replace(request, exchanges=(self._method,))
+            yield Change(f"{name.partition(':')[0]} gradients", {"exchange": name}, cluster, coded, network=True)
         samples = self._winner.global_batch
-        for words, other_samples in (("half the batch", samples // 2), ("twice the batch", samples * 2)):
-            if other_samples >= cluster.ranks:
-                yield Change(
-                    name=words,
-                    arguments={"global_batch": other_samples},
-                    cluster=cluster,
-                    request=replace(request, global_batches=(other_samples,)),
-                )
-        chip = cluster.accelerator.chip
-        if (successor := _SUCCESSORS.get(chip)) is not None:
-            yield Change(
-                name=successor.upper(),
-                arguments={"accelerator": successor},
-                cluster=with_accelerator(cluster, successor),
-                request=request,
-            )
-
-    def _on(self, cluster: Cluster, name: str, arguments: Mapping[str, object]) -> Change:
-        """Return the change of a question to another network."""
-        return Change(name=name, arguments=arguments, cluster=cluster, request=self._request, network=True)
-
-
-def _without_placed(found: PlanSearch) -> tuple[str, ...]:
-    """Return the kinds of plans that can win a changed question: without placed ones where others fit, since none of
-    these leaves a runnable plan out."""
-    kinds = found.request.strategies
-    return tuple(kind for kind in kinds if kind != "placed") if found.winner.runnable else tuple(kinds)
+        for words, batch in (("half the batch", samples // 2), ("twice the batch", samples * 2)):
+            if batch >= cluster.ranks:
+                yield Change(words, {"global_batch": batch}, cluster, replace(request, global_batches=(batch,)))
+        if (successor := _SUCCESSORS.get(cluster.accelerator.chip)) is not None:
+            other = with_accelerator(cluster, successor)
+            yield Change(successor.upper(), {"accelerator": successor}, other, request)
 
 
 def _network(fabric: Fabric, settings: Mapping[str, float]) -> str:
@@ -216,12 +192,10 @@ def faster(fabric: Fabric, times: float) -> tuple[Fabric, dict[str, float]]:
     if tiers:
         # Circuits that join the sides of a torus are as fast as its links.
         places = range(int(len(tiers) > 1 and tiers[0]["shape"] == "switch"), len(tiers))
-        names = [f"tiers.{place}.bandwidth" for place in places]
-        rates = [tiers[place]["bandwidth"] for place in places]
+        rates = {f"tiers.{place}.bandwidth": tiers[place]["bandwidth"] for place in places}
     else:
-        names = [name for name in ("bandwidth", "wavelength_bandwidth") if fields.get(name) is not None]
-        rates = [fields[name] for name in names]
-    settings = {name: times * rate for name, rate in zip(names, rates, strict=True)}
+        rates = {name: fields[name] for name in ("bandwidth", "wavelength_bandwidth") if fields.get(name) is not None}
+    settings = {name: times * rate for name, rate in rates.items()}
     if not settings:
         return fabric, {}
     return fabric_from(fields, fabric.ranks, settings, where="what if"), settings
