@@ -125,9 +125,7 @@ def _circle(tasks: Sequence[Task], waits: Sequence[int]) -> list[str]:
     while at not in seen:
         seen[at] = None
         at = next(earlier for earlier in tasks[at].after if waits[earlier])
-    walk = deque(seen)
-    while walk[0] != at:
-        walk.popleft()
+    walk = [*seen][list(seen).index(at) :]
     return [tasks[index].name for index in (*reversed(walk), walk[-1])]
 
 
@@ -257,8 +255,7 @@ def lower(
             builder.exchange(*following.popleft())
     if overlap:
         return _slowed(builder.tasks, arithmetic_share), priced
-    in_a_row = [task._replace(after=(index - 1,) if index else ()) for index, task in enumerate(builder.tasks)]
-    return in_a_row, priced
+    return [task._replace(after=(index - 1,) if index else ()) for index, task in enumerate(builder.tasks)], priced
 
 
 def compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
@@ -336,8 +333,7 @@ def circuits_in_place(priced: list[Priced], index: int) -> bool:
     """Return whether the collective before (the last of the step before, for the first one) left the circuits that this
     needs."""
     before, this = priced[index - 1], priced[index]
-    same = this.circuits is not None and before.circuits == this.circuits
-    return same and before.cost.static and this.cost.static
+    return this.circuits is not None and before.circuits == this.circuits and before.cost.static and this.cost.static
 
 
 def _network(exchange: Exchange, verb: str, category: str, duration: float, cost: Cost) -> Task:
@@ -482,9 +478,8 @@ def simulate_step(
     computing = compute_tasks(plan, accelerator) if computing is None else computing
     tasks, priced = lower(plan, computing, price, overlap=overlap, arithmetic_share=fabric.arithmetic_share)
     timeline = run(tasks)
-    sent = [collective.cost.energy for collective in priced]
-    sourced = [joules for joules in sent if joules is not None]
-    total = sum(sourced) if len(sourced) == len(sent) else None
+    sourced = [collective.cost.energy for collective in priced if collective.cost.energy is not None]
+    total = sum(sourced) if len(sourced) == len(priced) else None
     seconds, parts, busy = timeline.step_time, timeline.breakdown(), timeline.busy_time()
     return StepResult(
         plan=plan, timeline=timeline, step_time=seconds, breakdown=parts, busy_time=busy, sent_joules=total

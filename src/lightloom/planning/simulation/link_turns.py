@@ -105,13 +105,12 @@ class LinkTurns:
         if self._apart or not any(part.any() for part in within):
             return Pass(seconds, share)
         tensor = Groups(rows.tp, np.ones_like(rows.tp))
-        inside = (tensor, Groups(rows.ep, rows.tp, all_to_all=True), Groups(rows.cp, rows.tp))
-        groups = (*inside, *beside)
+        groups = (tensor, Groups(rows.ep, rows.tp, all_to_all=True), Groups(rows.cp, rows.tp), *beside)
         keys = np.stack([column for group in groups for column in (group.ranks, group.stride)])
         first, row = first_rows(list(keys))
         kinds = [group.all_to_all for group in groups]
         sets = [self._sets(tuple(zip(key[::2], key[1::2], kinds, strict=True))) for key in keys.T[first].tolist()]
-        loads = np.zeros((len(sets), max(map(len, sets)), len(inside) + 1))
+        loads = np.zeros((len(sets), max(map(len, sets)), len(within) + 1))
         for table, own in zip(loads, sets, strict=True):
             table[: len(own)] = own
         of_rows = loads[row]

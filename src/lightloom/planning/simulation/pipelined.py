@@ -163,8 +163,7 @@ class PipelinedStep:
 
     def pass_seconds(self, name: str) -> Floats:
         """Return the seconds that the passes of a stage spend on a field of the times, over the step: [stages]."""
-        last = self.last or self.times
-        chunks = (self.micro_batches - 1) * getattr(self.times, name) + getattr(last, name)
+        chunks = (self.micro_batches - 1) * getattr(self.times, name) + getattr(self.last or self.times, name)
         stage: Floats = chunks.reshape(-1, len(self.times.gather)).sum(axis=0)
         return stage
 
@@ -376,7 +375,5 @@ class _StageTasks:
     ) -> int:
         """Add a task after those of ``after`` that are not None; returns its place."""
         waits = tuple(task for task in after if task is not None)
-        self._tasks.append(
-            Task(name=name, resource=resource, category=category, duration=float(seconds), after=waits, details=details)
-        )
+        self._tasks.append(Task(name, resource, category, float(seconds), waits, details=details))
         return len(self._tasks) - 1

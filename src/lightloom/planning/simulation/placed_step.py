@@ -107,8 +107,7 @@ def placed_work(
     builder.parcels()
     if accumulates:
         return builder.work(np.zeros(plan.k))
-    reduced = builder.all_reduce(builder.sums(), settings, compression_ratio)
-    builder.shares(reduced)
+    builder.shares(builder.all_reduce(builder.sums(), settings, compression_ratio))
     return builder.work(accelerator.update_time(updated_parameters(plan) * settings.optimizer_traffic_bytes))
 
 
@@ -117,8 +116,7 @@ def updated_parameters(plan: HybridPlan) -> Floats:
     its share of those where copies share out the optimizer's state."""
     balanced = plan.balanced
     if plan.shares_state:
-        owned = np.bincount(plan.placement.device, balanced.parameters, plan.k).astype(np.float64)
-        return owned / plan.groups
+        return np.bincount(plan.placement.device, balanced.parameters, plan.k).astype(np.float64) / plan.groups
     of_operator = np.add.reduceat(balanced.parameters, balanced.first[:-1]) if balanced.size else balanced.parameters
     copied = np.isin(np.arange(balanced.size), [_shared(plan), _shared(plan) - 1])
     held = np.where(copied, of_operator[balanced.operator], balanced.parameters).astype(np.float64)
@@ -198,8 +196,7 @@ class _WorkNodes:
         device = np.array([self._device[parts[0]] for parts in members], dtype=np.int64)
         number = np.arange(len(device)) - np.searchsorted(device, device)
         gradients = self._plan.balanced.parameters * float(self._plan.balanced.gradient_bytes)
-        sums = np.array([gradients[parts].sum() for parts in members])
-        sent = 2 * (groups - 1) / groups * sums / ratio
+        sent = 2 * (groups - 1) / groups * np.array([gradients[parts].sum() for parts in members]) / ratio
         first, last = self._send("all-reduce", number, device, device + self._plan.k, sent, steps=2 * (groups - 1))
         for parts, begin, end in zip(members, first, last, strict=True):
             self._pairs.append((owned[parts], np.full(len(parts), begin)))
@@ -277,8 +274,7 @@ class _WorkNodes:
         self._pairs.append((relayed - 1, relayed))
         self._size += len(pipe)
         last = first + hops - 1
-        number = np.full(len(first), KINDS.index(kind))
-        self._messages.append((number, about, source, destination, nbytes, first, last))
+        self._messages.append((np.full(len(first), KINDS.index(kind)), about, source, destination, nbytes, first, last))
         return first, last
 
     def _join(self, count: int) -> Ints:
@@ -381,9 +377,8 @@ def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stre
         order, first = _back_to_back(circuits.port[pipe], start, end)
         last = np.append(first[1:], len(order)) - 1
         nbytes = np.add.reduceat(nbytes[order], first)
-        count = (last - first + 1).tolist()
         pipe, start, end = pipe[order[first]], start[order[first]], end[order[last]]
-        labels = [f"{parcels} parcels" for parcels in count]
+        labels = [f"{parcels} parcels" for parcels in (last - first + 1).tolist()]
     else:
         labels = [names[index] for index in message[node].tolist()]
     return [
@@ -407,8 +402,7 @@ def _message_of(work: PlacedWork) -> Ints:
     """Return the message that every node is a hop of, as a position among the messages: [node]; −1 for passes, updates
     and nodes that only wait."""
     message = np.full(len(work.waits), -1)
-    hops = work.messages.last - work.messages.first + 1
-    number, place = grouped(hops)
+    number, place = grouped(work.messages.last - work.messages.first + 1)
     message[work.messages.first[number] + place] = number
     return message
 
@@ -488,9 +482,7 @@ class PlacedRun:
             self._now, begun, count, done = kernels.run_holds(
                 self.work.nodes, self.work.ports, self.state, self._devices, self._now, holds, begun, cuts
             )
-            self._stretches.append(
-                Stretches(cuts.node[:count].copy(), cuts.start[:count].copy(), cuts.end[:count].copy())
-            )
+            self._stretches.append(Stretches._make(column[:count].copy() for column in cuts))
             if begun == MOST_HOLDS and not done:
                 raise _endless()
         starts = np.arange(begun) * timing.period
@@ -641,7 +633,19 @@ def simulate_placed(
         run.hold(circuits, circuits.timing)
     else:
         _regrant_holds(run, circuits.timing, regrant)
-    return _result(run, plan, circuits)
+    messages, totals = work.messages, run.state.totals
+    return PlacedStep(
+        plan=plan,
+        circuits=circuits,
+        step_time=run.step_time,
+        breakdown=dict(zip(_BREAKDOWN, totals[2:].tolist(), strict=True)),
+        busy_time=_busy_time(work, run.stretches, run.dark_periods),
+        waited_for_circuits=float(totals[0]),
+        relayed_bytes=float(messages.nbytes[messages.last > messages.first].sum()),
+        sent_bytes=float(work.nodes.amount[work.nodes.pipe >= 0].sum()),
+        memory=np.bincount(plan.placement.device, plan.balanced.memory, plan.k).astype(np.float64),
+        run=run,
+    )
 
 
 def _check_inputs(plan: HybridPlan, circuits: GroupCircuits, ratio: float, regrant: Regrant | None) -> None:
@@ -674,9 +678,8 @@ def _regrant_holds(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
     for hold in range(MOST_HOLDS):
         start = hold * timing.period
         lit, end = start + timing.reconfiguration, start + timing.period
-        if run.reconfigure(start, timing) if changed else run.advance(lit, rate):
-            return
-        if run.advance(lit + early, rate):
+        begun = run.reconfigure(start, timing) if changed else run.advance(lit, rate)
+        if begun or run.advance(lit + early, rate):
             return
         waiting = run.waiting
         if run.advance(end, rate):
@@ -689,23 +692,6 @@ def _regrant_holds(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
 def _endless() -> UnsupportedError:
     """Return (not raise) the error of a step that does not end."""
     return UnsupportedError(f"the step has not ended after {MOST_HOLDS} holds: expected longer holds")
-
-
-def _result(run: PlacedRun, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:
-    """Return the step that has run with its times, bytes and memory, as of one micro-batch."""
-    work, messages, totals = run.work, run.work.messages, run.state.totals
-    return PlacedStep(
-        plan=plan,
-        circuits=circuits,
-        step_time=run.step_time,
-        breakdown=dict(zip(_BREAKDOWN, totals[2:].tolist(), strict=True)),
-        busy_time=_busy_time(work, run.stretches, run.dark_periods),
-        waited_for_circuits=float(totals[0]),
-        relayed_bytes=float(messages.nbytes[messages.last > messages.first].sum()),
-        sent_bytes=float(work.nodes.amount[work.nodes.pipe >= 0].sum()),
-        memory=np.bincount(plan.placement.device, plan.balanced.memory, plan.k).astype(np.float64),
-        run=run,
-    )
 
 
 def _busy_time(work: PlacedWork, stretches: Stretches, dark: Floats) -> dict[str, float]:

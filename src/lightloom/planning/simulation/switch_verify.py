@@ -148,12 +148,10 @@ def _transmit(interval: Interval, state: dict[tuple[int, int], _Plane], seconds:
 def _check_rate(interval: Interval, bandwidth: float, slack: float) -> None:
     """Check that the bytes fit into the interval, where axes that share one follow each other; VerificationError
     else."""
-    planes = interval.details["planes"]
-    for axis in interval.details.get("nbytes", {}):
+    planes, sent = interval.details["planes"], interval.details.get("nbytes", {})
+    for axis in sent:
         if not planes.get(axis):
             raise VerificationError(f"{interval.name!r} sends bytes of {axis} without planes")
-    needed = sum(
-        nbytes / (len(planes[axis]) * bandwidth) for axis, nbytes in interval.details.get("nbytes", {}).items()
-    )
+    needed = sum(nbytes / (len(planes[axis]) * bandwidth) for axis, nbytes in sent.items())
     if needed > interval.duration * (1 + 1e-6) + slack:
         raise VerificationError(f"{interval.name!r} takes {interval.duration} s, but its bytes need {needed} s")
