@@ -122,8 +122,7 @@ def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep
     times = PhasedTimes(job, strategy, prices)
     if strategy.plain or len(times.axes) < 2:
         return None
-    enough = max(times.least.values()) <= prices.planes
-    candidates = list(_Search(times).candidates()) if enough else []
+    candidates = list(_Search(times).candidates()) if max(times.least.values()) <= prices.planes else []
     if not candidates:
         raise UnsupportedError(
             f"{prices.planes} switch planes for {len(times.axes)} kinds of groups ({', '.join(times.axes)}): "
@@ -190,8 +189,7 @@ class _Search:
             kept = pinned if "last" in segment else {}
             key = beside, frozenset(segment), kept.get("pipeline")
             if key not in self._best:
-                chosen = {phase: active[phase] for phase in segment}
-                seconds = partial(self._phase_seconds, beside)
+                seconds, chosen = partial(self._phase_seconds, beside), {phase: active[phase] for phase in segment}
                 self._best[key] = best_division(self._planes, chosen, seconds, self._times.least, kept)
             division = self._best[key]
             if division is None:
@@ -208,8 +206,7 @@ class _Search:
             division = dict.fromkeys(self._times.axes, self._planes) | {axis: planes}
             times, last = self._times.times(division)
             if not beside:
-                late = self._gradients(division, np.zeros(len(times.forward), np.bool_))
-                times = after_the_passes(times, late)
+                times = after_the_passes(times, self._gradients(division, np.zeros(len(times.forward), np.bool_)))
             self._seconds[key] = _phase_seconds(times, last, self._times.strategy.micro_batches)
         return self._seconds[key][phase]
 
@@ -341,17 +338,11 @@ class RegrantedStep(PlacedStep):
 def faster_regranted(step: PlacedStep, plan: HybridPlan, fabric: Fabric, simulated: Simulated) -> PlacedStep:
     """Return the fastest of a step over circuits granted once and those with circuits granted anew; the step itself
     where none is faster, or no hold is shorter than it."""
-    best = step
-    for length in HOLDS:
-        timing = Timing(max(length * fabric.setup_time, step.step_time / MOST_GRANTS), fabric.setup_time)
-        if (
-            not fabric.assigns_circuits
-            or not 0 < fabric.setup_time < timing.period < step.step_time
-            or not plan.traffic.total.sum() > 0
-        ):
-            continue
-        again = simulated(*regrants(plan, fabric, timing))
-        best = again if again.step_time < best.step_time else best
+    best, setting = step, fabric.setup_time
+    for length in HOLDS if fabric.assigns_circuits and plan.traffic.total.sum() > 0 else ():
+        timing = Timing(max(length * setting, step.step_time / MOST_GRANTS), setting)
+        if 0 < setting < timing.period < step.step_time:
+            best = min(best, simulated(*regrants(plan, fabric, timing)), key=lambda each: each.step_time)
     if best is step:
         return step
     values = {each.name: getattr(best, each.name) for each in fields(PlacedStep)}
@@ -483,8 +474,7 @@ class _Notes:
         for plane, axis in self._numbers[phase].items():
             if before[plane] != axis:
                 planes[axis].append(plane)
-        stage = int(interval.resource.split(",")[0].split()[-1])
-        return {"phase": phase, "stages": [stage], "planes": dict(planes)}
+        return {"phase": phase, "stages": [int(interval.resource.split(",")[0].split()[-1])], "planes": dict(planes)}
 
     def _used(self, interval: Interval) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
         """Return a transmission's phase, its stages (the sender first), bytes by axis, and the axes that may exchange

@@ -30,14 +30,7 @@ from lightloom.planning.simulation.pipelined import StageTimes
 # Computing of a stage beside which a switch can turn, and whether stages exchange tied tables.
 
 
-def collective_bytes(
-    kind: Kind,  # noqa: ARG001 - as of every price
-    algorithm: Ints,  # noqa: ARG001
-    ranks: Ints,
-    stride: Ints,  # noqa: ARG001
-    exchange: Ints,  # noqa: ARG001
-    nbytes: Floats,
-) -> Floats:
+def collective_bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
     """Return ``nbytes``, the bytes of collectives (``Collective.nbytes``), where a function of exchange times returns
     seconds; 0 for groups of one rank. The other arguments are not used."""
     return np.where(_beside(ranks, nbytes) > 1, nbytes, 0.0)
@@ -146,8 +139,7 @@ class PhasedTimes:
         leave beside the last backward pass, so that their axes are in ``last`` too."""
         times, replicas = self.fastest, tuple(axis for axis in self.axes if axis in REPLICAS)
         sharded = bool((times.forward_gather + times.backward_gather).any())
-        within = tuple(axis for axis in self.axes if axis not in REPLICAS)
-        passes = within + (replicas if sharded else ())
+        passes = tuple(axis for axis in self.axes if axis not in REPLICAS) + (replicas if sharded else ())
         exchanged = bool((times.early_exchange + times.late_exchange).any())
         after = bool(times.exchange.any())
         closing: tuple[Axis, ...] = ("tensor",) if self.strategy.sequence_parallel and after else ()
@@ -330,8 +322,7 @@ def _next_holders(holders: Mapping[int, Axis], division: Mapping[Axis, int], pla
     stay with their last holder. An axis that gains planes takes the spare ones of lowest number."""
     kept: dict[int, Axis] = {}
     for axis, count in division.items():
-        own = [plane for plane, holder in holders.items() if holder == axis]
-        kept |= dict.fromkeys(own[:count], axis)
+        kept |= dict.fromkeys([plane for plane, holder in holders.items() if holder == axis][:count], axis)
     spare = [plane for plane in range(planes) if plane not in kept]
     for axis, count in division.items():
         missing = count - sum(holder == axis for holder in kept.values())

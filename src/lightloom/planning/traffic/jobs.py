@@ -130,11 +130,8 @@ def job_fabric(job: TrafficJob, fabric: Fabric, channels: int | None = None) -> 
             raise UnsupportedError(f"jobs on a {fabric.kind_name}: expected links that transfers share, or circuits")
         return PartFabric.on(fabric, job.ranks)
     held = fabric.shared_channels if channels is None else channels
-    if fabric.wavelength_routed:
-        stride = ring_stride(job)
-        part = fabric.share(ranks, stride, held * stride)
-    else:
-        part = fabric.share(ranks, 1, held)
+    stride = ring_stride(job) if fabric.wavelength_routed else 1
+    part = fabric.share(ranks, stride, held * stride)
     if part is None:
         raise UnsupportedError(
             f"job {job.label}: {ranks} ranks of a {fabric.kind_name} with {held} channels have no circuits among them"
@@ -262,8 +259,7 @@ def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabri
 
 def sort_of(strategy: Strategy, kind: Kind, ranks: int, stride: int) -> str:
     """Return the sort of a collective: :data:`PASSES` within passes, :data:`DATA` between replicas."""
-    tensor = strategy.tp > 1 and (ranks, stride) == (strategy.tp, 1)
-    return PASSES if tensor or kind == "all-to-all" else DATA
+    return PASSES if kind == "all-to-all" or (strategy.tp > 1 and (ranks, stride) == (strategy.tp, 1)) else DATA
 
 
 def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:

@@ -168,8 +168,7 @@ def _work(request: Request, cluster: Cluster, channels: int | None, same: Work |
     held = None if not cluster.fabric.exclusive else (channels or cluster.fabric.shared_channels)
     if request.graph is None:
         return _collective(request, part, held)
-    training = request.training or cluster.training
-    on = replace(cluster, fabric=part, ranks=part.ranks, reference=None, training=training)
+    on = replace(cluster, fabric=part, ranks=part.ranks, reference=None, training=request.training or cluster.training)
     return _plan(request, on, held, same)
 
 
@@ -185,13 +184,12 @@ def _collective(request: Request, part: Fabric, held: int | None) -> Work:
         raise UnsupportedError(f"job {request.job.label}: {refused[0].why}")
     best = min(evaluations, key=lambda each: (each.cost.repeated_time, each.algorithm.name))
     seconds = best.cost.repeated_time
-    exchange = [] if held is not None else [collective_exchange(best, part, seconds)]
     return Work(
         job=request.job,
         fabric=part,
         seconds=seconds,
         label=best.algorithm.name,
-        exchanges=exchange,
+        exchanges=[] if held is not None else [collective_exchange(best, part, seconds)],
         slowed=lambda slowdown: seconds * slowdown.get("data", 1.0),
         parts=[] if held is None else [_whole(best.schedule, part)],
         channels=held,
@@ -221,13 +219,12 @@ def _plan(request: Request, cluster: Cluster, held: int | None, same: Work | Non
         choice, label = same.choice, same.label
         step = simulate(job, choice)
     assert isinstance(choice, Strategy) and isinstance(step, StrategyStep)
-    exchanges = [] if held is not None else plan_exchanges(job, choice, step, fabric)
     return Work(
         job=request.job,
         fabric=fabric,
         seconds=step.step_time,
         label=label,
-        exchanges=exchanges,
+        exchanges=[] if held is not None else plan_exchanges(job, choice, step, fabric),
         slowed=partial(_slowed, job, choice),
         parts=[] if held is None else _parts(job, choice, step),
         channels=held,
@@ -250,8 +247,7 @@ def _parts(job: Job, choice: Strategy, step: StrategyStep) -> Sequence[Part]:
     if not step.exchanges:
         return []
     use = step.exchanges[0]
-    schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), job.fabric)
-    return [_whole(schedule, job.fabric)]
+    return [_whole(build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), job.fabric), job.fabric)]
 
 
 def _divided(
@@ -328,8 +324,7 @@ def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dic
             for each in work.exchanges if chance > 0 else ():
                 usage = np.stack([one.usage for one in (each, *active)])
                 flow_rates = np.stack([one.flow_rate for one in (each, *active)])
-                rate = float(max_min_rates(usage, flow_rates)[0])
-                mean[each.sort] += chance / rate
+                mean[each.sort] += chance / float(max_min_rates(usage, flow_rates)[0])
         slowdowns.append(mean)
     return slowdowns
 
