@@ -269,11 +269,10 @@ def strategy_space(
             if virtual == 1 or (number % pp == 0 and not size)
         ]
     # Every sharding, recomputation, algorithm and exchange for all degrees, the exchange varying fastest.
-    names = "sharding", "recomputation", "algorithm", "exchange"
     numbers = range(len(degrees)), *choices, range(len(algorithms)), [*exchanges]
     grid = np.meshgrid(*(np.array(each, np.int64) for each in numbers), indexing="ij")
     row, *chosen = (column.ravel() for column in grid)
-    columns: dict[str, Any] = dict(zip(names, chosen, strict=True))
+    columns: dict[str, Any] = dict(zip(("sharding", "recomputation", "algorithm", "exchange"), chosen, strict=True))
     space = replace(Strategies.of(*degrees).rows(row), algorithms=tuple(algorithms), **columns)
     first = choices[0][0] if choices[0] else 0, space.exchange[:1]
     alone = (space.replicas == 1) & ((space.sharding != first[0]) | (space.exchange != first[1]))

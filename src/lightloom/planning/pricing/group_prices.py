@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, permutations
 from math import inf
 from typing import Literal, NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.levels import levels
 from lightloom.collectives.registry import Refusal, algorithms, attempt, find
-from lightloom.core.arrays import Effort, Mask
+from lightloom.core.arrays import Effort, Mask, first_rows
 from lightloom.core.caches import cached_method
 from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.methods import TwoLevelExchange
@@ -137,9 +137,7 @@ class GroupPrices(Pricing):
 
     def _sharing(self, fabric: Fabric, choices: Sequence[str]) -> GroupPrices:
         """Return prices on a fabric with other choices, which share all schedules and prices with these."""
-        other = GroupPrices(
-            fabric, self._training, self.model, tuple(self._exchanges.values()), choices, self._most_rows
-        )
+        other = GroupPrices(fabric, self._training, self.model, [*self._exchanges.values()], choices, self._most_rows)
         for name in ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_proved", "_bounds"):
             setattr(other, name, getattr(self, name))
         return other
@@ -494,10 +492,9 @@ def circuits_stand(fabric: Fabric, rows: Strategies) -> Mask:
     where channels cannot be shared: [rows]."""
     if not fabric.exclusive:
         return np.ones(len(rows), np.bool_)
-    degrees = np.stack([rows.dp, rows.tp, rows.pp, rows.ep, rows.cp])
-    _, first, row = np.unique(degrees, axis=1, return_index=True, return_inverse=True)
+    first, row = first_rows((rows.dp, rows.tp, rows.pp, rows.ep, rows.cp))
     needed = [0 if rows[at].plain else least_channels(fabric, live_axes(rows[at])) or 0 for at in first.tolist()]
-    return (np.array(needed, np.int64) <= fabric.shared_channels)[row.ravel()]  # two dimensions in NumPy 2.0
+    return (np.array(needed, np.int64) <= fabric.shared_channels)[row]
 
 
 @dataclass(frozen=True)
@@ -584,10 +581,9 @@ class Divisions:
     def neighbours(self, parts: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return, for each ordered pair of axes, the parts [axis] after one part has moved from the first to the
         second; pairs whose first axis has no part are left out."""
-        ways = [(giver, taker) for giver in range(len(parts)) for taker in range(len(parts)) if giver != taker]
         return [
             tuple(count - (number == giver) + (number == taker) for number, count in enumerate(parts))
-            for giver, taker in ways
+            for giver, taker in permutations(range(len(parts)), 2)
             if parts[giver] > 0
         ]
 
@@ -715,9 +711,8 @@ class PlanePrices:
         """Return the division by which each axis of a strategy has the number of planes that ``planes`` states, and
         axes left out all of them, with prices on each."""
         axes = live_axes(strategy)
-        return DividedChannels(
-            self.prices, Division(self.fabric, axes, tuple(planes.get(axis.name, self.planes) for axis in axes))
-        )
+        counts = tuple(planes.get(axis.name, self.planes) for axis in axes)
+        return DividedChannels(self.prices, Division(self.fabric, axes, counts))
 
 
 @cache

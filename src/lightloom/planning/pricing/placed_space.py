@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Ints, first_rows
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.accelerators.accelerator import Amount
 from lightloom.machines.clusters.cluster import TrainingSettings
@@ -321,10 +321,8 @@ class PartTable:
             parts: how many.
             samples: of a micro-batch.
         """
-        columns = np.stack((cut, split, parts, samples))
-        keys = np.ravel_multi_index(tuple(columns), tuple(columns.max(axis=1, initial=0) + 1)) if cut.size else cut
-        _, first, entry = np.unique(keys, return_index=True, return_inverse=True)
-        cut, split, parts, samples = np.repeat(columns[:, first], 2, axis=1)
+        first, entry = first_rows((cut, split, parts, samples))
+        cut, split, parts, samples = (np.repeat(column[first], 2) for column in (cut, split, parts, samples))
         at, by_sample = (cut, split), self._by_sample[cut, split]
         size = np.where(by_sample, samples, self._sizes[at])
         slices = size // parts + (np.arange(len(size)) % 2) * (size % parts > 0)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from lightloom.core.results import formatted_fields
+from lightloom.core.results import formatted_fields, in_groups
 from lightloom.core.units import format_time
 from lightloom.machines.accelerators.load import SYSTEM_ORIGIN as SYSTEM
 from lightloom.machines.clusters.astra_sim import ORIGIN
@@ -107,10 +107,9 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
                 lines.append(f"not in that calibration, as it is older: {', '.join(absent)}; priors take their places")
         names = {"accelerator": machine.name, "accelerator.kernels": f"{machine.name}'s kernels"}
         names |= {"fabric": cluster.fabric.kind_name, "reference": "the electrical reference", "cluster": cluster.name}
-        groups: dict[str, list[str]] = {}
-        for group, field, value, _ in assumed_values(cluster):
-            groups.setdefault(group, []).append(f"{field.replace('_', ' ')} {value}".strip())
-        lines += [f"assumed of {names[group]}: {', '.join(values)}" for group, values in groups.items()]
+        for group, rows in in_groups(assumed_values(cluster), lambda row: row[0]).items():
+            values = (f"{field.replace('_', ' ')} {value}".strip() for _, field, value, _ in rows)
+            lines.append(f"assumed of {names[group]}: {', '.join(values)}")
     return list(dict.fromkeys(lines))
 
 

@@ -124,13 +124,12 @@ def explain(search: PlanSearch) -> str:
     out."""
     winner = search.winner
     others = [best for kind in KINDS if kind != winner.strategy and (best := search.best_of(kind)) is not None]
-    others.sort(key=lambda plan: plan.sample_time)
     parts = [
         _what(winner),
         _how_near(winner),
         _other_algorithm(search),
         _exchanged(search),
-        *(_against(winner, plan) for plan in others),
+        *(_against(winner, plan) for plan in sorted(others, key=lambda plan: plan.sample_time)),
         _pruned(search.counts),
     ]
     return "; ".join(filter(None, parts)) + "."

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.registry import algorithms
-from lightloom.core.arrays import Effort, Floats, Ints, Mask
+from lightloom.core.arrays import Effort, Floats, Ints, Mask, first_rows
 from lightloom.core.caches import cached_method
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
@@ -85,11 +85,8 @@ def kinds_of(rows: Strategies) -> Ints:
 def with_largest_batch(rows: Strategies, fitting: Mask) -> Mask:
     """Return True for rows that have the largest global batch that fits, of rows that differ in nothing else:
     [rows]."""
-    names = [name for name in Strategy._fields if name != "global_batch"]
-    columns = np.stack([np.asarray(getattr(rows, name), np.float64) for name in names])
-    _, plan = np.unique(columns, axis=1, return_inverse=True)
-    plan = plan.ravel()  # NumPy 2.0 gives it two dimensions
-    most = np.zeros(int(plan.max(initial=-1)) + 1, np.int64)
+    first, plan = first_rows([getattr(rows, name) for name in Strategy._fields if name != "global_batch"])
+    most = np.zeros(len(first), np.int64)
     np.maximum.at(most, plan, np.where(fitting, rows.global_batch, 0))
     largest: Mask = rows.global_batch == most[plan]
     return largest

@@ -68,10 +68,7 @@ def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
     """
     first = np.zeros(len(works), np.int64)
     for numbers in neighbours([work.job for work in works], fabric):
-        begin = 0
-        for number in numbers:
-            first[number] = begin
-            begin += works[number].channels or 0
+        first[numbers] = np.cumsum([0, *(works[number].channels or 0 for number in numbers[:-1])])
     parts: list[dict[str, Ints]] = []
     steps = paths = 0
     for work, begin in zip(works, first.tolist(), strict=True):
