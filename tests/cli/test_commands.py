@@ -141,7 +141,7 @@ def test_a_study_names_what_deviates_most_and_all_says_why() -> None:
 def test_one_experiment_of_a_study_is_run_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
 
-    def measure(work: Path, data: Path, advance: Callable[[int], None]) -> None:
+    def measure(work: Path, data: Path, advance: Callable[[int], object]) -> None:
         asked.append(work)
         advance(1)
 

@@ -81,5 +81,6 @@ def test_only_links_without_a_latency_take_that_of_a_hop() -> None:
     assert not Graph(ranks=2, edges=(stated,)).takes_hop_latency
     mixed = Graph(ranks=3, edges=(stated, open_ended), hop_latency=3e-6)
     assert mixed.takes_hop_latency and sorted(mixed.link_latency()) == pytest.approx([1e-6, 1e-6, 3e-6, 3e-6])
+    assert mixed.library is None  # what is computed once is no field of the copy
     changed = mixed.with_hop_latency(9e-6)
     assert changed.link_latency() == pytest.approx([9e-6] * 4) and changed.ranks == 3

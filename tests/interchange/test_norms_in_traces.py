@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,29 @@ def test_no_call_is_lost(tmp_path: Path, norm: Callable[[Any, Any, Any], Any]) -
         return call.calls if call.name == "aten::rms_norm" else [call]
 
     assert sorted(part.id for call in merged for part in parts(call)) == [call.id for call in forward]
+
+
+@pytest.mark.parametrize("norm", [llama, gemma])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_number_at_the_address_of_a_freed_tensor_reads_nothing_of_it(
+    tmp_path: Path, norm: Callable[[Any, Any, Any], Any], dtype: Any
+) -> None:
+    path = recorded(tmp_path, Network(norm).to(dtype))
+    trace = json.loads(path.read_text())
+    operators = [node for node in trace["nodes"] if node["name"].startswith("aten::")]
+    first = next(place for place, node in enumerate(operators) if node["name"] == "aten::rsqrt")
+    freed = operators[first]["inputs"]["values"][0][1]
+    before = read_execution_trace(path).graph
+    for node in operators[first + 1 :]:
+        inputs = node["inputs"]
+        for value, shape, kind in zip(inputs["values"], inputs["shapes"], inputs["types"], strict=True):
+            if kind == "Tensor(double)" and shape == []:
+                value[1] = freed
+    path.write_text(json.dumps(trace))
+    graph = read_execution_trace(path).graph
+    assert len(norms(graph)) == 3
+    edges = [[operator.inputs for operator in each.operators] for each in (graph, before)]
+    assert edges[0] == edges[1]
 
 
 def scale_is_kept(x: Any, weight: Any, _bias: Any) -> Any:

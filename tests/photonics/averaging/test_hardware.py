@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.reducers.built import Averaging
 from lightloom.machines.reducers.hardware import (
-    LIGHT,
     averager_for,
     columns,
     of_layers,
@@ -18,6 +17,7 @@ from lightloom.machines.reducers.hardware import (
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.mapped import map_network
 from lightloom.photonics.averaging.networks import FunctionArguments, unit_matrices
+from lightloom.photonics.devices import LIGHT
 from lightloom.photonics.meshes.mapping import map_matrix
 
 ALL = Averaging(

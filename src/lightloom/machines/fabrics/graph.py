@@ -359,7 +359,7 @@ class Graph(PacketFabric):
     def with_hop_latency(self, seconds: float) -> Self:
         """Return this graph with ``seconds`` for every link, in place of what edges state."""
         edges = tuple(edge._replace(latency=None) for edge in self.edges)
-        return type(self).model_validate(dict(self) | {"hop_latency": seconds, "edges": edges})
+        return type(self).model_validate(dict(self.model_copy()) | {"hop_latency": seconds, "edges": edges})
 
     @property
     def joins_ranks(self) -> bool:  # type: ignore[override]

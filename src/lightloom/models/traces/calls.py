@@ -14,7 +14,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -197,10 +197,35 @@ def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True)
         call.own_seconds = duration_of(entry, where)
         parents[entry["id"]] = caller
     exchanges = _launched(device, calls, path)
+    _tell_numbers_apart(calls)
     roots = _tree(calls, parents, path, complete=complete)
     on_device = any(call.device_seconds for call in calls.values())
     timed = on_device or any(call.own_seconds for call in calls.values())
     return Recording(roots, exchanges, timed=timed, on_device=on_device)
+
+
+def _tell_numbers_apart(calls: Mapping[int, Call]) -> None:
+    """Give tensors that calls read a storage of their own (-1) where its address is that of an earlier one, freed since.
+
+    PyTorch makes a tensor without dimensions of each number, which no call returns: one of an element type, or without
+    dimensions, as no call has returned from that storage is such a number.
+    """
+    returned: dict[int, set[tuple[int, bool, bool]]] = {}
+    for _, call in sorted(calls.items()):
+        call.reads = [
+            tensor if _form(tensor) in returned.get(tensor.storage, [_form(tensor)]) else replace(tensor, storage=-1)
+            for tensor in call.reads
+        ]
+        kept = {tensor.storage for tensor in call.reads}
+        for storage in {tensor.storage for tensor in call.returns} - kept:
+            returned[storage] = set()
+        for tensor in call.returns:
+            returned.setdefault(tensor.storage, set()).add(_form(tensor))
+
+
+def _form(tensor: TraceTensor) -> tuple[int, bool, bool]:
+    """Return the element type of a tensor, and whether it has dimensions."""
+    return tensor.element_bytes, tensor.floating, bool(tensor.shape)
 
 
 def exchange_of_call(call: Call, seconds: float) -> TracedExchange:
