@@ -49,7 +49,7 @@ def cluster(ranks: int, batch: int) -> Cluster:
         "accelerator.kernels": None,
         "training.batch_per_rank": batch,
     }
-    return replace(load_cluster("terarack-64", settings), reference=None)
+    return replace(load_cluster("terarack-64", set=settings), reference=None)
 
 
 def request(on: Cluster, algorithm: str) -> SearchRequest:

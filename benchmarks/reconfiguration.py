@@ -69,7 +69,7 @@ def swept(model: str, strategy: Strategy) -> Swept:
 
 
 def _job(model: str, seconds: float) -> tuple[Job, PlanePrices]:
-    cluster = load_cluster(CLUSTER, {"fabric.reconfiguration_time": seconds})
+    cluster = load_cluster(CLUSTER, set={"fabric.reconfiguration_time": seconds})
     prices = GroupPrices(cluster.fabric, cluster.training)
     graph = load_workload(model, batch=1)
     return Job.of(graph, cluster.accelerator, cluster.fabric, cluster.training, prices), PlanePrices(prices)
@@ -97,7 +97,7 @@ def regranted() -> list[Plan]:
     request = SearchRequest(
         global_batches=(RING_BATCH,), strategies=("placed",), reconfigure_in_step=True, compare=False
     )
-    cluster = load_cluster(RING, {"ranks": RING_RANKS})
+    cluster = load_cluster(RING, set={"ranks": RING_RANKS})
     found = search(load_workload("gpt2-355m", batch=1), cluster, request)
     return list(found.ranking)
 

@@ -53,7 +53,7 @@ RANDOM = 60
 
 def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     """One search, schedules built anew."""
-    on, graph = load_cluster(cluster, {"ranks": ranks, **ROOFLINE}), load_workload(model, batch=32)
+    on, graph = load_cluster(cluster, set={"ranks": ranks, **ROOFLINE}), load_workload(model, batch=32)
     batches = [ranks * each for each in SAMPLES_PER_RANK]
     started = time.process_time()
     found = search(graph, on, SearchRequest(global_batches=batches, compare=False))
@@ -80,7 +80,7 @@ def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
 
 def tightness(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     """Simulated steps of random placed rows over their bounds."""
-    on, graph = load_cluster(cluster, {"ranks": ranks, **ROOFLINE}), load_workload(model, batch=32)
+    on, graph = load_cluster(cluster, set={"ranks": ranks, **ROOFLINE}), load_workload(model, batch=32)
     job = Job.of(graph, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
     batches = [ranks * each for each in SAMPLES_PER_RANK]
     table, plans = PartTable(job.model), PlacedPlans(job)

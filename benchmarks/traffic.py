@@ -74,7 +74,7 @@ JOBS: tuple[tuple[str, dict[str, Any], list[str]], ...] = (
 
 def strategy_rows(name: str, settings: dict[str, Any]) -> Iterator[str]:
     """A row of the first table for each strategy."""
-    on = load_cluster(name, settings)
+    on = load_cluster(name, set=settings)
     prices = GroupPrices(on.fabric, on.training)
     job = Job.of(transformer_graph(GPT3, 1, "gpt3-175b"), on.accelerator, on.fabric, on.training, prices)
     for strategy in STRATEGIES:

@@ -123,7 +123,7 @@ def systems() -> list[System]:
     """Every measured system, with the transport of its architecture."""
     every = []
     for name, table in TABLES.items():
-        cluster = load_cluster(table.cluster, table.settings)
+        cluster = load_cluster(table.cluster, set=table.settings)
         rows = [row for file, gpus in table.files for row in read_collectives(file, gpus=gpus)]
         tiers = transport_tiers(cluster.fabric, cluster.accelerator)
         every.append(System(name, rows, tiers, load_transport(table.transport), table.machine))

@@ -102,7 +102,7 @@ def searched(cluster: str, model: str, seconds: float, prices: dict[float, Group
     """The ranking of one pair with so many seconds a hop; ``prices`` of the cluster by seconds are used again."""
     graph, on_gpus = load_workload(model, batch=1), ALGORITHMS.get(cluster) == _ON_GPUS
     # A library's closed form does not know the latency of a link.
-    on = load_cluster(cluster, {"fabric.transport": "ideal"} if on_gpus else {})
+    on = load_cluster(cluster, set={"fabric.transport": "ideal"} if on_gpus else {})
     on = replace(on, fabric=on.fabric.with_hop_latency(seconds), reference=None)
     kinds = STRATEGIES if on_gpus else KINDS
     request = SearchRequest(compare=False, algorithms=ALGORITHMS.get(cluster, ()), strategies=kinds)
@@ -148,7 +148,7 @@ def priced(setup: Published) -> dict[str, Any]:
     found: dict[str, Any] = {}
     graph = load_workload(setup.model, batch=1)
     for precision in ("bf16", "fp8"):
-        on = load_cluster(setup.cluster, {"ranks": setup.ranks, "training.precision": precision})
+        on = load_cluster(setup.cluster, set={"ranks": setup.ranks, "training.precision": precision})
         on = replace(on, reference=None)
         for name, pins in (("pinned", setup.pins), ("best", Pins())):
             request = SearchRequest(

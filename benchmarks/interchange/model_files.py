@@ -39,7 +39,7 @@ def row(path: Path) -> Row:
     try:
         purpose = "cluster" if path.suffix in (".yml", ".yaml") or _is_network(path) else "model"
         if purpose == "cluster":
-            cluster = load_cluster(path, {"accelerator": "h100"})
+            cluster = load_cluster(path, set={"accelerator": "h100"})
             first: dict[str, float] = {"ranks": cluster.ranks}
             text = f"{cluster.ranks:,} ranks"
         else:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightloom.app.api.arguments import load_fabric
 from lightloom.collectives.synthesis.grid_links import GridLinks
 from lightloom.collectives.synthesis.switch import kautz
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch
 
 BANDWIDTH = 50e9

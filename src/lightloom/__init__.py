@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from lightloom.app.api.accuracy import accuracy as accuracy
-    from lightloom.app.api.arguments import load_cluster as load_cluster
-    from lightloom.app.api.arguments import load_fabric as load_fabric
     from lightloom.app.api.averaging import averager as averager
     from lightloom.app.api.calibrating import calibrate as calibrate
     from lightloom.app.api.collectives import collective as collective
@@ -43,7 +41,9 @@ if TYPE_CHECKING:
     from lightloom.core.errors import LightloomError as LightloomError
     from lightloom.exchange.compression.codec import Codec as Codec
     from lightloom.machines.accelerators.accelerator import Accelerator as Accelerator
+    from lightloom.machines.clusters.load import load_cluster as load_cluster
     from lightloom.machines.fabrics.fabric import Fabric as Fabric
+    from lightloom.machines.fabrics.load import load_fabric as load_fabric
     from lightloom.machines.reducers.compare import compare_reducers as compare_reducers
 
     __version__: str
@@ -58,10 +58,11 @@ _HOMES = {
         "app.api.traffic": ("traffic",),
         "app.api.goodput": ("goodput", "bill"),
         "app.api.designing": ("design",),
-        "app.api.arguments": ("load_cluster", "load_fabric"),
         "app.api.averaging": ("averager",),
         "app.api.composing": ("compose",),
         "app.api.comparison": ("compare",),
+        "machines.clusters.load": ("load_cluster",),
+        "machines.fabrics.load": ("load_fabric",),
         "machines.reducers.compare": ("compare_reducers",),
         "collectives.collective": ("Collective",),
         "collectives.schedule.columns": ("Schedule",),

@@ -188,13 +188,13 @@ def test_there_are_five_gpus_with_kernels() -> None:
 
 
 def test_an_efficiency_of_ones_own_replaces_the_kernel_model() -> None:
-    chip = load_cluster("terarack-64", {"accelerator.efficiency": 0.4}).accelerator
+    chip = load_cluster("terarack-64", set={"accelerator.efficiency": 0.4}).accelerator
     assert chip.kernels is None and "kernels" not in chip.sources and chip.sources["efficiency"] == "set by terarack-64"
-    changed = load_cluster("terarack-64", {"accelerator.kernels.gemm_depth": 300}).accelerator.kernels
+    changed = load_cluster("terarack-64", set={"accelerator.kernels.gemm_depth": 300}).accelerator.kernels
     assert changed is not None and (changed.gemm_depth, changed.gemm_fraction) == (300, 0.85)
     assert changed.sources["gemm_depth"] == "set by terarack-64"
     with pytest.raises(ConfigError, match=r"accelerator.efficiency.*contradicts 'kernels'"):
-        load_cluster("terarack-64", {"accelerator.efficiency": 0.4, "accelerator.kernels.gemm_depth": 300})
+        load_cluster("terarack-64", set={"accelerator.efficiency": 0.4, "accelerator.kernels.gemm_depth": 300})
 
 
 def test_the_line_names_what_is_used() -> None:

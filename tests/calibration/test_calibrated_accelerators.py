@@ -49,24 +49,24 @@ def test_every_place_that_names_an_accelerator_takes_it(file: Path, monkeypatch:
     wanted = load_accelerator(str(file))
     parts = {"ranks": 8, "accelerator": "my-a100.yaml", "fabric": "switch"}
     assert cluster_from(parts, name="mine", folder=file.parent).accelerator == wanted
-    assert load_cluster(CLUSTER, {"accelerator": str(file)}).accelerator == wanted
+    assert load_cluster(CLUSTER, set={"accelerator": str(file)}).accelerator == wanted
     assert ll.load_cluster(CLUSTER, accelerator=file).accelerator == wanted
     assert ll.load_cluster(CLUSTER, accelerator=wanted).accelerator == wanted
     # A file that is set lies relative to the working directory, not to the catalog.
     monkeypatch.chdir(file.parent)
-    assert load_cluster(CLUSTER, {"accelerator": "my-a100.yaml"}).accelerator == wanted
+    assert load_cluster(CLUSTER, set={"accelerator": "my-a100.yaml"}).accelerator == wanted
 
 
 def test_settings_reach_into_it_whatever_their_order(file: Path) -> None:
     changes = {"accelerator.memory": "40 GB", "accelerator": str(file)}
-    machine = load_cluster(CLUSTER, changes).accelerator
+    machine = load_cluster(CLUSTER, set=changes).accelerator
     assert (machine.memory, machine.name) == (40e9, "my-a100")
     assert machine.calibration is not None
 
 
 @pytest.mark.parametrize("setting", [{"accelerator.kernels.gemm_depth": 500}, {"accelerator.efficiency": 0.4}])
 def test_kernels_that_are_set_are_not_called_calibrated(file: Path, setting: dict[str, float]) -> None:
-    machine = load_cluster(CLUSTER, {"accelerator": str(file), **setting}).accelerator
+    machine = load_cluster(CLUSTER, set={"accelerator": str(file), **setting}).accelerator
     assert machine.calibration is None
     assert "calibration" not in machine.sources
 
@@ -145,9 +145,9 @@ def test_older_files_take_the_prior_of_a_newer_parameter(file: Path, name: str) 
     fitted, place = fitted_parameters(read_calibration(older), priors), priors.names.index(name)
     assert fitted.logarithms[place] == priors.center[place]
     assert fitted.covariance[place, place] == priors.spread[place] ** 2
-    belief = belief_of(machine, load_cluster(CLUSTER, {"accelerator": str(older)}).fabric)
+    belief = belief_of(machine, load_cluster(CLUSTER, set={"accelerator": str(older)}).fabric)
     assert belief is not None
-    lines = " ".join(assumed_lines([load_cluster(CLUSTER, {"accelerator": str(older)})]))
+    lines = " ".join(assumed_lines([load_cluster(CLUSTER, set={"accelerator": str(older)})]))
     assert f"not in that calibration, as it is older: {name}; priors take their places" in lines
 
 

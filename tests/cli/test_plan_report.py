@@ -19,7 +19,7 @@ from lightloom.reports.html import render
 from tests.planner.jobs import transformer
 
 CLUSTER = load_cluster(
-    "terarack-64", {"ranks": 8, "fabric.wavelengths": 4, "fabric.fibres": 1, "fabric.conversion_time": "1us"}
+    "terarack-64", set={"ranks": 8, "fabric.wavelengths": 4, "fabric.fibres": 1, "fabric.conversion_time": "1us"}
 )
 
 

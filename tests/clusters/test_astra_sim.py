@@ -33,7 +33,7 @@ def written(folder: Path, content: str | dict[str, Any]) -> Path:
 
 
 def test_dimensions_are_tiers_in_gibibytes_and_nanoseconds(tmp_path: Path) -> None:
-    cluster = load_cluster(written(tmp_path, NETWORK), {"accelerator": "h100"})
+    cluster = load_cluster(written(tmp_path, NETWORK), set={"accelerator": "h100"})
     assert cluster.ranks == 8 and isinstance(cluster.fabric, Tiers)
     first, second = cluster.fabric.tiers
     assert (first.shape, first.size, first.bandwidth) == ("ring", 4, 50 * 2**30)
@@ -63,7 +63,7 @@ def test_the_older_form_counts_links_and_says_what_it_leaves_out(tmp_path: Path)
 )
 def test_what_cannot_be_read_is_refused_in_one_line(tmp_path: Path, content: Any, complaint: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        load_cluster(written(tmp_path, content), {"accelerator": "h100"})
+        load_cluster(written(tmp_path, content), set={"accelerator": "h100"})
     assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
 
 
@@ -83,7 +83,7 @@ SYSTEM = {
 def test_a_system_file_is_an_accelerator_at_the_rates_that_its_simulator_takes(tmp_path: Path) -> None:
     network, system = written(tmp_path, NETWORK), tmp_path / "system.json"
     system.write_text(json.dumps(SYSTEM))
-    machine = load_cluster(network, {"accelerator": str(system)}).accelerator
+    machine = load_cluster(network, set={"accelerator": str(system)}).accelerator
     assert (machine.peak_rate("bf16"), machine.memory_bandwidth, machine.efficiency) == (900e12, 1.6e12, 1.0)
     left = machine.sources["name"]
     assert "not used of the file: all-reduce-implementation, scheduling-policy" in left
@@ -92,14 +92,14 @@ def test_a_system_file_is_an_accelerator_at_the_rates_that_its_simulator_takes(t
     old.write_text(
         "scheduling-policy: LIFO\npeak-perf: 900\nlocal-mem-bw: 1600\nall-reduce-implementation: ring_ring\n"
     )
-    assert load_cluster(network, {"accelerator": str(old)}).accelerator.peak == machine.peak
+    assert load_cluster(network, set={"accelerator": str(old)}).accelerator.peak == machine.peak
 
 
 def test_a_system_file_without_a_rate_says_how_its_bandwidth_counts(tmp_path: Path) -> None:
     system = tmp_path / "system.json"
     system.write_text(json.dumps(SYSTEM | {"peak-perf": 0}))
     with pytest.raises(ConfigError, match=r"without peak-perf .*--set accelerator.memory_bandwidth=1600GB/s"):
-        load_cluster(written(tmp_path, NETWORK), {"accelerator": str(system)})
+        load_cluster(written(tmp_path, NETWORK), set={"accelerator": str(system)})
     with pytest.raises(ConfigError, match="which is taken as --accelerator"):
         load_cluster(system)
 
@@ -108,7 +108,7 @@ def test_sizes_for_ns3_are_no_network(tmp_path: Path) -> None:
     path = tmp_path / "logical.json"
     path.write_text('{"logical-dims": ["8", "2"]}')
     with pytest.raises(ConfigError, match="neither topology nor bandwidth nor latency"):
-        load_cluster(path, {"accelerator": "h100"})
+        load_cluster(path, set={"accelerator": "h100"})
 
 
 NS3 = "4 1 3\n3\n0 3 400Gbps 0.0005ms 0\n1 3 400Gbps 0.0005ms 0.1\n2 3 100Gbps 1us 0\n"
@@ -117,14 +117,14 @@ NS3 = "4 1 3\n3\n0 3 400Gbps 0.0005ms 0\n1 3 400Gbps 0.0005ms 0.1\n2 3 100Gbps 1
 def test_links_for_ns3_are_a_graph(tmp_path: Path) -> None:
     path = tmp_path / "physical.txt"
     path.write_text(NS3)
-    cluster = load_cluster(path, {"accelerator": "h100"})
+    cluster = load_cluster(path, set={"accelerator": "h100"})
     assert cluster.ranks == 3 and isinstance(cluster.fabric, Graph)
     assert [(edge.source, edge.target) for edge in cluster.fabric.edges] == [(rank, "switch 3") for rank in range(3)]
     assert [edge.bandwidth for edge in cluster.fabric.edges] == [50e9, 50e9, 12.5e9]
     assert [edge.latency for edge in cluster.fabric.edges] == pytest.approx([0.5e-6, 0.5e-6, 1e-6])
     assert "losses of packets on 1 links are left out" in cluster.description
     path.write_text("2 0 1\n\n0 1 400Gbps 0.001ms 0\n")
-    assert load_cluster(path, {"accelerator": "h100"}).ranks == 2
+    assert load_cluster(path, set={"accelerator": "h100"}).ranks == 2
 
 
 @pytest.mark.parametrize(
@@ -140,5 +140,5 @@ def test_malformed_links_are_refused_in_one_line(tmp_path: Path, content: str, c
     path = tmp_path / "physical.txt"
     path.write_text(content)
     with pytest.raises(ConfigError) as refusal:
-        load_cluster(path, {"accelerator": "h100"})
+        load_cluster(path, set={"accelerator": "h100"})
     assert complaint in str(refusal.value) and "\n" not in str(refusal.value)

@@ -65,7 +65,7 @@ def test_settings_reach_into_parts_and_leave_the_catalog_alone() -> None:
         "accelerator.peak.bf16": "1 TFLOPS",
         "training.precision": "fp32",
     }
-    cluster = load_cluster("terarack-64", changes)
+    cluster = load_cluster("terarack-64", set=changes)
     assert isinstance(cluster.fabric, WdmRing)
     assert (cluster.ranks, cluster.fabric.ranks, cluster.fabric.wavelengths) == (16, 16, 8)
     assert cluster.accelerator.peak["bf16"] == 1e12
@@ -74,7 +74,7 @@ def test_settings_reach_into_parts_and_leave_the_catalog_alone() -> None:
     assert "OpTree" not in cluster.fabric.sources["wavelengths"]
     assert "OpTree" in cluster.fabric.sources["wavelength_bandwidth"]
     assert load_cluster("terarack-64").ranks == 64
-    assert isinstance(load_cluster("terarack-64", {"fabric": "mesh"}).fabric, Mesh)
+    assert isinstance(load_cluster("terarack-64", set={"fabric": "mesh"}).fabric, Mesh)
 
 
 def test_a_changed_value_does_not_keep_its_source(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_parts_may_be_files_beside_the_cluster(tmp_path: Path) -> None:
 )
 def test_complaints_name_cluster_field_value_and_expectation(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^terarack-64: {message}") as caught:
-        load_cluster("terarack-64", settings)
+        load_cluster("terarack-64", set=settings)
     assert "\n" not in str(caught.value)
 
 
@@ -183,7 +183,7 @@ def test_a_dot_reaches_into_a_tier_by_name_or_number(entry: str) -> None:
     settings = {f"tiers.{entry}.ports": 4, "tiers.NVLink.latency": "30ns"}
     for fabric in (
         load_fabric("dgx-h100", 64, settings),
-        load_cluster("dgx-h100-64", {f"fabric.{key}": value for key, value in settings.items()}).fabric,
+        load_cluster("dgx-h100-64", set={f"fabric.{key}": value for key, value in settings.items()}).fabric,
         changed(plain, settings),
     ):
         assert isinstance(fabric, Tiers)
@@ -197,7 +197,7 @@ def test_an_entry_that_a_list_lacks_is_named() -> None:
     with pytest.raises(ConfigError, match=complaint):
         load_fabric("dgx-h100", 64, {"tiers.rale.ports": 4})
     with pytest.raises(ConfigError, match="no entry 'rale': expected one of NVLink, rail"):
-        load_cluster("dgx-h100-64", {"fabric.tiers.rale.ports": 4})
+        load_cluster("dgx-h100-64", set={"fabric.tiers.rale.ports": 4})
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_what_a_file_states_counts_more() -> None:
         cluster = of({"base": "dgx-h100", "transport": "nccl-blackwell"}, accelerator)
         assert library_of(cluster).transport.name == "nccl-blackwell"
         assert cluster.fabric.sources["transport"] == "set by mine"
-    assert load_cluster("a100-1024-two-tier", {"accelerator": "h100"}).fabric.software == "nccl-ampere"
+    assert load_cluster("a100-1024-two-tier", set={"accelerator": "h100"}).fabric.software == "nccl-ampere"
 
 
 @pytest.mark.parametrize("name", sorted({*names()} - {*GPU}))

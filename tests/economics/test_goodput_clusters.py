@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lightloom.app.api.arguments import load_cluster
 from lightloom.app.api.goodput import Goodput, goodput
 from lightloom.core.errors import InputError
+from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.economics.causes import load_log, names
 from lightloom.planning.economics.estimate import spare_counts
 

@@ -88,8 +88,8 @@ def test_a_measured_host_holds_its_cards_and_is_named_where_it_is_unknown() -> N
 def test_energy_of_a_bit_that_may_hold_watts_is_said() -> None:
     """5 pJ/bit of an engine are its 51.2 W at full load: stated alone they count beside these."""
     stated = {"fabric.energy_per_bit": "5 pJ/bit"}
-    both = ClusterLedger.of(load_cluster("terarack-64", stated)).fabric
-    alone = ClusterLedger.of(load_cluster("terarack-64", stated | {"fabric.power_per_rank": 0})).fabric
+    both = ClusterLedger.of(load_cluster("terarack-64", set=stated)).fabric
+    alone = ClusterLedger.of(load_cluster("terarack-64", set=stated | {"fabric.power_per_rank": 0})).fabric
     said = "energy_per_bit counts beside the 51.2 W of a rank's parts, busy or idle (5 pJ/bit at full load)"
     assert any(said in note for note in both.notes) and not any("beside" in note for note in alone.notes)
     assert both.static_power.value == pytest.approx(51.2)
@@ -98,7 +98,7 @@ def test_energy_of_a_bit_that_may_hold_watts_is_said() -> None:
 
 
 def test_cards_beyond_those_of_the_host_count() -> None:
-    ledger = ClusterLedger.of(load_cluster("sip-ocs-1024", {"accelerator": "h100", "ranks": 64}))
+    ledger = ClusterLedger.of(load_cluster("sip-ocs-1024", set={"accelerator": "h100", "ranks": 64}))
     cards = [line for line in ledger.fabric.lines if line.part.kind == "nic"]
     assert [line.per_rank for line in cards] == [1, 7]
     assert cards[1].why.endswith("beyond the 400 Gb/s of the host")
@@ -108,7 +108,7 @@ def test_cards_beyond_those_of_the_host_count() -> None:
 
 def test_a_board_draws_what_its_accelerator_states() -> None:
     for watts in (700.0, 1200.0):
-        ledger = ClusterLedger.of(load_cluster("dgx-b200-64", {"accelerator.power": watts}))
+        ledger = ClusterLedger.of(load_cluster("dgx-b200-64", set={"accelerator.power": watts}))
         assert ledger.boards.static_power.value == watts
 
 
@@ -252,7 +252,7 @@ def test_collectives_count_the_fabric_alone() -> None:
 @given(price=st.floats(0, 1e5), whole=st.booleans())
 def test_prices_and_choices_of_a_site_reach_the_ledger(price: float, whole: bool) -> None:
     """A stated price counts for each part of the name, a stated fabric in place of all its parts, boards as before."""
-    cluster = load_cluster("sip-ocs-1024", {"ranks": 70})
+    cluster = load_cluster("sip-ocs-1024", set={"ranks": 70})
     choices = {"switches": "whole" if whole else "used"}
     base, priced, stated = (
         ClusterLedger.of(cluster, site_of({"choices": choices, **given}))

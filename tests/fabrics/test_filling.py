@@ -121,10 +121,10 @@ def _fabric(ranks: int, tiers: tuple[Tier, ...]) -> Tiers:
 
 
 def test_256_ranks_on_racks_of_72_are_4_racks_of_64() -> None:
-    cluster = load_cluster("nvl72-576", {"ranks": 256})
+    cluster = load_cluster("nvl72-576", set={"ranks": 256})
     said = "4 domains of NVLink hold 64 of 72 ranks each; the 32 idle ones are not counted"
     assert (cluster.fabric.node_ranks, cluster.fabric.filling) == (64, said)
     assert said in cluster.fabric.bill().notes
     assert any(line.startswith("fabric.filling: assumption") for line in assumptions(cluster))
     with pytest.raises(ConfigError, match=r"expected e\.g\. 72 or 74"):
-        load_cluster("nvl72-576", {"ranks": 73})
+        load_cluster("nvl72-576", set={"ranks": 73})

@@ -33,7 +33,7 @@ PARTS = {
 
 
 def fabric(cluster: str, **settings: Any) -> OpticalAverager:
-    found = load_cluster(cluster, {f"fabric.{name}": value for name, value in settings.items()}).fabric
+    found = load_cluster(cluster, set={f"fabric.{name}": value for name, value in settings.items()}).fabric
     assert isinstance(found, OpticalAverager)
     return found
 

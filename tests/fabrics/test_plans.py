@@ -19,7 +19,7 @@ PLUGINS = Path(__file__).parents[2] / "examples" / "plugins"
 
 
 def test_algorithms_that_need_longer_lightpaths_are_refused_rows() -> None:
-    on = load_cluster("terarack-64", {"fabric.lightpath_reach": 10, "training.unit_parameters": 300_000})
+    on = load_cluster("terarack-64", set={"fabric.lightpath_reach": 10, "training.unit_parameters": 300_000})
     request = SearchRequest(strategies=("ddp",), compare=True, global_batches=(832,), must_fit=False)
     found = search(transformer(2, 128), replace(on, reference=None), request)
     ranked = {name for plan in found.ranking for name in plan.algorithms}
@@ -32,7 +32,7 @@ def test_algorithms_that_need_longer_lightpaths_are_refused_rows() -> None:
 def test_a_placed_plan_names_what_the_rail_plug_in_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(PLUGINS), *sys.path])
     rail = import_module("lightloom_example_plugins.rail")
-    on = load_cluster("terarack-64", {"ranks": 16, "fabric": {"base": "ethernet-400g"}})
+    on = load_cluster("terarack-64", set={"ranks": 16, "fabric": {"base": "ethernet-400g"}})
     rails = replace(on, fabric=rail.Rail(ranks=16, domain_size=4), reference=None)
     request = SearchRequest(strategies=("placed",), compare=False, global_batches=(32,))
     # What others send along a rail passes the link into a GPU, too, so that no link is the GPU's own.

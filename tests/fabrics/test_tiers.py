@@ -397,7 +397,7 @@ def test_files_of_the_former_kind_are_two_tiers_and_say_so(tmp_path: Path, caplo
     )
     carried = load_cluster(cluster).fabric
     assert carried.sources["tiers.network.taper"] == f"set by {cluster}"
-    assert carried == load_cluster(cluster, {"fabric.tiers.domain.size": 4}).fabric.model_copy(
+    assert carried == load_cluster(cluster, set={"fabric.tiers.domain.size": 4}).fabric.model_copy(
         update={"sources": carried.sources}
     )
     assert fabric_from({"kind": "two-tier-switch"}, 16, where="mine") == two_tiers(16)

@@ -59,7 +59,7 @@ def _plan(path: Path) -> object:
 
 
 def _cluster(path: Path) -> object:
-    return load_cluster(path, {"accelerator": "a100"})
+    return load_cluster(path, set={"accelerator": "a100"})
 
 
 def _decoded(path: Path) -> object:

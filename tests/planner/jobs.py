@@ -129,7 +129,7 @@ class MadeUp:
 
 def cluster(ranks: int) -> Cluster:
     """TeraRack rings."""
-    return load_cluster("terarack-64", {"ranks": ranks, "training.unit_parameters": 300_000})
+    return load_cluster("terarack-64", set={"ranks": ranks, "training.unit_parameters": 300_000})
 
 
 def job(

@@ -184,7 +184,7 @@ def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job, mod
 
 @pytest.mark.parametrize("model", [pytest.param(transformer, marks=pytest.mark.slow), mixture])
 def test_bounds_hold_where_groups_lie_in_and_across_domains(model: Model) -> None:
-    on = load_cluster("h100-512-two-tier", {"ranks": 32})
+    on = load_cluster("h100-512-two-tier", set={"ranks": 32})
     of = verified_job(model(8, 256), on)
     rows = space(of, (64,), ("ring-two-way",))
     assert admitted(of, rows).all()
@@ -194,7 +194,7 @@ def test_bounds_hold_where_groups_lie_in_and_across_domains(model: Model) -> Non
 
 
 def test_groups_that_lie_apart_pay_for_the_network_between_domains() -> None:
-    on = load_cluster("h100-512-two-tier", {"ranks": 64})
+    on = load_cluster("h100-512-two-tier", set={"ranks": 64})
     prices = GroupPrices(on.fabric, on.training)
     beside, spread, half = (prices.price("one-stage", 8, 0, stride) for stride in (1, 8, 2))
     across = on.fabric.pair(8)[0]

@@ -65,7 +65,7 @@ def test_every_model_is_tried_on_all_ranks_at_all_speeds() -> None:
 
 def test_steps_are_those_of_the_simulator_and_refused_methods_are_named() -> None:
     """The simulator's pay for circuits that are not in place, of which packet switches have none."""
-    on, exchanges = load_cluster("h100-512-two-tier", {"ranks": 4}), (by_name("int4"), coded(3.0))
+    on, exchanges = load_cluster("h100-512-two-tier", set={"ranks": 4}), (by_name("int4"), coded(3.0))
     tried = Trial(transformer(1), exchanges[:1], 2)
     prices = GroupPrices(on.fabric, on.training, exchanges=exchanges[:1])
     of = Job.of(tried.graph, on.accelerator, on.fabric, on.training, prices, exchanges=exchanges[:1])

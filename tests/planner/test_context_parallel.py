@@ -121,7 +121,7 @@ def test_a_rank_keeps_its_slice_of_the_activations() -> None:
 @pytest.mark.parametrize("sharding", ["none", "zero-1", "zero-3", "hybrid"])
 @pytest.mark.parametrize(("tp", "pp", "cp"), [(1, 1, 4), (2, 1, 2), (2, 2, 4), (1, 2, 8)])
 def test_no_step_with_slices_is_shorter_than_its_bound(sharding: str, tp: int, pp: int, cp: int) -> None:
-    of = verified_job(sliceable(4), load_cluster("h100-512-two-tier", {"ranks": 32}))
+    of = verified_job(sliceable(4), load_cluster("h100-512-two-tier", set={"ranks": 32}))
     row = Strategy(32 // (tp * pp * cp), tp, pp, 4, 128, sharding, "full", "ring-two-way", 0, cp=cp)
     rows = Strategies.of(row)
     assert admitted(of, rows).all()
@@ -212,7 +212,7 @@ def test_both_exports_name_the_degree() -> None:
 
 
 def test_joules_count_what_goes_round() -> None:
-    on = load_cluster("h100-512-two-tier", {"ranks": 8, "fabric.energy_per_bit": 1e-12})
+    on = load_cluster("h100-512-two-tier", set={"ranks": 8, "fabric.energy_per_bit": 1e-12})
     of = verified_job(sliceable(4), on)
     row = ROW._replace(dp=1, cp=8, global_batch=8)
     joules = strategy_joules(of, row, simulate(of, row))

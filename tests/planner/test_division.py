@@ -28,7 +28,7 @@ RING: dict[str, Any] = {"base": "sip-ring", "wavelengths": 32}
 
 def job(ranks: int, fabric: dict[str, Any], hidden: int = 1024) -> Job:
     """A small transformer."""
-    on = load_cluster("terarack-64", {"ranks": ranks, "fabric": fabric, "training.unit_parameters": 300_000})
+    on = load_cluster("terarack-64", set={"ranks": ranks, "fabric": fabric, "training.unit_parameters": 300_000})
     return verified_job(transformer(4, hidden), on)
 
 

@@ -64,7 +64,7 @@ CHEAP = [(RACK, (3, 2), 256)]
 def cluster(ranks: int, fabric: dict[str, Any], **settings: Any) -> Cluster:
     """A100s on a fabric, priced by their kernels."""
     fields = {"ranks": ranks, "fabric": fabric, "training.unit_parameters": 300_000, **settings}
-    return load_cluster("terarack-64", fields)
+    return load_cluster("terarack-64", set=fields)
 
 
 def search(
@@ -170,7 +170,7 @@ def test_experts_are_searched_too() -> None:
 
 
 def test_groups_get_verified_schedules_or_are_refused() -> None:
-    on = load_cluster("terarack-64", {"ranks": 6, "training.unit_parameters": 300_000})
+    on = load_cluster("terarack-64", set={"ranks": 6, "training.unit_parameters": 300_000})
     found = search(
         on,
         blocks=1,

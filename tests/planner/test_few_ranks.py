@@ -23,7 +23,7 @@ def test_every_fabric_of_the_catalog_has_one_rank(name: str) -> None:
 
 @pytest.mark.parametrize("name", SEARCHED)
 def test_one_rank_is_planned_and_exchanges_nothing(name: str) -> None:
-    cluster = load_cluster(name, {"ranks": 1})
+    cluster = load_cluster(name, set={"ranks": 1})
     found = search(transformer(2), cluster, SearchRequest(global_batches=(8,), compare=False))
     assert sum(found.winner.breakdown[part] for part in ("exposed_communication_s", "exposed_reconfiguration_s")) == 0
     assert found.winner.cluster.counted_ranks == "1 rank"

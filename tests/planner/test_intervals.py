@@ -30,7 +30,7 @@ SIZES = TransformerSizes(hidden=1024, layers=4, heads=16, ffn=4096, vocabulary=1
 
 
 def cluster(**settings: object) -> Cluster:
-    return load_cluster("a100-1024-two-tier", {"ranks": 16, "accelerator": "a100", **settings})
+    return load_cluster("a100-1024-two-tier", set={"ranks": 16, "accelerator": "a100", **settings})
 
 
 def found(on: Cluster, **pins: Any) -> PlanSearch:

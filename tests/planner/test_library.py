@@ -92,7 +92,7 @@ def test_messages_of_placed_plans_pay_the_library_s_latency() -> None:
     steps = []
     for changes in ({"transport": "ideal"}, {}):
         fabric = {"base": "two-tier-400g", "tiers": {"domain": {"size": 2}}, **changes}
-        on = load_cluster("terarack-64", {"ranks": 4, "fabric": fabric})
+        on = load_cluster("terarack-64", set={"ranks": 4, "fabric": fabric})
         request = SearchRequest(strategies=("placed",), quanta=(1e-6,), global_batches=(8,), compare=False)
         steps.append(search(transformer(1), on, request).winner.step_time)
     assert steps[1] > steps[0]
@@ -102,7 +102,7 @@ def test_documents_say_by_what_each_cluster_is_priced() -> None:
     request = SearchRequest(strategies=("ddp",), global_batches=(8,), compare=False)
     for transport, said in (({}, "collectives by nccl-ampere"), ({"transport": "ideal"}, "ideal software, as stated")):
         fabric = {"base": "two-tier-200g", "tiers": {"domain": {"size": 2}}, **transport}
-        on = load_cluster("a100-1024-two-tier", {"ranks": 4, "fabric": fabric})
+        on = load_cluster("a100-1024-two-tier", set={"ranks": 4, "fabric": fabric})
         (line,) = priced_lines(search(transformer(1), on, request))
         assert said in line
         assert "a100 calibrated on 55 steps of megatron-a100" in line

@@ -91,7 +91,7 @@ def network(channels: int, layers: int = 3) -> ComputeGraph:
 
 def job(graph: ComputeGraph, ranks: int = 16, accelerator: str = "dadiannao-100g") -> Job:
     """The graph on a mesh of DaDianNao's chips."""
-    cluster = load_cluster(accelerator, {"ranks": ranks})
+    cluster = load_cluster(accelerator, set={"ranks": ranks})
     prices = GroupPrices(cluster.fabric, cluster.training)
     return Job.of(graph, cluster.accelerator, cluster.fabric, cluster.training, prices)
 
@@ -151,7 +151,7 @@ def test_neurons_are_split_on_meshes_only() -> None:
 @pytest.mark.parametrize("name", ZOO)
 def test_the_paper_model_gives_the_chips_and_times_of_the_study(name: str) -> None:
     for speed in ("100", "400"):
-        cluster = load_cluster(f"dadiannao-{speed}g", {"ranks": 1600})
+        cluster = load_cluster(f"dadiannao-{speed}g", set={"ranks": 1600})
         request = SearchRequest(global_batches=BATCHES, cost_model="paper")
         found = search(load_workload(ZOO[name], batch=1), cluster, request).ranking
         assert len(found) == 2 * len(BATCHES)

@@ -27,7 +27,7 @@ def test_equal_steps_are_ranked_by_the_time_that_the_network_is_busy() -> None:
     layers[0] = replace(layers[0], parameters=0, parameter_bytes=0)
     hidden = replace(graph(), operators=tuple(layers))
     request = SearchRequest(strategies=("ddp",), global_batches=(512,), pins=Pins(recomputation="none"))
-    ranking = search(hidden, load_cluster("terarack-64", {"ranks": 16}), request).ranking
+    ranking = search(hidden, load_cluster("terarack-64", set={"ranks": 16}), request).ranking
     busy = [plan.communication_time or 0.0 for plan in ranking]
     assert len({plan.step_time for plan in ranking}) == 1
     assert busy == sorted(busy) and len(set(busy)) > 5

@@ -130,7 +130,7 @@ def test_rows_are_divided_into_powers_of_two_that_divide_the_batch() -> None:
 
 def test_what_does_not_fit_at_once_fits_in_parts() -> None:
     """A batch of 256 on two devices of little memory: every placed plan divides it or recomputes."""
-    on = load_cluster("terarack-64", {"ranks": 2, "fabric": dict(FABRICS[4])})
+    on = load_cluster("terarack-64", set={"ranks": 2, "fabric": dict(FABRICS[4])})
     graph = transformer(4)
     request = SearchRequest(strategies=("placed",), global_batches=(256,), quanta=(1e-6,), compare=False)
     free = search(graph, on, request)
@@ -149,7 +149,7 @@ def test_what_does_not_fit_at_once_fits_in_parts() -> None:
 
 
 def test_pinned_micro_batches_and_recomputation_are_those_of_placed_plans_too() -> None:
-    on = load_cluster("terarack-64", {"ranks": 2, "fabric": dict(FABRICS[4])})
+    on = load_cluster("terarack-64", set={"ranks": 2, "fabric": dict(FABRICS[4])})
     pins = Pins(micro_batches=2, recomputation="full")
     request = SearchRequest(global_batches=(8,), quanta=(1e-6,), compare=False, pins=pins)
     found = search(transformer(2), on, request)

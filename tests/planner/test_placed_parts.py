@@ -36,7 +36,7 @@ CHIPS = [chip for name in ("a100", "h100") for chip in (load_accelerator(name), 
 @cache
 def job_of(model: str, ranks: int, accelerator: str = "a100") -> Job:
     """A model of the zoo on ranks between which nothing takes time."""
-    on = load_cluster("terarack-64", {"ranks": ranks, "accelerator": accelerator, **NO_NETWORK})
+    on = load_cluster("terarack-64", set={"ranks": ranks, "accelerator": accelerator, **NO_NETWORK})
     return verified_job(load_workload(model, batch=32), on)
 
 

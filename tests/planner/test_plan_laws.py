@@ -42,7 +42,7 @@ def compute_bound(parameters: tuple[int, ...]) -> ComputeGraph:
 @pytest.mark.parametrize("fabric", [0, 4])
 def test_a_placed_row_tells_the_figures_of_its_step(fabric: int) -> None:
     """On circuits those of the assignment; packets have none."""
-    on = load_cluster("terarack-64", {"ranks": 4, "fabric": dict(FABRICS[fabric])})
+    on = load_cluster("terarack-64", set={"ranks": 4, "fabric": dict(FABRICS[fabric])})
     request = SearchRequest(strategies=("placed",), quanta=(1e-6,), global_batches=(8,), compare=False)
     found = search(transformer(1), on, request)
     step, row = found.winner.placed, plan_row(found.winner, found)["placed"]

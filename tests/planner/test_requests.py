@@ -40,7 +40,7 @@ def cluster(ranks: int = 8, memory: float | None = None, **settings: Any) -> Clu
     """A100s on a packet switch whose software is free."""
     fabric = {"base": "ethernet-400g", "transport": "ideal"}
     fields = {"ranks": ranks, "fabric": fabric, "training.unit_parameters": 300_000, **settings}
-    on = load_cluster("terarack-64", fields)
+    on = load_cluster("terarack-64", set=fields)
     return on if memory is None else replace(on, accelerator=on.accelerator.model_copy(update={"memory": memory}))
 
 
@@ -147,7 +147,7 @@ def test_plans_that_fit_come_first_then_the_fastest() -> None:
 @pytest.mark.slow
 def test_a_plan_that_does_not_fit_never_wins_on_four_titans() -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
-    on = load_cluster("inceptionn-4", {"accelerator.memory": "7GB"})
+    on = load_cluster("inceptionn-4", set={"accelerator.memory": "7GB"})
     request = SearchRequest(global_batches=(4,), strategies=STRATEGIES, algorithms=("ring",))
     found = search(load_workload("gpt2-355m", batch=32), on, request)
     assert found.winner.fits and any(plan.fits is False for plan in found.ranking)
@@ -280,7 +280,7 @@ def test_megatrons_plan_of_gpt3_is_priced(traced: bool) -> None:
     request = SearchRequest(global_batches=(1536,), pins=pins, algorithms=("ring",))
     found = search(
         load_workload("gpt3-175b", batch=32) if traced else transformer_graph(sizes, 32),
-        load_cluster("a100-1024-two-tier", {"training.attention": "unfused"}),
+        load_cluster("a100-1024-two-tier", set={"training.attention": "unfused"}),
         request,
     )
     (plan,) = found.ranking

@@ -20,7 +20,7 @@ SLOW: dict[str, Any] = {"base": "circuit-switch", "degree": 5, "bandwidth": "2Gb
 @cache
 def found(*strategies: str, prune: bool = True) -> PlanSearch:
     """Of a small transformer whose few samples and slow links make placed plans the fastest."""
-    on = load_cluster("terarack-64", {"ranks": 8, "fabric": dict(SLOW), "training.unit_parameters": 300_000})
+    on = load_cluster("terarack-64", set={"ranks": 8, "fabric": dict(SLOW), "training.unit_parameters": 300_000})
     request = SearchRequest(
         global_batches=(8,), algorithms=("ring",), strategies=strategies, compare=False, prune=prune
     )

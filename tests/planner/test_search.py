@@ -57,7 +57,7 @@ def steps(found: PlanSearch) -> dict[tuple[str, tuple[str, ...]], Plan]:
 
 
 def test_every_strategy_and_admitted_algorithm_is_ranked_fastest_first() -> None:
-    cluster = load_cluster("terarack-64", {"ranks": 16})
+    cluster = load_cluster("terarack-64", set={"ranks": 16})
     found = data_parallel(cluster)
     expected = {("ddp", a.name) for a in admitted("all-reduce", cluster.fabric)}
     expected |= {("fsdp", a.name) for a in admitted("all-gather", cluster.fabric)}
@@ -81,7 +81,7 @@ def test_no_two_rows_have_one_label() -> None:
 
 
 def test_no_plan_beats_computing_alone_and_none_is_slower_than_everything_in_a_row() -> None:
-    cluster = load_cluster("terarack-64", {"ranks": 16})
+    cluster = load_cluster("terarack-64", set={"ranks": 16})
     free, serial = steps(data_parallel(cluster)), steps(data_parallel(cluster, overlap=False))
     assert free and set(free) == set(serial)
     for key, plan in free.items():
@@ -92,7 +92,7 @@ def test_no_plan_beats_computing_alone_and_none_is_slower_than_everything_in_a_r
 def test_faster_wavelengths_never_make_the_winner_slower() -> None:
     times = [
         data_parallel(
-            load_cluster("terarack-64", {"ranks": 16, "fabric.wavelength_bandwidth": f"{g}Gbps"})
+            load_cluster("terarack-64", set={"ranks": 16, "fabric.wavelength_bandwidth": f"{g}Gbps"})
         ).winner.step_time
         for g in (1, 8, 64)
     ]
@@ -100,7 +100,7 @@ def test_faster_wavelengths_never_make_the_winner_slower() -> None:
 
 
 def test_static_circuits_are_free_in_the_steady_state_and_changing_ones_are_not() -> None:
-    cluster = load_cluster("terarack-64", {"ranks": 16})
+    cluster = load_cluster("terarack-64", set={"ranks": 16})
     found = steps(data_parallel(cluster, strategies=("ddp",)))
     ring, changing = (found["ddp", (name,)].result for name in ("ring-two-way-striped", "optree"))
     assert ring is not None and changing is not None
@@ -109,7 +109,7 @@ def test_static_circuits_are_free_in_the_steady_state_and_changing_ones_are_not(
 
 
 def test_prices_agree_with_the_schedules_they_come_from() -> None:
-    cluster = load_cluster("terarack-64", {"ranks": 16})
+    cluster = load_cluster("terarack-64", set={"ranks": 16})
     plan = make_plan("ddp", graph(), 16, cluster.training)
     prices = SchedulePrices(algorithms()["optree"], cluster.fabric, "physical")
     for exchange in plan.exchanges:
@@ -119,7 +119,7 @@ def test_prices_agree_with_the_schedules_they_come_from() -> None:
 
 
 def test_the_explanation_is_one_sentence_about_the_winner() -> None:
-    found = data_parallel(load_cluster("terarack-64", {"ranks": 16}))
+    found = data_parallel(load_cluster("terarack-64", set={"ranks": 16}))
     sentence = explain(found)
     assert found.winner.algorithm in sentence and "lower bound" in sentence
     assert sentence.endswith(".") and not re.search(r"\. [A-Z]", sentence) and "\n" not in sentence
@@ -131,7 +131,7 @@ def test_a_model_without_parameters_needs_no_network() -> None:
         batch=1,
         operators=(Operator(name="a", kind="elementwise", dimensions={"sample": 1}, forward_flops=5),),
     )
-    found = search(idle, load_cluster("terarack-64", {"ranks": 16}), SearchRequest(strategies=DATA_PARALLEL))
+    found = search(idle, load_cluster("terarack-64", set={"ranks": 16}), SearchRequest(strategies=DATA_PARALLEL))
     assert found.winner.exchanges == () and found.winner.communication_time == 0
     assert "wins" in explain(found)
 
@@ -147,7 +147,7 @@ def test_refusals_say_what_would_help() -> None:
 
 
 def test_a_library_that_a_fabric_does_not_have_is_a_refused_row() -> None:
-    found = data_parallel(load_cluster("terarack-64", {"ranks": 16}), algorithms=("library", "ring"))
+    found = data_parallel(load_cluster("terarack-64", set={"ranks": 16}), algorithms=("library", "ring"))
     refused = {(row.strategy, row.algorithm): row.why for row in found.refused}
     assert set(refused) == {("ddp", "library"), ("fsdp", "library")}
     assert all("transport" in why for why in refused.values())

@@ -90,7 +90,7 @@ def test_placed_rows_are_searched_that_fit_and_are_not_too_fine(pins: Pins, monk
 
 def test_placed_rows_without_circuits_or_with_codecs_between_hops_are_refused_and_counted() -> None:
     narrow: dict[str, Any] = {"ranks": 12, "fabric": {"base": "circuit-switch", "degree": 2}}
-    job = verified_job(transformer(1, 64), load_cluster("terarack-64", narrow))
+    job = verified_job(transformer(1, 64), load_cluster("terarack-64", set=narrow))
     request = SearchRequest(strategies=("placed",), quanta=(1e-6,))
     _, refused = placed_space(job.fabric, (12,), request.quanta)
     found = searched_rows(job, request, (12,))
@@ -360,7 +360,7 @@ def test_circuits_that_follow_the_step_are_refused_where_only_placed_plans_have_
         else:
             made = ClusterRows(transformer(1), ring, request, prices)
             assert made._planes is None and made._plans._regrants == anew
-    switch = load_cluster("terarack-64", {"ranks": 4, "fabric": {"base": "circuit-switch", "degree": 4}})
+    switch = load_cluster("terarack-64", set={"ranks": 4, "fabric": {"base": "circuit-switch", "degree": 4}})
     for anew in (False, True):
         request = SearchRequest(strategies=("ddp",), reconfigure_in_step=anew)
         prices = GroupPrices(switch.fabric, switch.training)
@@ -385,7 +385,7 @@ def test_what_placed_plans_lack_is_said() -> None:
     made = made_on(strategies=("placed",), quanta=(1e-6,), memory_bytes=1e4)
     assert made.first((16,)) == [] and made.too_large and made.counts.too_large == made.counts.rows > 0
     assert "the smallest placed plan needs at least" in str(made.nothing())
-    on = load_cluster("terarack-64", {"ranks": 4, "fabric": {"base": "ring"}})
+    on = load_cluster("terarack-64", set={"ranks": 4, "fabric": {"base": "ring"}})
     prices: Any = MadeUp(linear(1e10, 1e-6))
     none = ClusterRows(transformer(1), on, SearchRequest(strategies=("placed",)), prices)
     assert none.first((16,)) == [] and none.counts == Counts()

@@ -74,7 +74,7 @@ def test_the_least_latency_at_which_another_plan_wins_is_found_with_few_searches
 
 def test_the_first_winner_is_compared_with_itself_at_another_latency(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the same cluster but for its reference, at the same batch."""
-    on = load_cluster("terarack-64", {"ranks": 4})
+    on = load_cluster("terarack-64", set={"ranks": 4})
 
     def plan(dp: int, seconds: float, algorithm: str = "ring", strategy: str = "ddp") -> Any:
         choice = Strategy(dp, 1, 1, 1, 8, "none", "none", "auto", 0)

@@ -33,7 +33,7 @@ SETTINGS = TrainingSettings()
 
 def two_tier(hidden: int = 256, ranks: int = 32, blocks: int = 4) -> Job:
     """A transformer on nodes of eight."""
-    on = load_cluster("h100-512-two-tier", {"ranks": ranks})
+    on = load_cluster("h100-512-two-tier", set={"ranks": ranks})
     return verified_job(transformer(blocks, hidden), on)
 
 
@@ -111,7 +111,7 @@ def test_sharding_more_holds_less() -> None:
 
 def test_llama_70b_sharded_over_tensor_groups_holds_its_share() -> None:
     """80 blocks of 0.86 billion parameters on tp 8, dp 128: a gibibyte of state, and a few units that are gathered."""
-    on = load_cluster("h100-512-two-tier", {"ranks": 1024})
+    on = load_cluster("h100-512-two-tier", set={"ranks": 1024})
     made = verified_job(transformer(80, 8192), on)
     row = Strategy(128, 8, 1, 1, 128, "zero-3", "full", "ring-two-way", 0)
     parameters = made.graph.parameters
@@ -140,7 +140,7 @@ def test_hybrid_sharding_is_searched_where_nodes_have_several_replicas() -> None
 
 
 def test_joules_count_every_gather() -> None:
-    on = load_cluster("h100-512-two-tier", {"ranks": 8, "fabric.energy_per_bit": 1e-12})
+    on = load_cluster("h100-512-two-tier", set={"ranks": 8, "fabric.energy_per_bit": 1e-12})
     made = verified_job(transformer(4), on)
     row = Strategy(8, 1, 1, 2, 64, "zero-3", "none", "ring-two-way", 0)
     energy = {}
@@ -165,7 +165,7 @@ def megatron_175b(fabric: Fabric) -> Job:
 
 def test_stages_send_slices_and_gather_them_in_the_tensor_group() -> None:
     """A rank's port takes 8 ms for a sample's activations, an eighth of that for its slice; NVLink gathers the rest."""
-    fabric = load_cluster("a100-1024-two-tier", {"ranks": 16}).fabric
+    fabric = load_cluster("a100-1024-two-tier", set={"ranks": 16}).fabric
     made = megatron_175b(fabric)
     row = Strategy(1, 8, 2, 4, 4, "none", "none", "ring-two-way", 0)
     (rate, flight), (_, latency) = fabric.pair(8), fabric.message(8)
@@ -181,7 +181,7 @@ def test_stages_send_slices_and_gather_them_in_the_tensor_group() -> None:
 
 def test_tensor_groups_gather_only_what_is_not_sliced_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of what crosses is read as slices: the other half is gathered."""
-    fabric = load_cluster("a100-1024-two-tier", {"ranks": 16}).fabric
+    fabric = load_cluster("a100-1024-two-tier", set={"ranks": 16}).fabric
     made = megatron_175b(fabric)
     model = type(made.model)
     crossing = model.crossing

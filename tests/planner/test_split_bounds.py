@@ -46,7 +46,7 @@ FABRICS = (
 
 def cluster_on(fabric: int, ranks: int) -> Cluster:
     """One of the fabrics."""
-    return load_cluster("terarack-64", {"ranks": ranks, "fabric": dict(FABRICS[fabric])})
+    return load_cluster("terarack-64", set={"ranks": ranks, "fabric": dict(FABRICS[fabric])})
 
 
 def job_on(fabric: int, ranks: int, blocks: int, hidden: int) -> Job:
@@ -105,7 +105,10 @@ def test_no_link_is_faster_than_the_fastest(fabric: int) -> None:
 def test_bounds_are_near_where_computing_decides() -> None:
     on = load_cluster(
         "terarack-64",
-        {"ranks": 8, "fabric": {"base": "ethernet-400g", "bandwidth": 1e18, "hop_latency": 0, "transport": "ideal"}},
+        set={
+            "ranks": 8,
+            "fabric": {"base": "ethernet-400g", "bandwidth": 1e18, "hop_latency": 0, "transport": "ideal"},
+        },
     )
     of = transformer(3, 1024)
     job = verified_job(of, on)
@@ -192,16 +195,16 @@ def test_reach_leaves_a_circuit_to_the_next_group() -> None:
     switch = cluster_on(2, 8).fabric
     assert reach(switch, 1) == Reach(4) and reach(switch, 2) == Reach(3)
     assert peers(cluster_on(0, 8).fabric) == 17 and peers(cluster_on(4, 8).fabric) == 8
-    few = load_cluster("terarack-64", {"ranks": 8, "fabric.transceivers": 6}).fabric
+    few = load_cluster("terarack-64", set={"ranks": 8, "fabric.transceivers": 6}).fabric
     assert peers(few) == 6
     assert exchanging(Reach(8), 64) == [1, 2, 5]
     with pytest.raises(UnsupportedError, match="placed plans on mesh: expected wavelengths"):
-        peers(load_cluster("terarack-64", {"ranks": 16, "fabric": {"base": "mesh"}}).fabric)
+        peers(load_cluster("terarack-64", set={"ranks": 16, "fabric": {"base": "mesh"}}).fabric)
 
 
 def test_two_circuits_are_too_few_for_three_devices() -> None:
     rows, refused = placed_space(
-        load_cluster("terarack-64", {"ranks": 12, "fabric": {"base": "circuit-switch", "degree": 2}}).fabric,
+        load_cluster("terarack-64", set={"ranks": 12, "fabric": {"base": "circuit-switch", "degree": 2}}).fabric,
         (12,),
         QUANTA,
     )

@@ -84,7 +84,7 @@ def test_no_link_serves_two_seconds_in_one(
 @pytest.mark.parametrize("sharding", ["zero-3", "zero-1", "none"])
 def test_a_step_takes_at_least_what_its_ports_send(sharding: str) -> None:
     """All exchanges of a star go through one port a rank, which serves them one after the other."""
-    on = load_cluster("h100-512-two-tier", {"ranks": 8})
+    on = load_cluster("h100-512-two-tier", set={"ranks": 8})
     fabric = PacketSwitch(ranks=8)
     job = Job.of(transformer(4), on.accelerator, fabric, on.training, MadeUp(linear(1e9)))
     row = Strategy(4, 2, 1, 2, 64, sharding, "none", "ring", 0)

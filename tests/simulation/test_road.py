@@ -27,7 +27,7 @@ def priced_by(algorithm: str, fabric: Fabric) -> Price:
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 @pytest.mark.parametrize("part", ["fabric", "reference"])
 def test_a_step_on_terarack(strategy: str, part: str) -> None:
-    cluster = load_cluster("terarack-64", {"ranks": 16})
+    cluster = load_cluster("terarack-64", set={"ranks": 16})
     fabric = getattr(cluster, part)
     plan = make_plan(strategy, chain([(9_000_000, 10**12, 10_000)] * 8), cluster.ranks, cluster.training)
     result = simulate_step(plan, cluster.accelerator, fabric, priced_by("ring", fabric))

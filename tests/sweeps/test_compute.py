@@ -71,7 +71,7 @@ def test_rows_of_plans_are_those_of_search(tmp_path: Path) -> None:
     for key, point in found.items():
         assert isinstance(point, PlanPoint)
         cluster = load_cluster(
-            "terarack-64", {"ranks": point.site.ranks, "training.batch_per_rank": point.batch, "reference": None}
+            "terarack-64", set={"ranks": point.site.ranks, "training.batch_per_rank": point.batch, "reference": None}
         )
         graph = load_workload("hdc", batch=point.batch)
         try:

@@ -32,7 +32,7 @@ from tests.simulation.prices import linear
 
 def on_nodes() -> Job:
     """A mixture of experts on two nodes of eight ranks."""
-    on = load_cluster("h100-512-two-tier", {"ranks": 16})
+    on = load_cluster("h100-512-two-tier", set={"ranks": 16})
     return Job.of(mixture(2), on.accelerator.flat(), on.fabric, on.training, MadeUp(linear(1e10, 1e-6)))
 
 
@@ -92,7 +92,7 @@ def test_rows_are_admitted_where_all_of_their_groups_of_several_ranks_are_served
 @pytest.mark.parametrize("divided", [False, True])
 def test_circuits_that_axes_divide_serve_one_collective_each(divided: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside others, no method that takes several, and no axis whose circuits do not stand."""
-    on = load_cluster("terarack-64", {"ranks": 4, "fabric": {"base": "circuit-switch", "degree": 4}})
+    on = load_cluster("terarack-64", set={"ranks": 4, "fabric": {"base": "circuit-switch", "degree": 4}})
     exchanges = by_name("int8"), coded(3.0)
     prices = GroupPrices(on.fabric, on.training, exchanges=exchanges)
     of = Job.of(transformer(2), on.accelerator, on.fabric, on.training, prices, exchanges=exchanges)

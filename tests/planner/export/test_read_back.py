@@ -76,7 +76,7 @@ def test_plans_of_the_zoo_read_back_with_their_stages_and_step(
     name: str, ranks: int, pins: dict[str, Any], stages: list[int] | None
 ) -> None:
     graph = load_workload(name, batch=4)
-    cluster = load_cluster("dgx-h100-64", {"ranks": ranks})
+    cluster = load_cluster("dgx-h100-64", set={"ranks": ranks})
     plan = planned(graph, cluster, 4 * ranks, Pins(**pins))
     options = read_options(LINE, {}, written(plan, graph) + f" --num-layers {sum(layers(plan))}")
     reading = ModelReading(graph=graph, stage_blocks=stage_blocks(options, sum(layers(plan))))
@@ -99,7 +99,7 @@ GPT2 = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --max-positi
 )
 def test_gpt_2_as_arguments_with_those_of_its_export_is_the_plan_of_the_zoo(pins: dict[str, Any]) -> None:
     pytest.importorskip("torch")
-    cluster = load_cluster("dgx-h100-64", {"ranks": 16})
+    cluster = load_cluster("dgx-h100-64", set={"ranks": 16})
     graph = load_workload("gpt2-355m", batch=4)
     plan = planned(graph, cluster, 64, Pins(**pins))
     reading = read_megatron_line(GPT2 + written(plan, graph), FileRequest(batch=4))
@@ -122,7 +122,7 @@ def test_llama_2_as_a_configuration_with_its_export_is_the_plan_of_the_zoo(
     pins: dict[str, Any], tmp_path: Path
 ) -> None:
     pytest.importorskip("torch")
-    cluster = load_cluster("dgx-h100-64", {"ranks": 16})
+    cluster = load_cluster("dgx-h100-64", set={"ranks": 16})
     graph = load_workload("llama2-7b", batch=4)
     plan = planned(graph, cluster, 64, Pins(**pins))
     path = tmp_path / "job.toml"
@@ -159,7 +159,7 @@ def test_megatron_pads_a_vocabulary_to_that_of_the_plan(vocabulary: int, tp: int
 
 @pytest.mark.parametrize("tp", [2, 4, 8])
 def test_a_vocabulary_that_ranks_do_not_divide_is_priced_as_padded(tp: int) -> None:
-    cluster = load_cluster("dgx-h100-64", {"ranks": 8})
+    cluster = load_cluster("dgx-h100-64", set={"ranks": 8})
     pins = Pins(tp=tp, pp=1, micro_batches=1, sharding="none", recomputation="none")
     line = MODEL.format(2).replace("1001", "49999") + "--make-vocab-size-divisible-by 1"
     bare = read_megatron_line(line, FileRequest(batch=4)).graph
@@ -171,7 +171,7 @@ def test_a_vocabulary_that_ranks_do_not_divide_is_priced_as_padded(tp: int) -> N
 
 @pytest.mark.parametrize("pins", [{"tp": 2, "pp": 2}, {"tp": 1, "pp": 4}, {"tp": 4, "pp": 2, "virtual_stages": 2}])
 def test_a_script_with_its_exported_arguments_is_the_plan_again(pins: dict[str, Any]) -> None:
-    cluster = load_cluster("dgx-h100-64", {"ranks": 8})
+    cluster = load_cluster("dgx-h100-64", set={"ranks": 8})
     graph = read_megatron_line(MODEL.format(7), FileRequest(batch=4)).graph
     plan = planned(graph, cluster, 64, Pins(**pins))
     reading = read_megatron_line(MODEL.format(7) + written(plan, graph), FileRequest(batch=4))

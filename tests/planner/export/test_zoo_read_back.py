@@ -59,7 +59,7 @@ class Zoo(NamedTuple):
 
 @cache
 def zoo(name: str) -> Zoo:
-    cluster = load_cluster("dgx-h100-64", {"ranks": 16})
+    cluster = load_cluster("dgx-h100-64", set={"ranks": 16})
     prices = GroupPrices(cluster.fabric, cluster.training)
     graph = load_workload(name, batch=4)
     job = Job.of(graph, cluster.accelerator, cluster.fabric, cluster.training, prices)

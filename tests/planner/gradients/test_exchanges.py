@@ -49,7 +49,7 @@ PLACEMENTS: tuple[Placement, ...] = ("host", "nic")
 
 
 def cluster(**settings: object) -> Cluster:
-    return load_cluster("inceptionn-4", {key.replace("__", "."): value for key, value in settings.items()})
+    return load_cluster("inceptionn-4", set={key.replace("__", "."): value for key, value in settings.items()})
 
 
 def search(model: ComputeGraph, on: Cluster, codec: PricedExchange, **options: Any) -> PlanSearch:
@@ -66,10 +66,8 @@ def pairs(found: PlanSearch) -> list[tuple[Plan, Plan]]:
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("name", ["inceptionn-4", pytest.param("terarack-64", marks=pytest.mark.slow)])
 def test_a_ratio_of_one_at_no_cost_changes_nothing(name: str, placement: Placement) -> None:
-    on = load_cluster(
-        name,
-        {"ranks": 8, "training.sharded_gradient_bytes": 4} | (NO_PACKETS if name == "inceptionn-4" else {}),
-    )
+    packets = NO_PACKETS if name == "inceptionn-4" else {}
+    on = load_cluster(name, 8, set={"training.sharded_gradient_bytes": 4, **packets})
     found = search(graph(), on, coded(1.0, placement))
     assert len(pairs(found)) >= 8
     for with_codec, without in pairs(found):
@@ -99,7 +97,7 @@ def test_a_step_never_gets_longer_as_the_ratio_grows(ratios: list[float], placem
 
 @given(st.floats(1, 40), st.sampled_from(PLACEMENTS))
 def test_free_coding_divides_the_bandwidth_term_by_the_ratio(ratio: float, placement: Placement) -> None:
-    on = load_cluster("inceptionn-4", NO_PACKETS | {"fabric.hop_latency": 0})
+    on = load_cluster("inceptionn-4", set=NO_PACKETS | {"fabric.hop_latency": 0})
     prices = SchedulePrices(find("ring"), on.fabric, "physical")
     smaller = prices.coded(coded(ratio, placement), gradient_element_bytes(on.training))
     plain, coding = prices("all-reduce", 4e6), smaller("all-reduce", 4e6)
@@ -193,7 +191,7 @@ def test_engines_by_name_and_by_file(tmp_path: Path) -> None:
 
 
 def test_rates_that_nobody_measured_are_called_an_assumption() -> None:
-    on = load_cluster("terarack-64", {"ranks": 4})
+    on = load_cluster("terarack-64", set={"ranks": 4})
     assumed = replace(by_name("int8"), engine=None).on(on.accelerator)
     assert "assumption" in assumed.coder.source and assumed.coder.encode_message > 0
     found = search(graph(), on, replace(by_name("int8"), engine=None), strategies=("ddp",), algorithms=("ring",))
@@ -259,7 +257,7 @@ def test_a_step_pays_the_phases_of_a_method_its_coding_and_no_more(method: str) 
 
 def test_messages_pay_for_calls_of_the_codec() -> None:
     """On a ring of 64 in which a call takes 12 us, encodings and decodings of 126 hops take more than 2 ms."""
-    on = load_cluster("inceptionn-4", {"ranks": 64})
+    on = load_cluster("inceptionn-4", set={"ranks": 64})
     free, paid = coded(8.0), replace(coded(8.0), engine=engine(message=12e-6))
     seconds = [
         SchedulePrices(find("ring"), on.fabric, "physical")
@@ -284,7 +282,7 @@ def test_a_ring_is_charged_for_the_sums_that_it_carries(bits: list[float], ranks
 @pytest.mark.long
 @pytest.mark.parametrize("fabric", ["inceptionn-4", pytest.param("terarack-64", marks=pytest.mark.slow)])
 def test_the_search_with_exchanges_is_exact(fabric: str) -> None:
-    on = load_cluster(fabric, {"ranks": 4, "training.unit_parameters": 300_000})
+    on = load_cluster(fabric, set={"ranks": 4, "training.unit_parameters": 300_000})
     exchanges = [by_name("int4", rate=5e9), by_name("diloco:every=20", rate=5e9), coded(4.0, rate=5e9), by_name("topk")]
     options: dict[str, Any] = {
         "global_batches": (8,),

@@ -172,7 +172,7 @@ def test_methods_say_when_and_where_they_run_and_what_they_keep() -> None:
         assert of.in_schedule == name.startswith(("inceptionn", "truncate"))
     bare = replace(coded(3.0, "nic"), engine=None)
     assert coded(3.0, "nic").in_line and not coded(3.0).in_line and not bare.in_line
-    chip = load_cluster("terarack-64", {"ranks": 2}).accelerator
+    chip = load_cluster("terarack-64", set={"ranks": 2}).accelerator
     assert coded(3.0).on(chip) == coded(3.0)
     for name in ("int8", "topk"):
         kernel = replace(priced(name), engine=None).on(chip).coder
@@ -181,7 +181,7 @@ def test_methods_say_when_and_where_they_run_and_what_they_keep() -> None:
 
 
 def test_narrow_gradients_are_coded_as_floats() -> None:
-    training = load_cluster("terarack-64", {"ranks": 2}).training
+    training = load_cluster("terarack-64", set={"ranks": 2}).training
     narrow = training.model_copy(update={"gradient_bytes": 2, "sharded_gradient_bytes": 3})
     assert sent_ratio(narrow, np.array([1.0, 4.0, 0.5])).tolist() == [1.0, 2.0, 0.25]
     wanted: dict[Kind, int] = {"all-reduce": 2, "reduce-scatter": 3}

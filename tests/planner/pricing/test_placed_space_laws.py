@@ -97,7 +97,7 @@ def test_state_that_is_divided_is_held_once_altogether(gradient: int, optimizer:
 
 
 def test_groups_are_of_neighbours_unless_a_stride_is_given() -> None:
-    on = load_cluster("terarack-64", {"ranks": 8})
+    on = load_cluster("terarack-64", set={"ranks": 8})
     prices: Any = GroupPrices(on.fabric, on.training)
     assert prices.price("ring", 2, 0) is prices.price("ring", 2, 0, 1) is not prices.price("ring", 2, 0, 2)
     asked: list[int] = []

@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def cluster(**settings: Any) -> Cluster:
-    return load_cluster("terarack-64", {"ranks": 4, "fabric.wavelengths": 8, **settings})
+    return load_cluster("terarack-64", set={"ranks": 4, "fabric.wavelengths": 8, **settings})
 
 
 def rows(found: PlanSearch) -> list[tuple[Any, ...]]:

@@ -29,7 +29,7 @@ KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")
 
 
 def cluster() -> Cluster:
-    return load_cluster("terarack-64", {"ranks": 16, "fabric.wavelengths": 8, "fabric.conversion_time": "1us"})
+    return load_cluster("terarack-64", set={"ranks": 16, "fabric.wavelengths": 8, "fabric.conversion_time": "1us"})
 
 
 def uneven(parameters: tuple[int, ...]) -> ComputeGraph:

@@ -22,7 +22,7 @@ KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")
 
 @pytest.mark.parametrize(("name", "settings"), FABRICS)
 def test_the_striped_form_is_never_slower(name: str, settings: dict[str, object]) -> None:
-    on = load_cluster(name, settings)
+    on = load_cluster(name, set=settings)
     prices, compared = GroupPrices(on.fabric, on.training), 0
     for plain in algorithms().values():
         striped = algorithms().get(f"{plain.name}-striped")
@@ -45,7 +45,7 @@ def test_the_striped_form_is_never_slower(name: str, settings: dict[str, object]
 
 
 def test_the_other_form_is_priced_only_where_the_striped_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    on = load_cluster("terarack-64", {"ranks": 8})
+    on = load_cluster("terarack-64", set={"ranks": 8})
 
     def carriers(failing: str) -> set[str]:
         prices = GroupPrices(on.fabric, on.training)

@@ -43,7 +43,7 @@ NAMES = ("ring", "one-stage")
 
 def comparison(ranks: int = 4, exchanges: tuple[PricedExchange, ...] = (), **asked: Any) -> ClusterRows:
     """Of a small transformer on rings."""
-    on = load_cluster("terarack-64", {"ranks": ranks})
+    on = load_cluster("terarack-64", set={"ranks": ranks})
     prices = GroupPrices(on.fabric, on.training, exchanges=exchanges, choices=NAMES)
     request = SearchRequest(**{"algorithms": NAMES, "strategies": ("ddp", "fsdp"), "exchanges": exchanges} | asked)
     return ClusterRows(transformer(1), on, request, prices)
@@ -242,6 +242,6 @@ def test_named_algorithms_are_compared_else_the_library_else_all() -> None:
     assert [each.name for each in _carriers(of)] == list(NAMES)
     of.request = SearchRequest()
     assert _carriers(of) == list(algorithms().values())
-    nodes = load_cluster("h100-512-two-tier", {"ranks": 4})
+    nodes = load_cluster("h100-512-two-tier", set={"ranks": 4})
     of.job = replace(of.job, fabric=nodes.fabric)
     assert _carriers(of) == [LIBRARY]

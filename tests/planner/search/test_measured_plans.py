@@ -14,7 +14,7 @@ from lightloom.planning.parallelism.operators import machine_of
 from lightloom.planning.search.request import measured_lines, on_machine
 from tests.planner.jobs import transformer
 
-H100, A100 = load_cluster("h100-512-two-tier", {"ranks": 2}), load_cluster("a100-1024-two-tier", {"ranks": 2})
+H100, A100 = load_cluster("h100-512-two-tier", set={"ranks": 2}), load_cluster("a100-1024-two-tier", set={"ranks": 2})
 
 
 def timed(*, bare: int = 0, **given: Any) -> ComputeGraph:

@@ -39,7 +39,7 @@ PLACED = PlacedChoice(2, 2, 1e-6, 8, 1, 1.0)
 @cache
 def found() -> PlanSearch:
     """Data parallelism and placed plans of a small transformer, each with both recomputations."""
-    on = load_cluster("terarack-64", {"ranks": 2})
+    on = load_cluster("terarack-64", set={"ranks": 2})
     kinds = ("ddp", "tensor-pipeline", "placed")
     request = SearchRequest(
         global_batches=(4,), strategies=kinds, algorithms=("ring",), prune=False, compare=False, quanta=(1e-5,)
@@ -180,7 +180,7 @@ def test_intervals_lie_around_the_time_and_tell_plans_apart_beyond_them(monkeypa
 
 
 def test_parameters_are_moved_down_one_by_one_and_those_of_links_where_a_library_sends() -> None:
-    on = load_cluster("h100-512-two-tier", {"ranks": 2})
+    on = load_cluster("h100-512-two-tier", set={"ranks": 2})
     job = Job.of(transformer(1), on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
     belief, kernels, library = belief_of(on.accelerator, on.fabric), on.accelerator.kernels, on.fabric.library
     assert belief is not None and kernels is not None and library is not None

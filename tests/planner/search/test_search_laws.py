@@ -383,7 +383,7 @@ def test_the_fastest_plan_is_asked_for_at_one_batch() -> None:
 
 
 def test_the_electrical_reference_is_simulated_at_one_batch_of_the_one_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    on, asked, saved = load_cluster("terarack-64", {"ranks": 4}), [], []
+    on, asked, saved = load_cluster("terarack-64", set={"ranks": 4}), [], []
     slow, fast = (plan_of(Strategy(4, 1, 1, 1, 8, "none", "none", "ring", 0), time) for time in (2.0, 1.0))
 
     def recorded(rows: Any, batches: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
@@ -411,7 +411,7 @@ def test_the_electrical_reference_is_simulated_at_one_batch_of_the_one_cluster(m
 
 
 def test_given_prices_are_those_of_every_plan_and_are_kept() -> None:
-    on = load_cluster("terarack-64", {"ranks": 2})
+    on = load_cluster("terarack-64", set={"ranks": 2})
     prices: Any = GroupPrices(on.fabric, on.training, choices=("ring",))
     request = SearchRequest(global_batches=(4,), strategies=("ddp",), algorithms=("ring",), compare=False)
     saved: list[None] = []

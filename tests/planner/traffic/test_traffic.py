@@ -29,7 +29,7 @@ LOW, HIGH = "all-reduce@0-3:nbytes=64MiB,name=low", "all-reduce@4-7:nbytes=1MiB,
 
 def on(fabric: Any, ranks: int = 8) -> Cluster:
     """H100s on a small fabric."""
-    return load_cluster("dgx-h100-64", {"ranks": ranks, "fabric": fabric})
+    return load_cluster("dgx-h100-64", set={"ranks": ranks, "fabric": fabric})
 
 
 def training(ranks: str, **pins: Any) -> Request:
@@ -102,7 +102,7 @@ def test_two_jobs_never_share_a_wavelength() -> None:
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_joined_jobs_keep_their_ranks_steps_lightpaths_and_channels(count: int) -> None:
     """Every row is that of the job's own proof, on numbers and ranks of its own."""
-    last, fabric = 3 * count - 1, load_cluster("dgx-h100-64", {"ranks": 3 * count, "fabric": "sip-ring"}).fabric
+    last, fabric = 3 * count - 1, load_cluster("dgx-h100-64", set={"ranks": 3 * count, "fabric": "sip-ring"}).fabric
     jobs = [TrafficJob(what="all-reduce", ranks=tuple(range(first, last + 1, count))) for first in range(count)]
     each = fabric.shared_channels // (count + 1)
     works = [_alone(job, fabric, each + (number == 1)) for number, job in enumerate(jobs)]
@@ -188,7 +188,7 @@ def test_a_script_beside_others_has_the_stages_that_it_states(tmp_path: Path, st
     )
 
     def alone(settings: dict[str, Any]) -> float:
-        there = load_cluster("dgx-h100-64", {"ranks": 16, **settings})
+        there = load_cluster("dgx-h100-64", set={"ranks": 16, **settings})
         return ll.traffic([f"{path}@0-7", "all-reduce@8-15:nbytes=1MiB"], there)[0].alone.seconds
 
     assert alone({}) == alone({"training.stage_blocks": stages})

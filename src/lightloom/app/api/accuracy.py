@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from lightloom.app.api.arguments import ClusterLike, load_cluster
 from lightloom.app.api.calibrating import StepsCalibration
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, Result, attributes, cells, plain, provenance
 from lightloom.core.units import format_difference, format_size, format_time
 from lightloom.machines.accelerators.calibrated import Calibration
 from lightloom.machines.accelerators.load import accelerator_of_device, load_accelerator
+from lightloom.machines.clusters.load import ClusterLike, load_cluster
 from lightloom.models.traces.kineto import Profile, read_profile
 from lightloom.planning.calibration.accuracy import (
     Accuracy,

@@ -11,10 +11,6 @@ from lightloom.collectives.collective import RULES, Collective, Kind, Sizes, rea
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import parse
-from lightloom.machines.clusters import load as clusters
-from lightloom.machines.clusters.cluster import Cluster
-from lightloom.machines.fabrics import load as fabrics
-from lightloom.machines.fabrics.fabric import Fabric
 
 Natural = Annotated[int, Field(ge=0)]
 """A whole number, 0 or more."""
@@ -31,61 +27,6 @@ SizesLike: TypeAlias = str | Path | Sequence[float] | Sequence[Sequence[float]] 
 destination]."""
 Settings: TypeAlias = Mapping[str, object]
 """Fields set on top of a catalog entry or a file, by name."""
-FabricLike: TypeAlias = str | Path | Fabric
-"""A name of the catalog, a YAML file, or a fabric."""
-ClusterLike: TypeAlias = str | Path | Cluster
-"""A name of the catalog, a YAML file, or a cluster."""
-
-
-def load_fabric(
-    fabric: FabricLike, ranks: int | None = None, *, set: Settings | None = None, **fields: object
-) -> Fabric:
-    """Return a fabric from the catalog or a YAML file, with single fields replaced.
-
-    >>> load_fabric("wdm-ring", 64, wavelengths=16, conversion_time="1us")
-
-    Args:
-        fabric: a name of the catalog, a ``.yaml`` file, or a fabric of which a changed copy is wanted.
-        ranks: number of ranks attached; may be left out for a fabric that is given as an object.
-        set: fields and their values, as keywords do.
-        fields: single fields by keyword, quantities as text or in SI units.
-
-    Raises:
-        UnknownNameError: neither a catalog name nor a file.
-        ConfigError: a field is unknown or out of range, or ``ranks`` is missing.
-    """
-    settings = {**(set or {}), **fields}
-    if isinstance(fabric, Fabric):
-        settings |= {} if ranks is None else {"ranks": ranks}
-        return fabrics.changed(fabric, settings) if settings else fabric
-    if ranks is None:
-        raise ConfigError(f"fabric {str(fabric)!r}: expected a number of ranks, e.g. ranks=64")
-    return fabrics.load_fabric(str(fabric), ranks, settings)
-
-
-def load_cluster(
-    cluster: ClusterLike, ranks: int | None = None, *, set: Settings | None = None, **fields: object
-) -> Cluster:
-    """Return a cluster from the catalog or a YAML file, with single fields replaced.
-
-    >>> load_cluster("terarack-64", ranks=32, set={"fabric.wavelengths": 16, "training.batch_per_rank": 8})
-
-    Args:
-        cluster: a name of the catalog, a ``.yaml`` file, or a cluster, which is returned as it is.
-        ranks: number of ranks; the cluster's own without it.
-        set: fields and their values; a dot reaches into a part.
-        fields: top-level fields by keyword.
-
-    Raises:
-        UnknownNameError: neither a catalog name nor a file.
-        ConfigError: a field is unknown or out of range, or a cluster that is given as an object should be changed.
-    """
-    settings = {**(set or {}), **fields, **({} if ranks is None else {"ranks": ranks})}
-    if not isinstance(cluster, Cluster):
-        return clusters.load_cluster(cluster, settings)
-    if settings:
-        raise ConfigError(f"cluster {cluster.name}: expected a name or a file where fields are set")
-    return cluster
 
 
 def collective_of(

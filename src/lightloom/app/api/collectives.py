@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lightloom.app.api.arguments import (
-    FabricLike,
-    Permutation,
-    Quantity,
-    Settings,
-    SizesLike,
-    collective_of,
-    load_fabric,
-)
+from lightloom.app.api.arguments import Permutation, Quantity, Settings, SizesLike, collective_of
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.bounds.lower_bound import lower_bound as bound_of
 from lightloom.collectives.collective import CLASSIC, Collective
@@ -34,6 +26,7 @@ from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.core.results import Document, attributes, cells, in_groups, plain, provenance
 from lightloom.core.units import format_ratio, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import FabricLike, load_fabric
 from lightloom.planning.economics.ledger import ClusterLedger, Site, StepLedger, site_of
 from lightloom.reports.figures.links import wavelength_map
 from lightloom.reports.html import DrawnResult

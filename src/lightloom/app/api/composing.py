@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from math import inf, log, sinh
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from lightloom.app.api.arguments import Quantity, Settings, load_cluster
+from lightloom.app.api.arguments import Quantity, Settings
 from lightloom.app.api.planning import TRIED, ExchangeChoice, ModelLike, read_model
 from lightloom.core.answer import Answer
 from lightloom.core.errors import ConfigError, UnknownNameError
@@ -16,6 +16,7 @@ from lightloom.core.results import Document, plain, provenance
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time, parse
 from lightloom.exchange.method import accuracy_note
 from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.parts.bill import Total
 from lightloom.planning.economics.ledger import Site, site_of
 from lightloom.planning.gradients import NIC

@@ -7,16 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lightloom.app.api.arguments import (
-    ClusterLike,
-    FabricLike,
-    Natural,
-    Number,
-    Settings,
-    Share,
-    load_cluster,
-    load_fabric,
-)
+from lightloom.app.api.arguments import Natural, Number, Settings, Share
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config, Count, Quantity, Seconds
@@ -24,7 +15,9 @@ from lightloom.core.results import Document, Result, attributes, cells, plain, p
 from lightloom.core.units import format_time
 from lightloom.machines.clusters import load as clusters
 from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import ClusterLike, load_cluster
 from lightloom.machines.fabrics import load as fabrics
+from lightloom.machines.fabrics.load import FabricLike, load_fabric
 from lightloom.machines.parts.bill import Bill, BillChoices, Total
 from lightloom.planning.economics.estimate import (
     MONTH,

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from lightloom.app.api.arguments import ClusterLike, Natural, Quantity, Settings, load_cluster
+from lightloom.app.api.arguments import Natural, Quantity, Settings
 from lightloom.collectives.cost.price import known_cost_model
 from lightloom.core.answer import Answer
 from lightloom.core.errors import ConfigError, WorkloadError, needing_torch
@@ -23,6 +23,7 @@ from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import find
 from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import ClusterLike, load_cluster
 from lightloom.models.files.megatron import read_megatron_line
 from lightloom.models.files.model_file import LINE, FileRequest, ModelReading, is_shell_line
 from lightloom.models.files.read import read_model_file

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lightloom.app.api.arguments import ClusterLike, Settings, load_cluster
+from lightloom.app.api.arguments import Settings
 from lightloom.app.api.planning import read_model
 from lightloom.collectives.collective import CLASSIC, KINDS
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, attributes, cells, plain, provenance
 from lightloom.core.units import parse
 from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import ClusterLike, load_cluster
 from lightloom.planning.search.request import Pins, SearchRequest, with_choices
 from lightloom.planning.traffic.jobs import TrafficJob, check_jobs
 from lightloom.planning.traffic.together import JobTraffic, Request, link_shares

@@ -26,7 +26,7 @@ def averager_budget(name: str, settings: Mapping[str, Any], explain: bool) -> Sh
     Raises:
         ConfigError: the cluster has no averager whose devices are known.
     """
-    cluster = load_cluster(name, settings)
+    cluster = load_cluster(name, set=settings)
     built = getattr(cluster.fabric, "built", None)
     if not isinstance(built, BuiltAverager):
         raise ConfigError(f"--cluster {name!r}: expected a cluster around an averager, such as optinc-4")

@@ -73,7 +73,7 @@ def break_even(
     def on(ranks: int, bandwidth: float) -> Cluster:
         """Return the cluster with so many ranks, each with a link of its own."""
         link = {"fabric.tiers.domain.size": 1, "fabric.tiers.network.bandwidth": f"{bandwidth}B/s"}
-        return load_cluster(fixed.cluster, {"ranks": ranks, **link})
+        return load_cluster(fixed.cluster, set={"ranks": ranks, **link})
 
     speeds = [parse(speed, "bandwidth") for speed in link or LINKS]
     trials = []

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.api.arguments import load_cluster
 from lightloom.app.api.planning import PlanRanking
 from lightloom.app.api.planning import plan as rank_plans
 from lightloom.app.cli import options
@@ -29,6 +28,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.results import provenance_line
 from lightloom.core.units import format_time
+from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.economics.ledger import TITLE as LEDGER
 from lightloom.planning.economics.ledger import ledger_notes, ledger_rows
 from lightloom.planning.export import frameworks

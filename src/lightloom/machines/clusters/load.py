@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -240,30 +240,46 @@ def description(name: str) -> dict[str, Any]:
     return read_entry(_find_cluster(name), "cluster")
 
 
-def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) -> Cluster:
+ClusterLike: TypeAlias = str | Path | Cluster
+"""A name of the catalog, a YAML file, or a cluster."""
+
+
+def load_cluster(
+    cluster: ClusterLike, ranks: int | None = None, *, set: Mapping[str, object] | None = None, **fields: object
+) -> Cluster:
     """Return a cluster from the catalog or a YAML file, with single fields replaced.
 
-    ``settings`` maps fields to values; a dot reaches into a part, or into an entry of a list: ``{"ranks": 16,
-    "fabric.wavelengths": 128, "training.batch_per_rank": 8, "fabric.tiers.rail.ports": 4}``. Parts as a whole
-    (``{"accelerator": "my-a100.yaml"}``) are set before what reaches into them; their files lie relative to the working
-    directory.
+    >>> load_cluster("terarack-64", ranks=32, set={"fabric.wavelengths": 16, "training.batch_per_rank": 8})
+
+    Args:
+        cluster: a name of the catalog, a file, or a cluster, which is returned as it is.
+        ranks: number of ranks; the cluster's own without it.
+        set: fields and their values; a dot reaches into a part, or into an entry of a list
+            (``fabric.tiers.rail.ports``). Parts as a whole (``{"accelerator": "my-a100.yaml"}``) are set before what
+            reaches into them; their files lie relative to the working directory.
+        fields: top-level fields by keyword.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
         ConfigError: a file of no form that describes a cluster; a field is missing, unknown or out of range: one line
-        that names file, field, value, expectation.
+            that names file, field, value, expectation; or a cluster that is given as an object should be changed.
     """
-    path = _find_cluster(str(name))
+    settings = {**(set or {}), **fields, **({} if ranks is None else {"ranks": ranks})}
+    if isinstance(cluster, Cluster):
+        if settings:
+            raise ConfigError(f"cluster {cluster.name}: expected a name or a file where fields are set")
+        return cluster
+    path = _find_cluster(str(cluster))
     where = path.stem if path.is_relative_to(CATALOG) else str(path)
     readers = {".json": read_network, ".txt": read_topology}
-    fields = readers[path.suffix](path) if path.suffix in readers else read_entry(path, "cluster")
-    if any(marks <= fields.keys() for marks in MARKS):
-        fields = cluster_fields(fields, path)
-    if "accelerator" not in fields and "accelerator" not in (settings or {}):
+    stated = readers[path.suffix](path) if path.suffix in readers else read_entry(path, "cluster")
+    if any(marks <= stated.keys() for marks in MARKS):
+        stated = cluster_fields(stated, path)
+    if "accelerator" not in stated and "accelerator" not in settings:
         raise ConfigError(
             f"{where}: field 'accelerator' is missing: expected what the ranks compute on, by --accelerator NAME"
         )
-    return cluster_from(fields, settings, name=path.stem, where=where, folder=path.parent)
+    return cluster_from(stated, settings, name=path.stem, where=where, folder=path.parent)
 
 
 def cluster_from(

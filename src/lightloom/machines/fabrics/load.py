@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
@@ -61,14 +61,34 @@ def description(name: str) -> dict[str, Any]:
     return {"description": (kind.__doc__ or "from a plug-in").partition("\n")[0], "kind": name}
 
 
-def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None) -> Fabric:
-    """Return a fabric from the catalog, a YAML file or an edge list (CSV), with ``ranks`` attached and single fields
-    replaced.
+FabricLike: TypeAlias = str | Path | Fabric
+"""A name of the catalog, a YAML file, or a fabric."""
+
+
+def load_fabric(
+    fabric: FabricLike, ranks: int | None = None, set: Mapping[str, object] | None = None, **fields: object
+) -> Fabric:
+    """Return a fabric from the catalog, a YAML file or an edge list (CSV), with single fields replaced.
+
+    >>> load_fabric("wdm-ring", 64, wavelengths=16, conversion_time="1us")
+
+    Args:
+        fabric: a name of the catalog, a file, or a fabric of which a changed copy is wanted.
+        ranks: number of ranks attached; may be left out for a fabric that is given as an object.
+        set: fields and their values, as keywords do.
+        fields: single fields by keyword, quantities as text or in SI units.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
-        ConfigError: a field is unknown or out of range.
+        ConfigError: a field is unknown or out of range, or ``ranks`` is missing.
     """
+    settings = {**(set or {}), **fields}
+    if isinstance(fabric, Fabric):
+        settings |= {} if ranks is None else {"ranks": ranks}
+        return changed(fabric, settings) if settings else fabric
+    name = str(fabric)
+    if ranks is None:
+        raise ConfigError(f"fabric {name!r}: expected a number of ranks, e.g. ranks=64")
     if _plugin(name) is not None:
         return fabric_from({"kind": name}, ranks, settings, where=name)
     path = _find_fabric(name)

@@ -205,7 +205,7 @@ def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True)
 
 
 def _tell_numbers_apart(calls: Mapping[int, Call]) -> None:
-    """Give tensors that calls read a storage of their own (-1) where its address is that of an earlier one, freed since.
+    """Give numbers that calls read a storage of their own (-1) where its address is that of a tensor freed since.
 
     PyTorch makes a tensor without dimensions of each number, which no call returns: one of an element type, or without
     dimensions, as no call has returned from that storage is such a number.

@@ -43,13 +43,7 @@ from lightloom.models.traces.calls import (
     sequences,
     statistics,
 )
-from lightloom.models.traces.operators import (
-    HOST,
-    KERNELS,
-    TraceReading,
-    exchange_notes,
-    numbered,
-)
+from lightloom.models.traces.operators import HOST, KERNELS, TraceReading, exchange_notes, numbered
 
 
 def with_whole_norms(calls: Sequence[Call]) -> list[Call]:

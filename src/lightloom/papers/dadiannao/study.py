@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightloom.machines.clusters.cluster import Package
 from lightloom.papers.dadiannao import BATCHES, HEADLINE, LINKS, PAPER, rows
-from lightloom.papers.dadiannao.model import (
-    BOTH_DIRECTIONS,
-    FITTED_TO_TIMES,
-    MIXED,
-    PEAK,
-    links,
-    mean,
-    run,
-    savings,
-)
+from lightloom.papers.dadiannao.model import BOTH_DIRECTIONS, FITTED_TO_TIMES, MIXED, PEAK, links, mean, run, savings
 from lightloom.papers.dadiannao.networks import printed
 from lightloom.papers.dadiannao.rows import DOMINATED, FIGURE_2_BATCHES, chips, largest_ratio, share
 from lightloom.papers.page import BLUE, GREEN, ORANGE, RED, SKY, canvas, stacked_bars

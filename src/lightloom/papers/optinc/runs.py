@@ -18,14 +18,7 @@ import numpy as np
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_record
 from lightloom.core.results import Advance, attributes, ignore
-from lightloom.exchange.datasets import (
-    Corpus,
-    is_there,
-    plain_text,
-    read_cifar,
-    training_digits,
-    wikitext_2,
-)
+from lightloom.exchange.datasets import Corpus, is_there, plain_text, read_cifar, training_digits, wikitext_2
 from lightloom.exchange.transport.launch import launch
 from lightloom.exchange.transport.worker import Worker
 from lightloom.papers.study import Experiment, origin

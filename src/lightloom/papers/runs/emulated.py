@@ -16,14 +16,7 @@ from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.registry import find
-from lightloom.papers.runs.digits import (
-    BOUNDS,
-    ImageSets,
-    Recipe,
-    RecipeRun,
-    batch_of,
-    rank_part,
-)
+from lightloom.papers.runs.digits import BOUNDS, ImageSets, Recipe, RecipeRun, batch_of, rank_part
 from lightloom.photonics.averaging.averagers import Averager, average_into
 from lightloom.photonics.averaging.block_quantisation import UNFIT, CodeBuffers
 

@@ -27,19 +27,7 @@ from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.models.zoo import ZOO, load_workload
-from lightloom.papers.sipml import (
-    BANDWIDTHS,
-    JOBS,
-    PAPER,
-    RANKS,
-    SCALING,
-    SYSTEMS,
-    TODAY,
-    System,
-    fabric,
-    link,
-    reach,
-)
+from lightloom.papers.sipml import BANDWIDTHS, JOBS, PAPER, RANKS, SCALING, SYSTEMS, TODAY, System, fabric, link, reach
 from lightloom.papers.study import rounded
 from lightloom.planning.parallelism.operators import graph_times
 from lightloom.planning.parallelism.placement.cuts import PartitionRules

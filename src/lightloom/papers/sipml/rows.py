@@ -14,17 +14,7 @@ from lightloom.core.claims import Claim
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
-from lightloom.papers.sipml import (
-    BANDWIDTHS,
-    HEADLINE,
-    HOLD_10,
-    JOBS,
-    NAMES,
-    PAPER,
-    SYSTEMS,
-    TODAY,
-    System,
-)
+from lightloom.papers.sipml import BANDWIDTHS, HEADLINE, HOLD_10, JOBS, NAMES, PAPER, SYSTEMS, TODAY, System
 from lightloom.papers.sipml.comparison import PARTS, Comparison, Part, gradient_bytes, stale, weight_claims
 from lightloom.papers.study import refusal
 from lightloom.planning.parallelism.circuits import ring, switch

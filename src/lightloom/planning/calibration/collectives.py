@@ -322,7 +322,7 @@ def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: s
     calibration = machine.accelerator.calibration
     if calibration is not None and calibration.accelerator in accelerators():
         # What was fitted to steps is no prior of collectives.
-        machine = load_cluster(cluster, {"accelerator": calibration.accelerator})
+        machine = load_cluster(cluster, set={"accelerator": calibration.accelerator})
     library = machine.fabric.library
     carried = library.transport if transport is None and library else _transport(machine.accelerator, transport)
     return System(name, rows, transport_tiers(machine.fabric, machine.accelerator), carried)

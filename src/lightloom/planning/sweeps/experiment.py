@@ -389,7 +389,7 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSi
                     assert ranks is not None
                     place = load_fabric(path, ranks, settings)
                 else:
-                    place = load_cluster(path, settings if ranks is None else settings | {"ranks": ranks})
+                    place = load_cluster(path, set=settings if ranks is None else settings | {"ranks": ranks})
             except UnknownNameError:
                 raise
             except InputError as error:

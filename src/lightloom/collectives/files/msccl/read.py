@@ -15,16 +15,21 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from lightloom.collectives.collective import Collective
+from lightloom.collectives.collective import CLASSIC, Collective, Kind
 from lightloom.collectives.files.document import verified
 from lightloom.collectives.files.msccl.check import Run, check
 from lightloom.collectives.files.msccl.program import OWN, Program, Value, read_xml
-from lightloom.collectives.files.msccl.rules import KINDS, refuse
+from lightloom.collectives.files.msccl.rules import refuse
 from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
+
+KINDS: dict[str, Kind] = dict(
+    zip(("allgather", "reduce_scatter", "allreduce", "alltoall", "broadcast", "reduce"), CLASSIC, strict=True)
+)
+"""Kinds of collectives by the name that programs have for them."""
 
 
 def check_program(path: Path) -> tuple[Program, list[Run]]:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NoReturn
 
-from lightloom.collectives.collective import CLASSIC, Kind
 from lightloom.collectives.files.msccl.program import (
     BUFFERS,
     OWN,
@@ -55,10 +54,6 @@ from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 Place = tuple[int, str, int]
 """GPU, buffer, chunk; of buffers that share memory, the larger."""
 
-KINDS: dict[str, Kind] = dict(
-    zip(("allgather", "reduce_scatter", "allreduce", "alltoall", "broadcast", "reduce"), CLASSIC, strict=True)
-)
-"""Kinds of collectives by the name that programs have for them."""
 SUMMED = ("reduce_scatter", "allreduce", "reduce")
 CHECKED = ("allgather", "alltoall", "broadcast", *SUMMED)
 """Collectives whose result is defined."""

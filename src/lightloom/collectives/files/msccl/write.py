@@ -21,8 +21,8 @@ import numpy as np
 from lightloom.collectives.collective import ROOTED
 from lightloom.collectives.files.msccl.check import check
 from lightloom.collectives.files.msccl.program import RECEIVES, SENDS, Gpu, Program, Step, ThreadBlock
+from lightloom.collectives.files.msccl.read import KINDS
 from lightloom.collectives.files.msccl.rules import (
-    KINDS,
     MOST_AWAITED,
     MOST_BLOCKS,
     MOST_CHANNELS,

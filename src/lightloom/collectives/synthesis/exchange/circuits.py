@@ -24,13 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.synthesis.engine.trees import (
-    Level,
-    MixedTours,
-    hub_ranks,
-    shared_chords,
-    tour_places,
-)
+from lightloom.collectives.synthesis.engine.trees import Level, MixedTours, hub_ranks, shared_chords, tour_places
 from lightloom.collectives.synthesis.exchange.kernels import reach
 from lightloom.core.arrays import Int32s, Ints
 from lightloom.core.fields import MAXIMUM_RANKS
