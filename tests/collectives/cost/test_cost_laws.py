@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost import loads
-from lightloom.collectives.cost.loads import _interval_loads, _seconds_of_runs, _StepChunks, circuits_key, step_loads
+from lightloom.collectives.cost.loads import _interval_loads, _seconds_of_runs, _StepChunks, step_loads
 from lightloom.collectives.cost.price import play
 from lightloom.collectives.cost.stepped import CodecTimes, codec_work, cost, loads_times, straggling
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Schedule, circuits_key
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh
 from lightloom.machines.fabrics.optical_averager import OpticalAverager
@@ -129,7 +129,7 @@ def test_a_queued_schedule_costs_what_its_rows_say(which: str, ranks: int, nbyte
     assert price.reconfiguration == fabric.setup_time
     assert price.conversion == min(fabric.step_overhead, time)
     assert price.transmission == pytest.approx(time - price.conversion)
-    assert circuits_key(mixed, fabric) == circuits_key(schedule, fabric)
+    assert circuits_key(mixed, fabric.fibre_channels) == circuits_key(schedule, fabric.fibre_channels)
 
 
 @pytest.mark.parametrize("which", ["all-to-all", "multicast", "broadcast", "reduce"])
@@ -193,12 +193,12 @@ def test_in_line_codecs_code_what_is_forwarded_and_others_do_not() -> None:
 def test_a_circuit_key_names_every_column_of_the_circuits() -> None:
     fabric = wdm_ring(6, 8)
     schedule = build(find("one-stage"), Collective("all-gather", 6, 6e6), fabric)
-    key = circuits_key(schedule, fabric)
-    assert key == circuits_key(schedule.resized(1.0), fabric) and len(key) == 16
+    key = circuits_key(schedule, fabric.fibre_channels)
+    assert key == circuits_key(schedule.resized(1.0), fabric.fibre_channels) and len(key) == 16
     for name in ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count"):
         column = getattr(schedule, name).copy()
         column[3] += 1
-        assert circuits_key(schedule.with_columns({name: column}), fabric) != key, name
+        assert circuits_key(schedule.with_columns({name: column}), fabric.fibre_channels) != key, name
 
 
 def test_a_switch_that_reduces_charges_the_way_up_and_down() -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost.loads import circuits_key, step_loads
+from lightloom.collectives.cost.loads import step_loads
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import codec_work, cost
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Schedule, circuits_key
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Column
 from lightloom.core.errors import VerificationError
@@ -46,7 +46,9 @@ def check_twins(schedule: Schedule, twin: Schedule, fabric: Fabric) -> None:
         changes = [step_loads(rows, fabric).changes for rows in (schedule, twin)]
         assert changes[0] is not None and changes[1] is not None
         assert np.array_equal(changes[0].changed, changes[1].changed) and changes[0].static == changes[1].static
-        assert circuits_key(schedule, fabric, changes[0].rows) == circuits_key(twin, fabric)
+        assert circuits_key(schedule, fabric.fibre_channels, changes[0].rows) == circuits_key(
+            twin, fabric.fibre_channels
+        )
 
 
 @st.composite

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from graphlib import TopologicalSorter
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -22,7 +22,6 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost import kernels
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import (
-    OF_LIGHTPATHS,
     Folding,
     Pipeline,
     Schedule,
@@ -30,7 +29,7 @@ from lightloom.collectives.schedule.columns import (
     repeated_steps,
     run_begins,
 )
-from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, first_rows, packed
+from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, first_rows
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.memory import require_memory
 from lightloom.core.results import attributes
@@ -272,23 +271,6 @@ def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tup
             followed[found] = circuits.follow(schedule, rows, alike)
         circuits.tuned, stands, changed[step], _ = followed[found]
     return rows, any(overwritten for *_, overwritten in followed.values())
-
-
-def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -> str:
-    """Return a name of the set of circuits that a schedule ever uses: equal keys, equal circuits.
-
-    ``rows`` may leave out rows whose circuits others have, as ``CircuitChanges.rows`` does.
-
-    It is the first 16 hexadecimal digits of a SHA-256.
-    """
-    if schedule.queued:
-        schedule = schedule.standing(fabric.fibre_channels)
-    elif schedule.folding is not None:
-        rows = repeated_steps(schedule)[1] if rows is None else rows
-        schedule, rows = schedule.with_rows(rows).unfolded(fabric.fibre_channels), None
-    columns = [getattr(schedule, name)[... if rows is None else rows] for name in OF_LIGHTPATHS]
-    _, first = np.unique(packed(columns), return_index=True)
-    return sha256(b"".join(column[first].astype(np.int64).tobytes() for column in columns)).hexdigest()[:16]
 
 
 # Chunks that the steps of a schedule load on the links of a packet fabric, whatever the size.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from hashlib import sha256
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule import kernels
-from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
+from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask, packed
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.memory import require_memory
 from lightloom.core.units import format_size
@@ -448,6 +449,26 @@ def repeated_steps(schedule: Schedule) -> tuple[Ints, Ints]:
         if first[step] == step:
             kept.append(rows[begin:end])
     return first, np.concatenate(kept) if kept else rows
+
+
+def circuits_key(schedule: Schedule, channels: int, rows: Ints | None = None) -> str:
+    """Return a name of the set of circuits that a schedule ever uses: equal keys, equal circuits.
+
+    It is the first 16 hexadecimal digits of a SHA-256.
+
+    Args:
+        schedule: any.
+        channels: wavelengths of each fibre of its fabric.
+        rows: rows that have all circuits among them, as ``CircuitChanges.rows`` does; all rows without it.
+    """
+    if schedule.queued:
+        schedule = schedule.standing(channels)
+    elif schedule.folding is not None:
+        rows = repeated_steps(schedule)[1] if rows is None else rows
+        schedule, rows = schedule.with_rows(rows).unfolded(channels), None
+    columns = [getattr(schedule, name)[... if rows is None else rows] for name in OF_LIGHTPATHS]
+    _, first = np.unique(packed(columns), return_index=True)
+    return sha256(b"".join(column[first].astype(np.int64).tobytes() for column in columns)).hexdigest()[:16]
 
 
 def _content(schedule: Schedule, rows: Ints, begins: Ints) -> Ints:

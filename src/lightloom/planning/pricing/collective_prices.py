@@ -35,7 +35,7 @@ import numpy as np
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import Bound, bandwidth_bound, lower_bound
 from lightloom.collectives.collective import CLASSIC, ROOTED, TO_OR_FROM_ROOT, Collective, Kind
-from lightloom.collectives.cost.loads import StepLoads, at_size, circuits_key
+from lightloom.collectives.cost.loads import StepLoads, at_size
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import CodecWork, codec_work
 from lightloom.collectives.levels import GroupPhase, levels
@@ -50,7 +50,7 @@ from lightloom.collectives.registry import (
     keeps_to,
     loads_costed,
 )
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Schedule, circuits_key
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.core.caches import cached_method
@@ -228,9 +228,10 @@ class SchedulePrices:
         loads tell, the key of its circuits."""
         collective = Collective(kind, self.fabric.ranks, size)
         schedule, loads = build_with_loads(self.algorithm, collective, self.fabric, self.model)
-        circuits = circuits_key(schedule, self.fabric) if loads is None and self.fabric.exclusive else None
+        channels = self.fabric.fibre_channels
+        circuits = circuits_key(schedule, channels) if loads is None and self.fabric.exclusive else None
         if loads is not None and loads.changes is not None and loads.changes.static:
-            circuits = circuits_key(schedule, self.fabric, loads.changes.rows)
+            circuits = circuits_key(schedule, channels, loads.changes.rows)
             loads = replace(loads, changes=replace(loads.changes, rows=None))
         return _Built(schedule, loads, circuits)
 
