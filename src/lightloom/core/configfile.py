@@ -95,7 +95,8 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
     if not rest:
         fields[part] = value
         return
-    if isinstance(inner := fields.get(part), list | tuple):
+    inner = fields.get(part)
+    if isinstance(inner, list | tuple):
         place = _entry_index(inner, rest[0], complaint)
         numbered: dict[str, object] = {rest[0]: inner[place]}
         _set(numbered, rest, value, named, complaint)

@@ -53,7 +53,8 @@ class DataFile:
         """
         path = self.find(folder)
         content = read_bytes(path, MOST_TRACE_BYTES)
-        if (digest := hashlib.sha256(content).hexdigest()) != self.sha256:
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != self.sha256:
             raise ConfigError(f"{str(path)!r} has SHA-256 {digest[:16]}…, expected {self.sha256[:16]}…: {self.origin}")
         return content
 

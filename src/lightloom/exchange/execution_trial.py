@@ -241,7 +241,8 @@ def try_schedule(
         UnsupportedError: the schedule needs a reducing switch.
         LaunchError: a process failed, or took too long.
     """
-    if (ranks := schedule.collective.ranks) > MOST_RANKS:
+    ranks = schedule.collective.ranks
+    if ranks > MOST_RANKS:
         raise ConfigError(f"{ranks} ranks: expected at most {MOST_RANKS} processes on this host")
     movement = movement_of(schedule)
     with tempfile.TemporaryDirectory(prefix="lightloom-") as folder:

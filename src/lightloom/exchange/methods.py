@@ -515,7 +515,8 @@ class OuterExchange(BuiltInExchange):
 def _read_inner(text: str) -> ExchangeMethod:
     """Return the method of a name; raises ValueError for one that does not average the same gradient on all ranks at
     every step."""
-    if not (method := find(text)).synchronous:
+    method = find(text)
+    if not method.synchronous:
         raise ValueError("expected a method that exchanges at every step, not localsgd or diloco")
     return method
 
@@ -658,7 +659,8 @@ def _read_inside(text: str) -> PlainExchange | ScheduledSums:
 def _read_between(text: str) -> ExchangeMethod:
     """Return the method of a name; raises ValueError for two-level, PowerSGD, LocalSGD and DiLoCo, which cannot run
     between nodes."""
-    if isinstance(method := _read_inner(text), TwoLevelExchange):
+    method = _read_inner(text)
+    if isinstance(method, TwoLevelExchange):
         raise ValueError("expected a method of one level")
     if isinstance(method, PowerSgdExchange):
         raise ValueError("expected a method that needs no matrices: a slot cuts tensors anywhere")

@@ -115,7 +115,8 @@ class ReduceState(Stepwise):
             TransportError: a rank left, fell silent, refuses its tensor or exchanges something else. The next call
                 connects again, but error feedback may count gradients of this call twice.
         """
-        if (key := (name, tuple(tensor.shape))) not in self._geometries:
+        key = name, tuple(tensor.shape)
+        if key not in self._geometries:
             self._geometries[key] = Geometry.joined([(name, real_shape(tensor))])
         with torch.no_grad():
             self._exchanger.average_tensor(tensor, self._geometries[key])

@@ -78,7 +78,8 @@ class SparseExchanger(Exchanger):
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values`` by the mean over ranks of what each rank sent, 0 where none sent any; a single rank
         changes nothing."""
-        if (ranks := self.group.ranks) == 1:
+        ranks = self.group.ranks
+        if ranks == 1:
             return
         messages = self._messages(geometry, values.device)
         residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)
@@ -348,7 +349,8 @@ class TwoLevelExchanger(Exchanger):
         """Return this rank's residuals between nodes in the place of its slot, times the ranks of a node, 0 elsewhere,
         and forget them; None if there are none."""
         cut, own_geometry = self._cut(geometry)
-        if (left := self._between.drain(own_geometry, device)) is None:
+        left = self._between.drain(own_geometry, device)
+        if left is None:
             return None
         buffer = left.new_zeros(geometry.size)
         # The residual of a slot is one node's, in the units of a mean over its ranks.

@@ -152,7 +152,8 @@ class ChannelGroup:
             elif now and not before:
                 self._selector.register(sock, now)
         self._registered = wanted
-        if not (masks := {key.fileobj: mask for key, mask in self._selector.select(self.timeout)}):
+        masks = {key.fileobj: mask for key, mask in self._selector.select(self.timeout)}
+        if not masks:
             waiting = [channel for channel in self._channels if channel.receiving]
             raise TransportError(self._silence((waiting or [c for c in self._channels if c.sending])[0]))
         return [(sock, masks[sock]) for sock in self._sockets if sock in masks]

@@ -138,7 +138,8 @@ def launch(
         outcomes = [_outcome(rank, folder, late.get(rank), processes[rank].returncode) for rank in range(ranks)]
         # A rank without a result is the cause, or else the rank that failed first: the others lost their connections.
         written = [result.stat().st_mtime_ns if result.exists() else 0 for result in results]
-    if check and (faults := [outcome for outcome in outcomes if outcome.error is not None]):
+    faults = [outcome for outcome in outcomes if outcome.error is not None]
+    if check and faults:
         first = min(faults, key=lambda fault: written[fault.rank])
         tail = " | ".join(first.log.strip().splitlines()[-3:])
         raise LaunchError(f"rank {first.rank} of {ranks}: {first.error}" + (f" (log: {tail})" if tail else ""))
@@ -205,7 +206,8 @@ def _await(
     deadline = time.monotonic() + timeout
     done = lost = False
     while time.monotonic() < deadline:
-        if not any(running := [process.poll() is None for process in processes]):
+        running = [process.poll() is None for process in processes]
+        if not any(running):
             break
         if not done and all(not runs or result.exists() for runs, result in zip(running, results, strict=True)):
             done = True
@@ -272,7 +274,8 @@ def fork_ranks(written: str) -> None:
     gc.freeze()
     parent, ranks = os.getpid(), {}
     for rank, job in enumerate(jobs):
-        if (process := os.fork()) == 0:
+        process = os.fork()
+        if process == 0:
             _become(job, parent)
             worker.main(*job.arguments)
         ranks[process] = rank

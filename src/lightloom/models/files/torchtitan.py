@@ -260,7 +260,8 @@ def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tu
     """
     if (chunks := (pins.pp or 1) * (pins.virtual_stages or 1)) == 1:
         return None
-    if min(found := _named_layers(job, layers) or divided(layers, chunks, _ends(job))) < 1:
+    found = _named_layers(job, layers) or divided(layers, chunks, _ends(job))
+    if min(found) < 1:
         raise job.error(f"stages of {', '.join(map(str, found))} of {layers} layers: expected one or more in each")
     return found
 

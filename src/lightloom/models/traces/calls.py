@@ -711,7 +711,8 @@ def passes_of(calls: Sequence[Call]) -> tuple[list[Call], tuple[Call, ...]]:
 
     Without a call named backward all are of the passes.
     """
-    if not (backward := [place for place, call in enumerate(calls) if "backward" in call.word]):
+    backward = [place for place, call in enumerate(calls) if "backward" in call.word]
+    if not backward:
         return list(calls), ()
     passes = [call for call in calls[: backward[0]] if call.sequence >= 0]
     for call, owner in _owners(passes, calls[backward[0] : backward[-1] + 1]):
