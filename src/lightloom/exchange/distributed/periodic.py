@@ -240,5 +240,10 @@ def periodic(
     else:
         raise UnsupportedError(f"exchange {chosen} averages gradients at every step: expected localsgd or diloco")
     if hook:
-        optimizer.register_step_post_hook(lambda *_: outer.step())
+
+        def after_step(*_: object) -> None:
+            """Count a step of the optimizer and exchange what is due."""
+            outer.step()
+
+        optimizer.register_step_post_hook(after_step)
     return outer
