@@ -408,7 +408,7 @@ def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: S
     """
     total = loads.sum(axis=0)
     several = (loads > 0).sum(axis=0) > 1
-    order = np.lexsort((np.arange(len(total)), -total, ~several))
+    order = np.lexsort((-total, ~several))
     shown = np.sort(order[: min(_MOST_LINKS, int((total > 0).sum()))])
     figure, axes = canvas.single_panel(9.0, 3.6)
     place, below = np.arange(len(shown)), np.zeros(len(shown))
