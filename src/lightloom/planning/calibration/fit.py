@@ -310,11 +310,9 @@ def _rank_agreement(steps: Sequence[MeasuredStep], seconds: Floats) -> float | N
 
     agreements = []
     for rows in in_groups(range(len(steps)), lambda row: steps[row].model).values():
-        if len(rows) < LEAST_ROWS_OF_A_MODEL:
-            continue
         measured = np.array([steps[row].tokens_per_second_and_gpu for row in rows])
-        ours = measured * np.array([steps[row].step_s for row in rows]) / seconds[rows]
-        coefficient = float(spearmanr(ours, measured).statistic)
-        if np.isfinite(coefficient):
-            agreements.append(coefficient)
+        ours = np.array([steps[row].tokens / steps[row].gpus for row in rows]) / seconds[rows]
+        # Rows that are alike, such as repeated measurements of one step, have no order.
+        if len(rows) >= LEAST_ROWS_OF_A_MODEL and np.ptp(measured) > 0 and np.ptp(ours) > 0:
+            agreements.append(float(spearmanr(ours, measured).statistic))
     return float(np.mean(agreements)) if agreements else None

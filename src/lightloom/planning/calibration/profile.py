@@ -525,7 +525,7 @@ def _window(profile: Profile) -> tuple[float, float]:
         last = [piece.end for piece in profile.work] if profile.on_device else []
         return profile.marks[0][0], max([profile.marks[-1][1], *last])
     spans = [(call.begin, call.end) for call in profile.calls] + [(piece.begin, piece.end) for piece in profile.work]
-    return min((begin for begin, _ in spans), default=0.0), max((end for _, end in spans), default=0.0)
+    return min(begin for begin, _ in spans), max(end for _, end in spans)
 
 
 def _pieces(profile: Profile) -> Iterator[DeviceWork]:

@@ -359,9 +359,14 @@ class MeasuredStep(Config):
         return f"{self.hidden}x{self.layers}"
 
     @property
+    def tokens(self) -> int:
+        """Tokens of a step, all GPUs together."""
+        return self.global_batch * self.sequence_length
+
+    @property
     def tokens_per_second_and_gpu(self) -> float:
         """Tokens of a step per second and GPU, as measured."""
-        return self.global_batch * self.sequence_length / self.step_s / self.gpus
+        return self.tokens / self.gpus / self.step_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
