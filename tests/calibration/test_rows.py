@@ -76,6 +76,62 @@ def test_checksums_are_compared(tmp_path: Path) -> None:
         read_steps(path)
 
 
+@pytest.mark.parametrize(
+    ("line", "listed"),
+    [
+        ("{digest} *steps.csv", False),
+        ("{digest}  *steps.csv", True),
+        ("{digest}  other.csv", False),
+        ("", False),
+        ("{digest}", False),
+        ("{digest}  ", False),
+    ],
+)
+def test_checksums_are_those_that_the_folder_or_the_one_above_lists(tmp_path: Path, line: str, listed: bool) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    path = write_rows(folder / "steps.csv", {})
+    for sums, name in ((folder / "SHA256SUMS", "steps.csv"), (tmp_path / "SHA256SUMS", "tables/steps.csv")):
+        text = line.replace("steps.csv", name).format(digest="0" * 64)
+        sums.write_text(f"{'1' * 64}  another.csv\n{text}\n")
+        if listed:
+            with pytest.raises(ConfigError, match=f"differs from SHA256SUMS, which lists {'0' * 16}"):
+                read_steps(path)
+        else:
+            assert len(read_steps(path)) == 1
+        sums.unlink()
+
+
+def test_the_folder_of_a_table_says_its_checksum_before_the_one_above(tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    path = write_rows(folder / "steps.csv", {})
+    (folder / "SHA256SUMS").write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  steps.csv\n")
+    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  tables/steps.csv\n")
+    assert len(read_steps(path)) == 1
+
+
+def test_a_mark_of_the_byte_order_and_digits_of_other_scripts(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "steps.csv", {})
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert read_steps(path).steps[0] == step()
+    for cell in ("4_096", "\u0664096"):
+        write_rows(path, {"hidden": cell})
+        with pytest.raises(ConfigError, match="column 'hidden': .*: expected a number in plain digits"):
+            read_steps(path)
+    write_rows(path, {"row": "\u0664 rows_of"})
+    assert read_steps(path).steps[0].row == "\u0664 rows_of"
+
+
+def test_each_accelerator_and_precision_of_a_table_is_checked(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "steps.csv", {}, {"row": "second", "precision": "fp8"})
+    with pytest.raises(ConfigError, match=r"row 2 \(second\): column 'precision'"):
+        read_steps(path)
+    write_rows(path, {}, {"row": "second", "accelerator": "titan-xp"})
+    with pytest.raises(ConfigError, match=r"row 2 \(second\): column 'accelerator'"):
+        read_steps(path)
+
+
 def test_missing_tables_say_where_they_were_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LIGHTLOOM_MEASURED", raising=False)
     with pytest.raises(ConfigError, match=r"\$LIGHTLOOM_MEASURED is not set"):
