@@ -126,6 +126,8 @@ def test_times_printed_once_are_taken_alone_and_empty_sizes_are_left_out(tmp_pat
     once = "0 0 float 44.0 1 1 0\n 1024 256 float 40.0 1 1 0\n 2048 512 float sum -1 50.0 1 1 0 60.0 1 1 0\n"
     path.write_text(f"{heading}\n{once.replace('float 44', 'float sum 44').replace('float 40', 'float sum 40')}")
     assert [(row.nbytes, row.time_us) for row in read_collectives(path)] == [(1024, 40), (2048, 55)]
+    path.write_text(f"{heading}\n 1024 256 float 40.0 1 1 0 50.0 1 1 0\n 1024 256 float sum 40.0 1 1 0 60.0 1 1 0\n")
+    assert [row.time_us for row in read_collectives(path)] == [45, 50]
     path.write_text(f"{heading}\n 1024 256 float 40.0 1 1 0\n")
     with pytest.raises(ConfigError, match="line 5: 7 columns"):
         read_collectives(path)

@@ -197,7 +197,7 @@ FOLDS = 10
 
 def random_folds(rows: int) -> Ints:
     """Return a fold for each row, drawn at random, of sizes as equal as they can be: [rows]."""
-    return np.random.default_rng(0).permutation(rows) % min(FOLDS, rows)
+    return np.random.default_rng(0).permutation(rows) % FOLDS
 
 
 def model_folds(jobs: Jobs) -> Ints:
