@@ -51,6 +51,7 @@ class Solver:
         self.seconds, self.asked, self.waves = seconds, list[tuple[str, float | None]](), list[int]()
         self.limit: dict[str, str] = {}
         self.why: dict[str, str] = {}
+        self.left_out: dict[str, str] = {}
 
     def __call__(self, tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
         self.waves.append(len(tasks))
@@ -65,7 +66,7 @@ class Solver:
         if name in self.why:
             return Evaluated(design=task.design, why=self.why[name])
         if found > task.below:
-            return Evaluated(design=task.design)
+            return Evaluated(design=task.design, left_out=self.left_out.get(name, ""))
         return Evaluated(design=task.design, sample_time=found, step_time=32 * found, label=f"plan of {name}")
 
 
@@ -135,6 +136,28 @@ def test_a_beaten_design_of_which_plans_were_not_tried_is_refused_and_says_so() 
     found = search([design("a"), design("b")], run)
     assert names(found.candidates) == ["a"] and not found.beaten
     assert [each.why for each in found.refused] == ["beaten as far as it was tried: too large"]
+
+
+def test_a_slower_design_of_which_algorithms_failed_is_refused_and_says_so() -> None:
+    run = Solver(a=(1.0, 2.0), b=(1.5, 2.6), c=(1.5, 2.7))
+    run.left_out["b"] = "ring raises MemoryError"
+    found = search([design("a"), design("b"), design("c")], run)
+    assert names(found.beaten) == ["c"]
+    assert [each.why for each in found.refused] == ["beaten as far as it was tried: ring raises MemoryError"]
+
+
+@pytest.mark.parametrize(("least", "first"), [(0.6, "a"), (0.4, "b")])
+def test_a_design_with_something_unknown_is_half_as_promising(
+    least: float, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown: dict[str, dict[str, float]] = {"a": {}, "b": {"price of engine": 8.0}}
+    monkeypatch.setattr(
+        "lightloom.planning.designs.explore.assess",
+        lambda _, each: Bounded(design=each, worth=worth(unknown=unknown[each.family])),
+    )
+    run = Solver(a=(1.0, 2.0), b=(least, 2.0))
+    search([design("a"), design("b")], run, prune=False)
+    assert next(name for name, below in run.asked if below is not None) == first
 
 
 def test_designs_without_a_plan_are_refused_with_the_reason() -> None:
