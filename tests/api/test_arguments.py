@@ -18,9 +18,10 @@ from lightloom.app.api.planning import ExchangeChoice
 from lightloom.app.api.traffic import _request
 from lightloom.collectives.collective import Collective, Sizes
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError, UnsupportedError
+from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.economics.job import World
-from lightloom.planning.economics.ledger import Site
+from lightloom.planning.economics.ledger import Site, board_of
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.traffic.jobs import TrafficJob
 
@@ -107,11 +108,12 @@ def test_months_are_more_than_none_and_at_most_a_century() -> None:
 def test_a_name_of_a_fabric_and_a_cluster_is_the_fabric_s(tmp_path: Path) -> None:
     assert ll.bill("two-tier-400g", 64).name == "fabric two-tier-400g"
     assert ll.bill("dgx-h100-64").name == "cluster dgx-h100-64"
+    assert ll.bill("dadiannao-100g", 16).name == "fabric dadiannao-100g"
     cluster = load_cluster("dgx-h100-64")
     assert ll.bill(cluster).name == "cluster dgx-h100-64"
     assert ll.bill(cluster.fabric).name.startswith("fabric tiers")
     assert len(ll.bill(cluster).rows()) > len(ll.bill(cluster.fabric).rows())
-    with pytest.raises(InputError, match="unknown field 'wings'.*; or a choice of the bill, one of "):
+    with pytest.raises(InputError, match=r"unknown field 'wings'.*; or a choice of the bill, one of "):
         ll.bill("two-tier-400g", 64, wings=2)
     with pytest.raises(InputError) as refused:
         ll.bill("two-tier-500g", 64)
@@ -144,7 +146,7 @@ def test_the_precision_of_the_five_ideas_is_that_of_training_or_of_the_highest_r
 
 def test_the_five_ideas_need_a_bandwidth_and_a_common_quantity() -> None:
     for bandwidth in (0, -1, float("inf")):
-        with pytest.raises(InputError, match="expected more than 0|bandwidth"):
+        with pytest.raises(InputError, match=r"expected more than 0|bandwidth"):
             compose("hdc", bandwidth=bandwidth)
     with pytest.raises(UnknownNameError, match="common quantity of networks 'weight'"):
         compose("hdc", equal=cast(Any, "weight"))
@@ -192,6 +194,10 @@ def test_ranks_of_designs_are_powers_of_two_whose_boards_the_budget_pays() -> No
     assert counts == tuple(2**power for power in range(3, 15))
     with pytest.raises(ConfigError, match="expected at least") as refused:
         _ranks(None, most, 1.0, "h100", site)
+    board = board_of(load_accelerator("h100"), site)
+    assert board.static_power is not None
+    exactly = 16 * board.static_power.value * site.pue
+    assert _ranks(None, most, exactly, "h100", site) == (8, 16)
     watts = float(str(refused.value).split("dollars and ")[2].split(" W")[0].replace(",", ""))
     assert _ranks(None, most, watts + 1, "h100", site) == (8,)
     assert _ranks(None, most, 2 * watts + 2, "h100", site) == (8, 16)
@@ -276,7 +282,7 @@ def test_arguments_that_a_model_does_not_take_are_refused(model: str, given: dic
     with pytest.raises(ConfigError, match=message):
         ll.trace(model, **given)
     graph = ll.trace(model)
-    with pytest.raises(ConfigError, match="a graph is traced already|is no execution trace|is no file"):
+    with pytest.raises(ConfigError, match=r"a graph is traced already|is no execution trace|is no file"):
         ll.trace(graph, **given)
     with pytest.raises(ConfigError, match="a graph is traced already: expected neither inputs nor sequence_length"):
         ll.trace(graph, sequence_length=8)

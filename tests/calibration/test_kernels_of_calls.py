@@ -102,7 +102,7 @@ def test_gradients_of_convolutions_are_those_that_are_wanted(wanted: list[bool] 
 @pytest.mark.parametrize("causal", [True, False, None])
 def test_attention_is_forward_or_both_gradients_and_causal_where_it_says_so(causal: bool | None) -> None:
     queries, keys = tensor(2, 3, 16, 64), tensor(2, 3, 32, 64)
-    values = (None, None, None, 0.0, causal)
+    values: tuple[object, ...] = (None, None, None, 0.0, causal)
     forward = kernel_of(call("_scaled_dot_product_flash_attention", queries, keys, keys, values=values))
     assert forward == ProfiledKernel(KernelKind.FLASH, 16, 32, 64, products=6, forward=1, causal=int(causal is True))
     name = "_scaled_dot_product_flash_attention_for_cpu_backward"

@@ -117,7 +117,7 @@ def test_a_mark_of_the_byte_order_and_digits_of_other_scripts(tmp_path: Path) ->
     assert read_steps(path).steps[0] == step()
     for cell in ("4_096", "\u0664096"):
         write_rows(path, {"hidden": cell})
-        with pytest.raises(ConfigError, match="column 'hidden': .*: expected a number in plain digits"):
+        with pytest.raises(ConfigError, match=r"column 'hidden': .*: expected a number in plain digits"):
             read_steps(path)
     write_rows(path, {"row": "\u0664 rows_of"})
     assert read_steps(path).steps[0].row == "\u0664 rows_of"

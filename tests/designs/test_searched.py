@@ -1,4 +1,4 @@
-"""The search over designs with made-up results: order, budgets, what is left out and why, and what is told meanwhile."""
+"""The search over designs with made-up results: order, budgets, what is left out and why, what is told meanwhile."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -121,7 +122,7 @@ def test_the_most_promising_design_is_searched_first_and_as_many_at_once_as_aske
     run = Solver(**seconds)
     search(designs, run, prune=False, jobs=3)
     assert max(run.waves) == 3 and sum(run.waves) == 8
-    assert [name for name, below in run.asked if below is not None][0] == "b"
+    assert next(name for name, below in run.asked if below is not None) == "b"
 
 
 def test_what_is_not_bounded_on_its_own_fabric_is_bounded_first() -> None:
@@ -180,7 +181,8 @@ def test_budgets_hold_what_costs_as_much_and_count_what_is_over() -> None:
     assert worth is not None
     pair = [design("a"), design("b", ranks=16)]
     run = Solver(a=(1.0, 2.0), b=(1.0, 2.0))
-    for budget in ({"dollars": worth.capital}, {"watts": worth.watts}):
+    budgets: list[dict[str, Any]] = [{"dollars": worth.capital}, {"watts": worth.watts}]
+    for budget in budgets:
         found = search(pair, run, **budget)
         assert names(found.candidates) == ["a"] and found.over_budget == 1
     assert search(pair, run, dollars=inf).over_budget == 0
@@ -432,7 +434,7 @@ def test_numbers_stand_at_the_best_designs_and_arrows_at_upper_bounds() -> None:
     first, second = candidate("first", 1.0), replace(candidate("second", 2.0), leads=False)
     bound = candidate("bound", 3.0, "optical", unknown={"price of engine": 8.0})
     (axes,) = front_figure(exploration(first, second, bound)).axes
-    points = [line for line in axes.lines if len(line.get_xdata()) == 1]
+    points = [line for line in axes.lines if len(np.asarray(line.get_xdata())) == 1]
     assert [line.get_marker() for line in points] == ["o", "o", "<"]
     assert [line.get_markerfacecolor() != "none" for line in points] == [True, False, True]
     assert [text.get_text() for text in axes.texts] == ["1", "2"]

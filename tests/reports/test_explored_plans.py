@@ -1,4 +1,4 @@
-"""What a page shows of one plan: its tasks, its stretches and its light are those of the plan, in order and in bounds."""
+"""What a page shows of one plan: its tasks, its stretches and its light are those of the plan, in order."""
 
 from __future__ import annotations
 
