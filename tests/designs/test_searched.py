@@ -518,6 +518,33 @@ def test_a_search_resumes_from_what_was_stored_of_the_same_question(tmp_path: Pa
         pass
 
 
+def test_designs_are_ranked_by_dollars_and_not_by_joules(monkeypatch: pytest.MonkeyPatch) -> None:
+    worths = {"a": worth(capital=1e6, watts=1.0), "b": worth(capital=1.0, watts=1e3), "c": worth(capital=1e5)}
+    monkeypatch.setattr(
+        "lightloom.planning.designs.explore.assess", lambda _, each: Bounded(design=each, worth=worths[each.family])
+    )
+    found = search([design(name) for name in "abc"], Solver(), prune=False)
+    points = [each.point[0] for each in found.candidates]
+    assert points == sorted(points, reverse=True) and names(found.candidates) == ["b", "c", "a"]
+
+
+def test_a_plan_is_found_at_the_time_below_which_it_is_asked_for_and_not_below() -> None:
+    made = design("a", fabric="switch")
+    first = solve_task(Task(question=question(), design=made, below=inf))
+    bound = solve_task(Task(question=question(), design=made))
+    assert isinstance(first, Evaluated) and isinstance(bound, Bounded)
+    assert 0 < bound.least_time <= first.sample_time < inf and bound.bounded and not bound.limit
+    again = solve_task(Task(question=question(), design=made, below=first.sample_time))
+    assert again == first
+    less = solve_task(Task(question=question(), design=made, below=0.99 * first.sample_time))
+    assert isinstance(less, Evaluated) and less.sample_time == inf and not less.why
+
+
+def test_a_design_whose_memory_holds_no_plan_is_too_large() -> None:
+    found = solve_task(Task(question=question(batch=10**8), design=design("a", fabric="switch")))
+    assert isinstance(found, Bounded) and found.too_large and found.why and not found.bounded
+
+
 def test_a_task_without_a_plan_comes_back_with_the_reason() -> None:
     odd = design("a", fabric="no such fabric")
     for below in (inf, 1.0):
