@@ -13,7 +13,8 @@ import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.clusters.load import cluster_from
-from lightloom.machines.parts.bill import Bill
+from lightloom.machines.parts.bill import Bill, Line
+from lightloom.machines.parts.part import Part
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.designs.explore import (
     Bounded,
@@ -455,6 +456,16 @@ def test_a_fabric_of_which_nothing_states_what_it_is_built_of_has_no_price(monke
         Worth.of(cluster, Site())
     refused = assess(question(), design("a", fabric="torus"))
     assert refused.worth is None and refused.why.startswith("nothing states")
+
+
+def test_a_fabric_of_which_nothing_is_priced_counts_as_nothing_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_from({"ranks": 8, "accelerator": "h100", "fabric": "torus"}, name="torus")
+    fields = {"name": "lamp", "kind": "transceiver", "rate": "100Gbps", "description": "of which nothing is stated"}
+    bill = Bill(8, (Line(Part.model_validate(fields), 2, "two a rank"),))
+    monkeypatch.setattr(ledger, "fabric_bill", lambda *_: bill)
+    found = Worth.of(cluster, Site())
+    assert (found.fabric_dollars, found.fabric_watts, found.fabric_bandwidth) == (0.0, 0.0, None)
+    assert found.unknown["price of lamp"] == found.unknown["power of lamp"] == 16
 
 
 def test_a_price_of_the_whole_fabric_stands_for_those_of_its_parts() -> None:
