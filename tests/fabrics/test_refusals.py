@@ -33,6 +33,9 @@ def without(fabric: Fabric, failure: str) -> Callable[[], Fabric]:
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
+        (of(rows=4), "mine.yaml: field 'kind' is missing: expected one of circuit-switch, "),
+        (of(kind="moebius"), "moebius"),
+        (of(kind=["mesh"]), "mesh"),
         (of(kind="mesh", rows=4, dims="4x4"), "rows and dims contradict each other"),
         (of(kind="mesh", rows=3), "rows=3 does not divide ranks=16"),
         (of(kind="torus", dims="4x5"), "dims 4x5 hold 20 ranks, not ranks=16"),

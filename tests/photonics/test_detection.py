@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log10
+from math import comb, inf, log10
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from lightloom.core.errors import ConfigError
 from lightloom.machines.reducers.constants import nominal, published
 from lightloom.photonics.averaging.function import digits
-from lightloom.photonics.detection import DigitReceiver, Scheme, compositions
+from lightloom.photonics.detection import DigitReceiver, Scheme, _tail, compositions
 from lightloom.photonics.link.settings import Link
 from lightloom.photonics.link.simulate import (
     Senders,
@@ -31,6 +32,9 @@ TABLE = {
     (2, 16): (-15.0, -14.0, -22.7, 5.3, 5.6),
 }
 """dBm a lane for a word error rate of 1e-6 (separate, wavelengths, homodyne), bits of a converter for 1e-4 and 1e-6."""
+
+MORE_THAN_NOTHING = ("symbol_rate", "noise_bandwidth", "responsivity", "extinction_db", "local_oscillator")
+AT_LEAST_NOTHING = ("noise_density", "levelling", "phase_error")
 
 
 def dbm(power: float | None) -> float:
@@ -157,10 +161,28 @@ def test_more_light_and_fewer_servers_err_less(servers: int, levels: int, power:
 @given(st.integers(1, 12), st.sampled_from([2, 4]))
 def test_compositions_are_all_and_weigh_one(servers: int, levels: int) -> None:
     counts, weights = compositions(servers, levels)
+    assert len(counts) == comb(servers + levels - 1, servers)
     assert (counts.sum(axis=1) == servers).all() and (counts >= 0).all()
     assert len(np.unique(counts, axis=0)) == len(counts)
     assert weights.sum() == pytest.approx(1)
     assert weights @ counts == pytest.approx(np.full(levels, servers / levels))
+
+
+@pytest.mark.parametrize("variance", [0.8, 2.0])
+@pytest.mark.parametrize("servers", [3, 8])
+def test_phases_that_raise_the_sum_by_half_a_step_on_average_do_so_in_less_than_half_of_all_cases(
+    variance: float, servers: int
+) -> None:
+    """The shift of the mean field is skewed: of each server -1 times a square of a normal variable, integrated here."""
+    phase_error = servers**-0.5
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    shift, dense = 30 * (nodes + 1), 30 * weights  # the sum of squares, which is chi squared
+    density = shift ** (servers / 2 - 1) * np.exp(-shift / 2) * dense
+    exact = float(density @ ndtr((phase_error**2 * shift / 2 - 0.5) / variance**0.5) / density.sum())
+    counts, fields = np.array([[servers]]), np.array([-1.0])
+    found = [_tail(np.array([variance]), counts, fields, phase_error * each)[0] for each in (1 - 2e-3, 1.0, 1 + 2e-3)]
+    assert exact < 0.5 and found[1] == pytest.approx(exact, abs=6e-3)
+    assert found[1] == pytest.approx((found[0] + found[2]) / 2, abs=1e-4) and found[0] < found[1] < found[2]
 
 
 def test_a_sum_of_one_server_is_its_own_receiver() -> None:
@@ -172,6 +194,10 @@ def test_a_sum_of_one_server_is_its_own_receiver() -> None:
     ("arguments", "words"),
     [
         ({"servers": 0}, "servers = 0"),
+        ({"servers": 1025}, "servers = 1025"),
+        ({"servers": 4, "bits": 0}, "bits = 0"),
+        *(({"servers": 4, name: inf}, f"{name} = inf") for name in (*MORE_THAN_NOTHING, *AT_LEAST_NOTHING)),
+        *(({"servers": 4, name: 0.0}, f"{name} = 0.0: expected more than 0") for name in MORE_THAN_NOTHING),
         ({"servers": 4, "levels": 3}, "levels = 3"),
         ({"servers": 4, "bits": 33}, "bits = 33"),
         ({"servers": 4, "symbol_rate": 0.0}, "symbol_rate"),
@@ -184,3 +210,60 @@ def test_receivers_that_cannot_be_are_refused(arguments: dict[str, float], words
         DigitReceiver(**arguments)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="expected fewer"):
         DigitReceiver(servers=200).word_error(1e-4)
+
+
+def test_receivers_at_the_limits_are_not_refused() -> None:
+    quiet = DigitReceiver(servers=1, bits=1, **dict.fromkeys(AT_LEAST_NOTHING, 0.0))  # type: ignore[arg-type]
+    assert quiet.digits == 1 and quiet.sum_levels == 4
+    assert DigitReceiver(servers=1024, bits=32, levels=2).digits == 32
+    assert DigitReceiver(servers=2, bits=5).digits == DigitReceiver(servers=2, bits=6).digits == 3
+    assert len(compositions(47, 4)[0]) == comb(50, 3) <= 20_000 < comb(51, 3)
+    with pytest.raises(ConfigError, match="servers = 48: expected fewer"):
+        compositions(48, 4)
+
+
+@pytest.mark.parametrize("levels", [2, 4])
+def test_levels_are_evenly_spaced_up_to_full_power_and_the_extinction_apart(levels: int) -> None:
+    receiver = DigitReceiver(servers=2, levels=levels, extinction_db=10.0, responsivity=0.8)
+    shares = receiver.intensities()
+    assert len(shares) == levels and shares[0] == pytest.approx(0.1) and shares[-1] == 1
+    assert np.diff(shares) == pytest.approx(0.9 / (levels - 1))
+    assert receiver.step_current(2e-3) == pytest.approx(0.8 * 2e-3 * 0.9 / (levels - 1))
+
+
+def test_noise_of_powers_is_thermal_shot_and_relative_noise_of_each_server() -> None:
+    """With on-off keying of 3 dB: one server at full power, two at half of it."""
+    receiver = DigitReceiver(
+        servers=3,
+        levels=2,
+        symbol_rate=10e9,
+        noise_bandwidth=0.5,
+        responsivity=0.8,
+        noise_density=1e-11,
+        extinction_db=10 * log10(2),
+        rin_db=-140.0,
+        levelling=0.03,
+    )
+    relative = 1e-14 * 5e9 + 0.03**2
+    expected = 1e-22 * 5e9 + 2 * 1.602176634e-19 * 0.8 * 5e9 * 2e-3 + relative * 0.8**2 * 1.5 * 1e-6
+    assert receiver.noise_variance(1e-3, np.array([2, 1])) == pytest.approx(expected)
+
+
+def test_a_word_is_right_if_all_of_its_sums_are_and_the_sums_of_separate_receivers_if_all_servers_are() -> None:
+    receiver = DigitReceiver(servers=3, bits=2, levelling=0.02)
+    digit = receiver.word_error(6e-5)
+    assert 1e-4 < digit < 0.5
+    assert replace(receiver, bits=8).word_error(6e-5) == pytest.approx(1 - (1 - digit) ** 4)
+    alone = replace(receiver, servers=1, levelling=0.0).word_error(5e-5)
+    assert receiver.word_error(5e-5, "separate") == pytest.approx(1 - (1 - alone) ** 3)
+
+
+def test_the_needed_power_is_just_enough_within_the_powers_that_are_searched() -> None:
+    receiver = DigitReceiver(servers=4)
+    for scheme in ("separate", "wavelengths", "homodyne"):
+        power = receiver.needed_power(1e-6, scheme)  # type: ignore[arg-type]
+        assert power is not None
+        low, high = (receiver.word_error(share * power, scheme) for share in (0.999, 1.0))  # type: ignore[arg-type]
+        assert high <= 1e-6 < low
+    assert DigitReceiver(servers=1, levels=2, bits=1).needed_power(0.6) == 1e-8
+    assert replace(receiver, noise_density=1e-7).needed_power(1e-6) is None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,9 @@ from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.networks import FunctionArguments
 from lightloom.photonics.devices import amplifier_noise
 from lightloom.photonics.link.settings import (
+    LARGEST_SWING,
     PARTS,
+    RANGES,
     Link,
     erring,
     ideal,
@@ -24,14 +29,23 @@ from lightloom.photonics.link.simulate import (
     Chip,
     FabricatedLink,
     LinkAverager,
+    NEAR,
     Senders,
+    Statistics,
+    Units,
+    calibrated,
     design_chip,
+    draw_words,
     emitted_noise,
     homodyne_noise,
+    laser_noise,
     light,
     modulate,
+    sent_on,
 )
-from lightloom.photonics.link.word_errors import contributions, enlarged, word_errors
+from lightloom.photonics.link.word_errors import WordErrors, contributions, enlarged, word_errors
+from lightloom.photonics.meshes.mapping import positive
+from lightloom.photonics.nonlinear import linear_height
 
 IDEAL = ideal(Link())
 
@@ -225,3 +239,198 @@ def test_averagers_of_one_chip_differ_in_noise_alone() -> None:
     one, other = (LinkAverager(network, arguments, Link(), seed) for seed in (0, 1))
     assert np.array_equal(one.made.layers[0].matrix, other.made.layers[0].matrix)
     assert np.array_equal(one(codes), codes.sum(axis=0, dtype=int) // 2)
+
+
+LARGE = np.linspace(-0.5, 6.0, 66, dtype=np.float32)
+"""Arguments from below 0 to beyond all ceilings."""
+
+
+@pytest.mark.parametrize("ceiling", [0.5, 1.0, 4.0])
+def test_units_end_at_their_ceilings_and_give_nothing_for_negative_arguments(ceiling: float) -> None:
+    """Those that decide swing by half a wave; those that keep values give them nearly as they are."""
+    arguments = np.stack([LARGE, LARGE])
+    expected = np.clip(LARGE, 0, ceiling)
+    units = Units(np.array([True, False]), np.full(2, ceiling, np.float32), saturates=True)
+    assert units.transfer(arguments.copy(), replace(IDEAL, unit="clip")) == pytest.approx(np.stack([expected] * 2))
+    decided, kept = units.transfer(arguments.copy(), replace(IDEAL, unit="limiting", swing=0.25))
+    assert decided == pytest.approx(ceiling * np.sin(np.pi / 2 * expected / ceiling), abs=1e-6)
+    assert abs(kept - expected).max() < 0.01 * ceiling and kept.max() < ceiling
+    plain = Units(np.zeros(2, bool), np.full(2, ceiling, np.float32), saturates=False)
+    assert plain.transfer(arguments.copy(), IDEAL) == pytest.approx(np.maximum(arguments, 0))
+
+
+def test_modulators_at_null_send_both_signs_up_to_full_scale() -> None:
+    fields = np.linspace(-3, 3, 61, dtype=np.float32)[None]
+    limited = np.clip(fields, -1, 1)
+    assert np.array_equal(sent_on(fields, replace(IDEAL, unit="clip")), limited)
+    sent = sent_on(fields, replace(IDEAL, unit="limiting", swing=0.5))
+    assert sent == pytest.approx(linear_height(0.5) * np.sin(0.5 * limited), abs=1e-6)
+
+
+def test_factors_that_are_not_above_0_leave_what_they_scale() -> None:
+    assert positive(np.array([-2.0, -0.5, 0.0, 1e-9, 0.5, 3.0])).tolist() == [1.0, 1.0, 1.0, 1e-9, 0.5, 3.0]
+
+
+def test_words_are_half_of_them_near_and_all_codes_occur() -> None:
+    codes = draw_words(3, 4, 20_000, np.random.default_rng(0))
+    assert codes.shape == (3, 20_000) and set(codes.ravel().tolist()) == set(range(16))
+    spread = np.ptp(codes, axis=0)
+    assert set(spread[spread <= 2 * NEAR].tolist()) == set(range(2 * NEAR + 1))
+    uniform = np.ptp(np.indices((16,) * 3).reshape(3, -1), axis=0)
+    assert (spread > 2 * NEAR).mean() == pytest.approx((uniform > 2 * NEAR).mean() / 2, abs=0.01)
+    for bits in (1, 2):
+        assert draw_words(2, bits, 500, np.random.default_rng(1)).max() == (1 << bits) - 1
+
+
+@pytest.mark.parametrize("how", ["none", "rows", "levels", "words"])
+def test_calibration_sets_what_it_says_and_no_more(how: Any) -> None:
+    """Over known words, the error of a row has no mean, and the row's own part in it none of its variance."""
+    rng = np.random.default_rng(5)
+    target, designed = rng.normal(size=(3, 4)), np.array([1.0, 2.0, 4.0])
+    passive = (target * rng.uniform(0.8, 1.2, (3, 4)) / designed[:, None]).astype(complex)
+    inputs = rng.normal(size=(4, 4)) @ rng.normal(size=(4, 500)) + rng.normal(size=(4, 1))
+    made = calibrated(passive, target, designed, Statistics(inputs.mean(axis=1), np.cov(inputs)), how)
+    assert (made.levels != 1).any() == (how == "levels") and made.added.any() == (how == "words")
+    assert np.array_equal(made.gains, designed) == (how == "none")
+    error = target - made.gains[:, None] * passive.real
+    along = made.gains[:, None] * passive.real
+    if how == "rows":
+        assert (error * along).sum(axis=1) == pytest.approx(np.zeros(3), abs=1e-9)
+    if how == "words":
+        assert (error @ inputs - made.added[:, None]).mean(axis=1) == pytest.approx(np.zeros(3), abs=1e-9)
+        assert ((error @ np.cov(inputs)) * along).sum(axis=1) == pytest.approx(np.zeros(3), abs=1e-8)
+
+
+@pytest.mark.parametrize("how", ["rows", "words"])
+def test_rows_that_fit_no_positive_gain_keep_their_own(how: Any) -> None:
+    target = np.array([[1.0, 2.0], [1.0, 2.0]])
+    passive = np.array([[-1.0, -2.0], [0.0, 0.0]], complex)
+    made = calibrated(passive, target, np.array([3.0, 5.0]), Statistics(np.ones(2), np.eye(2)), how)
+    assert made.gains.tolist() == [3.0, 5.0]
+
+
+def test_lasers_are_as_noisy_as_stated_and_never_below_darkness() -> None:
+    still = laser_noise(replace(IDEAL, rin_db=None), (2, 3), np.random.default_rng(0))
+    assert still.shape == (2, 3) and (still == 1).all()
+    loud = replace(IDEAL, rin_db=-120.0, detector_bandwidth=1e10)
+    powers = laser_noise(loud, (50_000,), np.random.default_rng(0)) ** 2
+    assert powers.mean() == pytest.approx(1, abs=0.005) and powers.std() == pytest.approx(0.1, rel=0.02)
+    assert laser_noise(replace(loud, rin_db=-90.0), (1000,), np.random.default_rng(0)).min() == 0
+
+
+def test_lanes_are_at_most_a_symbol_early_or_late_and_their_powers_at_least_0() -> None:
+    senders = Senders.draw(4, 50, replace(IDEAL, skew=1.0, power_error=2.0), np.random.default_rng(0))
+    assert senders.skew.min() == -1 and senders.skew.max() == 1
+    assert senders.amplitude.min() == 0 and senders.amplitude.max() > 1.5
+    turned = Senders.draw(4, 500, replace(IDEAL, polarisation=0.3), np.random.default_rng(0)).amplitude
+    assert turned.max() <= 1 and turned.mean() == pytest.approx(math.exp(-(0.3**2) / 2), abs=0.003)
+
+
+def told(wrong: Callable[[Link], int]) -> Callable[..., WordErrors]:
+    """Word errors as a function of the link says, of a thousand words each."""
+
+    def word_errors(chip: Chip, link: Link, *, advance: Callable[[int], None], **_: int) -> WordErrors:
+        advance(1)
+        return counted(wrong(link))
+
+    return word_errors
+
+
+def counted(wrong: int) -> WordErrors:
+    return WordErrors(wrong=np.array([wrong]), words=1000, split=np.array([0]), peaks={})
+
+
+def test_parts_stand_in_the_order_of_what_they_save_then_of_what_they_do_alone(
+    chip: Chip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = replace(IDEAL, skew=0.1, phase_lock=0.2, gain_error=0.3, bias_error=0.4)
+    without_it = {"skew": 70, "phase_lock": 60, "gain_error": 60, "bias_error": 80}
+    alone = {"skew": 90, "phase_lock": 10, "gain_error": 20, "bias_error": 95}
+
+    def wrong(tried: Link) -> int:
+        left = [name for name in without_it if getattr(tried, name)]
+        (gone,) = set(without_it) - set(left) if len(left) == 3 else ("",)
+        return without_it[gone] if gone else alone[left[0]]
+
+    monkeypatch.setattr("lightloom.photonics.link.word_errors.word_errors", told(wrong))
+    done: list[int] = []
+    compared = contributions(chip, link, counted(100), advance=done.append)
+    assert [row["part"] for row in compared["parts"]] == ["gains", "phase lock", "skew", "biases"]
+    assert [row["without"]["wrong_words"] for row in compared["parts"]] == [60, 60, 70, 80]
+    assert [row["alone"]["wrong_words"] for row in compared["parts"]] == [20, 10, 90, 95]
+    assert compared["weakest_part"] == "gains" and done == [1] * 8
+
+
+@pytest.mark.parametrize(
+    ("wrong", "factor", "tried", "weakest"),
+    [(50, 1.0, 0, "skew"), (49, 1.25, 1, "skew"), (0, 10.0, 8, None), (4, 10.0, 8, None)],
+)
+def test_errors_grow_until_fifty_words_are_wrong(
+    chip: Chip, monkeypatch: pytest.MonkeyPatch, wrong: int, factor: float, tried: int, weakest: str | None
+) -> None:
+    links: list[Link] = []
+
+    def grown(link: Link) -> int:
+        links.append(link)
+        return round(wrong * link.skew / 0.1)
+
+    monkeypatch.setattr("lightloom.photonics.link.word_errors.word_errors", told(grown))
+    link = replace(IDEAL, skew=0.1)
+    compared = contributions(chip, link, counted(wrong))
+    assert compared["errors_enlarged_by"] == factor and compared["weakest_part"] == weakest
+    assert compared["together"]["wrong_words"] == round(wrong * factor) and len(links) == tried + 2
+    assert contributions(chip, IDEAL, counted(60))["weakest_part"] is None
+
+
+def test_enlarged_errors_stop_at_the_ends_of_their_ranges() -> None:
+    larger = enlarged(Link(), 2.0)
+    assert (larger.phase_lock, larger.skew, larger.loss_db) == (0.1, 0.06, 0.2)
+    assert larger.swing == 0.5 and larger.noise_density == Link().noise_density
+    assert larger.rin_db == pytest.approx(-150 + 20 * math.log10(2))
+    assert enlarged(Link(rin_db=None), 2.0).rin_db is None
+    most = Link(phase_lock=10.0, skew=9.0, full_scale=1e-15, rin_db=-81.0, thermal_crosstalk=0.4)
+    stopped = enlarged(most, 4.0)
+    assert enlarged(Link(), 10.0).swing == LARGEST_SWING
+    for name in ("phase_lock", "skew", "thermal_crosstalk"):
+        assert getattr(stopped, name) == RANGES[name][1]
+    assert stopped.full_scale == 1e-15 and stopped.rin_db == -80.0 and stopped.swing == 1.0
+
+
+def test_words_are_counted_in_blocks_and_over_all_fabrications(chip: Chip, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lightloom.photonics.link.word_errors._AT_ONCE", 300)
+    link, done = replace(IDEAL, threshold_error=0.25), list[int]()
+    errors = word_errors(chip, link, words=1000, fabrications=3, seed=4, advance=done.append)
+    assert done == [1, 1, 1]
+    assert errors.words == 1000 and errors.wrong.shape == errors.split.shape == (3,)
+    assert (errors.split <= errors.wrong).all() and errors.split.all() and (errors.wrong < 1000).all()
+    document = errors.to_json()
+    assert document["words"] == 3000 and document["fabrications"] == 3
+    assert document["wrong_words"] == errors.wrong.sum() and document["word_error_rate"] == errors.wrong.sum() / 3000
+    assert document["worst_fabrication"] == errors.wrong.max() / 1000
+    assert document["words_received_differently"] == errors.split.sum() and document["fabrications_all_right"] == 0
+    assert word_errors(chip, IDEAL, words=10, fabrications=2).to_json()["fabrications_all_right"] == 2
+    single = word_errors(chip, link, words=1000, fabrications=1, seed=4)
+    assert single.wrong[0] == errors.wrong[0]
+    assert all(errors.peaks[place] >= power for place, power in single.peaks.items())
+
+
+def test_carriers_and_oscillators_are_those_of_the_units_that_there_are(chip: Chip) -> None:
+    """Oscillators and carriers at every unit, and at the outputs where modulators send them on."""
+    hidden, outputs = sum(len(each.decides) for each in chip.units), len(chip.mapped.layers.matrices[-1].gains)
+    decided = sum(int(each.decides.sum()) for each in chip.units)
+    assert 0 < decided < hidden
+    peaks = {"meshes": 2.0, "amplifiers, a": 5.0, "amplifiers, b": 30.0}
+    link = Link(full_scale=2e-3, local_oscillator=3e-3)
+    for gain, more in (("electrical", outputs), ("optical", 0)):
+        lit = light(chip, replace(link, gain=gain), peaks)  # type: ignore[arg-type]
+        assert lit["oscillators_watts"] == pytest.approx((hidden + more) * 3e-3)
+        kept = (hidden + more - decided) * linear_height(0.25) ** 2
+        assert lit["carriers_watts"] == pytest.approx((decided + kept) * 2e-3)
+        clipped = light(chip, replace(link, gain=gain, unit="clip"), peaks)  # type: ignore[arg-type]
+        assert clipped["carriers_watts"] == pytest.approx((hidden + more) * 2e-3)
+        raised = light(chip, replace(link, gain=gain), peaks, raised=2.0)  # type: ignore[arg-type]
+        for name in ("carriers_watts", "laser_per_server_lane_watts", "full_scale_at_lane_watts"):
+            assert raised[name] == pytest.approx(2 * lit[name])
+        assert raised["levels_raised_db"] == pytest.approx(3.0103) and lit["levels_raised_db"] == 0
+        assert (lit["peak_place"], lit["peak_watts"]) == ("amplifiers, b", pytest.approx(0.06))
+        assert lit["beyond_optical_amplifiers"] == ["amplifiers, b"]

@@ -11,7 +11,7 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.results import Advance, Document, ignore
 from lightloom.photonics.averaging.averagers import IdealAverager
-from lightloom.photonics.link.settings import PARTS, RANGES, Link, erring, only, without
+from lightloom.photonics.link.settings import LARGEST_SWING, PARTS, RANGES, Link, erring, only, without
 from lightloom.photonics.link.simulate import Chip, FabricatedLink, draw_words
 
 # Intervals of word error rates: Clopper-Pearson over words, bootstrap over fabrications.
@@ -160,7 +160,7 @@ def enlarged(link: Link, factor: float) -> Link:
     changed: dict[str, Any] = {name: min(getattr(link, name) * factor, RANGES[name][1]) for name in _SPREADS}
     changed["full_scale"] = max(link.full_scale / factor**2, RANGES["full_scale"][0])
     changed["dac_bits"] = max(link.dac_bits - round(math.log2(factor)), 1) if link.dac_bits else 0
-    changed["swing"] = min(link.swing * factor, math.pi / 2)
+    changed["swing"] = min(link.swing * factor, LARGEST_SWING)
     if link.rin_db is not None:
         changed["rin_db"] = min(link.rin_db + 20 * math.log10(factor), -80.0)
     return replace(link, **changed)
