@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import inf
+from math import ceil, inf, log2
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +25,7 @@ from lightloom.machines.reducers.rivals import (
     RATE,
     Lanes,
     Setting,
+    broadcast,
     broadcasting_asic,
     digit_sum,
     homodyne_sum,
@@ -227,6 +228,21 @@ def test_servers_without_a_network_have_the_other_rivals(monkeypatch: pytest.Mon
         ({"servers": 4, "draws": 3}, "draws = 3"),
         ({"servers": 4, "pair": ("digit-sum", "abacus")}, "unknown rival 'abacus'"),
         ({"servers": 4, "pair": ("digit-sum", "digit-sum")}, "two different rivals"),
+        ({"servers": 33}, "servers = 33"),
+        ({"servers": 4.0}, "servers = 4.0"),
+        ({"servers": True}, "servers = True"),
+        ({"servers": 4, "word_errors": 0.11}, "word_errors = 0.11"),
+        ({"servers": 4, "word_errors": 1e-16}, "word_errors = 1e-16"),
+        ({"servers": 4, "symbol_rate": 1.1e12}, "symbol_rate"),
+        ({"servers": 4, "symbol_rate": 0.9e9}, "symbol_rate"),
+        ({"servers": 4, "draws": 19}, "draws = 19: expected a whole number from 20 to 100000"),
+        ({"servers": 4, "draws": 100_001}, "draws = 100001"),
+        ({"servers": 4, "draws": True}, "draws = True"),
+        ({"servers": 4, "draws": 20.0}, "draws = 20.0"),
+        ({"servers": 4, "pair": ("abacus", "digit-sum")}, "unknown rival 'abacus'"),
+        ({"servers": 4, "given": {"laser": 0.0}}, "laser = 0: expected more than 0"),
+        ({"servers": 4, "given": {"laser": True}}, "laser = True: expected a number"),
+        ({"servers": 17, "pair": ("row-gain-network", "digit-sum")}, "row-gain-network: no network is constructed"),
         ({"servers": 4, "given": {"lazer": 1.0}}, "did you mean 'laser'"),
         ({"servers": 4, "given": {"laser": -1.0}}, "laser = -1: expected more than 0"),
         ({"servers": 4, "given": {"laser": "much"}}, "laser = 'much': expected a number"),
@@ -239,9 +255,112 @@ def test_bad_arguments_are_one_line(arguments: dict[str, object], words: str) ->
     assert "\n" not in str(caught.value)
 
 
+def test_settings_at_the_limits_are_taken() -> None:
+    for servers, bits, rate, errors in ((2, 1, 1e9, 1e-15), (32, 32, 1e12, 0.1)):
+        made = Setting(servers=servers, bits=bits, symbol_rate=rate, word_errors=errors, ports=2)
+        assert made.sent == servers * bits * rate
+    for ports in (1, 0, 2.5, "4"):
+        with pytest.raises(InputError, match=f"ports = {ports!r}: expected a whole number of at least 2"):
+            Setting(servers=4, ports=ports)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("levels", [2, 4])
+@pytest.mark.parametrize("bits", [1, 7, 8])
+def test_a_lane_carries_a_digit_of_every_symbol(bits: int, levels: int) -> None:
+    values = {**VALUES, "nrz_lane": 0.7, "transmitter_share": 0.25}
+    lanes = Lanes(setting=Setting(servers=4, bits=bits), values=values, levels=levels)
+    assert lanes.digits == (bits if levels == 2 else (bits + 1) // 2)
+    assert lanes.per_bit(3.0) == pytest.approx(3.0 * lanes.digits / bits)
+    ends = 2 * (values["end"] - values["laser"]) * (0.7 if levels == 2 else 1.0)
+    assert (lanes.sender, lanes.receiver) == pytest.approx((ends / 4, 3 * ends / 4))
+    assert lanes.launched(2e-12) == pytest.approx(2e-12 * 50e9 * values["laser_efficiency"])
+    plain = Lanes(setting=lanes.setting, values=values)
+    assert lanes.plain_power == plain.plain_power and lanes.reference_power == plain.reference_power
+
+
+@pytest.mark.parametrize("servers", [2, 3, 5, 8, 32])
+def test_a_broadcast_takes_the_fewest_transmitters_whose_modulators_bear_the_light(servers: int) -> None:
+    lanes = Lanes(setting=Setting(servers=servers), values={**VALUES, "splitter_loss": 1.0})
+    joules = 1e-13
+    one = lanes.launched(joules)
+    for bears in (0.5, 1.0, 2.6, 3.0, 5.5, 1e3):
+        limited = Lanes(setting=lanes.setting, values={**lanes.values, "modulator_limit": bears * one})
+        split, transmitters = broadcast(limited, joules)
+        stages = ceil(log2(-(-servers // transmitters)))
+        assert 1 <= transmitters <= servers and split == pytest.approx(joules * 10 ** (stages / 10))
+        if transmitters < servers:
+            assert lanes.launched(split) * servers / transmitters <= bears * one
+        for fewer in range(1, transmitters):
+            lost = 10 ** (ceil(log2(-(-servers // fewer))) / 10)
+            assert one * lost * servers / fewer > bears * one
+
+
+def test_a_chip_that_broadcasts_has_the_ends_of_its_transmitters_alone() -> None:
+    setting = Setting(servers=4)
+    chip = reducer_asic(setting, VALUES)
+    for bears, count in ((1e9, 1), (0.0, 4)):
+        made = broadcasting_asic(setting, {**VALUES, "modulator_limit": bears, "splitter_loss": 0.0})
+        assert made.title.startswith(f"reducer chip, {count} transmitter")
+        assert made.energy["reducer transmitters"] == pytest.approx(chip.energy["reducer transmitters"] * count / 4)
+        assert made.energy["error correction"] == pytest.approx((1.5 + count / 8) * VALUES["error_correction"])
+        assert made.energy["lasers"] == pytest.approx(chip.energy["lasers"])
+        assert made.latency == chip.latency and made.launched == chip.launched
+
+
+def test_sums_add_up() -> None:
+    """On-off lanes of 8 digits up, one transmitter for four servers down."""
+    setting, values = Setting(servers=4), {**VALUES, "modulator_limit": 1e9}
+    up, down = (Lanes(setting=setting, values=values, levels=levels) for levels in (2, 4))
+    made = digit_sum(setting, values, 2)
+    assert made.lanes == 8 and made.name == "digit-sum-nrz"
+    assert made.energy["server transmitters"] == pytest.approx(up.per_bit(up.sender))
+    assert made.energy["reducer receivers"] == pytest.approx(up.per_bit(up.receiver) / 4)
+    assert made.energy["server receivers"] == pytest.approx(RATE * down.per_bit(down.receiver))
+    assert made.energy["reducer transmitters"] == pytest.approx(RATE * down.per_bit(down.sender) / 4)
+    assert made.energy["error correction"] == pytest.approx(0.625 * values["error_correction"])
+    assert made.energy["multiplexers"] == pytest.approx(values["ring_lock"] / 50e9)
+    back, _ = broadcast(down, RATE * down.plain_laser)
+    sent = up.laser(made.detected, values["mux_loss"])
+    assert made.energy["lasers"] == pytest.approx(down.per_bit(back) + up.per_bit(sent))
+    assert made.launched == pytest.approx(8 * up.launched(sent))
+    enob = up.digit_receiver(4).needed_enob(1e-6)
+    assert made.energy["converters"] == pytest.approx(
+        values["converter"] * 2 ** (enob + values["converter_margin"]) / 4
+    )
+    fields = homodyne_sum(setting, values)
+    assert fields.energy["phase locks"] == pytest.approx(values["phase_lock"] / 50e9 / 2)
+    oscillator = 10e-3 * 10 ** (values["oscillator_loss"] / 10) / values["laser_efficiency"]
+    assert fields.energy["local oscillators"] == pytest.approx(oscillator / 50e9 / 2 / 4)
+
+
+def test_quantiles_leave_a_twentieth_of_the_draws_at_either_end(compared: ReducerComparison) -> None:
+    setting, sets = compared.setting, drawn(compared.constants, 20)
+    energies = {name: [make(setting, values).energy_per_bit for values in sets] for name, make in RIVALS.items()}
+    for name, spread in compared.ranges.items():
+        ordered = sorted(energies[name])
+        assert (spread.low, spread.high) == (ordered[1], ordered[19])
+        assert set(spread.sooner) == set(RIVALS) - {name}
+        for other, share in spread.sooner.items():
+            less = [one < two for one, two in zip(energies[name], energies[other], strict=True)]
+            assert share == sum(less) / 20
+
+
+def test_most_servers_are_those_before_the_first_that_break_a_limit() -> None:
+    setting = Setting(servers=4)
+    most = compare._most_servers("digit-sum-nrz", setting, VALUES)
+    within = [not digit_sum(Setting(servers=servers), VALUES, 2).limits for servers in compare._SIZES]
+    assert most == compare._SIZES[within.index(False) - 1] and most > 2
+    assert compare._most_servers("digit-sum-nrz", setting, {**VALUES, "converter_bits": 0.0}) == 0
+
+
 def test_a_constant_outside_its_range_is_refused() -> None:
-    with pytest.raises(InputError, match="expected 1 to 2"):
-        Constant(name="x", value=3, low=1, high=2, unit="dB", meaning="", source="assumption")
+    fields = {"name": "x", "low": 1.0, "high": 4.0, "meaning": "", "source": "assumption"}
+    for value in (4.1, 0.9):
+        with pytest.raises(InputError, match="expected 1 to 4"):
+            Constant(value=value, unit="dB", **fields)  # type: ignore[arg-type]
+    for value in (1.0, 4.0):
+        assert Constant(value=value, unit="dB", **fields).draw(0.5) == 2.5  # type: ignore[arg-type]
+        assert Constant(value=value, unit="ns", **fields).draw(0.5) == pytest.approx(2e-9)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -26,10 +26,10 @@ from lightloom.photonics.link.settings import (
     without,
 )
 from lightloom.photonics.link.simulate import (
+    NEAR,
     Chip,
     FabricatedLink,
     LinkAverager,
-    NEAR,
     Senders,
     Statistics,
     Units,
