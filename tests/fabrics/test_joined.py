@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lightloom as ll
@@ -12,6 +13,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.results import Document
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.graph import Edge, Graph
 from lightloom.machines.fabrics.joined import JoinedFabric
 from lightloom.machines.fabrics.load import fabric_from
 from lightloom.models.graph import ComputeGraph
@@ -131,6 +133,91 @@ def test_a_mesh_of_chips_under_rings_takes_the_time_of_a_derivation_by_hand() ->
     algorithms = ("mesh-broadcast-both-axes", "ring-two-way")
     found = priced(fabric, "two-level:node=4,between=float32", own * values, *algorithms)
     assert found == pytest.approx(2 * mesh + rings, rel=1e-3)
+
+
+def test_either_part_says_what_the_whole_has(tmp_path: Path) -> None:
+    """Latencies that are stated nowhere, lines on devices, and where all add what they are sent."""
+    stated = Graph(ranks=2, edges=(Edge(0, 1, 1e9, 2e-6),))
+    unstated = part("switch", 3)
+    for inside, between in ((stated, unstated), (unstated, stated)):
+        fabric = JoinedFabric(ranks=6, inside=inside, between=between)
+        assert fabric.takes_hop_latency and fabric.latency_unstated
+        sourced = unstated.model_copy(update={"sources": {"hop_latency": "a data sheet"}})
+        told = JoinedFabric(ranks=6, **{"inside": inside, "between": between, _name(inside is stated): sourced})
+        assert told.takes_hop_latency and not told.latency_unstated
+        slower = fabric.with_hop_latency(5e-6)
+        assert [each.hop_latency for each in slower.parts] == [5e-6, 5e-6]
+    both = JoinedFabric(ranks=4, inside=stated, between=stated)
+    assert not both.takes_hop_latency and not both.latency_unstated
+    averager = part("optical-averager", 3)
+    for inside, between, only in ((averager, averager, True), (averager, unstated, False), (unstated, averager, False)):
+        assert JoinedFabric(ranks=9, inside=inside, between=between).only_adds == only
+
+
+def _name(outer: bool) -> str:
+    return "between" if outer else "inside"
+
+
+def test_latencies_are_the_least_of_neighbours_and_the_most_of_what_is_far() -> None:
+    near, far = part("ring", 4, hop_latency=1e-6), part("ring", 6, hop_latency=3e-6)
+    for inside, between in ((near, far), (far, near)):
+        fabric = JoinedFabric(ranks=24, inside=inside, between=between)
+        assert fabric.neighbour_latency() == pytest.approx(1e-6) and fabric.diameter_latency() == pytest.approx(9e-6)
+        for to_root in (True, False):
+            assert fabric.root_latency(to_root=to_root) == pytest.approx(9e-6)
+        assert fabric.node_ranks == inside.ranks
+        for stride in range(1, 24):
+            expected = inside.pair(stride) if stride < inside.ranks else (0.0, 1e-6)
+            assert fabric.pair(stride) == pytest.approx(expected)
+
+
+def test_a_rank_has_what_it_receives_inside_and_between_together() -> None:
+    """Each rank by its place inside and its group."""
+    one_way = Graph(ranks=3, edges=(Edge(0, 1, 1e9), Edge(1, 2, 2e9), Edge(2, 0, 4e9)), one_way=True)
+    star = part("switch", 2, bandwidth=8e9)
+    receive, send = JoinedFabric(ranks=6, inside=one_way, between=star).rank_bandwidths()
+    assert receive.tolist() == [12e9, 9e9, 10e9] * 2 and send.tolist() == [9e9, 10e9, 12e9] * 2
+    receive, send = JoinedFabric(ranks=6, inside=star, between=one_way).rank_bandwidths()
+    assert receive.tolist() == [12e9, 12e9, 9e9, 9e9, 10e9, 10e9]
+    assert send.tolist() == [9e9, 9e9, 10e9, 10e9, 12e9, 12e9]
+
+
+def test_cuts_are_those_of_a_rank_and_of_all_copies_of_the_parts() -> None:
+    inside, between = part("mesh", 4, bandwidth=1e9), part("switch", 3, bandwidth=5e9)
+    fabric = JoinedFabric(ranks=12, inside=inside, between=between)
+    alone, *rest = fabric.cuts()
+    assert (alone.ranks, alone.capacity) == (1, 7e9)
+    assert [(cut.name, cut.ranks, cut.capacity, cut.sets) for cut in rest] == [
+        (f"{cut.name} in {of}", n * cut.ranks, n * cut.capacity, cut.sets)
+        for part, n, of in ((inside, 3, "all groups"), (between, 4, "all places"))
+        for cut in part.cuts()
+    ]
+    rates = [*inside.link_bandwidth()] * 3 + [*between.link_bandwidth()] * 4
+    assert fabric.link_bandwidth().tolist() == rates
+    last, first = fabric.link_name(3 * inside.links - 1), fabric.link_name(3 * inside.links)
+    assert last == f"group 2: {inside.link_name(inside.links - 1)}"
+    assert first == f"place 0: {between.link_name(0)}"
+    second = fabric.link_name(3 * inside.links + between.links)
+    assert second == f"place 1: {between.link_name(0)}"
+    with pytest.raises(UnsupportedError, match="carries what its groups and the fabrics between them carry"):
+        fabric.footprint(*3 * [np.zeros(1, np.int64)])
+
+
+def test_groups_across_parts_are_the_parts_that_they_have_of_both() -> None:
+    """Six places inside, four groups: those that tile both; circuits only where their ranks are neighbours."""
+    fabric = JoinedFabric(ranks=24, inside=part("switch", 6), between=part("switch", 4))
+    for ranks, stride, within, across in ((12, 1, 6, 2), (6, 2, 3, 2), (12, 2, 3, 4), (4, 3, 2, 2)):
+        group = fabric.group(ranks, stride)
+        assert isinstance(group, JoinedFabric) and group.ranks == ranks
+        assert [each.ranks for each in group.parts] == [within, across]
+    for ranks, stride in ((8, 1), (9, 2), (5, 1), (4, 2), (2, 4), (4, 4), (24, 2)):
+        assert fabric.group(ranks, stride) is (fabric if ranks == 24 else None)
+    assert fabric.group(2, 6) == fabric.between.group(2) and fabric.group(2, 12) == fabric.between.group(2, 2)
+    circuits = JoinedFabric(ranks=16, inside=part("wdm-ring", 4), between=part("wdm-ring", 4))
+    assert circuits.group(2, 2) is None and circuits.group(2, 8) is None
+    assert circuits.group(2) == circuits.inside.group(2) and circuits.group(2, 4) == circuits.between.group(2)
+    adding = JoinedFabric(ranks=16, inside=part("switch", 4), between=part("optical-averager", 4))
+    assert adding.group(8) is None and adding.group(2, 4) is None and adding.group(4, 4) is adding.between
 
 
 def test_groups_are_those_inside_and_the_counterparts_alone() -> None:

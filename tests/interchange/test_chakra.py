@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
+import struct
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -17,6 +20,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.files import chakra_nodes
 from lightloom.collectives.files.chakra import (
+    HEADER,
     ROW,
     read_traces,
     trace_path,
@@ -29,6 +33,7 @@ from lightloom.collectives.files.chakra_nodes import (
     encode,
     read_trace,
 )
+from lightloom.collectives.files.row_order import row_order
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -260,6 +265,175 @@ def test_other_versions_and_traces_from_elsewhere_are_refused(tmp_path: Path) ->
     path.write_bytes(b"")
     with pytest.raises(ConfigError, match="empty"):
         read_traces(tmp_path / "t")
+
+
+@pytest.mark.parametrize("ranks", [1, 0, -2, "4", 4.0, True, None])
+def test_headers_without_a_number_of_ranks_are_refused(tmp_path: Path, ranks: object) -> None:
+    for document in ({"collective": {"ranks": ranks}}, {"collective": {}}, {}, [ranks]):
+        trace_path(tmp_path / "t", 0).write_bytes(encode([], {HEADER: json.dumps(document)}))
+        with pytest.raises(ConfigError, match=r"t\.0\.et: header: attribute 'lightloom\.schedule': no whole number of"):
+            read_traces(tmp_path / "t")
+
+
+def test_traces_of_two_ranks_are_read_and_rows_told_as_they_are_done(tmp_path: Path) -> None:
+    fabric = ring(2)
+    schedule, done = build(find("ring"), Collective("all-reduce", 2, 1001.0), fabric), list[int]()
+    paths = write_traces(tmp_path / "t", schedule, fabric, done.append)
+    rows = len(schedule.unfolded(fabric.fibre_channels))
+    assert [path.name for path in paths] == ["t.0.et", "t.1.et"] and sum(done) == 2 * rows
+    assert {node.attributes["comm_size"] for path in paths for node in read_trace(path)[0]} == {501}
+    assert read_traces(tmp_path / "t")[1] == fabric
+    assert read_traces(tmp_path / "t", ring(2, wavelengths=16))[1].channels == 16
+
+
+def test_whole_numbers_of_64_bits_are_the_largest() -> None:
+    for value in (0, 1, 127, 128, 16_383, 16_384, BIG):
+        encoded = chakra_nodes.varint(value)
+        assert len(encoded) == max(1, -(-value.bit_length() // 7))
+        assert chakra_nodes.read_varint(b"?" + encoded + b"?", 1) == (value, 1 + len(encoded))
+    assert [chakra_nodes.signed(value) for value in (BIG, 2**63, 2**63 - 1, 0)] == [-1, -(2**63), 2**63 - 1, 0]
+    assert chakra_nodes.varint(-1) == chakra_nodes.varint(BIG)
+    for damaged, why in ((b"\xff" * 9 + b"\x02", "longer than 64 bits"), (b"\x80" * 3, "cut short at byte 3")):
+        with pytest.raises(chakra_nodes.WireError, match=why):
+            chakra_nodes.read_varint(damaged, 0)
+    with pytest.raises(chakra_nodes.WireError, match="longer than 64 bits"):
+        chakra_nodes.read_varint(b"\x80" * 10 + b"\x01", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("rank", 2**31 - 1, 7),
+        ("rank", -(2**31), 7),
+        ("rank", 2**31, 9),
+        ("rank", -(2**31) - 1, 9),
+        ("comm_size", 5, 9),
+        ("flag", True, 27),
+        ("flag", False, 27),
+        ("text", "", 29),
+        ("row", (3, 0, 2**40), 10),
+        ("row", (), 10),
+    ],
+)
+def test_attributes_are_written_in_the_kinds_that_simulators_read(name: str, value: Any, kind: int) -> None:
+    (field,) = chakra_nodes.fields(chakra_nodes.encode_attribute(10, name, value))
+    content = chakra_nodes.as_bytes(*field[1:])
+    assert field[0] == 10 and [number for number, *_ in chakra_nodes.fields(content)] == [1, kind]
+    found = chakra_nodes.decode_attribute(content)
+    assert found == (name, value) and type(found[1]) is type(value)
+
+
+def test_attributes_of_other_values_are_not_written() -> None:
+    for value in (1.5, (1, 2.0), ("a",), b"x"):
+        with pytest.raises(chakra_nodes.WireError, match=r"attribute 'x': .*: expected a whole number, a text"):
+            chakra_nodes.encode_attribute(10, "x", value)
+
+
+SCALARS: list[tuple[int, bytes, object]] = [
+    (3, struct.pack("<d", 1.25), 1.25),
+    (5, struct.pack("<f", 0.5), 0.5),
+    (7, chakra_nodes.varint(-3), -3),
+    (9, chakra_nodes.varint(-(2**40)), -(2**40)),
+    (11, chakra_nodes.varint(2**32 - 1), 2**32 - 1),
+    (13, chakra_nodes.varint(BIG), BIG),
+    (15, chakra_nodes.varint(5), -3),
+    (17, chakra_nodes.varint(6), 3),
+    (19, struct.pack("<I", 2**32 - 1), 2**32 - 1),
+    (21, struct.pack("<Q", BIG), BIG),
+    (23, struct.pack("<i", -7), -7),
+    (25, struct.pack("<q", -(2**50)), -(2**50)),
+    (27, b"\x01", True),
+    (29, b"text", "text"),
+    (31, b"\xff", b"\xff"),
+]
+"""Kinds of attributes, a value in bytes without its tag and length, and the value."""
+
+
+def wire_of(kind: int, content: bytes) -> int:
+    if kind in (29, 31):
+        return chakra_nodes.BYTES
+    return {3: 1, 21: 1, 25: 1, 5: 5, 19: 5, 23: 5}.get(kind, chakra_nodes.VARINT)
+
+
+def tagged(number: int, wire: int, content: bytes) -> bytes:
+    length = chakra_nodes.varint(len(content)) if wire == chakra_nodes.BYTES else b""
+    return chakra_nodes.varint(number << 3 | wire) + length + content
+
+
+@pytest.mark.parametrize(("kind", "content", "value"), SCALARS)
+def test_every_kind_of_attribute_is_read_alone_and_in_lists(kind: int, content: bytes, value: object) -> None:
+    wire = wire_of(kind, content)
+    alone = chakra_nodes.decode_attribute(tagged(1, 2, b"name") + tagged(kind, wire, content))
+    assert alone == ("name", value) and type(alone[1]) is type(value)
+    one_by_one = tagged(2, 0, b"\x05") + tagged(1, wire, content) * 2
+    assert chakra_nodes.decode_attribute(tagged(kind + 1, 2, one_by_one))[1] == (value, value)
+    assert chakra_nodes.decode_attribute(tagged(kind + 1, 2, b"")) == ("", ())
+    if wire != chakra_nodes.BYTES:
+        assert chakra_nodes.decode_attribute(tagged(kind + 1, 2, tagged(1, 2, content * 3)))[1] == (value,) * 3
+        with pytest.raises(chakra_nodes.WireError):
+            chakra_nodes.decode_attribute(tagged(kind, 2, content))
+    if wire in (1, 5):
+        with pytest.raises(chakra_nodes.WireError, match=f"a list of {len(content) + 1} bytes where each entry has"):
+            list(chakra_nodes.decode_attribute(tagged(kind + 1, 2, tagged(1, 2, content + b"?"))))
+    with pytest.raises(chakra_nodes.WireError):
+        chakra_nodes.decode_attribute(tagged(kind, 0 if wire else 5, b"\x01\x00\x00\x00"))
+
+
+def test_attributes_without_a_value_hold_an_empty_text_and_what_is_unknown_is_passed_over() -> None:
+    assert chakra_nodes.decode_attribute(tagged(1, 2, b"x") + tagged(2, 2, b"about it")) == ("x", "")
+    assert chakra_nodes.decode_attribute(tagged(99, 0, b"\x01") + tagged(7, 0, b"\x04")) == ("", 4)
+
+
+@pytest.mark.parametrize("version", ["1.0.0", "1.7", "0.9", "0", ""])
+def test_headers_of_versions_before_2_are_read(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "t.0.et"
+    node = Node(id=2**63 - 1, name="", type=COMPUTE, duration=10**12)
+    path.write_bytes(encode([node], {"a": 1}, version))
+    assert read_trace(path) == ([node], {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "complaint"),
+    [
+        ([Node(id=2**63, name="x", type=COMPUTE)], "its id occurs twice, or is too large"),
+        ([Node(id=1, name="x", type=COMPUTE, duration=10**12 + 1)], "duration_micros is 1000000000001: expected at"),
+        ([Node(id=1, name="x", type=8)], "unknown type 8: expected 1 metadata, "),
+        ([Node(id=1, name="x", type=COMPUTE, data=(1,))], "waits for itself: a cycle"),
+        ([Node(id=1, name="x", type=COMPUTE, data=(2,))], "depends on node 2, which does not exist"),
+    ],
+)
+def test_nodes_beyond_the_limits_are_refused(tmp_path: Path, nodes: list[Node], complaint: str) -> None:
+    path = tmp_path / "t.0.et"
+    path.write_bytes(encode(nodes, {}))
+    with pytest.raises(ConfigError, match=rf"t\.0\.et: node {nodes[0].id} \('x'\): {complaint}"):
+        read_trace(path)
+
+
+def test_nested_calls_wait_for_data_alone(tmp_path: Path) -> None:
+    """Where a node has a schema of PyTorch, control dependencies may name calls that were left out."""
+    path = tmp_path / "t.0.et"
+    node = Node(id=1, name="x", type=COMPUTE, control=(7,))
+    path.write_bytes(encode([node], {}))
+    with pytest.raises(ConfigError, match="depends on node 7"):
+        read_trace(path)
+    told = Node(id=2, name="y", type=COMPUTE, control=(1,), data=(1,), attributes={"op_schema": "aten::relu"})
+    path.write_bytes(encode([node, told], {}))
+    assert read_trace(path)[0] == [node, told]
+    assert chakra_nodes.waits(told, nested=True) == (1,) and chakra_nodes.waits(told, nested=False) == (1, 1)
+
+
+def test_rows_of_a_step_stand_by_chunk_and_steps_in_their_order() -> None:
+    """Columns in any order: a group is the rows of one step and one chunk, in the order in which they were."""
+    fabric = ring(5)
+    schedule = build(find("ring"), Collective("all-reduce", 5, 1e6), fabric).unfolded(1)
+    mixed = np.random.default_rng(0).permutation(len(schedule))
+    shuffled = replace(schedule, **{name: column[mixed] for name, column in schedule.columns().items()})
+    order = row_order(shuffled)
+    keys = [[(int(shuffled.step[row]), int(shuffled.chunk[row])) for row in group] for group in order.groups]
+    assert all(len(set(key)) == 1 for key in keys)
+    assert [key[0] for key in keys] == sorted(set(zip(shuffled.step.tolist(), shuffled.chunk.tolist(), strict=True)))
+    assert all(group == sorted(group) for group in order.groups)
+    assert sorted(order.rows) == list(range(len(schedule)))
 
 
 def test_a_switch_that_reduces_has_no_trace(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,21 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.files.msccl.program import Program, Step, ThreadBlock, read_xml, to_xml
+from lightloom.collectives.files.msccl.program import (
+    Content,
+    Fault,
+    Gpu,
+    Program,
+    Step,
+    ThreadBlock,
+    Value,
+    added,
+    described,
+    read_xml,
+    to_xml,
+)
 from lightloom.collectives.files.msccl.read import check_program, read_program
+from lightloom.collectives.files.msccl.rules import Condition, condition_of
 from lightloom.collectives.files.msccl.write import NAMES, ProgramWriter, program_of
 from lightloom.collectives.files.row_order import row_order
 from lightloom.collectives.registry import build, find
@@ -263,6 +277,174 @@ def test_a_malformed_file_is_refused_with_its_line(tmp_path: Path, old: str, new
     with pytest.raises(ConfigError) as refused:
         read_xml(path)
     assert complaint in str(refused.value)
+
+
+LIMITS = {
+    "nchannels": (0, 2**31 - 1),
+    "nchunksperloop": (1, 2**31 - 1),
+    "inplace": (0, 1),
+    "outofplace": (0, 1),
+    "minBytes": (0, 2**63 - 1),
+    "maxBytes": (0, 2**63 - 1),
+    "i_chunks": (0, 2**31 - 1),
+    "send": (-1, 2**31 - 1),
+    "recv": (-1, 2**31 - 1),
+    "chan": (-1, 2**31 - 1),
+    "srcoff": (-1, 2**31 - 1),
+    "dstoff": (-1, 2**31 - 1),
+    "cnt": (-1, 2**31 - 1),
+    "depid": (-1, 2**31 - 1),
+    "deps": (-1, 2**31 - 1),
+    "hasdep": (0, 1),
+}
+"""Least and largest value of attributes that are whole numbers."""
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_attributes_are_read_up_to_their_limits_and_not_beyond(tmp_path: Path, name: str) -> None:
+    path, (least, most) = written(tmp_path, program()), LIMITS[name]
+    text = path.read_text()
+    for value in (least, most):
+        path.write_text(re.sub(rf' {name}="[^"]*"', f' {name}="{value}"', text, count=1))
+        assert f'{name}="{value}"' in to_xml(read_xml(path)) or name in ("depid", "deps")
+    for value in (least - 1, most + 1, "1.0", ""):
+        path.write_text(re.sub(rf' {name}="[^"]*"', f' {name}="{value}"', text, count=1))
+        with pytest.raises(ConfigError, match=rf"{name}='{value}': expected a whole number from {least} to {most}"):
+            read_xml(path)
+
+
+def test_older_files_have_the_defaults_of_the_runtime(tmp_path: Path) -> None:
+    path = written(tmp_path, program())
+    text = re.sub(r' (outofplace|minBytes|maxBytes)="\d+"', "", path.read_text())
+    for in_place in (False, True):
+        path.write_text(re.sub(r' inplace="\d"', f' inplace="{in_place:d}"', text))
+        made = read_xml(path)
+        assert (made.in_place, made.out_of_place, made.min_bytes, made.max_bytes) == (
+            in_place,
+            not in_place,
+            0,
+            1 << 27,
+        )
+
+
+def test_programs_in_place_out_of_place_both_or_neither() -> None:
+    for in_place, out_of_place, modes in (
+        (True, False, [True]),
+        (False, True, [False]),
+        (True, True, [True, False]),
+        (False, False, [False]),
+    ):
+        made = Program(name="x", collective="allreduce", in_place=in_place, out_of_place=out_of_place)
+        assert made.modes == modes
+
+
+def test_a_step_is_announced_by_the_next_that_says_so_and_is_no_nop() -> None:
+    steps = [Step(type=kind, awaited=awaited) for kind, awaited in (("s", False), ("nop", True), ("r", True), ("s", 0))]
+    found = [ThreadBlock(steps=steps).announced_by(number) for number in range(4)]  # type: ignore[list-item]
+    assert found == [2, 2, 2, None]
+
+
+def test_sums_of_contents_are_those_of_one_chunk_and_count_everybody_once() -> None:
+    one, other = Value(3, 0b0011, frozenset({-1})), Value(3, 0b1100, frozenset({5}))
+    assert added(one, other, "s") == added(other, one, "s") == Value(3, 0b1111, frozenset({-1, 5}))
+    broken = Fault("broken")
+    assert added(broken, one, "s") is added(one, broken, "s") is added(None, broken, "s") is broken
+    for held, more, why in (
+        (None, one, "s adds a chunk in which nothing was stored"),
+        (one, None, "s adds a chunk in which nothing was stored"),
+        (one, Value(4, 0b1100, frozenset()), "s adds chunk 4 to chunk 3"),
+        (one, Value(3, 0b0110, frozenset()), "s adds the contribution of GPU 1 for the second time"),
+    ):
+        assert added(held, more, "s") == Fault(why)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "nothing"),
+        (Fault("why"), "no value of the collective (why)"),
+        (Value(2, 1 << 7, frozenset()), "chunk 2 of GPU 7"),
+        (Value(2, (1 << 9) - 1, frozenset()), "chunk 2 summed over all 9 GPUs"),
+        (Value(2, (1 << 8) - 1, frozenset()), "chunk 2 summed over 8 of 9 GPUs, without 8"),
+        (Value(2, 0b111, frozenset()), "chunk 2 summed over 3 of 9 GPUs, without 3, 4, 5, 6, 7, 8"),
+        (Value(2, 0b11, frozenset()), "chunk 2 summed over 2 of 9 GPUs, without 2, 3, 4, 5, 6, 7 and 1 more"),
+    ],
+)
+def test_contents_are_described_by_who_is_in_them(content: Content, words: str) -> None:
+    assert described(content, 9) == words
+
+
+def condition(kind: str, in_place: bool = True, ranks: int = 3, chunks: int = 6) -> Condition:
+    made = Program(name="x", collective=kind, chunks=chunks, in_place=in_place)
+    made.gpus = [Gpu(chunks={"i": 4, "o": 5, "s": 0}) for _ in range(ranks)]
+    return condition_of(made, in_place, "x")
+
+
+def test_roots_are_read_from_the_values_that_programs_leave() -> None:
+    """Of a reduction the rank that holds the whole sum; of a broadcast the one whose chunks most have."""
+    sums, copies = condition("reduce"), condition("broadcast")
+    whole, part = Value(0, 0b111, frozenset()), Value(0, 0b101, frozenset())
+    for root in range(3):
+        assert sums.root({sums.place(rank, "o", 0): whole if rank == root else part for rank in range(3)}) == root
+        held: list[Content] = [Value(6 * root, 1 << root, frozenset())] * 3
+        held[(root + 1) % 3] = Value(0, 1, frozenset())
+        assert copies.root({copies.place(rank, "o", 0): value for rank, value in enumerate(held)}) == root
+    assert sums.root({}) == copies.root({}) == 0 and sums.root({sums.place(1, "o", 0): part}) == 0
+    everywhere = condition("allreduce")
+    assert everywhere.root({everywhere.place(1, "o", 0): whole}) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "outputs"),
+    [
+        ("allgather", 2, 6),
+        ("reduce_scatter", 6, 2),
+        ("reducescatter", 6, 2),
+        ("allreduce", 6, 6),
+        ("alltoall", 6, 6),
+        ("broadcast", 6, 6),
+        ("reduce", 6, 6),
+        ("custom", 4, 5),
+    ],
+)
+def test_buffers_have_the_chunks_of_the_collective_and_lie_in_the_larger_in_place(
+    kind: str, inputs: int, outputs: int
+) -> None:
+    for in_place in (True, False):
+        made = condition(kind, in_place)
+        assert made.inputs == (inputs,) * 3 and made.outputs == (outputs,) * 3
+        assert (made.size(1, "i"), made.size(1, "o"), made.size(1, "s")) == (inputs, outputs, None)
+        places = {
+            (rank, buffer, k): made.place(rank, buffer, k)
+            for rank in range(3)
+            for buffer, size in (("i", inputs), ("o", outputs), ("s", 2))
+            for k in range(size)
+        }
+        larger = "i" if inputs >= outputs else "o"
+        for (rank, buffer, k), place in places.items():
+            moved = rank * min(inputs, outputs) if buffer != larger and inputs != outputs else 0
+            assert place == ((rank, larger, k + moved) if in_place and buffer != "s" else (rank, buffer, k))
+    first = [value for _, value in condition(kind).initial()]
+    assert [value.contributors for value in first] == [1 << rank for rank in range(3) for _ in range(inputs)]
+    summed = kind in ("allreduce", "reduce", "reduce_scatter", "reducescatter")
+    assert [value.chunk for value in first] == (list(range(inputs)) * 3 if summed else list(range(3 * inputs)))
+
+
+def test_chunks_that_do_not_divide_are_refused_where_each_gpu_has_its_own() -> None:
+    for kind in ("allreduce", "broadcast", "reduce", "custom"):
+        assert condition(kind, chunks=7).chunks == 7
+    for kind in ("allgather", "alltoall", "reduce_scatter"):
+        with pytest.raises(UnsupportedError, match="nchunksperloop=7 with 3 GPUs: expected a multiple of 3 chunks"):
+            condition(kind, chunks=7)
+
+
+def test_what_must_be_there_in_the_end_is_who_contributes_to_each_chunk() -> None:
+    found = {kind: list(condition(kind).expected(1)) for kind in ("alltoall", "reduce_scatter", "reduce", "custom")}
+    assert found["alltoall"][6:9] == [(1, 0, 2, 1), (1, 1, 3, 1), (1, 2, 8, 2)]
+    assert found["reduce_scatter"] == [(rank, k, 2 * rank + k, 7) for rank in range(3) for k in range(2)]
+    assert found["reduce"] == [(1, k, k, 7) for k in range(6)] and found["custom"] == []
+    assert list(condition("allgather").expected(0))[:6] == [(0, k, k, 1 << k // 2) for k in range(6)]
+    assert list(condition("broadcast").expected(2))[-6:] == [(2, k, 12 + k, 4) for k in range(6)]
 
 
 @settings(deadline=None, max_examples=60)

@@ -278,6 +278,9 @@ def test_words_are_half_of_them_near_and_all_codes_occur() -> None:
     assert set(spread[spread <= 2 * NEAR].tolist()) == set(range(2 * NEAR + 1))
     uniform = np.ptp(np.indices((16,) * 3).reshape(3, -1), axis=0)
     assert (spread > 2 * NEAR).mean() == pytest.approx((uniform > 2 * NEAR).mean() / 2, abs=0.01)
+    wide = np.ptp(draw_words(2, 30, 500, np.random.default_rng(2)), axis=0)
+    assert sorted(set(wide.tolist()))[: 2 * NEAR + 1] == list(range(2 * NEAR + 1))
+    assert sorted(set(wide.tolist()))[2 * NEAR + 1] > 1000
     for bits in (1, 2):
         assert draw_words(2, bits, 500, np.random.default_rng(1)).max() == (1 << bits) - 1
 
