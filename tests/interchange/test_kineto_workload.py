@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,19 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
 from lightloom.models.traces.calls import Call, TraceTensor, product_flops
-from lightloom.models.traces.kineto import busy, read_kineto_workload, read_profile
+from lightloom.models.traces.kineto import (
+    OpenCalls,
+    Wiring,
+    _completed,
+    arguments_of,
+    busy,
+    exchange_of,
+    is_view,
+    read_kineto_workload,
+    read_profile,
+    result_shape,
+)
+from lightloom.models.traces.operators import TracedExchange
 
 ENGINE = "autograd::engine::evaluate_function: MmBackward0"
 
@@ -187,3 +200,162 @@ def test_flags_of_a_library_do_not_make_a_convolution_transposed() -> None:
     flops = 2 * 2 * 5 * 4 * 4 * 3 * 9
     for name, flags in (("cudnn_convolution", [True, False]), ("convolution", [False]), ("conv2d", [])):
         assert product_flops(Call(1, f"aten::{name}", "", -1, reads, returns, list(flags))) == flops
+
+
+def test_exchanges_say_their_kind_bytes_group_and_ranks_as_far_as_they_are_stated() -> None:
+    stated = {"Collective name": "_allgather_base", "In msg nelems": 6, "Process Group Name": "0", "Group size": 4}
+    for dtype, size in (("Long", 8), ("Double", 8), ("Float", 4), ("BFloat16", 2), ("Half", 2), ("Byte", 1)):
+        found = exchange_of("kernel", {**stated, "dtype": dtype}, 2.0)
+        assert found == TracedExchange("all-gather", 6 * size, "0", 2.0, 4)
+    described = exchange_of("kernel", {**stated, "Process Group Description": "dp"}, 2.0)
+    assert described == TracedExchange("all-gather", None, "dp", 2.0, 4)
+    assert exchange_of("ncclDevKernel_Broadcast", {}, 1.0) == TracedExchange("broadcast", None, "", 1.0, None)
+    assert exchange_of("kernel", {"Collective name": "odd"}, 1.0) == TracedExchange("odd", None, "", 1.0)
+    assert exchange_of("gemm", {}, 1.0) is exchange_of("gemm", {"Collective name": ""}, 1.0) is None
+    for wrong in (0, -1, True, "4", 2.0):
+        found = exchange_of("nccl", {"Group size": wrong}, 1.0)
+        assert found is not None and found.ranks is None
+    for elements, nbytes in ((0, 0), (-1, None), (True, None), (1, 4)):
+        found = exchange_of("nccl", {"In msg nelems": elements, "dtype": "Float"}, 1.0)
+        assert found is not None and found.nbytes == nbytes
+
+
+def test_sends_and_receives_of_one_kernel_are_what_the_call_asked_for() -> None:
+    launched = Call(1, "c10d::alltoall_", "s", -1, [TraceTensor(1, 0, (4,), 2, True, "")], [], [])
+    both = TracedExchange("send and receive", None)
+    assert _completed(both, launched) == TracedExchange("all-to-all", 8)
+    assert _completed(TracedExchange("send and receive", 5), launched) == TracedExchange("all-to-all", 5)
+    assert _completed(TracedExchange("send", 0), launched) == TracedExchange("send", 0)
+    assert _completed(both, Call(1, "odd", "", -1, [], [], [])) == both
+
+
+def test_the_innermost_call_that_is_open_is_found() -> None:
+    """Ends count; what begins where another ends is beside it."""
+    opened = OpenCalls([(0.0, 10.0, 5), (1.0, 4.0, 6), (4.0, 6.0, 7), (12.0, 13.0, 8)])
+    assert opened.outer == [-1, 0, 0, -1]
+    moments = {
+        -1.0: None,
+        0.0: 5,
+        0.5: 5,
+        1.0: 6,
+        3.0: 6,
+        4.0: 7,
+        6.0: 7,
+        7.0: 5,
+        10.0: 5,
+        11.0: None,
+        12.5: 8,
+        14: None,
+    }
+    assert {moment: opened.at(moment) for moment in moments} == moments
+    assert OpenCalls([]).at(0.0) is None
+
+
+def test_arguments_are_tensors_or_values() -> None:
+    arguments = {
+        "Input Dims": [[2, 3], [], [[4], [5, 6], 7], [], []],
+        "Input type": ["c10::BFloat16", "Scalar", "TensorList", "long int", ""],
+        "Concrete Inputs": ["", "0.5", "", "", "[1, True]"],
+        "Input Strides": [[3, 1], [], [], [1], []],
+    }
+    reads, values, precision = arguments_of(arguments, "here")
+    assert [(each.shape, each.element_bytes, each.floating, each.strides) for each in reads] == [
+        ((2, 3), 2, True, (3, 1)),
+        ((4,), 4, True, ()),
+        ((5, 6), 4, True, ()),
+        ((), 8, False, ()),
+    ]
+    assert values == [None, 0.5, None, None, [1, True]] and precision == "bf16"
+    assert arguments_of({}, "here") == ([], [], "")
+    whole = {"Input Dims": [[2], [2]], "Input type": ["int", "double"], "Concrete Inputs": 3}
+    assert arguments_of(whole, "here")[1:] == ([None, None], "fp64")
+    for wrong, complaint in (
+        ({"Input Dims": {}}, "expected lists"),
+        ({"Input type": "float"}, "expected lists"),
+        ({"Input Dims": [[1]]}, "1 'Input Dims' and 0 'Input type': expected as many"),
+        ({"Input Dims": [[-1]], "Input type": ["float"]}, r"'Input Dims': \[-1\]: expected a list of whole numbers"),
+        ({"Input Dims": [4], "Input type": ["float"]}, "'Input Dims': 4: expected a list of whole numbers"),
+    ):
+        with pytest.raises(InputError, match=f"^here: .*{complaint}"):
+            arguments_of(wrong, "here")
+
+
+def read(
+    name: str, *shapes: tuple[int, ...], values: list[object] | None = None, inner: list[Call] | None = None
+) -> Call:
+    tensors = [TraceTensor(-1, 0, shape, 4, True, "") for shape in shapes]
+    return Call(1, f"aten::{name}", "s", -1, tensors, [], list(values), calls=list(inner))
+
+
+def test_shapes_of_results_follow_from_rules_then_from_inner_calls_then_from_the_largest_input() -> None:
+    assert result_shape(read("mm", (2, 3), (3, 5))) == (2, 5)
+    assert result_shape(read("embedding", (10, 4), (2, 3))) == (2, 3, 4)
+    assert result_shape(read("adaptive_avg_pool2d", (2, 3, 9, 9), values=[None, [1, 2]])) == (2, 3, 1, 2)
+    assert result_shape(read("max_pool2d", (2, 3, 9, 8), values=[None, [3, 2], [2, 2], [1, 0]])) == (2, 3, 5, 4)
+    assert result_shape(read("max_pool2d", (2, 3, 9, 8), values=[None, [3, 2], [], [0, 0]])) == (2, 3, 3, 4)
+    assert result_shape(read("max_pool2d", (2, 3, 9, 8), values=[None, "x", [], []])) == (2, 3, 9, 8)
+    assert result_shape(read("nll_loss", (2, 3), (2,))) == ()
+    assert result_shape(read("add", (3,), (2, 3))) == (2, 3) and result_shape(read("empty")) == ()
+    inner = [read("mm", (2, 3), (3, 5)), read("view", (2, 5)), read("empty")]
+    assert result_shape(read("custom", (9, 9), inner=inner)) == (2, 5)
+    assert is_view(read("view", (2,))) and not is_view(read("relu", (2,)))
+    assert not is_view(read("reshape", (2,), inner=[read("clone", (2,))]))
+
+
+def test_reads_are_of_the_last_result_of_as_many_elements_and_parameters_of_gradients_that_are_left() -> None:
+    wiring = Wiring([(4, 5)])
+    first, second, other = (read("mm", shape, (4, 5)) for shape in ((6, 4), (6, 4), (7, 4)))
+    for each in (first, second):
+        wiring.connect(each)
+    assert [each.argument for each in first.reads] == ["", "weight"] and second.reads[1].argument == ""
+    relu = read("relu", (6, 5))
+    wiring.connect(relu)
+    assert relu.reads[0].storage == second.returns[0].storage != first.returns[0].storage
+    view, into = read("view", (6, 5)), read("add_", (6, 5), (5,))
+    for each in (view, into, other):
+        wiring.connect(each)
+    assert view.returns[0].storage == into.returns[0].storage == relu.returns[0].storage
+    norm = read("batch_norm", (6, 5), (5,), (5,), (5,), (5,))
+    free = Wiring([])
+    free.connect(norm)
+    assert [each.argument for each in norm.reads] == ["", "weight", "weight", "running_3", "running_4"]
+    assert len({each.storage for each in norm.reads}) == 5
+    nothing = read("empty")
+    free.connect(nothing)
+    assert nothing.returns == []
+
+
+def test_precision_is_that_of_most_seconds(tmp_path: Path) -> None:
+    entries = events()
+    entries.insert(2, call("aten::mul", 22, 9, **{"Input Dims": [[6, 5]], "Input type": ["c10::Half"]}))
+    for seconds, expected in ((9, "fp32"), (11, "fp16")):
+        entries[2]["dur"] = seconds
+        measured = read_kineto_workload(written(tmp_path, entries)).graph.measured
+        assert measured is not None and measured.precision == expected
+    entries[2]["dur"] = 1
+    entries[entries.index(next(each for each in entries if each["name"] == "gemm"))]["name"] = "tf32_s1688gemm"
+    measured = read_kineto_workload(written(tmp_path, entries)).graph.measured
+    assert measured is not None and measured.precision == "tf32"
+
+
+def test_time_of_the_step_is_told_by_where_it_is(tmp_path: Path) -> None:
+    """Ten microseconds are of a call that is no operator, as it returns nothing."""
+    more = [call("aten::empty", 24, 2), launch(25, 906), kernel(160, 10, 906, "fill")]
+    told = read_kineto_workload(written(tmp_path, [*events(), *more])).unrecorded
+    parts = "75 us are in its operators, 3 us in the optimizer, 0 s in communication calls, 10 us in other calls"
+    assert any(line.replace("µ", "u").startswith(f"of 88 us measured in the step, {parts}") for line in told), told
+
+
+def test_profiles_sum_their_steps_devices_and_work_that_nobody_launched(tmp_path: Path) -> None:
+    free = kernel(5, 4, 999, "triton")
+    second = [call("ProfilerStep#5", 200, 60), call("aten::mm", 210, 10, **tensors([6, 4], [4, 5], sequence=9))]
+    devices = [{"name": "H100", "totalGlobalMem": 0}, {"name": "H100"}, {"name": 3}, "odd"]
+    profile = read_profile(written(tmp_path, [free, *events(), *second], deviceProperties=devices, distributedInfo=[]))
+    assert profile.steps == 2 and profile.step_seconds == pytest.approx(80e-6)
+    assert profile.devices == ("H100",) and profile.memory is None and profile.distributed == {}
+    assert profile.device_seconds == pytest.approx(122e-6) and profile.on_device
+    assert profile.unattributed_seconds == pytest.approx(44e-6)
+    assert [piece.begin for piece in profile.work] == sorted(piece.begin for piece in profile.work)
+    assert [end - begin for begin, end in profile.marks] == pytest.approx([100e-6, 60e-6])
+    alone = read_profile(written(tmp_path, second[1:]))
+    assert alone.steps == 1 and alone.step_seconds is None and not alone.on_device and alone.work == ()

@@ -68,9 +68,76 @@ def test_exchanges_keep_kind_bytes_and_group(tmp_path: Path) -> None:
             "line 4: exchange 'SHUFFLE': expected NONE",
         ),
         (DATA.replace("DATA", "MICRO"), "exchanges alone, which are no model"),
+        (DATA.replace("\n2\n", "\n1\n"), "states 1 layers and has 2 lines"),
+        (DATA.replace("16416", "-1"), "line 4: '-1': expected a number of at least 0"),
+        (DATA.replace("16416", "inf"), "line 4: 'inf': expected a number of at least 0"),
+        (DATA.replace("8192000", "many"), "line 4: 'many': expected a number of at least 0"),
     ],
 )
 def test_malformed_files_are_refused_in_one_line(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(InputError) as refusal:
         read_model_file(written(tmp_path, text), FileRequest(batch=1))
     assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "line 1: '': expected one of DATA"),
+        ("DATA\n", "line 2: expected the number of layers"),
+        ("DATA\n2 3\n", "line 2: expected the number of layers"),
+        ("DATA\n-1\n", "line 2: expected the number of layers"),
+    ],
+)
+def test_heads_that_say_nothing_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        read_layer_file(written(tmp_path, text), batch=1)
+    with pytest.raises(InputError, match="has no operators"):
+        read_layer_file(written(tmp_path, "DATA\n0\n"), batch=1)
+
+
+LINE = "net -1 1 ALLREDUCE 400 2 ALLGATHER 80 4 {sum} 1000 8\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "kind", "groups", "parameters", "unpriced"),
+    [
+        ("DATA", "ALLREDUCE", [("data", None)] * 3, 250, 2),
+        ("DATA model_parallel_NPU_group: 2 all_gpus: 12", "ALLREDUCE", [("data", 6)] * 3, 250, 2),
+        ("MODEL model_parallel_NPU_group: 2", "ALLREDUCE", [("model", None)] * 3, 0, 3),
+        ("HYBRID_DLRM model_parallel_NPU_group: 2 all_gpus: 12", "REDUCESCATTER", [("tensor", 2)] * 2 + [("data", 6)],
+         250, 2),
+        ("HYBRID_DLRM", "ALLGATHER", [("tensor", None)] * 2 + [("data", None)], 0, 3),
+        ("MODEL", "ALLREDUCE_DP_EP", [("model", None)] * 2 + [("data, of experts", None)], 0, 3),
+        ("MODEL", "allreduce_tp", [("model", None)] * 2 + [("tensor", None)], 0, 3),
+        ("MODEL", "ALLREDUCE_ZZ", [("model", None)] * 3, 0, 3),
+    ],
+)  # fmt: skip
+def test_policies_say_who_exchanges_and_sums_of_gradients_over_replicas_are_parameters(
+    tmp_path: Path, header: str, kind: str, groups: list[tuple[str, int | None]], parameters: int, unpriced: int
+) -> None:
+    found = read_layer_file(written(tmp_path, f"{header}\n1\n{LINE.format(sum=kind)}"), batch=3)
+    assert [(each.group, each.ranks) for each in found.exchanges] == groups
+    assert [each.nbytes for each in found.exchanges] == [400, 80, 1000]
+    assert found.graph.parameters == parameters and found.graph.batch == 3
+    assert found.graph.uncounted[0].count(" x ") == len({*groups[:unpriced]}) + (
+        unpriced > 1 and groups[0] == groups[1]
+    )
+    assert found.graph.measured is not None and found.graph.measured.backward == pytest.approx((6e-9,))
+
+
+def test_what_a_file_states_in_all_is_told(tmp_path: Path) -> None:
+    found = read_layer_file(written(tmp_path, HYBRID), batch=2)
+    assert found.unrecorded[0] == "3 layers: 2.252 ms forward, 2.252 ms input gradient, 3 ns weight gradient"
+    lines = [line for line in found.unrecorded if line.endswith("not used of the file")]
+    assert [line.partition(":")[0] for line in lines] == [
+        "model_parallel_NPU_group 8",
+        "ep 1",
+        "pp 1",
+        "all_gpus 32",
+        "pp_comm 4096",
+    ]
+    assert "300 ns of updates are left out: the plan prices its own" in found.unrecorded
+    nothing = HYBRID.replace(" 100\n", " 0\n").replace("ep: 1", "ep: 0")
+    left = read_layer_file(written(tmp_path, nothing), batch=2).unrecorded
+    assert not any("updates" in line or line.startswith("ep ") for line in left)
