@@ -30,6 +30,29 @@ def test_a_snake_through_a_grid_goes_from_neighbour_to_neighbour(dims: tuple[int
     assert (lattice.hops(order[:-1], order[1:]) == 1).all()
 
 
+@given(DIMS, st.booleans())
+def test_cells_receive_and_send_on_the_links_that_transfers_take_last_and_first(
+    dims: tuple[int, ...], wraps: bool
+) -> None:
+    lattice = Lattice(dims, wraps)
+    source, destination = np.divmod(np.arange(lattice.cells**2), lattice.cells)
+    last: dict[int, set[int]] = {cell: set() for cell in range(lattice.cells)}
+    first: dict[int, set[int]] = {cell: set() for cell in range(lattice.cells)}
+    runs = lattice.runs(source, destination)
+    path = derived.ordered_links([run[:4] for run in runs], [run.backward for run in runs])
+    for one, other, links in zip(source.tolist(), destination.tolist(), path.tolist(), strict=True):
+        if taken := [link for link in links if link >= 0]:
+            first[one].add(taken[0])
+            last[other].add(taken[-1])
+            assert lattice.ends(taken[0])[2] == one and lattice.ends(taken[-1])[3] == other
+    receive, send = lattice.degrees()
+    assert receive.tolist() == [len(last[cell]) for cell in range(lattice.cells)]
+    assert send.tolist() == [len(first[cell]) for cell in range(lattice.cells)]
+    assert lattice.total_degree == sum(map(len, last.values())) and lattice.smallest_degree == min(
+        map(len, last.values())
+    )
+
+
 @given(DIMS)
 def test_halfway_around_a_closed_line_even_cells_send_forward_and_odd_ones_back(dims: tuple[int, ...]) -> None:
     """Even and odd are the sums of their coordinates where the transfer starts; else the shorter way is taken."""

@@ -107,6 +107,10 @@ def test_ranks_hear_of_each_other_over_the_switch_that_reduces(seed: int) -> Non
     assert derived.neighbour_latency(fabric) == up.min() + down.min()
     assert derived.diameter_latency(fabric) == up.max() + down.max()
     assert derived.diameter(fabric) == 2
+    assert all(
+        found.tolist() == way.tolist()
+        for found, way in zip(derived._through_the_switch(fabric), (up, down), strict=True)
+    )
     assert derived.root_latency(fabric, to_root=False) == up[0] + max(down[1:], default=0.0)
     assert derived.root_latency(fabric, to_root=True) == down[0] + max(up[1:], default=0.0)
 

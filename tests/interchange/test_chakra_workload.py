@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 from lightloom.collectives.files.chakra_nodes import (
     COLLECTIVE,
     COMPUTE,
+    SEND,
     Node,
     encode,
 )
 from lightloom.core.errors import InputError
-from lightloom.models.traces.chakra import read_chakra_workload
+from lightloom.models.traces.chakra import exchanges_of, rank_file, read_chakra_workload
+from lightloom.models.traces.operators import TracedExchange
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = 0, 7, 2
 
@@ -75,6 +78,96 @@ def test_what_only_the_backward_pass_adds_up_is_taken_for_parameters(tmp_path: P
     assert graph.parameters == 1 + 2
     nodes = [*step(2)[:4], collective(92, 4000, [3], REDUCE_SCATTER)]
     assert read_chakra_workload(written(tmp_path, nodes), batch=1).graph.parameters == 1000
+
+
+def test_one_layer_with_gradients_is_enough_for_parameters(tmp_path: Path) -> None:
+    told = {}
+    for name, nodes in (("some", [*step(2)[:4], collective(9, 40, [3])]), ("none", step(2)[:4])):
+        told[name] = read_chakra_workload(written(tmp_path, nodes), batch=1).unrecorded
+    assert any("as many float32 as its backward pass adds up" in line for line in told["some"])
+    assert any("adds nothing up over ranks" in line for line in told["none"])
+
+
+def test_steps_that_repeat_count_once(tmp_path: Path) -> None:
+    """Where they hold a backward pass and no node is left over."""
+    nodes = [replace(node, name=f"{node.name} {node.id}") for node in step(2)[:4]]
+    again = [replace(node, id=node.id + 10, data=tuple(each + 10 for each in node.data)) for node in nodes]
+    sums = [collective(30, 40, [3]), collective(31, 40, [13])]
+    found = read_chakra_workload(written(tmp_path, [*nodes, *again, *sums]), batch=1)
+    assert len(found.graph.operators) == 2 and found.graph.parameters == 10
+    assert any(line == "1 further steps with the same nodes are left out" for line in found.unrecorded)
+    whole = read_chakra_workload(written(tmp_path, [*nodes, *again[:3], sums[0]]), batch=1)
+    assert len(whole.graph.operators) == 4 and not any("further steps" in line for line in whole.unrecorded)
+    forward = [replace(nodes[0], id=number, data=()) for number in (1, 2, 3)]
+    assert len(read_chakra_workload(written(tmp_path, forward), batch=1).graph.operators) == 3
+
+
+def test_names_of_passes_tell_layers_apart_and_durations_stand_for_work(tmp_path: Path) -> None:
+    names = ["a_FWD", "b_FWD", "b_BWD_IG", "b_BWD_WG", "a_BWD_WG"]
+    nodes = [
+        Node(id=number, name=name, type=COMPUTE, duration=10**number, data=(number - 1,) if number else ())
+        for number, name in enumerate(names)
+    ]
+    found = read_chakra_workload(written(tmp_path, nodes), batch=1)
+    assert found.graph.measured is not None
+    assert found.graph.measured.forward == pytest.approx((1e-6, 10e-6))
+    assert found.graph.measured.backward == pytest.approx((10e-3, 1.1e-3))
+    assert not any("mirrored" in line for line in found.unrecorded)
+    assert any(line.startswith("FLOPs: durations alone") for line in found.unrecorded)
+    alone = read_chakra_workload(written(tmp_path, nodes[:2]), batch=1).graph.measured
+    assert alone is not None and alone.backward == pytest.approx((2e-6, 20e-6))
+    assert read_chakra_workload(written(tmp_path, step(1)), batch=1).graph.measured is None
+
+
+def test_schedules_of_one_collective_are_no_training_step(tmp_path: Path) -> None:
+    """More sends and receives than compute nodes, and no collective."""
+    sends = [Node(id=10 + i, name="send", type=SEND + i % 2, attributes={"comm_size": 4}) for i in range(5)]
+    with pytest.raises(InputError, match="5 sends and receives, 4 compute nodes and no collective: the schedule of"):
+        read_chakra_workload(written(tmp_path, [*step(2)[:4], *sends]), batch=1)
+    for nodes in ([*step(2)[:4], *sends[:4]], [*step(2), *sends]):
+        found = read_chakra_workload(written(tmp_path, nodes), batch=1)
+        assert [each.kind for each in found.exchanges].count("receive") == 2
+    with pytest.raises(InputError, match="--step 0: steps are marked in traces of PyTorch alone"):
+        read_chakra_workload(written(tmp_path, step(1)), batch=1, step=0)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "complaint"),
+    [
+        ({"comm_type": 10, "comm_size": 4}, "comm_type is 10: expected 0 all-reduce, 1 reduce"),
+        ({"comm_type": 0, "comm_size": -1}, "comm_size is -1: expected a count of bytes"),
+        ({"comm_type": 0, "comm_size": 1 << 53}, "comm_size is 9007199254740992"),
+        ({"comm_type": 0, "comm_size": True}, "comm_size is True"),
+    ],
+)
+def test_collectives_that_cannot_be_are_refused(tmp_path: Path, attributes: dict[str, int], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        list(exchanges_of(Node(id=1, name="x", type=COLLECTIVE, attributes=attributes), tmp_path))
+
+
+def test_exchanges_of_a_node_are_what_it_states(tmp_path: Path) -> None:
+    def found(kind: int, name: str = "x", **attributes: object) -> list[TracedExchange]:
+        node = Node(id=1, name=name, type=kind, duration=3, attributes=attributes)  # type: ignore[arg-type]
+        return list(exchanges_of(node, tmp_path))
+
+    assert found(COMPUTE) == found(COLLECTIVE) == []
+    assert found(COLLECTIVE, comm_size=0) == [TracedExchange("unknown", 0, "", 3e-6)]
+    assert found(COLLECTIVE, "all_to_all", comm_size=5) == [TracedExchange("all-to-all", 5, "", 3e-6)]
+    assert found(COLLECTIVE, comm_type=9, pg_name="tp") == [TracedExchange("barrier", None, "tp", 3e-6)]
+    assert found(SEND, comm_size=(1 << 53) - 1)[0].nbytes == (1 << 53) - 1
+    assert found(SEND + 1) == [TracedExchange("receive", None, "", 3e-6)]
+
+
+def test_files_of_other_ranks_are_told_where_a_name_stands_for_all(tmp_path: Path) -> None:
+    written(tmp_path, step(2))
+    assert "no file of rank 1" in read_chakra_workload(tmp_path / "step.et", batch=1).unrecorded[0]
+    slow = [replace(node, duration=7) for node in step(2)]
+    written(tmp_path, slow, "step.1.et")
+    told = read_chakra_workload(tmp_path / "step.et", batch=1).unrecorded[0]
+    assert "files of 2 ranks that of rank 0" in told and "0 ns to 28" in told and "collectives are the same" in told
+    written(tmp_path, [*step(2), collective(50, 8, [3])], "step.2.et")
+    assert "the collectives of 1 ranks are others" in read_chakra_workload(tmp_path / "step.et", batch=1).unrecorded[0]
+    assert rank_file(tmp_path / "a.et.gz", 3).name == "a.3.et.gz" and rank_file(tmp_path / "a.et", 0).name == "a.0.et"
 
 
 @pytest.mark.parametrize(

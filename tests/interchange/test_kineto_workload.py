@@ -280,9 +280,7 @@ def test_arguments_are_tensors_or_values() -> None:
             arguments_of(wrong, "here")
 
 
-def read(
-    name: str, *shapes: tuple[int, ...], values: list[object] | None = None, inner: list[Call] | None = None
-) -> Call:
+def read(name: str, *shapes: tuple[int, ...], values: Sequence[object] = (), inner: Sequence[Call] = ()) -> Call:
     tensors = [TraceTensor(-1, 0, shape, 4, True, "") for shape in shapes]
     return Call(1, f"aten::{name}", "s", -1, tensors, [], list(values), calls=list(inner))
 
@@ -342,7 +340,7 @@ def test_time_of_the_step_is_told_by_where_it_is(tmp_path: Path) -> None:
     """Ten microseconds are of a call that is no operator, as it returns nothing."""
     more = [call("aten::empty", 24, 2), launch(25, 906), kernel(160, 10, 906, "fill")]
     told = read_kineto_workload(written(tmp_path, [*events(), *more])).unrecorded
-    parts = "75 us are in its operators, 3 us in the optimizer, 0 s in communication calls, 10 us in other calls"
+    parts = "75 us are in its operators, 3 us in the optimizer, 0 ns in communication calls, 10 us in other calls"
     assert any(line.replace("µ", "u").startswith(f"of 88 us measured in the step, {parts}") for line in told), told
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil, inf, log2
+from statistics import NormalDist
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +17,7 @@ from lightloom.machines.reducers import compare, rivals
 from lightloom.machines.reducers import constants as designs
 from lightloom.machines.reducers.compare import RIVALS, ReducerComparison, compare_reducers, saving_of, tornado
 from lightloom.machines.reducers.constants import (
+    TRIED_ERRORS,
     Constant,
     Design,
     constants,
@@ -28,7 +32,9 @@ from lightloom.machines.reducers.rivals import (
     broadcast,
     broadcasting_asic,
     digit_sum,
+    full_scale,
     homodyne_sum,
+    modulator_limit,
     packet_switch,
     reducer_asic,
     row_gain_network,
@@ -168,12 +174,65 @@ def test_plain_lanes_need_more_light_for_more_noise() -> None:
         assert noisy.energy["lasers"] == pytest.approx(2 * plain.energy["lasers"], rel=0.05)
 
 
+def test_full_scale_grows_with_the_rate_the_noise_and_the_margin() -> None:
+    """And with the square of the deviations that rarer errors ask for, down to a tenth of what was tried."""
+    setting = Setting(servers=4, word_errors=TRIED_ERRORS)
+    plain = {**VALUES, "network_margin": 0.0}
+    assert full_scale(DESIGN, setting, plain) == pytest.approx(4e-4)
+    assert full_scale(DESIGN, setting, {**plain, "network_margin": 3.0}) == pytest.approx(4e-4 * 10**0.3)
+    faster = Setting(servers=4, word_errors=TRIED_ERRORS, symbol_rate=100e9)
+    assert full_scale(DESIGN, faster, plain) == pytest.approx(8e-4)
+    rarer = Setting(servers=4, word_errors=1e-6)
+    deviations = NormalDist().inv_cdf(1e-6) / NormalDist().inv_cdf(TRIED_ERRORS)
+    assert full_scale(DESIGN, rarer, plain) == pytest.approx(4e-4 * deviations**2)
+    loud = full_scale(DESIGN, setting, {**plain, "noise_density": 2 * VALUES["noise_density"]}) / 4e-4
+    shot = 2 * 1.602176634e-19 * 1e-3 / VALUES["noise_density"] ** 2
+    assert loud == pytest.approx((4 + shot) / (1 + shot))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"noise": 5e-3}, None),
+        ({"noise": 6e-3, "levels": 2}, None),
+        ({"noise": 4.9e-3}, "fragile: the sturdiest network bears noise of 0.0049 of full scale"),
+        ({"noise": None}, "fragile: the sturdiest network is built for exactness alone"),
+        ({"noise": 5e-4, "levels": 2}, "bears noise of 0.0005 of full scale; its light is scaled from one level"),
+    ],
+)
+def test_networks_that_bear_little_noise_say_so(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], words: str | None
+) -> None:
+    monkeypatch.setattr(rivals, "network_design", lambda servers, bits, ports: replace(DESIGN, **fields))
+    limits = row_gain_network(Setting(servers=4), {**VALUES, "modulator_limit": 1e9}).limits
+    assert len(limits) == (words is not None) and all(limit.startswith(words or "") for limit in limits)
+
+
+def test_the_light_that_a_modulator_bears_is_no_limit() -> None:
+    lanes = Lanes(setting=Setting(servers=4), values={**VALUES, "modulator_limit": 0.01})
+    bears = 0.01 / (50e9 * VALUES["laser_efficiency"])
+    assert modulator_limit(lanes, bears * (1 - 1e-12)) == modulator_limit(lanes, inf) == ()
+    assert modulator_limit(lanes, 2 * bears) == ("20 mW a lane at the servers' modulators, which bear 10 mW",)
+
+
 def test_networks_add_up(stand_in: None) -> None:
     setting, sent = Setting(servers=4), 4 * 8 * 50e9
     rows = row_gain_network(setting, VALUES)
     assert rows.energy["heaters"] == pytest.approx(333 * 1.5 * 21.4e-3 / sent)
     assert rows.energy["units"] == pytest.approx(34 * 2 * 3.6e-12 * 50e9 / sent)
     assert "fragile" not in " ".join(rows.limits)
+    lanes = Lanes(setting=setting, values=VALUES)
+    scale = full_scale(DESIGN, setting, VALUES)
+    assert rows.detected == pytest.approx(scale / 4) and rows.area == pytest.approx(333 * VALUES["mzi_area"])
+    assert rows.launched == pytest.approx(4 * lanes.launched(lanes.laser(scale / 4)))
+    assert rows.latency == pytest.approx({"meshes": 126 * 3e-4 * 4.2 / 299792458, "units": 5 * VALUES["unit_latency"]})
+    efficiency = VALUES["laser_efficiency"]
+    light = 34 * 1e-3 * 10 ** (VALUES["oscillator_loss"] / 10) / efficiency
+    assert rows.energy["local oscillators"] == pytest.approx(light / sent)
+    carriers = 30 * scale * 10 ** ((VALUES["modulator_loss"] + 2) / 10) / efficiency
+    assert rows.energy["carriers of units"] == pytest.approx(carriers / sent)
+    assert rows.energy["server transmitters"] == pytest.approx(lanes.per_bit(lanes.sender))
+    assert rows.energy["phase locks"] == pytest.approx(VALUES["phase_lock"] / 50e9 / 2)
 
 
 def test_the_comparison_ranks_and_judges(compared: ReducerComparison) -> None:
