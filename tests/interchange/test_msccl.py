@@ -7,9 +7,11 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -29,8 +31,8 @@ from lightloom.collectives.files.msccl.program import (
     to_xml,
 )
 from lightloom.collectives.files.msccl.read import check_program, read_program
-from lightloom.collectives.files.msccl.rules import Condition, condition_of
-from lightloom.collectives.files.msccl.write import NAMES, ProgramWriter, program_of
+from lightloom.collectives.files.msccl.rules import Condition, check_rules, condition_of
+from lightloom.collectives.files.msccl.write import NAMES, ProgramWriter, _channels_of_rows, program_of
 from lightloom.collectives.files.row_order import row_order
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
@@ -277,6 +279,209 @@ def test_a_malformed_file_is_refused_with_its_line(tmp_path: Path, old: str, new
     with pytest.raises(ConfigError) as refused:
         read_xml(path)
     assert complaint in str(refused.value)
+
+
+def custom(*blocks: ThreadBlock, held: int = 1, ranks: int = 2, **fields: Any) -> Program:
+    """Blocks of GPU 0 beside GPUs without any, of a collective that only its author knows."""
+    gpus = [
+        Gpu(chunks={"i": held, "o": held, "s": held}, blocks=list(blocks if rank == 0 else ())) for rank in range(ranks)
+    ]
+    return Program(**{"name": "x", "collective": "custom", "channels": 32, "gpus": gpus, **fields})
+
+
+def broken(made: Program) -> str:
+    """What is wrong with the rules of a program; empty where nothing is."""
+    try:
+        check_rules(made, condition_of(made, True, "x"), "x")
+    except ConfigError as refused:
+        return str(refused)
+    return ""
+
+
+def copies(steps: int, **fields: Any) -> list[Step]:
+    return [Step(type="cpy", source=("i", 0), destination=("o", 0), **fields) for _ in range(steps)]
+
+
+def waiting(number: int, awaited: int) -> ThreadBlock:
+    return ThreadBlock(steps=copies(1, depends=(number, awaited)))
+
+
+def announcing(steps: int = 1) -> ThreadBlock:
+    return ThreadBlock(steps=copies(steps, awaited=True))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "refused", "complaint"),
+    [
+        (custom(channels=1), custom(channels=0), "0 channels: expected 1 to 32"),
+        (custom(channels=32), custom(channels=33), "33 channels: expected 1 to 32"),
+        (custom(*[ThreadBlock()] * 216), custom(*[ThreadBlock()] * 217), "GPU 0: 217 threadblocks: at most 216"),
+        (
+            custom(ThreadBlock(steps=copies(256))),
+            custom(ThreadBlock(steps=copies(257))),
+            "GPU 0, threadblock 0: 257 steps: at most 256",
+        ),
+        (
+            custom(ThreadBlock(steps=copies(1, count=71)), held=71),
+            custom(ThreadBlock(steps=copies(1, count=72)), held=99),
+            "step 0: 72 chunks: expected 1 to 71",
+        ),
+        (
+            custom(ThreadBlock(steps=copies(1, count=71)), held=71),
+            custom(ThreadBlock(steps=copies(1, count=71)), held=70),
+            "chunks 0 and 70 more of buffer 'i': there are 70",
+        ),
+        (
+            custom(ThreadBlock(steps=[Step(type="cpy", source=("i", 32767), destination=("o", 0))]), held=40_000),
+            custom(ThreadBlock(steps=[Step(type="cpy", source=("i", 32768), destination=("o", 0))]), held=40_000),
+            "offset 32768: runtimes keep offsets up to 32767",
+        ),
+        (
+            custom(*[announcing()] * 128, waiting(127, 0)),
+            custom(*[announcing()] * 129, waiting(128, 0)),
+            "waits for threadblock 128: runtimes keep numbers up to 127",
+        ),
+        (
+            custom(announcing(), waiting(0, 0)),
+            custom(announcing(), waiting(2, 0)),
+            "waits for threadblock 2: the GPU has 2",
+        ),
+        (
+            custom(announcing(2), waiting(0, 1)),
+            custom(announcing(2), waiting(0, 2)),
+            "waits for step 2 of threadblock 0",
+        ),
+        (
+            custom(announcing(), waiting(0, 0)),
+            custom(announcing(), waiting(0, -1)),
+            "waits for step -1 of threadblock 0",
+        ),
+        (
+            custom(*(ThreadBlock(send=peer) for peer in range(1, 33)), ranks=40),
+            custom(*(ThreadBlock(send=peer) for peer in range(1, 34)), ranks=40),
+            "GPU 0: 33 threadblocks send on channel 0: at most 32",
+        ),
+        (
+            custom(*(ThreadBlock(receive=peer, channel=peer // 30) for peer in range(1, 40)), ranks=40),
+            custom(*(ThreadBlock(receive=peer) for peer in range(1, 40)), ranks=40),
+            "GPU 0: 39 threadblocks receive on channel 0: at most 32",
+        ),
+        (
+            custom(ThreadBlock(send=1, receive=1), ThreadBlock(send=1, channel=1)),
+            custom(ThreadBlock(send=1, receive=1), ThreadBlock(send=1)),
+            "threadblock 1: sends to GPU 1 on channel 0, as another threadblock does",
+        ),
+        (custom(ThreadBlock(send=1)), custom(ThreadBlock(send=2)), "peer 2: expected another of the 2 GPUs, or -1"),
+        (custom(ThreadBlock(receive=-1)), custom(ThreadBlock(receive=-2)), "peer -2: expected another of the 2 GPUs"),
+        (
+            custom(ThreadBlock(channel=31)),
+            custom(ThreadBlock(channel=31), channels=31),
+            "channel 31: expected 0 to 30",
+        ),
+    ],
+)  # fmt: skip
+def test_programs_at_the_limits_of_a_runtime_are_taken_and_those_beyond_are_not(
+    allowed: Program, refused: Program, complaint: str
+) -> None:
+    assert broken(allowed) == "" and complaint in broken(refused)
+
+
+def test_chunks_that_a_step_reads_and_writes_overlap_not_at_all_or_wholly() -> None:
+    for first, overlapping in ((0, False), (1, True), (2, True), (3, False), (4, False)):
+        for kind in ("cpy", "re"):
+            step = Step(type=kind, source=("i", 0), destination=("i", first), count=3)
+            back = Step(type=kind, source=("i", first), destination=("i", 0), count=3)
+            for each in (step, back):
+                found = broken(custom(ThreadBlock(steps=[each]), held=7))
+                assert ("reads and writes overlapping chunks of buffer 'i'" in found) == overlapping
+    apart = Step(type="cpy", source=("i", 0), destination=("o", 1), count=3)
+    assert broken(custom(ThreadBlock(steps=[apart]), held=7)) == ""
+
+
+def test_reductions_that_runtimes_merge_have_one_count() -> None:
+    """Of neighbouring steps into one place, from one buffer, without a wait between them."""
+    one = {"type": "re", "source": ("i", 0), "destination": ("o", 0), "count": 1}
+    two = {**one, "count": 2}
+
+    def of(before: dict[str, Any], after: dict[str, Any]) -> str:
+        return broken(custom(announcing(), ThreadBlock(steps=[Step(**before), Step(**after)]), held=4))
+
+    assert "step 1: adds 2 chunks to those to which step 0 adds 1: runtimes merge such steps" in of(one, two)
+    assert of(one, one) == of(one | {"awaited": True}, two) == of(one, two | {"depends": (0, 0)}) == ""
+    assert of(one, two | {"destination": ("o", 1)}) == of(one, two | {"source": ("s", 0)}) == ""
+    assert of(one | {"type": "cpy"}, two) == of(one, two | {"type": "cpy"}) == ""
+
+
+def test_a_nop_waits_and_so_does_what_follows_it() -> None:
+    nop, end = Step(type="nop", depends=(0, 0)), copies(1, depends=(0, 0))
+    assert broken(custom(announcing(), ThreadBlock(steps=[nop, *end]))) == ""
+    for steps in ([Step(type="nop"), *end], [nop, *copies(1)]):
+        found = broken(custom(announcing(), ThreadBlock(steps=steps)))
+        assert "a nop, and what follows one, must wait for a step" in found
+    assert "ends with a nop" in broken(custom(announcing(), ThreadBlock(steps=[*end, nop])))
+    assert broken(custom(announcing(), ThreadBlock(steps=[*copies(1), nop, *end, *copies(1)]))) == ""
+
+
+def test_buffers_hold_as_many_chunks_as_the_collective_has_or_none() -> None:
+    for buffer, size in (("i", 2), ("o", 6)):
+        for held in (0, size, size + 1, size - 1, 1):
+            made = Program(name="x", collective="allgather", chunks=6)
+            made.gpus = [Gpu(chunks={"i": 2, "o": 6, "s": 9}) for _ in range(3)]
+            made.gpus[2].chunks[buffer] = held
+            found = broken(made)
+            wrong = f"GPU 2: {buffer}_chunks={held}: expected {size}, for nchunksperloop=6 over 3 GPUs in an allgather"
+            assert found == ("" if held in (0, size) else f"x: {wrong}")
+
+
+def writer(ranks: int = 2) -> ProgramWriter:
+    schedule = build(find("ring"), Collective("all-gather", ranks, 1e6), PacketSwitch(ranks=ranks)).unfolded(1)
+    return ProgramWriter(schedule, row_order(schedule), [0] * len(schedule), 1)
+
+
+@pytest.mark.parametrize(("count", "first"), [(128, 1), (129, 129)])
+def test_threadblocks_for_which_others_wait_come_first_where_numbers_run_out(count: int, first: int) -> None:
+    made = writer()
+    for peer in range(1, count + 1):
+        made.steps[0, "send", peer, 0].append(Step(type="s", awaited=peer == count))
+    blocks = made.program().gpus[0].blocks
+    assert [each.send for each in blocks] == [first, *(peer for peer in range(1, count + 1) if peer != first)]
+
+
+def test_too_many_threadblocks_are_those_of_one_gpu() -> None:
+    for count, too_many in ((216, False), (217, True)):
+        made = writer()
+        for peer in range(count):
+            made.steps[0, "send", peer, 0].append(Step(type="s"))
+            made.steps[1, "send", peer, 0].append(Step(type="s"))
+        assert made.too_many_blocks() == too_many
+    for count, too_many in ((128, False), (129, True)):
+        made = writer()
+        for number in range(count):
+            made.waits[(0, "receive", 0, 0), number] = (0, "send", number, 0), 0
+            made.waits[(0, "receive", 0, 0), number + count] = (0, "send", number, 0), 1
+        assert made.too_many_blocks() == too_many
+    assert not writer().too_many_blocks()
+
+
+@pytest.mark.parametrize("peers", [32, 33, 70])
+def test_lightpaths_of_a_pair_have_channels_of_their_own_also_where_peers_are_many(peers: int) -> None:
+    """Rank 0 sends to all; rank 1 is sent three lightpaths, of which it answers one."""
+    ends = [(0, peer) for peer in range(1, peers + 1)] + [(0, 1), (0, 1), (1, 0), (0, 1)]
+    paths = [*range(10, peers + 10), 3, 4, 5, 3]
+    columns = {"source": [end[0] for end in ends], "destination": [end[1] for end in ends], "lightpath": paths}
+    schedule: Any = SimpleNamespace(
+        queued=True,
+        collective=SimpleNamespace(ranks=peers + 1),
+        **{name: np.array(column) for name, column in columns.items()},
+    )
+    channels = _channels_of_rows(schedule)
+    found = set(zip(ends, paths, channels, strict=True))
+    assert len({(end, channel) for end, _, channel in found}) == len(found) == len({each[:2] for each in found})
+    crowds = Counter(channel for end, channel in {(end, channel) for end, _, channel in found} if end[0] == 0)
+    assert max(crowds.values()) <= 32 and (max(channels) >= 3) == (peers > 32)
+    schedule.queued = False
+    alone = _channels_of_rows(schedule)
+    assert len({(end, channel) for end, channel in zip(ends, alone, strict=True)}) == len(set(ends))
 
 
 LIMITS = {

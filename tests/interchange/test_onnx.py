@@ -14,7 +14,8 @@ from lightloom.core.errors import InputError
 from lightloom.models.files.model_file import FileRequest
 from lightloom.models.files.read import read_model_file
 from lightloom.models.graph import TENSOR_KINDS, ComputeGraph
-from lightloom.models.onnx import read_onnx
+from lightloom.models.onnx import _factors, product_of, read_onnx, weight_place, word_of
+from lightloom.models.onnx_shapes import Value
 from lightloom.models.zoo import load_workload
 
 onnx = pytest.importorskip("onnx")
@@ -136,6 +137,118 @@ def test_dynamic_dimensions_take_the_sizes_that_are_given(tmp_path: Path) -> Non
         assert read_onnx(path, **given).graph.with_batch(2).operator("matmul").forward_flops == 2 * 2 * 5 * 8 * 6
     with pytest.raises(InputError, match="has no dynamic dimension 'width'"):
         read_onnx(path, definitions={"seq": "5", "width": "3"})
+
+
+def test_backward_passes_multiply_once_for_each_factor_that_needs_a_gradient() -> None:
+    node = onnx.helper.make_node
+    names = ["a", "b", "c", "d"]
+    for kind, places in (("MatMul", 4), ("Gemm", 2), ("Conv", 2), ("LSTM", 2), ("Einsum", 4)):
+        made = node(kind, names, ["y"])
+        assert [_factors(made, names[:count]) for count in range(5)] == [min(count, places) for count in range(5)]
+        assert _factors(made, ["d"]) == (places == 4)
+    attention = node("Attention", names, ["y"])
+    assert [_factors(attention, [name]) for name in names] == [2, 2, 2, 0]
+    assert _factors(attention, []) == 0 and _factors(attention, names) == 2
+
+
+def test_weights_of_quantized_products_stand_behind_the_scales() -> None:
+    node = onnx.helper.make_node
+    places = {kind: weight_place(node(kind, ["x"], ["y"])) for kind in ("Conv", "QLinearConv", "QLinearMatMul")}
+    assert places == {"Conv": 1, "QLinearConv": 3, "QLinearMatMul": 3}
+
+
+def test_operators_have_the_words_of_the_table_or_their_own() -> None:
+    node = onnx.helper.make_node
+    words = {"Gemm": "mm", "LeakyRelu": "leaky_relu", "LRN": "lrn", "GlobalMaxPool": "max_pool2d", "Softmax": "softmax"}
+    assert {kind: word_of(node(kind, ["x"], ["y"])) for kind in words} == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "output", "attributes", "flops"),
+    [
+        ("MatMul", [(2, 3), (3, 5)], (2, 5), {}, 60),
+        ("Gemm", [(3, 2), (3, 5)], (2, 5), {"transA": 1}, 60),
+        ("Gemm", [(2, 3), (5, 3)], (2, 5), {"transB": 1}, 60),
+        ("Einsum", [(2, 3), (3, 5)], (2, 5), {"equation": "ij,jk->ik"}, 60),
+        ("QLinearMatMul", [(2, 3), (), (), (3, 5)], (2, 5), {}, 60),
+        ("Attention", [(2, 4, 6, 8)] * 3, (2, 4, 6, 8), {}, 2 * 2 * 2 * 4 * 6 * 6 * 8),
+        ("Attention", [(2, 6, 32)] * 3, (2, 6, 32), {"q_num_heads": 4, "kv_num_heads": 4}, 2 * 2 * 2 * 4 * 6 * 6 * 8),
+        ("Relu", [(2, 3)], (2, 3), {}, None),
+    ],
+)
+def test_products_of_nodes_are_those_of_their_operands(
+    kind: str, shapes: list[tuple[int, ...]], output: tuple[int, ...], attributes: dict[str, Any], flops: int | None
+) -> None:
+    made = onnx.helper.make_node(kind, [f"x{i}" for i in range(len(shapes))], ["y"], **attributes)
+    found = product_of(made, [Value(shape=shape) for shape in shapes], Value(shape=output))
+    assert (None if found is None else found.flops) == flops
+
+
+def test_products_whose_operands_lack_axes_are_refused() -> None:
+    node = onnx.helper.make_node
+    for operands, place in (([Value(shape=(2, 3)), Value(shape=())], 1), ([Value(shape=(2, 3))], 1), ([None, None], 0)):
+        with pytest.raises(InputError, match=f"node 'y' \\(MatMul\\): operand {place} has no axes"):
+            product_of(node("MatMul", ["a", "b"], ["y"]), operands, Value(shape=(2, 5)))
+    with pytest.raises(InputError, match="node 'n': Einsum 'ijk': expected one label an axis"):
+        product_of(node("Einsum", ["a"], ["y"], name="n", equation="ijk"), [Value(shape=(2, 3))], Value(shape=()))
+
+
+def test_values_count_their_elements_and_know_floating_types() -> None:
+    assert Value(shape=()).elements == 1 and Value(shape=(2, 0)).elements == 0 and Value(shape=(2, 3)).elements == 6
+    floating = {number for number in range(1, 24) if Value(shape=(), data_type=number).floating}
+    assert floating == {1, 10, 11, 16, 17, 18, 19, 20}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "given", "complaint"),
+    [
+        (
+            {"x": ["batch", "seq"]},
+            {"definitions": {"seq": "0"}},
+            "--define seq=0: expected a whole number of at least 1",
+        ),
+        ({"x": ["batch", "seq"]}, {"definitions": {"seq": "x"}}, "--define seq=x: expected a whole number"),
+        ({"x": ["batch", "seq"]}, {}, "by --define seq=SIZE or --sequence-length"),
+        (
+            {"x": ["batch", "wide"]},
+            {"sequence_length": 4},
+            "'wide' is dynamic: expected its size, by --define wide=SIZE",
+        ),
+        ({"x": ["n", 3], "z": ["m", 3]}, {}, "input 'z', axis 0: dimension 'm' is dynamic"),
+        ({"x": ["n", 3]}, {"definitions": {"x.1": "3"}}, "has no dynamic dimension 'x.1'"),
+    ],
+)
+def test_sizes_that_nobody_gives_are_asked_for(
+    tmp_path: Path, inputs: dict[str, list[Any]], given: dict[str, Any], complaint: str
+) -> None:
+    made = onnx.helper.make_node("Sum", list(inputs), ["y"])
+    with pytest.raises(InputError) as refused:
+        read_onnx(written(tmp_path, graph_of([made], inputs, {})), **given)
+    assert complaint in str(refused.value)
+
+
+def test_sizes_are_those_of_definitions_then_of_samples_then_of_tokens(tmp_path: Path) -> None:
+    made = onnx.helper.make_node("Sum", ["x", "z", "u"], ["y"])
+    inputs: dict[str, list[Any]] = {"x": ["n", "tokens", None], "z": ["n", 5, 3], "u": [None, 1, "wide"]}
+    path = written(tmp_path, graph_of([made], inputs, {}))
+    found = read_onnx(path, sequence_length=5, definitions={"x.2": "3", "wide": "1"}).graph
+    assert found.batch == 13 and found.operator("sum").activation_bytes == 4 * 13 * 5 * 3
+    defined = read_onnx(path, definitions={"x.2": "3", "wide": "1", "n": "7", "u.0": "7", "tokens": "5"}).graph
+    assert defined.batch == 7 and [each.kind for each in defined.operators].count("input") == 3
+
+
+def test_control_flow_and_names_that_occur_twice_are_refused(tmp_path: Path) -> None:
+    node = onnx.helper.make_node
+    for nodes, complaint in (
+        ([node("Relu", ["x"], ["a"]), node("Relu", ["x"], ["a"])], "(Relu) makes 'a', which exists"),
+        ([node("Relu", ["x"], ["x"])], "(Relu) makes 'x', which exists: expected a name of its own"),
+        ([node("Loop", ["x"], ["y"], name="l")], "node 'l': Loop: control flow has no fixed cost"),
+        ([node("Relu", ["x"], [], name="n")], "node 'n' (Relu) makes nothing: expected nodes in the order"),
+        ([node("Relu", ["x", "x"], ["y"])], "node 'y': "),
+    ):
+        with pytest.raises(InputError) as refused:
+            read_onnx(written(tmp_path, graph_of(nodes, {"x": [2, 3]}, {})))
+        assert complaint in str(refused.value) and "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xff", b"hello"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from math import ceil, inf, log2
@@ -15,7 +16,14 @@ from hypothesis import strategies as st
 from lightloom.core.errors import InputError
 from lightloom.machines.reducers import compare, rivals
 from lightloom.machines.reducers import constants as designs
-from lightloom.machines.reducers.compare import RIVALS, ReducerComparison, compare_reducers, saving_of, tornado
+from lightloom.machines.reducers.compare import (
+    RIVALS,
+    Range,
+    ReducerComparison,
+    compare_reducers,
+    saving_of,
+    tornado,
+)
 from lightloom.machines.reducers.constants import (
     TRIED_ERRORS,
     Constant,
@@ -252,10 +260,107 @@ def test_the_comparison_ranks_and_judges(compared: ReducerComparison) -> None:
     assert len(document["constants"]) == len(published())
 
 
+def test_the_verdict_says_what_the_figures_say(compared: ReducerComparison) -> None:
+    chip = compared.rivals["reducer-asic"]
+    network = replace(chip, name="row-gain-network", energy={"logic": 3 * chip.energy_per_bit})
+    cheap = replace(chip, name="digit-sum", energy={"logic": 0.7 * chip.energy_per_bit}, limits=("too bright",))
+    dear = replace(chip, name="homodyne-sum", energy={"logic": 1.5 * chip.energy_per_bit})
+    lit = replace(chip, name="digit-sum-nrz", energy={"logic": inf})
+    rivals = {each.name: each for each in (cheap, chip, dear, network, lit)} | {"broadcasting-asic": chip}
+    made = replace(
+        compared,
+        rivals=rivals,
+        ranges={
+            name: Range(low=1e-12 * place, high=2e-12 * place, sooner=dict.fromkeys(rivals, 0.25))
+            for place, name in enumerate(rivals, 1)
+        },
+        best_cases={"row-gain-network": 2.5},
+        most_servers={"digit-sum": 8, "digit-sum-nrz": 0, "homodyne-sum": 16},
+        turns=(),
+    )
+    least, nets, first, nrz, fields, turning, earlier = compare.verdict(made)
+    assert least.startswith(f"Least energy without a limit that it breaks: {chip.title}, ") and "(2 to 4 in 90" in least
+    assert nets.startswith("No network of interferometers wins on energy: row-gain-network takes 3 times the reducer")
+    assert nets.endswith("less than the chip in 25 % of draws (2.5 times with every constant at the end of its range "
+                         "that favours it).")  # fmt: skip
+    both = "against {} (it takes less energy in 25 % of draws)"
+    pair = [both.format(name) for name in ("reducer-asic", "broadcasting-asic")]
+    assert first == (
+        f"digit-sum: saves 30 % {pair[0]}, saves 30 % {pair[1]}. It stays within its limits up to 8 servers. "
+        "It breaks a limit: too bright."
+    )
+    none = "cannot be had with any power of light"
+    assert nrz == f"digit-sum-nrz: {none} {pair[0]}, {none} {pair[1]}. No number of servers is within its limits."
+    assert fields.startswith(f"homodyne-sum: takes 50 % more {pair[0]}") and fields.endswith("up to 16 servers.")
+    assert turning == "No single assumption within its range turns the verdict between digit-sum and reducer-asic."
+    assert earlier.endswith(f"is refuted for 4: digit-sum saves 30 % and breaks a limit; digit-sum-nrz {none}.")
+    whole = replace(cheap, limits=())
+    part = replace(made, rivals={**rivals, "digit-sum": whole})
+    assert "is confirmed in part for 4" in compare.verdict(part)[-1]
+    sound = {**rivals, "digit-sum": whole, "digit-sum-nrz": whole}
+    assert "is confirmed for 4" in compare.verdict(replace(made, rivals=sound))[-1]
+    alone = {**sound, "digit-sum-nrz": replace(whole, energy={"logic": 0.5 * chip.energy_per_bit})}
+    for servers, word in ((8, "confirmed in part"), (9, "refuted"), (16, "refuted")):
+        told = compare.verdict(replace(made, rivals=alone, setting=Setting(servers=servers)))[-1]
+        assert f"is {word} for {servers}" in told and ("digit-sum saves" in told) == (servers <= 8)
+    for saving, word in ((0.251, "confirmed"), (0.419, "confirmed"), (0.249, "refuted"), (0.421, "refuted")):
+        close = replace(whole, energy={"logic": (1 - saving) * chip.energy_per_bit})
+        thirds = {**rivals, "digit-sum": close, "digit-sum-nrz": close}
+        assert f"is {word} for 4" in compare.verdict(replace(made, rivals=thirds))[-1]
+    many = compare.verdict(replace(made, setting=Setting(servers=17)))[-1]
+    assert many.endswith("says nothing of 17 servers.")
+    quick = replace(
+        made, ranges={**made.ranges, "row-gain-network": Range(low=1, high=2, sooner={"reducer-asic": 0.6})}
+    )
+    assert compare.verdict(quick)[1].startswith("A network of interferometers wins on energy")
+    never = replace(
+        made,
+        ranges={**made.ranges, "row-gain-network": Range(low=1, high=2, sooner={"reducer-asic": 0.0})},
+        best_cases={"row-gain-network": inf},
+        rivals={**rivals, "row-gain-network": replace(network, energy={"logic": inf})},
+    )
+    said = f"row-gain-network {none}, less than the chip in no draw (no light suffices at either end of any range)."
+    assert compare.verdict(never)[1].endswith(said)
+    few = replace(made, rivals={name: each for name, each in rivals.items() if name != "row-gain-network"})
+    assert len(compare.verdict(few)) == 6
+
+
 def test_given_constants_can_turn_the_verdict(stand_in: None) -> None:
     made = compare_reducers(4, given={"laser": 0.3, "levelling": 0.003}, draws=20)
     assert "is confirmed" in " ".join(made.verdict)
     assert all(turn.constant.name not in ("laser", "levelling") for turn in made.turns)
+
+
+def test_savings_are_told_in_whole_percent() -> None:
+    for saving, words in (
+        (0.256, "saves 26 %"),
+        (0.0, "saves 0 %"),
+        (-0.5, "takes 50 % more"),
+        (-inf, "cannot be had with any power of light"),
+    ):
+        assert compare._saves(saving) == words
+    cheap, dear = packet_switch(Setting(servers=4), VALUES), homodyne_sum(Setting(servers=4), VALUES)
+    assert saving_of(cheap, dear) == pytest.approx(1 - cheap.energy_per_bit / dear.energy_per_bit)
+
+
+def test_constants_are_listed_by_the_swing_of_what_they_change_and_those_of_none_left_out() -> None:
+    """One whose ends give the same may still turn the verdict in between."""
+    fields = {"unit": "dB", "meaning": "", "source": "assumption"}
+    chosen = {
+        name: Constant(name=name, value=value, low=low, high=high, **fields)  # type: ignore[arg-type]
+        for name, value, low, high in (("a", 1, 0, 4), ("b", 2, 0, 8), ("c", 5, 5, 5), ("d", 0.1, 0, 3), ("e", 1, 0, 1))
+    }
+
+    def saving(values: Mapping[str, float]) -> float:
+        bump = 10.0 if 1 < values["d"] < 2 else -1.0
+        return values["a"] + 10 * values["b"] + 100 * values["c"] + 1e-6 * values["e"] + bump - 530
+
+    turns = tornado(saving, chosen)
+    assert [(turn.constant.name, turn.swing) for turn in turns] == [("b", 80.0), ("a", 4.0), ("d", 0.0)]
+    assert [turn.turns for turn in turns] == [True, False, True]
+    assert turns[0].break_even == pytest.approx(3.0)
+    nearest = tornado(lambda values: (values["b"] - 1.5) * (values["b"] - 6.5), chosen)
+    assert [turn.constant.name for turn in nearest] == ["b"] and nearest[0].break_even == pytest.approx(1.5)
 
 
 def test_a_break_even_is_one() -> None:

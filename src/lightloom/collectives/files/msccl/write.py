@@ -224,7 +224,7 @@ class ProgramWriter:
         latest: dict[Block, int] = {}
         for other, step in waits:
             if other != block and step > self._waited.get((block, other), -1):
-                latest[other] = max(step, latest.get(other, -1))
+                latest[other] = max(step, latest.get(other, step))
         for remaining, (other, step) in zip(reversed(range(len(latest))), latest.items(), strict=True):
             self._waited[block, other] = step
             self.steps[other][step].awaited = True
