@@ -135,15 +135,18 @@ def test_a_mesh_of_chips_under_rings_takes_the_time_of_a_derivation_by_hand() ->
     assert found == pytest.approx(2 * mesh + rings, rel=1e-3)
 
 
-def test_either_part_says_what_the_whole_has(tmp_path: Path) -> None:
-    """Latencies that are stated nowhere, lines on devices, and where all add what they are sent."""
+def test_either_part_says_what_the_whole_has() -> None:
+    """Latencies that are stated nowhere, and where all add what they are sent."""
     stated = Graph(ranks=2, edges=(Edge(0, 1, 1e9, 2e-6),))
     unstated = part("switch", 3)
+    inside: Fabric
+    between: Fabric
     for inside, between in ((stated, unstated), (unstated, stated)):
         fabric = JoinedFabric(ranks=6, inside=inside, between=between)
         assert fabric.takes_hop_latency and fabric.latency_unstated
         sourced = unstated.model_copy(update={"sources": {"hop_latency": "a data sheet"}})
-        told = JoinedFabric(ranks=6, **{"inside": inside, "between": between, _name(inside is stated): sourced})
+        parts = [sourced if each is unstated else each for each in (inside, between)]
+        told = JoinedFabric(ranks=6, inside=parts[0], between=parts[1])
         assert told.takes_hop_latency and not told.latency_unstated
         slower = fabric.with_hop_latency(5e-6)
         assert [each.hop_latency for each in slower.parts] == [5e-6, 5e-6]
@@ -152,10 +155,6 @@ def test_either_part_says_what_the_whole_has(tmp_path: Path) -> None:
     averager = part("optical-averager", 3)
     for inside, between, only in ((averager, averager, True), (averager, unstated, False), (unstated, averager, False)):
         assert JoinedFabric(ranks=9, inside=inside, between=between).only_adds == only
-
-
-def _name(outer: bool) -> str:
-    return "between" if outer else "inside"
 
 
 def test_latencies_are_the_least_of_neighbours_and_the_most_of_what_is_far() -> None:

@@ -16,6 +16,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import fabric_from, load_fabric
 from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.transports.transport import load_transport
 from tests.collectives.strategies import two_tiers
 
 _packets = st.fixed_dictionaries(
@@ -93,3 +94,38 @@ def test_a_full_ethernet_frame_of_tcp_carries_1460_of_1538_bytes() -> None:
 def test_costs_of_packets_need_packets(field: str) -> None:
     with pytest.raises(ConfigError, match="need packet_payload"):
         fabric_from({"kind": "switch", field: 1}, 4, where="here")
+
+
+def test_software_is_named_by_what_carries_collectives() -> None:
+    """A transport, or why there is none: packets instead, links of another shape, or nothing that names one."""
+    plain = PacketSwitch(ranks=4)
+    packets = PacketSwitch(ranks=4, packet_payload=1000)
+    stated, ideal = (plain.model_copy(update={"transport": load_transport(name)}) for name in ("nccl-hopper", "ideal"))
+    assert plain.software == "ideal software, as nothing names a transport"
+    assert packets.software == "ideal software, as packets are counted instead"
+    assert load_fabric("mesh", 4).software == "ideal software, as no closed form of a library serves such links"
+    assert stated.software == stated.transport.name == "nccl-hopper"  # type: ignore[union-attr]
+    assert ideal.software == "ideal software, as stated"
+    assert [each.library is None for each in (plain, packets, stated, ideal)] == [True, True, False, True]
+    assert plain.arithmetic_share == 0 and stated.arithmetic_share == stated.transport.arithmetic_share  # type: ignore[union-attr]
+
+
+def test_a_default_transport_serves_switches_that_state_none_and_no_packets() -> None:
+    transport = load_transport("nccl-hopper")
+    plain = PacketSwitch(ranks=4, sources={"bandwidth": "a file"})
+    given = plain.with_default_transport(transport, "the accelerator's")
+    assert given.transport == transport
+    assert given.sources == {"bandwidth": "a file", "transport": "the accelerator's"}
+    packets, mesh = PacketSwitch(ranks=4, packet_payload=1000), load_fabric("mesh", 4)
+    for fabric in (given, packets, mesh):
+        assert fabric.with_default_transport(transport, "again") is fabric
+    carried = given.as_carried()
+    assert carried.transport is None and carried.bandwidth == transport.scales.network_bandwidth * plain.bandwidth
+    assert plain.as_carried() is plain
+
+
+def test_time_of_packets_is_shared_by_the_ports_that_a_link_serves() -> None:
+    fabric = PacketSwitch(ranks=4, packet_payload=900, packet_header=100, packet_time=1e-6)
+    assert fabric.data_rate(1e9) == pytest.approx(900 / (1e-6 + 1e-6))
+    assert fabric.data_rate(1e9, 4) == pytest.approx(900 / (1e-6 + 0.25e-6))
+    assert fabric.packets(450) == 0.5 and fabric.wire_bytes(450) == 500

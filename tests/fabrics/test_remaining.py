@@ -157,8 +157,35 @@ def test_what_is_not_there_or_not_modelled_is_refused(fabric: Fabric, failures: 
 
 
 def test_failures_are_written_as_they_are_read() -> None:
-    for text in ("link:3:4", "plane:2", "transceiver:9:2:clockwise", "node:5"):
+    for text in (
+        "link:3:4",
+        "plane:2",
+        "transceiver:9:2:clockwise",
+        "transceiver:9:2",
+        "transceiver:0:0:counter-clockwise",
+        "segment:17:clockwise",
+        "segment:17:counter-clockwise",
+        "cable:17",
+        "wavelength:3",
+        "dark-node:5",
+        "node:5",
+    ):
         assert Failure.parse(text).text() == text
-    for text in ("link:3", "plane", "link:3:4:5", "plane:1:2", "link:a:b"):
+    for text in (
+        "link:3",
+        "plane",
+        "link:3:4:5",
+        "plane:1:2",
+        "link:a:b",
+        "segment:17",
+        "cable:17:clockwise",
+        "node:5:clockwise",
+        "link:3:4:clockwise",
+        "transceiver:9",
+        "transceiver:9:clockwise",
+        "segment:17:sideways",
+        "flood:3",
+        "",
+    ):
         with pytest.raises(ConfigError, match="expected one of"):
             Failure.parse(text)

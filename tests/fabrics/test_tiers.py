@@ -27,6 +27,7 @@ from lightloom.machines.fabrics.load import (
 from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers
+from lightloom.machines.transports.transport import Scales
 from tests.collectives.strategies import tier_fabrics, two_tiers
 
 
@@ -404,3 +405,23 @@ def test_files_of_the_former_kind_are_two_tiers_and_say_so(tmp_path: Path, caplo
     with pytest.raises(ConfigError, match="oversubscription"):
         load_fabric("dgx-h100", 16, {"oversubscription": 4})
     assert len(caplog.records) == 2
+
+
+def test_another_latency_of_a_hop_is_that_of_all_tiers_but_an_inner_one() -> None:
+    inner, outer = (Tier(shape="switch", size=2, bandwidth=1e9, latency=seconds) for seconds in (1e-6, 2e-6))
+    one, two = Tiers(ranks=2, tiers=(inner,)), Tiers(ranks=4, tiers=(inner, outer))
+    assert not one.takes_hop_latency and not two.takes_hop_latency
+    slower = two.with_hop_latency(9e-6)
+    assert [tier.latency for tier in slower.tiers] == [1e-6, None] and slower.hop_latency == 9e-6
+    assert one.with_hop_latency(9e-6).tiers[0].latency is None and slower.takes_hop_latency
+    assert set(slower.link_latency().tolist()) == {1e-6, 9e-6}
+
+
+def test_a_library_finds_domains_and_networks_at_rates_of_their_own() -> None:
+    """A second tier behind the first one's switches makes every rank a domain of its own, on the network."""
+    scales = Scales(bandwidth=0.5, network_bandwidth=0.25)
+    inner, outer = (Tier(shape="switch", size=2, bandwidth=rate) for rate in (8e9, 4e9))
+    behind = Tier(shape="switch", size=2, bandwidth=4e9, through_switch=True)
+    for tiers, rates in (((inner, outer), [4e9, 1e9]), ((inner, behind), [2e9, 1e9]), ((inner,), [4e9])):
+        found = Tiers(ranks=2 ** len(tiers), tiers=tiers).carried_rates(scales)["tiers"]
+        assert [tier.bandwidth for tier in found] == rates  # type: ignore[attr-defined]

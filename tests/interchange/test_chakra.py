@@ -269,7 +269,8 @@ def test_other_versions_and_traces_from_elsewhere_are_refused(tmp_path: Path) ->
 
 @pytest.mark.parametrize("ranks", [1, 0, -2, "4", 4.0, True, None])
 def test_headers_without_a_number_of_ranks_are_refused(tmp_path: Path, ranks: object) -> None:
-    for document in ({"collective": {"ranks": ranks}}, {"collective": {}}, {}, [ranks]):
+    documents: list[object] = [{"collective": {"ranks": ranks}}, {"collective": {}}, {}, [ranks]]
+    for document in documents:
         trace_path(tmp_path / "t", 0).write_bytes(encode([], {HEADER: json.dumps(document)}))
         with pytest.raises(ConfigError, match=r"t\.0\.et: header: attribute 'lightloom\.schedule': no whole number of"):
             read_traces(tmp_path / "t")
@@ -427,7 +428,8 @@ def test_rows_of_a_step_stand_by_chunk_and_steps_in_their_order() -> None:
     fabric = ring(5)
     schedule = build(find("ring"), Collective("all-reduce", 5, 1e6), fabric).unfolded(1)
     mixed = np.random.default_rng(0).permutation(len(schedule))
-    shuffled = replace(schedule, **{name: column[mixed] for name, column in schedule.columns().items()})
+    columns: Any = {name: column[mixed] for name, column in schedule.columns().items()}
+    shuffled = replace(schedule, **columns)
     order = row_order(shuffled)
     keys = [[(int(shuffled.step[row]), int(shuffled.chunk[row])) for row in group] for group in order.groups]
     assert all(len(set(key)) == 1 for key in keys)

@@ -18,7 +18,7 @@ from lightloom.collectives.files.chakra_nodes import (
     encode,
 )
 from lightloom.core.errors import InputError
-from lightloom.models.traces.chakra import exchanges_of, rank_file, read_chakra_workload
+from lightloom.models.traces.chakra import exchanges_of, rank_file, read_chakra_workload, recording_of_chakra
 from lightloom.models.traces.operators import TracedExchange
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = 0, 7, 2
@@ -156,6 +156,36 @@ def test_exchanges_of_a_node_are_what_it_states(tmp_path: Path) -> None:
     assert found(COLLECTIVE, comm_type=9, pg_name="tp") == [TracedExchange("barrier", None, "tp", 3e-6)]
     assert found(SEND, comm_size=(1 << 53) - 1)[0].nbytes == (1 << 53) - 1
     assert found(SEND + 1) == [TracedExchange("receive", None, "", 3e-6)]
+
+
+def call(number: int, name: str, control: Sequence[int] = (), **attributes: object) -> Node:
+    said = {"is_cpu_op": True, "op_schema": "s", **attributes}
+    return Node(id=number, name=name, type=COMPUTE, control=tuple(control), duration=number, attributes=said)  # type: ignore[arg-type]
+
+
+def test_calls_that_lost_their_callers_are_put_below_those_that_have_one(tmp_path: Path) -> None:
+    """Node 90 is a thread, which is not in the trace; where no call has a caller, all are roots."""
+    nodes = [call(1, "aten::linear", [90]), call(2, "aten::addmm"), call(3, "aten::relu", [90])]
+    roots = recording_of_chakra(nodes, tmp_path).roots
+    assert [(each.id, [inner.id for inner in each.calls]) for each in roots] == [(1, [2]), (3, [])]
+    alone = recording_of_chakra([call(1, "aten::linear"), call(2, "aten::addmm")], tmp_path).roots
+    assert [each.id for each in alone] == [1, 2] and not any(each.calls for each in alone)
+
+
+def test_calls_in_pieces_are_one_call_and_work_is_of_the_latest_call_before_it(tmp_path: Path) -> None:
+    pieces = [
+        call(2, "aten::conv2d(0)", rf_id=5),
+        call(4, "aten::conv2d(1)", rf_id=5),
+        call(5, "aten::conv2d(0)", rf_id=6),
+    ]
+    work = [
+        Node(id=number, name="kernel", type=COMPUTE, data=data, duration=10, attributes={"is_cpu_op": False})
+        for number, data in ((3, (2, 5)), (6, (2, 5)), (7, (1,)), (8, ()))
+    ]
+    found = recording_of_chakra([*pieces, *work], tmp_path)
+    assert [(each.id, each.name) for each in found.roots] == [(2, "aten::conv2d"), (5, "aten::conv2d")]
+    assert [each.own_seconds for each in found.roots] == pytest.approx([6e-6, 5e-6])
+    assert [each.device_seconds for each in found.roots] == pytest.approx([10e-6, 10e-6])
 
 
 def test_files_of_other_ranks_are_told_where_a_name_stands_for_all(tmp_path: Path) -> None:

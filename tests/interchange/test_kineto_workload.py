@@ -325,7 +325,8 @@ def test_reads_are_of_the_last_result_of_as_many_elements_and_parameters_of_grad
 
 def test_precision_is_that_of_most_seconds(tmp_path: Path) -> None:
     entries = events()
-    entries.insert(2, call("aten::mul", 22, 9, **{"Input Dims": [[6, 5]], "Input type": ["c10::Half"]}))
+    half: dict[str, Any] = {"Input Dims": [[6, 5]], "Input type": ["c10::Half"]}
+    entries.insert(2, call("aten::mul", 22, 9, **half))
     for seconds, expected in ((9, "fp32"), (11, "fp16")):
         entries[2]["dur"] = seconds
         measured = read_kineto_workload(written(tmp_path, entries)).graph.measured

@@ -512,9 +512,9 @@ def test_attributes_are_read_up_to_their_limits_and_not_beyond(tmp_path: Path, n
     for value in (least, most):
         path.write_text(re.sub(rf' {name}="[^"]*"', f' {name}="{value}"', text, count=1))
         assert f'{name}="{value}"' in to_xml(read_xml(path)) or name in ("depid", "deps")
-    for value in (least - 1, most + 1, "1.0", ""):
-        path.write_text(re.sub(rf' {name}="[^"]*"', f' {name}="{value}"', text, count=1))
-        with pytest.raises(ConfigError, match=rf"{name}='{value}': expected a whole number from {least} to {most}"):
+    for wrong in (least - 1, most + 1, "1.0", ""):
+        path.write_text(re.sub(rf' {name}="[^"]*"', f' {name}="{wrong}"', text, count=1))
+        with pytest.raises(ConfigError, match=rf"{name}='{wrong}': expected a whole number from {least} to {most}"):
             read_xml(path)
 
 
@@ -544,8 +544,10 @@ def test_programs_in_place_out_of_place_both_or_neither() -> None:
 
 
 def test_a_step_is_announced_by_the_next_that_says_so_and_is_no_nop() -> None:
-    steps = [Step(type=kind, awaited=awaited) for kind, awaited in (("s", False), ("nop", True), ("r", True), ("s", 0))]
-    found = [ThreadBlock(steps=steps).announced_by(number) for number in range(4)]  # type: ignore[list-item]
+    steps = [
+        Step(type=kind, awaited=awaited) for kind, awaited in (("s", False), ("nop", True), ("r", True), ("s", False))
+    ]
+    found = [ThreadBlock(steps=steps).announced_by(number) for number in range(4)]
     assert found == [2, 2, 2, None]
 
 

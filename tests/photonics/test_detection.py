@@ -261,9 +261,9 @@ def test_a_word_is_right_if_all_of_its_sums_are_and_the_sums_of_separate_receive
 def test_the_needed_power_is_just_enough_within_the_powers_that_are_searched() -> None:
     receiver = DigitReceiver(servers=4)
     for scheme in ("separate", "wavelengths", "homodyne"):
-        power = receiver.needed_power(1e-6, scheme)  # type: ignore[arg-type]
+        power = receiver.needed_power(1e-6, scheme)
         assert power is not None
-        low, high = (receiver.word_error(share * power, scheme) for share in (0.999, 1.0))  # type: ignore[arg-type]
+        low, high = (receiver.word_error(share * power, scheme) for share in (0.999, 1.0))
         assert high <= 1e-6 < low
     assert DigitReceiver(servers=1, levels=2, bits=1).needed_power(0.6) == 1e-8
     assert replace(receiver, noise_density=1e-7).needed_power(1e-6) is None

@@ -484,6 +484,7 @@ def test_sums_add_up() -> None:
     assert made.energy["error correction"] == pytest.approx(0.625 * values["error_correction"])
     assert made.energy["multiplexers"] == pytest.approx(values["ring_lock"] / 50e9)
     back, _ = broadcast(down, RATE * down.plain_laser)
+    assert made.detected is not None
     sent = up.laser(made.detected, values["mux_loss"])
     assert made.energy["lasers"] == pytest.approx(down.per_bit(back) + up.per_bit(sent))
     assert made.launched == pytest.approx(8 * up.launched(sent))

@@ -127,7 +127,7 @@ def test_the_last_values_of_other_limits_are_taken_and_the_next_are_not() -> Non
     for name, values in wrong.items():
         for value in values:
             with pytest.raises(ConfigError, match=name):
-                Link(**{name: value})
+                Link(**{name: value})  # type: ignore[arg-type]
 
 
 @given(st.integers(0, 50), st.integers(51, 10_000))
