@@ -185,6 +185,20 @@ def test_phases_that_raise_the_sum_by_half_a_step_on_average_do_so_in_less_than_
     assert found[1] == pytest.approx((found[0] + found[2]) / 2, abs=1e-4) and found[0] < found[1] < found[2]
 
 
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("variance", [0.02, 0.2])
+def test_odds_of_a_composition_are_the_same_alone_and_beside_others(variance: float, sign: float) -> None:
+    counts, _ = compositions(4, 4)
+    fields = sign * (np.arange(4) - 1.0)
+    noise = np.full(len(counts), variance)
+    together = _tail(noise, counts, fields, 0.7)
+    alone = [_tail(noise[:1], each[None], fields, 0.7)[0] for each in counts]
+    assert together == pytest.approx(alone, rel=1e-3, abs=1e-12)
+    assert ((together >= 0) & (together <= 1)).all()
+    still = _tail(noise, counts, fields, 0.0)
+    assert still == pytest.approx(ndtr(-0.5 / variance**0.5), rel=1e-4)
+
+
 def test_a_sum_of_one_server_is_its_own_receiver() -> None:
     receiver = DigitReceiver(servers=1, levelling=0.0)
     assert receiver.word_error(5e-5) == pytest.approx(receiver.word_error(5e-5, "separate"))

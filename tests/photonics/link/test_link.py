@@ -27,6 +27,7 @@ from lightloom.photonics.link.settings import (
 )
 from lightloom.photonics.link.simulate import (
     NEAR,
+    Calibrated,
     Chip,
     FabricatedLink,
     LinkAverager,
@@ -34,6 +35,7 @@ from lightloom.photonics.link.simulate import (
     Statistics,
     Units,
     calibrated,
+    calibrated_chip,
     design_chip,
     draw_words,
     emitted_noise,
@@ -437,3 +439,17 @@ def test_carriers_and_oscillators_are_those_of_the_units_that_there_are(chip: Ch
         assert raised["levels_raised_db"] == pytest.approx(3.0103) and lit["levels_raised_db"] == 0
         assert (lit["peak_place"], lit["peak_watts"]) == ("amplifiers, b", pytest.approx(0.06))
         assert lit["beyond_optical_amplifiers"] == ["amplifiers, b"]
+
+
+@pytest.mark.parametrize(("level", "raised"), [(0.5, 1.0), (1.0, 1.0), (3.0, 9.0)])
+def test_powers_are_raised_where_levels_rise_and_never_lowered(
+    chip: Chip, monkeypatch: pytest.MonkeyPatch, level: float, raised: float
+) -> None:
+    """By the square of the largest level of any matrix."""
+
+    def leveled(*arguments: Any) -> list[Calibrated]:
+        first, *others = calibrated_chip(*arguments)
+        return [first._replace(levels=np.full_like(first.levels, level)), *others]
+
+    monkeypatch.setattr("lightloom.photonics.link.simulate.calibrated_chip", leveled)
+    assert FabricatedLink(chip, IDEAL).raised == pytest.approx(raised)
