@@ -189,7 +189,7 @@ def test_phases_that_raise_the_sum_by_half_a_step_on_average_do_so_in_less_than_
 @pytest.mark.parametrize("variance", [0.02, 0.2])
 def test_odds_of_a_composition_are_the_same_alone_and_beside_others(variance: float, sign: float) -> None:
     counts, _ = compositions(4, 4)
-    fields = sign * (np.arange(4) - 1.0)
+    fields = np.array([-1.0, 0.0, 1.0, 2.0]) * sign
     noise = np.full(len(counts), variance)
     together = _tail(noise, counts, fields, 0.7)
     alone = [_tail(noise[:1], each[None], fields, 0.7)[0] for each in counts]

@@ -448,7 +448,9 @@ def test_powers_are_raised_where_levels_rise_and_never_lowered(
     """By the square of the largest level of any matrix."""
 
     def leveled(*arguments: Any) -> list[Calibrated]:
-        first, *others = calibrated_chip(*arguments)
+        first, *others = [
+            made._replace(levels=np.full_like(made.levels, min(level, 1.0))) for made in calibrated_chip(*arguments)
+        ]
         return [first._replace(levels=np.full_like(first.levels, level)), *others]
 
     monkeypatch.setattr("lightloom.photonics.link.simulate.calibrated_chip", leveled)
