@@ -358,3 +358,12 @@ def test_profiles_sum_their_steps_devices_and_work_that_nobody_launched(tmp_path
     assert [end - begin for begin, end in profile.marks] == pytest.approx([100e-6, 60e-6])
     alone = read_profile(written(tmp_path, second[1:]))
     assert alone.steps == 1 and alone.step_seconds is None and not alone.on_device and alone.work == ()
+
+
+def test_work_that_nobody_launched_is_told_without_exchanges(tmp_path: Path) -> None:
+    """From more than a hundredth of all on: here of 118 microseconds, 40 of which are an exchange."""
+    for free, share in ((None, None), (1.0, None), (1.3, "1.1%"), (59.0, "33.3%")):
+        more = [] if free is None else [kernel(300, free, 999, "triton")]
+        told = read_kineto_workload(written(tmp_path, [*events(), *more])).unrecorded
+        lines = [line for line in told if "launched by no operator" in line]
+        assert [line.partition(" ")[0] for line in lines] == ([] if share is None else [share])

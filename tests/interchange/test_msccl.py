@@ -438,6 +438,15 @@ def writer(ranks: int = 2) -> ProgramWriter:
     return ProgramWriter(schedule, row_order(schedule), [0] * len(schedule), 1)
 
 
+def test_a_writer_that_errs_writes_nothing() -> None:
+    """Programs are run before they are handed out: here all chunks lie in one place."""
+    with (
+        patch.object(ProgramWriter, "place", lambda self, rank, chunk: ("i", 0)),
+        pytest.raises(ConfigError, match=r"ring: GPU .*: nothing orders it after GPU"),
+    ):
+        program("ring", "all-reduce", 4)
+
+
 @pytest.mark.parametrize(("count", "first"), [(128, 1), (129, 129)])
 def test_threadblocks_for_which_others_wait_come_first_where_numbers_run_out(count: int, first: int) -> None:
     made = writer()

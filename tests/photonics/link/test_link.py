@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ from lightloom.photonics.link.simulate import (
     modulate,
     sent_on,
 )
-from lightloom.photonics.link.word_errors import WordErrors, contributions, enlarged, word_errors
+from lightloom.photonics.link.word_errors import FACTORS, WordErrors, contributions, enlarged, word_errors
 from lightloom.photonics.meshes.mapping import positive
 from lightloom.photonics.nonlinear import linear_height
 
@@ -385,6 +386,10 @@ def test_errors_grow_until_fifty_words_are_wrong(
     assert compared["errors_enlarged_by"] == factor and compared["weakest_part"] == weakest
     assert compared["together"]["wrong_words"] == round(wrong * factor) and len(links) == tried + 2
     assert contributions(chip, IDEAL, counted(60))["weakest_part"] is None
+
+
+def test_factors_of_errors_grow_from_1() -> None:
+    assert FACTORS[0] == 1 and all(before < after for before, after in pairwise(FACTORS))
 
 
 def test_enlarged_errors_stop_at_the_ends_of_their_ranges() -> None:
