@@ -15,8 +15,8 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 ARGUMENTS = (
     "lightloom.app.api.arguments.Quantity",
     "lightloom.app.api.arguments.Settings",
-    "lightloom.app.api.arguments.FabricLike",
-    "lightloom.app.api.arguments.ClusterLike",
+    "lightloom.machines.fabrics.load.FabricLike",
+    "lightloom.machines.clusters.load.ClusterLike",
     "lightloom.app.api.planning.ModelLike",
 )
 
