@@ -50,6 +50,7 @@ def onn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     return Command(tmp_path, monkeypatch, capfd)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [

@@ -150,6 +150,7 @@ def test_marks_are_what_draws_with_shared_errors_say(ranking: PlanRanking) -> No
         assert row.too_close == (row.interval.order_holds < SURE)
 
 
+@pytest.mark.long
 def test_the_page_opens_with_the_same_lines(ranking: PlanRanking, tmp_path: Path) -> None:
     model, cluster, ranks = SMALL
     page = tmp_path / "page.html"

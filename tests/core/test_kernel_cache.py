@@ -163,6 +163,7 @@ def _compiled(kernel: Kernel) -> int:
     return len(kernel.dispatcher.overloads) if "dispatcher" in vars(kernel) else 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [pytest.param(case, id=str(number)) for number, case in enumerate(_cases())])
 def test_machine_code_that_the_package_brings_returns_what_numba_compiles(built: Any, case: _Case) -> None:
     arguments = _arguments(built, case)

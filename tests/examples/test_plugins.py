@@ -132,6 +132,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.long
 def test_each_plug_in_works_from_python(values: dict[str, Any]) -> None:
     rail, switch = values["seconds"]
     assert rail == pytest.approx(switch, rel=0.01) and rail > 8e-3
@@ -140,6 +141,7 @@ def test_each_plug_in_works_from_python(values: dict[str, Any]) -> None:
     assert values["decoded"][:2] == [0.5, -3.25] and values["rate"] == 50e12
 
 
+@pytest.mark.long
 def test_each_plug_in_works_by_command(values: dict[str, Any]) -> None:
     documents = values["commands"]
     for section, name in (

@@ -85,6 +85,7 @@ def test_tensors_of_all_kinds_are_averaged_or_refused(method: str, ranks: int) -
         assert len({result["bits"] for result in of_ranks}) == 1, f"{kind}: replicas differ"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", COUNTS)
 def test_finite_means_stay_finite(ranks: int) -> None:
     wide, narrow = zip(*(rank["large"] for rank in found(ranks)), strict=True)

@@ -107,6 +107,7 @@ def check_laws(text: str, results: list[dict[str, Any]]) -> None:
     assert all(result["recovered"] for result in results)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ARGUMENTS["methods"])
 def test_a_method_keeps_its_laws(ranks: list[dict[str, Any]], text: str) -> None:
     check_laws(text, [rank["laws"][text] for rank in ranks])
@@ -129,10 +130,12 @@ def test_methods_among_other_numbers_of_ranks(count: int) -> None:
         check_laws(text, [rank[text] for rank in ranks])
 
 
+@pytest.mark.long
 def test_power_sgd_is_exact_for_gradients_of_its_rank(ranks: list[dict[str, Any]]) -> None:
     assert all(rank["factors"] < 1e-5 for rank in ranks)
 
 
+@pytest.mark.long
 def test_the_function_averages_any_tensor(ranks: list[dict[str, Any]]) -> None:
     for rank in ranks:
         results = rank["functions"]
@@ -145,11 +148,13 @@ def test_the_function_averages_any_tensor(ranks: list[dict[str, Any]]) -> None:
         assert results["stateful"] < 0.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", EVERY_STEP)
 def test_exchanging_every_step_is_plain_sgd(ranks: list[dict[str, Any]], text: str) -> None:
     assert max(rank["periodic"]["every step"][text] for rank in ranks) < 1e-6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", PERIODIC)
 def test_ranks_train_alone_and_agree_when_it_is_due(ranks: list[dict[str, Any]], text: str) -> None:
     results = [rank["periodic"]["training"][text] for rank in ranks]
@@ -165,6 +170,7 @@ def test_ranks_train_alone_and_agree_when_it_is_due(ranks: list[dict[str, Any]],
     assert sum(r["losses"][-1] for r in results) < sum(r["losses"][0] for r in results)
 
 
+@pytest.mark.long
 def test_other_methods_and_wrapped_models_are_refused(ranks: list[dict[str, Any]]) -> None:
     expected = [
         "averages gradients at every step: expected localsgd or diloco",

@@ -20,6 +20,7 @@ def found(processes: Processes, law: str) -> list[Any]:
     return [results[law] for results in processes.results("scheduled")]
 
 
+@pytest.mark.long
 def test_coded_sums_are_within_their_error_and_rows_times_coding_are_sent(processes: Processes) -> None:
     for results in found(processes, "averages"):
         assert len(results) == len(workers.ALGORITHMS) * len(workers.CODINGS)
@@ -28,6 +29,7 @@ def test_coded_sums_are_within_their_error_and_rows_times_coding_are_sent(proces
             assert result["replicas"] and result["bytes"] and result["executor"], (name, result)
 
 
+@pytest.mark.long
 def test_all_ranks_are_told_what_cannot_be_summed(processes: Processes) -> None:
     for lines in found(processes, "refusals"):
         node, kind, dtype, value, after = lines

@@ -161,6 +161,7 @@ def check_stack(stack: JoinedFabric, kind: Kind) -> None:
         assert min(float(line(np.array(nbytes))) for line in least) <= cost.repeated_time * (1 + 1e-9)
 
 
+@pytest.mark.long
 @given(stacks(), st.sampled_from(KINDS))
 @settings(max_examples=400)
 def test_stacks_carry_what_their_parts_carry(stack: JoinedFabric, kind: Kind) -> None:

@@ -135,6 +135,7 @@ def test_threadblocks_at_any_speed_do_the_work(drawn: Made, shared: bool, seed: 
     data.check()
 
 
+@pytest.mark.long
 def test_many_chunks_and_many_peers_spread_over_channels() -> None:
     assert program("one-stage", "all-gather", 40).channels == 2
     fabric = ring(40)

@@ -101,6 +101,7 @@ def test_many_small_graphs_are_placed_near_the_optimum(seed: int) -> None:
     assert found["missed"] == 0
 
 
+@pytest.mark.long
 def test_exhaustive_search_agrees_with_trying_everything() -> None:
     for case in small_cases(12, seed=5):
         small = min(case.balanced.size, 6)

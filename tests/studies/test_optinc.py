@@ -148,6 +148,7 @@ def test_counts_print_as_the_papers_accuracy(row: str) -> None:
     assert optinc.likely_counts(row) == found and sum(found) in possible
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [("8x4",), pytest.param(("8x8", "8x16", "16x4", "cascade"), marks=pytest.mark.slow)])
 def test_constructed_networks_give_what_is_stored(names: tuple[str, ...], tmp_path: Path) -> None:
     stored = PAPER.measured("constructed")

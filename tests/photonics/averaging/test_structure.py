@@ -59,6 +59,7 @@ def test_any_network_fits_into_any_layers_that_are_wide_enough(data: st.DataObje
     np.testing.assert_allclose(whole.pruned(noise=True)(light), plain(light), rtol=0, atol=1e-12)
 
 
+@pytest.mark.long
 @settings(max_examples=6, deadline=None)
 @given(servers=st.integers(1, 5), bits=st.integers(1, 6), width=st.integers(60, 90), depth=st.integers(5, 8))
 def test_small_averagers_are_exact_in_wide_layers(servers: int, bits: int, width: int, depth: int) -> None:

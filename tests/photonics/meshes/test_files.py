@@ -207,6 +207,7 @@ def test_every_port_of_the_netlist_is_joined_once(mesh: Any) -> None:
     assert len(ports) - len(found["connections"]) - mesh.outputs == 2 * mesh.mzis + mesh.outputs - dark
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mesh", [1, pytest.param(2, marks=pytest.mark.slow)], indirect=True)
 def test_sax_finds_the_same_matrix(mesh: Any) -> None:
     sax = pytest.importorskip("sax")

@@ -46,6 +46,7 @@ def test_it_learns_a_small_function_exactly_and_in_the_form(form: str) -> None:
         np.testing.assert_allclose(approximate(weights), weights, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["cayley", "periodic", "free"])
 def test_training_starts_from_constructed_weights(form: str) -> None:
     """Nothing is wrong before the first step, in the form of the training, nor after steps too small to matter."""
