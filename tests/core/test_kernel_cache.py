@@ -178,6 +178,7 @@ def test_machine_code_that_the_package_brings_returns_what_numba_compiles(built:
     assert ours[1][1].dtype == bool and ours[1][1].shape == (len(case.values), 1)
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2000))
 @settings(max_examples=30)
 def test_random_numbers_are_those_of_numpy(built: Any, seed: int, count: int) -> None:
@@ -189,6 +190,7 @@ def test_random_numbers_are_those_of_numpy(built: Any, seed: int, count: int) ->
         assert numbers.shape == (0,)
 
 
+@pytest.mark.long
 def test_exceptions_are_those_of_the_function(built: Any) -> None:
     with pytest.raises(ZeroDivisionError):
         built.divide(1, 0)
@@ -201,6 +203,7 @@ def test_exceptions_are_those_of_the_function(built: Any) -> None:
     assert not _compiled(built.divide)
 
 
+@pytest.mark.long
 def test_names_and_defaults_are_those_of_the_function(built: Any) -> None:
     case = next(_cases())
     values, weights, pair, flag = _arguments(built, case)
@@ -225,6 +228,7 @@ class Pair(NamedTuple):
     left: Any
 
 
+@pytest.mark.long
 def test_other_types_are_left_to_numba(built: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.ones((2, 2))
     for arguments in (
@@ -245,6 +249,7 @@ def test_other_types_are_left_to_numba(built: Any, monkeypatch: pytest.MonkeyPat
         built.fill(np.ones(3), 2.0)
 
 
+@pytest.mark.long
 def test_arguments_beyond_what_is_read_at_once_are_left_to_numba(built: Any) -> None:
     for many in (tuple(range(3000)), (np.ones((1,) * 9),) * 100):
         assert kernels._call(built.weigh._built, (many,)) is NotImplemented
@@ -254,6 +259,7 @@ def test_arguments_beyond_what_is_read_at_once_are_left_to_numba(built: Any) -> 
     assert kernels._call(built.weigh._built, (deep,)) is NotImplemented
 
 
+@pytest.mark.long
 def test_memory_of_results_and_arguments_is_given_back(built: Any) -> None:
     values, pair = np.ones((1000, 100)), built.Pair(1.0, np.ones(4))
     weights = np.ones(100)
@@ -272,6 +278,7 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.long
 def test_a_change_in_a_kernel_that_another_calls_compiles_both_anew(built: Any, caller: Callable[..., Any]) -> None:
     assert built.count(21) == 42
     changed = caller(10)

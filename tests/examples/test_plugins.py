@@ -156,6 +156,7 @@ def test_each_plug_in_works_by_command(values: dict[str, Any]) -> None:
     assert "star" in {row["algorithm"] for row in documents["collective"]["rows"]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("command", "rows"), [("plan", "ranking"), ("collective", "rows")])
 def test_a_faulty_plug_in_is_refused_with_a_reason_and_the_others_are_ranked(
     values: dict[str, Any], command: str, rows: str

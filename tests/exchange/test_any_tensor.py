@@ -95,6 +95,7 @@ def test_finite_means_stay_finite(ranks: int) -> None:
         assert max(rank[name] for rank in narrow) <= 0.002, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", COUNTS)
 def test_ranks_that_disagree_all_end_with_one_line(ranks: int) -> None:
     results = [rank["told"] for rank in found(ranks)]

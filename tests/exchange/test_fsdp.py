@@ -31,6 +31,7 @@ def ranks(sharding: None, processes: Processes) -> list[dict[str, Any]]:
     return processes.results("sharded")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mesh", "text"), [*(("flat", text) for text in FLAT), *(("hybrid", text) for text in HYBRID)])
 def test_gradients_are_exchanged_by_a_method(ranks: list[dict[str, Any]], mesh: str, text: str) -> None:
     check(ranks, mesh, text)
@@ -63,10 +64,12 @@ def check(ranks: list[dict[str, Any]], mesh: str, text: str) -> None:
         assert [result["weights"] for result in results[:2]] == [result["weights"] for result in results[2:]]
 
 
+@pytest.mark.long
 def test_residuals_are_given_back_when_the_plain_exchange_is_faster(ranks: list[dict[str, Any]]) -> None:
     assert max(max(rank["aside"]) for rank in ranks) < 1e-6
 
 
+@pytest.mark.long
 def test_gradients_accumulate_and_are_reduced_in_other_types(ranks: list[dict[str, Any]]) -> None:
     check_reduced(ranks)
 
@@ -78,6 +81,7 @@ def check_reduced(ranks: list[dict[str, Any]]) -> None:
         assert losses[5] < losses[1]
 
 
+@pytest.mark.long
 def test_what_cannot_be_done_is_refused(ranks: list[dict[str, Any]]) -> None:
     expected = [
         "no fully_shard-ed module",
