@@ -81,6 +81,7 @@ def test_ctrl_c_before_any_design_is_only_an_interruption(monkeypatch: pytest.Mo
     assert (done.code, done.out, done.err) == (130, "", "interrupted: no design was evaluated yet\n")
 
 
+@pytest.mark.long
 def test_former_options_give_the_same_and_warn(tmp_path: Path) -> None:
     former = ("--budget-dollars", "600000", "--no-prune", "--host-price", "$ 1000", "--jobs", "1")
     now = ("--budget", "dollars=600000", "--set", "prune=false", "--site", "host_price=$ 1000", "--workers", "1")

@@ -109,6 +109,7 @@ def test_settings_of_nothing_are_the_defaults() -> None:
     assert settings_of(LinkSettings, None, None) == LinkSettings()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("line", "change", "what_if"),
     [

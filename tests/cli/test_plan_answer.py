@@ -82,6 +82,7 @@ def asked_anew(ranking: PlanRanking, model: str, cluster: str, ranks: int | None
     return asked
 
 
+@pytest.mark.long
 def test_changed_questions_are_answered_as_if_they_had_been_asked(ranking: PlanRanking) -> None:
     assert asked_anew(ranking, *SMALL) >= 2
 

@@ -75,6 +75,7 @@ def printed(row: PaperNetwork) -> Construction:
     return build(row.servers, row.bits, layers=row.layers)
 
 
+@pytest.mark.long
 def test_the_papers_first_structure_without_training(tmp_path: Path) -> None:
     made = printed(TABLE_I[0])
     points = np.concatenate(list(made.function.grid()), axis=1)
