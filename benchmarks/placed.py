@@ -61,7 +61,7 @@ def rings() -> Iterator[dict[str, Any]]:
     """Milliseconds of a step: one hold and cycles of holds, and planned anew."""
     for case in CASES:
         plan = planned(*case)
-        fabric = load_fabric("sip-ring", plan.ranks, {})
+        fabric = load_fabric("sip-ring", plan.ranks, set={})
         row: dict[str, Any] = {"model": case[0], "k": plan.k, "l": plan.groups, "sub_operators": plan.balanced.size}
         for circuits in grants(plan, fabric):
             step, _ = simulated(plan, circuits)

@@ -182,7 +182,7 @@ def test_a_dot_reaches_into_a_tier_by_name_or_number(entry: str) -> None:
     assert isinstance(plain, Tiers)
     settings = {f"tiers.{entry}.ports": 4, "tiers.NVLink.latency": "30ns"}
     for fabric in (
-        load_fabric("dgx-h100", 64, settings),
+        load_fabric("dgx-h100", 64, set=settings),
         load_cluster("dgx-h100-64", set={f"fabric.{key}": value for key, value in settings.items()}).fabric,
         changed(plain, settings),
     ):
@@ -195,7 +195,7 @@ def test_a_dot_reaches_into_a_tier_by_name_or_number(entry: str) -> None:
 def test_an_entry_that_a_list_lacks_is_named() -> None:
     complaint = "cannot set field 'tiers.rale.ports': no entry 'rale': expected one of NVLink, rail"
     with pytest.raises(ConfigError, match=complaint):
-        load_fabric("dgx-h100", 64, {"tiers.rale.ports": 4})
+        load_fabric("dgx-h100", 64, set={"tiers.rale.ports": 4})
     with pytest.raises(ConfigError, match="no entry 'rale': expected one of NVLink, rail"):
         load_cluster("dgx-h100-64", set={"fabric.tiers.rale.ports": 4})
 

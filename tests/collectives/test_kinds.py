@@ -48,7 +48,7 @@ def test_a_schedule_without_one_of_its_rows_is_refused(kind: str) -> None:
 @given(st.data(), st.sampled_from([kind for kind in NEW if kind != "barrier"]))
 @settings(max_examples=30, deadline=None)
 def test_ten_times_the_bytes_take_ten_times_as_long_without_latency(data: st.DataObject, kind: str) -> None:
-    fabric = load_fabric("ring", 6, {"hop_latency": 0.0})
+    fabric = load_fabric("ring", 6, set={"hop_latency": 0.0})
     wanted = data.draw(collectives(kind, 6)).resized(1e5)
     schedule = build(find("ring-two-way"), wanted, fabric)
     times = [ll.cost(schedule.resized(nbytes), fabric).time for nbytes in (1e5, 1e6)]

@@ -113,7 +113,7 @@ def test_fat_trees_of_two_and_three_tiers_cost_the_sum_of_their_parts() -> None:
 
 def test_oversubscription_saves_ports_above_the_leaves() -> None:
     def bill(taper: float) -> Bill:
-        return load_fabric("two-tier-400g", 1024, {"tiers.network.taper": taper}).bill()
+        return load_fabric("two-tier-400g", 1024, set={"tiers.network.taper": taper}).bill()
 
     assert count(bill(1), "switch-port-400g") == 3
     assert count(bill(4), "switch-port-400g") == pytest.approx(1 + 2 / 4)

@@ -34,7 +34,7 @@ def test_planes_that_no_product_has_are_said() -> None:
 
 
 def test_what_a_file_states_stands_before_the_product() -> None:
-    fabric = load_fabric("ocs-384", 64, {"link_up_time": "0s", "reconfiguration_time": "1ms"})
+    fabric = load_fabric("ocs-384", 64, set={"link_up_time": "0s", "reconfiguration_time": "1ms"})
     assert fabric.setup_time == 1e-3
     assert "link_up_time" not in fabric.sources
     assert changed(load_fabric("ocs-384", 64), {"product": "palomar-136"}).setup_time == pytest.approx(5.6712)
@@ -50,8 +50,8 @@ def test_products_are_optical_circuit_switches(product: str, complaint: str) -> 
 
 
 def test_links_that_come_up_late_cost_as_much_as_slow_mirrors() -> None:
-    slow = load_fabric("circuit-switch", 8, {"degree": 2, "reconfiguration_time": "30ms"})
-    late = load_fabric("circuit-switch", 8, {"degree": 2, "reconfiguration_time": "10ms", "link_up_time": "20ms"})
+    slow = load_fabric("circuit-switch", 8, set={"degree": 2, "reconfiguration_time": "30ms"})
+    late = load_fabric("circuit-switch", 8, set={"degree": 2, "reconfiguration_time": "10ms", "link_up_time": "20ms"})
     collective = Collective("all-to-all", 8, 8e8)
     for algorithm in ("ring-two-way", "one-stage"):
         costs = [evaluate(find(algorithm), collective, fabric).cost for fabric in (slow, late)]

@@ -27,7 +27,7 @@ from tests.collectives.strategies import two_tiers
 
 @pytest.mark.parametrize("name", [name for name in names() if description(name)["kind"] != "tiers"])
 def test_every_fabric_of_the_catalog_keeps_the_contract(name: str) -> None:
-    check_fabric(load_fabric(name, 12, {"hop_latency": 1e-6}))
+    check_fabric(load_fabric(name, 12, set={"hop_latency": 1e-6}))
 
 
 def _broken_ring(*failures: str) -> Fabric:

@@ -60,7 +60,7 @@ def test_the_fewest_domains_that_divide_the_ranks_are_taken_from_half_full_on(si
         assert Tiers(ranks=ranks, tiers=tiers).node_ranks == (ranks if ranks <= size else fits[0])
         return
     with pytest.raises(ConfigError, match="at least half full") as refusal:
-        load_fabric("two-tier-400g", ranks, {"tiers.domain.size": size})
+        load_fabric("two-tier-400g", ranks, set={"tiers.domain.size": size})
     fewer, more = (int(number) for number in re.findall(r"\d+", str(refusal.value).partition("e.g.")[2]))
     works = [
         n for n in range(1, ranks + size + 1) if n <= size or any(n % p == 0 for p in range(-(-size // 2), size + 1))

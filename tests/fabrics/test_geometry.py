@@ -193,7 +193,7 @@ def test_plug_ins_add_fabrics_by_their_names_but_those_of_the_catalog_stay(monke
     found: dict[str, Any] = {"added": _Added, "torus": _Added}
     monkeypatch.setattr(load, "load_plugins", lambda group: found if group == "fabrics" else {})
     monkeypatch.setattr(load, "kinds", lambda: kinds() | {"added": _Added})
-    assert load_fabric("added", 8, {"hop_latency": 1e-6}) == _Added(ranks=8, hop_latency=1e-6)
+    assert load_fabric("added", 8, set={"hop_latency": 1e-6}) == _Added(ranks=8, hop_latency=1e-6)
     assert load_fabric("torus", 8).kind_name == "torus"
     assert description("added") == {"description": "A ring that an installed package adds.", "kind": "added"}
     assert description("torus")["kind"] == "torus" and "added" in names()
@@ -205,6 +205,6 @@ def test_unknown_fabric_and_field_are_named() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'wdm-ring'"):
         load_fabric("wdm-rnig", 16)
     with pytest.raises(ConfigError, match="unknown field 'bandwidth'"):
-        load_fabric("wdm-ring", 16, {"bandwidth": "1Gbps"})
+        load_fabric("wdm-ring", 16, set={"bandwidth": "1Gbps"})
     with pytest.raises(ConfigError, match="rows=3 does not divide ranks=16"):
-        load_fabric("mesh", 16, {"rows": 3})
+        load_fabric("mesh", 16, set={"rows": 3})

@@ -167,7 +167,7 @@ def test_csv_and_yaml_hold_the_same_graph(tmp_path: Path) -> None:
     rows = ["source,target,bandwidth,latency", *(f"{rank},hub,400Gbps,{'1us' if rank else ''}" for rank in range(4))]
     (tmp_path / "star.csv").write_text("\n".join(rows))
     (tmp_path / "star.yaml").write_text("kind: graph\nedges: star.csv\nhop_latency: 2us\n")
-    plain = load_fabric(str(tmp_path / "star.csv"), 4, {"hop_latency": "2us"})
+    plain = load_fabric(str(tmp_path / "star.csv"), 4, set={"hop_latency": "2us"})
     assert isinstance(plain, Graph)
     assert plain == load_fabric(str(tmp_path / "star.yaml"), 4)
     assert plain.edges[1] == Edge(1, "hub", 50e9, 1e-6)

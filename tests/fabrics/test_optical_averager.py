@@ -151,12 +151,12 @@ def test_bad_averagers_are_refused(settings: dict[str, Any], complaint: str) -> 
 @pytest.mark.parametrize("averaging", [{}, {"noise": 0.5}, {"servers": 4}])
 def test_too_few_ranks_are_named_before_an_averager_is_looked_for(ranks: int, averaging: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"'ranks': {ranks}"):
-        load_fabric("optical-averager", ranks, {"averaging": averaging})
+        load_fabric("optical-averager", ranks, set={"averaging": averaging})
 
 
 @pytest.mark.parametrize("averaging", [{}, {"reducer": "digit-sum"}, {"servers": 4}])
 def test_a_single_rank_has_nothing_to_average(averaging: dict[str, Any]) -> None:
-    found = load_fabric("optical-averager", 1, {"averaging": averaging})
+    found = load_fabric("optical-averager", 1, set={"averaging": averaging})
     assert isinstance(found, OpticalAverager) and found.built is None and found.averaging_latency == 0
 
 
@@ -186,12 +186,12 @@ def test_lasers_supply_what_all_lanes_send(loss: float, sensitivity: float, serv
 
 
 def test_a_dot_reaches_into_a_part_of_a_fabric() -> None:
-    found = load_fabric("optical-averager", 4, {"averaging.loss_db": 0.1, "averaging.bits": 4})
+    found = load_fabric("optical-averager", 4, set={"averaging.loss_db": 0.1, "averaging.bits": 4})
     assert isinstance(found, OpticalAverager) and found.averaging is not None
     assert (found.averaging.loss_db, found.averaging.bits) == (0.1, 4)
     again = changed(found, {"averaging.bits": 8, "ranks": 16})
-    assert again == load_fabric("optical-averager", 16, {"averaging.loss_db": 0.1})
+    assert again == load_fabric("optical-averager", 16, set={"averaging.loss_db": 0.1})
     with pytest.raises(ConfigError, match=r"optical-averager: unknown field 'averaging.colour'"):
-        load_fabric("optical-averager", 4, {"averaging.colour": 1})
+        load_fabric("optical-averager", 4, set={"averaging.colour": 1})
     with pytest.raises(ConfigError, match=r"cannot set field 'bandwidth.x': 'bandwidth' is '6400Gbps', which has no"):
-        load_fabric("optical-averager", 4, {"bandwidth.x": 1})
+        load_fabric("optical-averager", 4, set={"bandwidth.x": 1})

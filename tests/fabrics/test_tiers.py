@@ -50,7 +50,7 @@ def test_tiers_of_the_catalog_keep_the_contract(name: str) -> None:
         ranks *= tier.get("size", 8 if "dims" in tier else 2)
         assert "latency" in tier or "hop_latency" in description(name) or tier["shape"] == "circuit-switch"
         fewer.append(tier)
-    check_fabric(load_fabric(name, ranks, {"tiers": fewer}))
+    check_fabric(load_fabric(name, ranks, set={"tiers": fewer}))
 
 
 def test_a_tier_fabric_of_4096_ranks_answers_at_once() -> None:
@@ -394,7 +394,9 @@ def test_files_of_the_former_kind_are_two_tiers_and_say_so(tmp_path: Path, caplo
     assert fabric.sources == {"tiers.domain.size": "a data sheet", "hop_latency": "a guess"}
     four = {"tiers.network.taper": 4}
     assert (
-        load_fabric(str(path), 8, {"oversubscription": 4}) == load_fabric(str(path), 8, four) == changed(fabric, four)
+        load_fabric(str(path), 8, set={"oversubscription": 4})
+        == load_fabric(str(path), 8, set=four)
+        == changed(fabric, four)
     )
     carried = load_cluster(cluster).fabric
     assert carried.sources["tiers.network.taper"] == f"set by {cluster}"
@@ -403,7 +405,7 @@ def test_files_of_the_former_kind_are_two_tiers_and_say_so(tmp_path: Path, caplo
     )
     assert fabric_from({"kind": "two-tier-switch"}, 16, where="mine") == two_tiers(16)
     with pytest.raises(ConfigError, match="oversubscription"):
-        load_fabric("dgx-h100", 16, {"oversubscription": 4})
+        load_fabric("dgx-h100", 16, set={"oversubscription": 4})
     assert len(caplog.records) == 2
 
 

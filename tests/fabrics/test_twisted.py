@@ -87,4 +87,4 @@ def test_collectives_are_verified_and_near_their_bound(kind: Kind, dims: tuple[i
 def test_sizes_that_cannot_be_twisted_are_refused(fabric: str, changes: dict[str, Any], complaint: str) -> None:
     others = {name: value for name, value in changes.items() if name != "ranks"}
     with pytest.raises(ConfigError, match=complaint):
-        load_fabric(fabric, changes["ranks"], others)
+        load_fabric(fabric, changes["ranks"], set=others)

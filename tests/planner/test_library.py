@@ -25,7 +25,7 @@ NCCL = {"transport": "nccl-hopper"}
 
 def dgx(ranks: int = 32) -> Fabric:
     """DGX H100 nodes whose collectives NCCL carries."""
-    return load_fabric("dgx-h100", ranks, NCCL)
+    return load_fabric("dgx-h100", ranks, set=NCCL)
 
 
 @pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "all-to-all", "broadcast"])
@@ -68,11 +68,11 @@ def test_columns_of_groups_are_priced_as_each_alone() -> None:
 
 def test_without_a_transport_software_costs_nothing() -> None:
     assert load_fabric("dgx-h100", 32).library is None
-    assert load_fabric("dgx-h100", 32, {"transport": "ideal"}).library is None
+    assert load_fabric("dgx-h100", 32, set={"transport": "ideal"}).library is None
     with pytest.raises(ConfigError, match="did you mean 'nccl-hopper'"):
-        load_fabric("dgx-h100", 32, {"transport": "nccl-hoper"})
+        load_fabric("dgx-h100", 32, set={"transport": "nccl-hoper"})
     with pytest.raises(ConfigError, match="tiers of switches"):
-        load_fabric("tpu-v4", 64, {"transport": "nccl-hopper"})
+        load_fabric("tpu-v4", 64, set={"transport": "nccl-hopper"})
 
 
 def test_what_is_believed_of_such_a_fabric_is_that_of_its_accelerator_and_its_transport() -> None:

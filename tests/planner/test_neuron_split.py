@@ -141,7 +141,7 @@ def test_ranks_that_share_neurons_compute_and_hold_their_share(tp: int) -> None:
 
 
 def test_neurons_are_split_on_meshes_only() -> None:
-    cluster = replace(load_cluster("dadiannao-100g"), fabric=load_fabric("switch", 64, {}), reference=None)
+    cluster = replace(load_cluster("dadiannao-100g"), fabric=load_fabric("switch", 64, set={}), reference=None)
     request = SearchRequest(global_batches=(64,), pins=Pins(tp=2))
     with pytest.raises(InputError, match=r"--tp 2: expected a divisor of 1"):
         search(load_workload("alexnet-2012", batch=1), cluster, request)

@@ -115,5 +115,5 @@ def test_latencies_inside_a_domain_of_several_tiers_stay() -> None:
     slower = tiers.with_hop_latency(5e-6)
     assert slower.neighbour_latency() == pytest.approx(50e-9)
     assert slower.diameter_latency() == pytest.approx(10e-6 + 50e-9)
-    switches = load_fabric("two-tier-400g", 16, {"hop_latency": 0})
+    switches = load_fabric("two-tier-400g", 16, set={"hop_latency": 0})
     assert switches.with_hop_latency(5e-6).diameter_latency() == pytest.approx(switches.diameter_latency() + 20e-6)

@@ -44,7 +44,7 @@ def timeline(scale: float) -> Timeline:
 
 def optree() -> tuple[Schedule, Fabric]:
     """OpTree's all-gather of 16 ranks on two wavelengths."""
-    fabric = load_fabric("wdm-ring", 16, {"wavelengths": 2})
+    fabric = load_fabric("wdm-ring", 16, set={"wavelengths": 2})
     return build(algorithms()["optree"], Collective("all-gather", 16, 2**20), fabric), fabric
 
 

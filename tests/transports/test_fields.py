@@ -16,7 +16,7 @@ NCCL = load_transport("nccl-hopper")
 
 
 def test_what_differs_from_a_transport_is_laid_over_it() -> None:
-    fabric = load_fabric("dgx-h100", 16, {"transport": {"base": "nccl-hopper", "scales": {"latency": 2.0}}})
+    fabric = load_fabric("dgx-h100", 16, set={"transport": {"base": "nccl-hopper", "scales": {"latency": 2.0}}})
     assert fabric.library is not None
     assert fabric.library.transport == NCCL.with_parameters({"latency": 2.0})
     assert type(fabric).model_validate(fabric.model_dump()) == fabric
@@ -26,7 +26,7 @@ def test_what_differs_from_a_transport_is_laid_over_it() -> None:
 def test_the_library_finds_the_links_of_the_catalog_s_clusters(name: str) -> None:
     """Two tiers are those of the DGX systems, but for rails: what a library has to know of them is the same."""
     dgx = {"two-tier-200g": ("dgx-a100", "nccl-ampere"), "two-tier-400g": ("dgx-h100", "nccl-hopper")}[name]
-    ours, theirs = load_fabric(name, 32).library, load_fabric(dgx[0], 32, {"transport": dgx[1]}).library
+    ours, theirs = load_fabric(name, 32).library, load_fabric(dgx[0], 32, set={"transport": dgx[1]}).library
     assert ours is not None
     assert theirs is not None
     assert ours.transport == theirs.transport
@@ -36,7 +36,7 @@ def test_the_library_finds_the_links_of_the_catalog_s_clusters(name: str) -> Non
 def test_links_as_the_library_finds_them_are_faster_by_its_numbers() -> None:
     faster = {"base": "nccl-hopper", "scales": {"bandwidth": 0.5, "network_bandwidth": 2.0}}
     for name in ("two-tier-400g", "dgx-h100"):
-        plain, carried = (load_fabric(name, 16, {"transport": of}) for of in (None, faster))
+        plain, carried = (load_fabric(name, 16, set={"transport": of}) for of in (None, faster))
         links = carried.as_carried()
         assert links.library is None
         before, after = plain.link_bandwidth(), links.link_bandwidth()
@@ -65,14 +65,14 @@ def test_parameters_are_believed_with_what_is_said_of_them() -> None:
 )
 def test_wrong_transports_are_one_line(transport: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
-        load_fabric("dgx-h100", 16, {"transport": transport})
+        load_fabric("dgx-h100", 16, set={"transport": transport})
     assert "\n" not in str(caught.value)
 
 
 def test_packets_are_counted_once() -> None:
     with pytest.raises(ConfigError, match="expected no packet_payload"):
-        load_fabric("two-tier-400g", 16, {"packet_payload": 4096})
-    assert load_fabric("two-tier-400g", 16, {"packet_payload": 4096, "transport": None}).library is None
+        load_fabric("two-tier-400g", 16, set={"packet_payload": 4096})
+    assert load_fabric("two-tier-400g", 16, set={"packet_payload": 4096, "transport": None}).library is None
 
 
 def test_the_schema_takes_names_and_fields() -> None:

@@ -77,19 +77,22 @@ def networks(ranks: int, bandwidth: float) -> list[Network]:
     much for receiving: half of it each way around a ring, a quarter a link of a mesh; software delays none of them."""
     wavelengths = min(max(1, round(bandwidth / 2 / WAVELENGTH_RATE)), _MOST_WAVELENGTHS)
     light = {"wavelengths": wavelengths, "wavelength_bandwidth": bandwidth / 2 / wavelengths}
-    ring = load_fabric("wdm-ring", ranks, light)
-    planes = load_fabric("circuit-switch", ranks, {"degree": 4, "bandwidth": bandwidth / 4})
+    ring = load_fabric("wdm-ring", ranks, set=light)
+    planes = load_fabric("circuit-switch", ranks, set={"degree": 4, "bandwidth": bandwidth / 4})
     split, trees, averaging = map(frozenset, (["placement"], ["wavelengths"], ["averaging"]))
     return [
-        Network("electrical ring", NONE, load_fabric("ring", ranks, {"bandwidth": bandwidth / 2})),
-        Network("electrical switch", NONE, load_fabric("switch", ranks, {"bandwidth": bandwidth})),
+        Network("electrical ring", NONE, load_fabric("ring", ranks, set={"bandwidth": bandwidth / 2})),
+        Network("electrical switch", NONE, load_fabric("switch", ranks, set={"bandwidth": bandwidth})),
         Network("ring of light, placed", split, ring, _PASSED_ON),
         Network("planes of circuits", split, planes),
         Network("ring of light, trees", trees, ring, _TREES),
         Network("ring of light, synthesized", trees, ring),
-        Network("optical mesh", frozenset({"mesh"}), load_fabric("mesh", ranks, {"bandwidth": bandwidth / 4})),
+        Network("optical mesh", frozenset({"mesh"}), load_fabric("mesh", ranks, set={"bandwidth": bandwidth / 4})),
         Network(
-            "averager", averaging, load_fabric("optical-averager", ranks, {"bandwidth": bandwidth}), method="optical"
+            "averager",
+            averaging,
+            load_fabric("optical-averager", ranks, set={"bandwidth": bandwidth}),
+            method="optical",
         ),
         *_with_averagers(ranks, bandwidth, light),
     ]
@@ -100,14 +103,14 @@ def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) ->
     bandwidth; none where ranks fill no such groups twice."""
     if ranks % GROUP or ranks < 2 * GROUP:
         return
-    between = load_fabric("optical-averager", ranks // GROUP, {"bandwidth": bandwidth / 2})
-    ring = load_fabric("wdm-ring", GROUP, {**light, "wavelength_bandwidth": light["wavelength_bandwidth"] / 2})
-    planes = load_fabric("circuit-switch", GROUP, {"degree": 4, "bandwidth": bandwidth / 8})
+    between = load_fabric("optical-averager", ranks // GROUP, set={"bandwidth": bandwidth / 2})
+    ring = load_fabric("wdm-ring", GROUP, set={**light, "wavelength_bandwidth": light["wavelength_bandwidth"] / 2})
+    planes = load_fabric("circuit-switch", GROUP, set={"degree": 4, "bandwidth": bandwidth / 8})
     for name, idea, inside, algorithms in (
         ("rings of light", "wavelengths", ring, ()),
         ("rings of light, placed,", "placement", ring, (*_PASSED_ON, "in-network")),
         ("planes of circuits", "placement", planes, ()),
-        ("meshes", "mesh", load_fabric("mesh", GROUP, {"bandwidth": bandwidth / 8}), ()),
+        ("meshes", "mesh", load_fabric("mesh", GROUP, set={"bandwidth": bandwidth / 8}), ()),
     ):
         joined = JoinedFabric(ranks=ranks, inside=inside, between=between)
         method = f"two-level:node={GROUP},between=(optical)"

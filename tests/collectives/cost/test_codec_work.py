@@ -87,7 +87,7 @@ def test_the_busiest_rank_is_that_of_a_plain_count_the_switch_included(fabric: s
 
 @pytest.mark.parametrize("in_line", [False, True])
 def test_coding_at_a_great_rate_costs_nothing_and_a_slow_one_is_paid(in_line: bool) -> None:
-    on = load_fabric("switch", 4, {"hop_latency": "1us"})
+    on = load_fabric("switch", 4, set={"hop_latency": "1us"})
     schedule = build(find("ring"), Collective("all-reduce", 4, 4e6), on)
     work, plain = codec_work(schedule, in_line=in_line), cost(schedule, on)
     assert cost(schedule, on, codec=work.times(4e6, math.inf, math.inf)) == plain

@@ -46,7 +46,10 @@ def test_never_slower_than_what_it_could_take(kind: str, name: str) -> None:
 
 @pytest.mark.parametrize("exponent", [0.8, 1.2])
 def test_skewed_all_to_alls_are_near_their_bounds(exponent: float) -> None:
-    for fabric, near in ((load_fabric("wdm-ring", 16), 1.05), (load_fabric("circuit-switch", 24, {"degree": 4}), 1.35)):
+    for fabric, near in (
+        (load_fabric("wdm-ring", 16), 1.05),
+        (load_fabric("circuit-switch", 24, set={"degree": 4}), 1.35),
+    ):
         wanted = Collective("all-to-all-v", fabric.ranks, 1e8, sizes=zipf_sizes(fabric.ranks, exponent))
         made = evaluate(find("synthesized"), wanted, fabric)
         assert (made.cost.time - fabric.setup_time) / (made.bound.time - fabric.setup_time) < near

@@ -221,7 +221,7 @@ def test_chakras_own_package_reads_a_trace(tmp_path: Path) -> None:
 @settings(max_examples=10, deadline=None)
 @given(st.sampled_from(["all-reduce", "all-gather", "reduce-scatter"]), st.floats(1e4, 1e9))
 def test_a_ring_over_a_librarys_pairs_takes_the_librarys_time(kind: Kind, nbytes: float) -> None:
-    prices = LibraryPrices(load_fabric("dgx-h100", 16, {"transport": "nccl-hopper"}), "physical")
+    prices = LibraryPrices(load_fabric("dgx-h100", 16, set={"transport": "nccl-hopper"}), "physical")
     carrier = carried(prices, CollectiveUse("data", kind, nbytes, 16, 1))
     assert carrier.schedule is None and carrier.seconds == prices(kind, nbytes).cost.time
     messages = 15 * (2 if kind == "all-reduce" else 1)

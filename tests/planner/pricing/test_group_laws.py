@@ -266,7 +266,7 @@ def test_plans_of_many_ranks_list_fewer_rows() -> None:
 
 @pytest.mark.parametrize("library", [False, True])
 def test_collectives_choose_among_what_is_named_or_the_library_or_all_of_one_schedule(library: bool) -> None:
-    part = load_fabric("dgx-h100", 16, {"transport": "nccl-hopper"} if library else {})
+    part = load_fabric("dgx-h100", 16, set={"transport": "nccl-hopper"} if library else {})
     free, named = bare(part), bare(part, ("ring", "bruck"))
 
     def names(prices: Any, kind: str, algorithm: str = AUTO) -> list[str]:
@@ -286,7 +286,7 @@ def test_collectives_choose_among_what_is_named_or_the_library_or_all_of_one_sch
 
 def test_a_library_carries_groups_of_any_size() -> None:
     """It lists no transfers, of which many ranks would have too many."""
-    many = load_fabric("dgx-h100-superpod", 16384, {"transport": "nccl-hopper"})
+    many = load_fabric("dgx-h100-superpod", 16384, set={"transport": "nccl-hopper"})
     prices = GroupPrices(many, TrainingSettings())
     kinds: list[tuple[Kind, int]] = [("all-reduce", 16384), ("all-gather", 2048), ("all-to-all", 8192)]
     for kind, ranks in kinds:
@@ -366,7 +366,7 @@ def test_proved_lines_are_those_of_no_schedule_unless_a_codec_or_a_library_chang
     built: list[Any] = []
     monkeypatch.setattr(group_prices, "proved_line", lambda *told: built.append(told) or "proved")  # type: ignore[func-returns-value]
     for library in (False, True):
-        fabric = load_fabric("dgx-h100", 8, {"transport": "nccl-hopper"} if library else {})
+        fabric = load_fabric("dgx-h100", 8, set={"transport": "nccl-hopper"} if library else {})
         prices = bare(fabric, exchanges=(SimpleNamespace(in_schedule=True),))
         prices.lines = lambda *told, hidden_setup: ("lines", told, hidden_setup)
         for kind, exchange in (("all-reduce", 0), ("all-reduce", 1), ("all-to-all", 1), ("all-reduce", 0)):

@@ -130,7 +130,7 @@ def test_a_step_on_a_switch_lists_collectives_on_the_most_planes_of_each_axis(mo
 
 
 def test_a_library_prices_columns_as_each_group_alone() -> None:
-    fabric = load_fabric("dgx-h100", 32, {"transport": "nccl-hopper"})
+    fabric = load_fabric("dgx-h100", 32, set={"transport": "nccl-hopper"})
     prices = LibraryPricing(fabric)
     ranks, stride, nbytes = np.array([4, 8, 16]), np.array([8, 1, 2]), np.array([[0.0, 1e3, 1e8]] * 3)
     none = np.zeros(3, np.int64)

@@ -108,7 +108,7 @@ def test_flows_share_a_link_and_not_exchanges(flows: tuple[int, int], slowdowns:
 @pytest.mark.parametrize("algorithm", ["one-stage", "ring"])
 def test_flows_on_a_link_are_the_pairs_of_ranks_whose_bytes_cross_it(algorithm: str) -> None:
     """Weighed by bytes, step by step; of a pair that sends several chunks, one."""
-    ring = PartFabric.on(load_fabric("ring", 8, {"bandwidth": "1GB/s"}), range(8))
+    ring = PartFabric.on(load_fabric("ring", 8, set={"bandwidth": "1GB/s"}), range(8))
     schedule = build(find(algorithm), Collective("all-gather", 8, 8e6), ring).unfolded(ring.fibre_channels)
     crossing: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for step, source, to, route in zip(
@@ -220,7 +220,7 @@ def test_a_collective_asks_for_the_algorithm_that_is_named_or_for_all(
 
 
 def test_links_are_busy_with_all_bytes_that_cross_them() -> None:
-    ring = load_fabric("ring", 5, {"bandwidth": "1GB/s"})
+    ring = load_fabric("ring", 5, set={"bandwidth": "1GB/s"})
     around = link_load(build(find("ring"), Collective("all-reduce", 5, 5e6), ring), ring)[0]
     assert sorted(around)[-5:] == pytest.approx([2 * 4 * 1e6 / ring.link_bandwidth()[0]] * 5)
     assert around.sum() == pytest.approx(around.max() * 5)
@@ -290,7 +290,7 @@ def test_tensor_groups_are_neighbours(tp: int, kind: Any, ranks: int, stride: in
 
 @pytest.mark.parametrize(("stride", "ranks"), [(2, 4), (1, 2), (4, 8)])
 def test_all_ranks_send_to_the_next_stage_at_once(stride: int, ranks: int) -> None:
-    ring = load_fabric("ring", 8, {"bandwidth": "1GB/s"})
+    ring = load_fabric("ring", 8, set={"bandwidth": "1GB/s"})
     part = PartFabric.on(ring, range(0, 8, 8 // ranks))
     strategy: Any = SimpleNamespace(replicas=stride, tp=1)
     _, _, found, flow_rate = exchanges_module._send_exchange(1.0, strategy, part)
@@ -305,7 +305,7 @@ def test_all_ranks_send_to_the_next_stage_at_once(stride: int, ranks: int) -> No
 
 
 def test_a_collective_uses_links_for_the_share_of_its_time_in_which_it_sends() -> None:
-    ring = PartFabric.on(load_fabric("ring", 8, {"bandwidth": "1GB/s"}), range(8))
+    ring = PartFabric.on(load_fabric("ring", 8, set={"bandwidth": "1GB/s"}), range(8))
     for ranks, stride in ((8, 1), (4, 2)):
         use = ExchangeUse("all-reduce", ranks, stride, 8e6, "ring")
         group = ring if ranks == 8 else ring.group(ranks, stride)

@@ -185,7 +185,7 @@ def refusals(worker: Worker) -> list[str]:
     ring = WdmRing(ranks=worker.size, **RING)
     scatter = build(find("ring"), Collective("reduce-scatter", worker.size, 1e3), ring)
     fewer = build(find("ring"), Collective("all-reduce", 3, 1e3), WdmRing(ranks=3, **RING))
-    averager = load_fabric("optical-averager", worker.size, {})
+    averager = load_fabric("optical-averager", worker.size, set={})
     in_network = build(find("in-network"), Collective("all-reduce", worker.size, 1e3), averager)
     wrht = build(find("wrht"), Collective("all-reduce", worker.size, 1e3), ring)
     attempts: list[Callable[[], Any]] = [

@@ -98,14 +98,14 @@ def _search() -> None:
     graph = transformer_graph(sizes, batch=4)
     plan(replace(graph, operators=graph.operators[:6]), "inceptionn-4", strategy="placed")
     plan(graph, "inceptionn-4", exchange="inceptionn", exchange_ratio=8, exchange_engine="nic")
-    gather, ring = Collective("all-gather", _RANKS, 1e6), load_fabric("wdm-ring", _RANKS, {"wavelengths": 4})
+    gather, ring = Collective("all-gather", _RANKS, 1e6), load_fabric("wdm-ring", _RANKS, set={"wavelengths": 4})
     around_failures(gather, ring, [[Failure.parse("wavelength:3")]])
     for algorithm in ("synthesized", "ring-two-way-striped"):
         straggling(build(find(algorithm), gather, ring), ring, late=1e-5)
     links = load_fabric("ring", _RANKS)
     cost(replace(build(find("ring"), gather, links), dependencies=np.zeros((0, 2), np.int64)), links)
-    lower_bound(Collective("all-gather", 4 * _RANKS, 1e3), load_fabric("wdm-ring", 4 * _RANKS, {"wavelengths": 4}))
-    lower_bound(Collective("broadcast", _RANKS, 1e3), load_fabric("wdm-ring", _RANKS, {"hop_latency": 1e-6}))
+    lower_bound(Collective("all-gather", 4 * _RANKS, 1e3), load_fabric("wdm-ring", 4 * _RANKS, set={"wavelengths": 4}))
+    lower_bound(Collective("broadcast", _RANKS, 1e3), load_fabric("wdm-ring", _RANKS, set={"hop_latency": 1e-6}))
     STUDIES["sipml"]()
 
 

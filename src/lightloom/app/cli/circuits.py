@@ -270,7 +270,7 @@ def circuits(
     ranks = fields.get("ranks", demands.ranks)
     if ranks != demands.ranks:
         raise ConfigError(f"--set ranks={ranks}: the matrix is of {demands.ranks} ranks: expected the same number")
-    on = load_fabric(fabric, demands.ranks, fields)
+    on = load_fabric(fabric, demands.ranks, set=fields)
     if not on.assigns_circuits:
         raise UnsupportedError(f"--fabric {fabric}: no circuits on a {on.kind_name}: {NEEDS_CIRCUITS}")
     dark = on.setup_time if reconfiguration is None else parse(str(reconfiguration), "time")

@@ -69,7 +69,7 @@ def collective(
     """
     fields = options.read_settings(set)
     if without or straggler:
-        sound = load_fabric(fabric, ranks, fields)
+        sound = load_fabric(fabric, ranks, set=fields)
         asked = {**rank.keywords, "explain": explain, "worth": worth, "site": site}
         document, made = _around(kind, sound, asked, without or (), straggler, saved=out is not None)
         drawn = options.draw(figure, partial(damage_figure, document["rows"], kind), document)

@@ -66,7 +66,7 @@ FabricLike: TypeAlias = str | Path | Fabric
 
 
 def load_fabric(
-    fabric: FabricLike, ranks: int | None = None, set: Mapping[str, object] | None = None, **fields: object
+    fabric: FabricLike, ranks: int | None = None, *, set: Mapping[str, object] | None = None, **fields: object
 ) -> Fabric:
     """Return a fabric from the catalog, a YAML file or an edge list (CSV), with single fields replaced.
 

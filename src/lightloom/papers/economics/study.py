@@ -68,14 +68,14 @@ def _optics_of_tpu_v4(fibres: int, switches: float, chip: float) -> Claim:
 
 def _fat_tree(ranks: int, gbps: int) -> Bill:
     """Return the bill of the catalog's fabric ``switch``, a tree of packet switches, with ports of so many Gb/s."""
-    return load_fabric("switch", ranks, {"bandwidth": f"{gbps}Gbps"}).bill()
+    return load_fabric("switch", ranks, set={"bandwidth": f"{gbps}Gbps"}).bill()
 
 
 def _mixnet_ratio(ranks: int, gbps: int) -> float:
     """Return the dollars of a fat tree over those of MixNet, both at so many Gb/s a port; MixNet is six eighths of a
     bill of circuits and two eighths of the tree's."""
     tree = _fat_tree(ranks, gbps)
-    circuits = load_fabric("circuit-switch", 256, {"degree": 1, "bandwidth": f"{gbps}Gbps"}).bill()
+    circuits = load_fabric("circuit-switch", 256, set={"degree": 1, "bandwidth": f"{gbps}Gbps"}).bill()
     return _dollars(tree) / _dollars(circuits.times(_CIRCUIT_SHARE) + tree.times(1 - _CIRCUIT_SHARE))
 
 
@@ -88,7 +88,7 @@ def _fabrics() -> Iterator[Claim]:
         yield PAPER.claim("mixnet.{tiers}_tiers", round(_mixnet_ratio(ranks, 400), 2), tiers=tiers, ranks=ranks)
         yield PAPER.claim("mixnet.mean_{tiers}_tiers", round(mean, 2), tiers=tiers, ranks=ranks)
     tree = _fat_tree(2048, 400)
-    rail = load_fabric("circuit-switch", 256, {"degree": 1}).bill()
+    rail = load_fabric("circuit-switch", 256, set={"degree": 1}).bill()
     power = [bill.static_power.value or 0.0 for bill in (tree, rail)]
     yield PAPER.claim("rails.power", round(power[0] / power[1], 1), tree=power[0], rail=power[1])
     yield PAPER.claim("rails.cost", round(_dollars(tree) / _dollars(rail), 1))

@@ -78,7 +78,7 @@ def fabric(system: System, ranks: int, gbps: float) -> Fabric:
         return PacketSwitch(ranks=ranks, bandwidth=gbps * GIGABIT)
     if system == "ocs":
         return CircuitSwitch(ranks=ranks, degree=OCS_DEGREE, bandwidth=gbps * GIGABIT / OCS_DEGREE)
-    return load_fabric("sip-ring", ranks, {"wavelengths": wavelengths(gbps), "hop_latency": 0.0})
+    return load_fabric("sip-ring", ranks, set={"wavelengths": wavelengths(gbps), "hop_latency": 0.0})
 
 
 def wavelengths(gbps: float) -> int:

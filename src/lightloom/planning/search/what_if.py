@@ -180,7 +180,7 @@ def counterpart(fabric: Fabric) -> Fabric | None:
     rate = getattr(fabric, "bandwidth", None)
     if fabric.exclusive or fabric.in_network_reduction or fabric.library is not None or rate is None:
         return None
-    return load_fabric("circuit-switch", fabric.ranks, {"degree": _PLANES, "bandwidth": rate / _PLANES})
+    return load_fabric("circuit-switch", fabric.ranks, set={"degree": _PLANES, "bandwidth": rate / _PLANES})
 
 
 def faster(fabric: Fabric, times: float) -> tuple[Fabric, dict[str, float]]:

@@ -387,7 +387,7 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSi
             try:
                 if is_fabric:
                     assert ranks is not None
-                    place = load_fabric(path, ranks, settings)
+                    place = load_fabric(path, ranks, set=settings)
                 else:
                     place = load_cluster(path, set=settings if ranks is None else settings | {"ranks": ranks})
             except UnknownNameError:
