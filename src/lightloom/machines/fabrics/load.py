@@ -75,7 +75,7 @@ def load_fabric(
     Args:
         fabric: a name of the catalog, a file, or a fabric of which a changed copy is wanted.
         ranks: number of ranks attached; may be left out for a fabric that is given as an object.
-        set: fields and their values, as keywords do.
+        set: fields and their values; a dot reaches into a part.
         fields: single fields by keyword, quantities as text or in SI units.
 
     Raises:
