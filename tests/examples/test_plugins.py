@@ -49,8 +49,8 @@ cache.SCALE = 1 / 300  # any design will do
 profile._RATE_VALUES = 1 << 12  # and any rate
 network = {"tiers.network.bandwidth": 50e9, "tiers.network.wire_efficiency": 1}
 ideal = {**network, "hop_latency": 0, "transport": None}
-rail, switch = load_fabric("rail", 64), load_fabric("two-tier-400g", 64, ideal)
-check_fabric(load_fabric("rail", 16, {"hop_latency": 1e-6}))
+rail, switch = load_fabric("rail", 64), load_fabric("two-tier-400g", 64, set=ideal)
+check_fabric(load_fabric("rail", 16, set={"hop_latency": 1e-6}))
 exchange = Collective("all-reduce", 8, 256e6)
 seconds = [evaluate(find("ring"), exchange, fabric.group(8, 8)).cost.time for fabric in (rail, switch)]
 codec = find_codec("float16:2")
