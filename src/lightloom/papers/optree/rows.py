@@ -35,12 +35,14 @@ ORDER = ("OpTree", "WRHT", "NE", "Ring")
 
 
 def theorem_1_steps(ranks: int, wavelengths: int, stages: int) -> int:
-    """Return ceil((2k − 1) N^(1 + 1/k) / (8w)) (Theorem 1, Eq. 1; k = 1 is the one-stage row of Table I)."""
+    """Return OpTree's steps by Theorem 1 (Eq. 1): ceil((2k − 1) N^(1 + 1/k) / (8w)) for N ``ranks``, w ``wavelengths``
+    and k ``stages``; k = 1 is the one-stage row of Table I."""
     return ceil(theorem_1_exact(ranks, wavelengths, stages) - 1e-9)
 
 
 def theorem_2_stages(ranks: int) -> float | None:
-    """Return k* before rounding, (ln N + sqrt(ln N (ln N − 2))) / 2 (Eq. 2).
+    """Return OpTree's best number of stages by Theorem 2, k* before rounding: (ln N + sqrt(ln N (ln N − 2))) / 2
+    (Eq. 2).
 
     None below N = 8, where the root is imaginary.
     """
@@ -49,29 +51,34 @@ def theorem_2_stages(ranks: int) -> float | None:
 
 
 def best_stages(ranks: int, wavelengths: int) -> int:
-    """Return the integer k that minimises Theorem 1 (what the paper's Fig. 4 shows); fewer stages win ties."""
+    """Return the integer k, from 1 to the bit length of ``ranks``, that minimises Theorem 1 without its ceiling (what
+    the paper's Fig. 4 shows); fewer stages win ties."""
     return min(range(1, ranks.bit_length() + 1), key=lambda k: (theorem_1_exact(ranks, wavelengths, k), k))
 
 
 def theorem_1_exact(ranks: int, wavelengths: int, stages: int) -> float:
-    """Return the steps of Theorem 1 without its ceiling, (2k − 1) N^(1 + 1/k) / (8w)."""
+    """Return the steps of Theorem 1 without its ceiling, (2k − 1) N^(1 + 1/k) / (8w), for N ``ranks``, w
+    ``wavelengths`` and k ``stages``."""
     return float((2 * stages - 1) * ranks ** (1 + 1 / stages) / (8 * wavelengths))
 
 
 def equation_3_steps(ranks: int, wavelengths: int, stages: int) -> int:
-    """Return ceil(N m log_m N / (4w)) with m = N^(1/k) (Eq. 3, Theorem 3)."""
+    """Return OpTree's steps as Eq. 3 (Theorem 3) counts them, ceil(N m log_m N / (4w)) with m = N^(1/k), for N
+    ``ranks``, w ``wavelengths`` and k ``stages``."""
     return ceil(2 * stages / (2 * stages - 1) * theorem_1_exact(ranks, wavelengths, stages) - 1e-9)
 
 
 def theorem_3_proof_steps(ranks: int, wavelengths: int, stages: int) -> int:
-    """Return ceil((2k − 1) N / (8w)) (the last line of Theorem 3's proof)."""
+    """Return OpTree's steps by the last line of Theorem 3's proof, ceil((2k − 1) N / (8w)), for N ``ranks``, w
+    ``wavelengths`` and k ``stages``."""
     return ceil((2 * stages - 1) * ranks / (8 * wavelengths) - 1e-9)
 
 
 def literal_stage_steps(ranks: int, wavelengths: int, stages: int) -> list[int]:
-    """Return the steps of each stage in Theorem 1's proof, taken literally.
+    """Return the steps of each stage, the first stage first, as the proof of Theorem 1 writes them.
 
-    ceil(m²/8w)·ceil(N/m) first, then floor(m²/4w)·ceil(N/m), with m = N^(1/k).
+    The first takes ceil(m²/8w)·ceil(N/m), each later one floor(m²/4w)·ceil(N/m), with m = N^(1/k), w ``wavelengths``
+    and k ``stages``. No ceiling over all stages follows.
     """
     m = ranks ** (1 / stages)
     share = ceil(ranks / m - 1e-9)
@@ -95,7 +102,7 @@ def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
 
 
 def ceiling_stages(ranks: int) -> int:
-    """Return k* of Eq. 2, rounded up as in Table I and the printed averages.
+    """Return OpTree's number of stages k* by Eq. 2, rounded up as in Table I and the printed averages.
 
     Raises:
         ValueError: Eq. 2 has no real value below 8 ranks.
@@ -106,8 +113,12 @@ def ceiling_stages(ranks: int) -> int:
 
 
 def paper_steps(ranks: int, wavelengths: int) -> dict[str, int]:
-    """Return steps by algorithm as the paper's averages count them: Theorem 1 at the ceiling of k*, WRHT padded, NE,
-    Ring."""
+    """Return the steps of each algorithm as the paper's averages count them, under the names ``OpTree`` (Theorem 1 at
+    the ceiling of k*), ``WRHT`` (Table I's formula with N padded), ``NE`` (neighbour exchange) and ``Ring``.
+
+    Raises:
+        ValueError: Eq. 2 has no real value below 8 ranks.
+    """
     return {
         "OpTree": theorem_1_steps(ranks, wavelengths, ceiling_stages(ranks)),
         "WRHT": wrht_all_gather_steps(ranks, wavelengths, padded=True),
@@ -117,14 +128,18 @@ def paper_steps(ranks: int, wavelengths: int) -> dict[str, int]:
 
 
 def seconds(steps: int, nbytes: float, *, later_shares: int = 1) -> float:
-    """Return steps · (d/B + a), Eq. 3, with ``nbytes`` as d; every step but the first carries ``later_shares`` shares
-    of it (NE: 2)."""
+    """Return the seconds of an all-gather under the paper's cost model (Eq. 3): each step costs d/B + a, with
+    ``nbytes`` as d, the bytes of one rank's share, and :data:`BANDWIDTH` and :data:`RECONFIGURATION` as B and a.
+
+    Every step but the first carries ``later_shares`` shares, that is ``later_shares`` · d bytes (2 for NE as the text
+    describes it).
+    """
     return (1 + (steps - 1) * later_shares) * nbytes / BANDWIDTH + steps * RECONFIGURATION
 
 
 def by_time(steps: dict[str, int]) -> list[str]:
-    """Return the names of the algorithms, fewest steps first: every step costs d/B + a, so fewer steps take less
-    time."""
+    """Return the algorithms' names, the keys of ``steps``, fewest steps and thus least time first: every step costs d/B
+    + a. Equal ones stay in the order of the mapping."""
     return sorted(steps, key=lambda name: steps[name])
 
 
@@ -140,8 +155,14 @@ class Built(NamedTuple):
 def built(
     name: str, ranks: int = RANKS, wavelengths: int = WAVELENGTHS, radices: tuple[int, ...] | None = None
 ) -> Built:
-    """Build and verify an algorithm's all-gather on a WDM ring, or OpTree's with the given radices, one for each stage,
-    whatever ``name`` is; return its steps and its generator's notes."""
+    """Build and verify an all-gather on a WDM ring, and return its number of steps and its generator's notes.
+
+    Args:
+        name: of the algorithm in the registry; without effect where ``radices`` are given.
+        ranks: of the ring, each with a share of :data:`MESSAGE` bytes.
+        wavelengths: in each direction.
+        radices: build OpTree with these radices, one for each stage, the first stage first; None builds ``name``.
+    """
     gather = Collective("all-gather", ranks, float(ranks * MESSAGE))
     fabric = WdmRing(ranks=ranks, wavelengths=wavelengths)
     if radices is None:
@@ -168,7 +189,8 @@ BY_WAVELENGTHS: Settings = ((1024, 96), (1024, 128))
 
 
 def literal_steps(ranks: int, wavelengths: int) -> dict[str, int]:
-    """Return :func:`paper_steps` with WRHT by Table I's formula with N itself."""
+    """Return the steps of each algorithm as :func:`paper_steps` does, but those of WRHT by Table I's formula without
+    padding N."""
     return paper_steps(ranks, wavelengths) | {"WRHT": wrht_all_gather_steps(ranks, wavelengths, padded=False)}
 
 
@@ -179,7 +201,8 @@ def _steps_in_words(steps: dict[str, int]) -> str:
 
 
 def _extremes() -> Iterator[Claim]:
-    """Yield, for both settings of Figs. 5 and 6, the algorithm with the fewest and the one with the most steps."""
+    """Yield, for each of the two settings of Fig. 5 and of Fig. 6, a row with the name of the algorithm with the fewest
+    steps by :func:`paper_steps` and one with that of the most."""
     for figure, settings in ((5, BY_RANKS), (6, BY_WAVELENGTHS)):
         for ranks, wavelengths in settings:
             steps = paper_steps(ranks, wavelengths)
@@ -201,8 +224,8 @@ def _figure_5() -> Iterator[Claim]:
 
 
 def _figure_6() -> Iterator[Claim]:
-    """Yield whether the steps of OpTree and WRHT fall or rise from 96 to 128 wavelengths, then how WRHT's compare with
-    NE's at 128, by both counts of WRHT."""
+    """Yield whether the steps of OpTree and WRHT fall or rise from 96 to 128 wavelengths, then how WRHT's steps compare
+    with NE's at 128; all by :func:`paper_steps`."""
     few, many = (paper_steps(n, w) for n, w in BY_WAVELENGTHS)
     for name in ("OpTree", "WRHT"):
         trend = "falls" if many[name] < few[name] else "rises"
@@ -211,8 +234,8 @@ def _figure_6() -> Iterator[Claim]:
 
 
 def _against(ours: int, theirs: int) -> str:
-    """Return how our number of steps compares with theirs: "smaller", "slightly larger" (equal, or up to 5 % more) or
-    "larger"."""
+    """Return how our number of steps compares with theirs: "smaller", "slightly larger" (``ours`` equal, or up to 5 %
+    more) or "larger"."""
     return "smaller" if ours < theirs else "slightly larger" if ours <= 1.05 * theirs else "larger"
 
 
@@ -227,14 +250,21 @@ JOURNAL = {"WRHT": 72.97, "Ring": 93.15, "NE": 86.32}
 
 
 def reduction(rival: str, settings: Settings) -> float:
-    """Return the mean over (N, w) settings of the percentage of time that OpTree saves over ``rival``, by
-    :func:`paper_steps`."""
+    """Return the percentage of ``rival``'s time (``WRHT``, ``NE`` or ``Ring``) that OpTree saves, by the steps of
+    :func:`paper_steps`, as the mean over the (ranks, wavelengths) of ``settings``."""
     return fmean(100 * (1 - counts["OpTree"] / counts[rival]) for counts in starmap(paper_steps, settings))
 
 
 def _reductions(what: str, averages: Mapping[str, float], settings: Settings, **values: Any) -> Iterator[Claim]:
-    """Yield, for each rival, the mean per cent of time that OpTree saves over it in the settings, beside the paper's in
-    ``averages``; ``what`` ends the names of the rows, ``values`` go into all."""
+    """Yield a row for each rival: the percentage of its time that OpTree saves, as the mean over the settings, beside
+    the paper's in ``averages``.
+
+    Args:
+        what: end of the rows' ids, ``headline.{rival}_reduction_{what}``.
+        averages: printed percentage by rival.
+        settings: pairs of ranks and wavelengths.
+        values: further fields of the explanations of all these rows.
+    """
     for rival in RIVALS:
         ours = round(reduction(rival, settings), 4)
         values |= {"paper": averages[rival], "rival": rival.lower()}
@@ -242,8 +272,9 @@ def _reductions(what: str, averages: Mapping[str, float], settings: Settings, **
 
 
 def _other_counts() -> Iterator[Claim]:
-    """Yield the per cents that OpTree saves on average over Fig. 5's settings by other counts: over WRHT at the depth
-    that minimises Theorem 1, and over NE with 2d in later steps, in the limit of large messages."""
+    """Yield two rows of the percentage that OpTree saves on average over Fig. 5's settings by counts other than
+    :func:`paper_steps`: over WRHT at the depth that minimises Theorem 1, and over NE with 2d in every step but the
+    first, in the limit of large messages."""
     steps = [paper_steps(n, w) for n, w in BY_RANKS]
     # Theorem 1 at the depth that minimises it, as in Fig. 4.
     least = [theorem_1_steps(n, w, best_stages(n, w)) for n, w in BY_RANKS]
@@ -254,8 +285,8 @@ def _other_counts() -> Iterator[Claim]:
 
 
 def _averages_over_wavelengths() -> Iterator[Claim]:
-    """Yield the per cents that OpTree saves on average over Fig. 6's settings, one row for each rival, then how many
-    readings of the paper give all three."""
+    """Yield the percentages that OpTree saves on average over Fig. 6's settings, one row for each rival, then a row of
+    how many readings of the paper give all three printed averages."""
     printed = "; ".join(f"w = {w}: {_steps_in_words(paper_steps(n, w))}" for n, w in BY_WAVELENGTHS)
     yield from _reductions("wavelengths", LIGHT, BY_WAVELENGTHS, printed=printed)
     tried, agree, off, nearest = readings(96, 128)
@@ -265,7 +296,8 @@ def _averages_over_wavelengths() -> Iterator[Claim]:
 
 
 def _headline() -> Iterator[Claim]:
-    """Yield for each rival the midpoint of our averages over nodes and over wavelengths."""
+    """Yield, for each rival, the midpoint of our averages over nodes and over wavelengths beside the headline's
+    percentage."""
     for rival in RIVALS:
         ours = (reduction(rival, BY_RANKS) + reduction(rival, BY_WAVELENGTHS)) / 2
         midpoint = (NODES[rival] + LIGHT[rival]) / 2
@@ -288,14 +320,18 @@ _MEANS: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
 
 
 def stage_ceilings(ranks: int, wavelengths: int, stages: int) -> int:
-    """Return Theorem 1's steps with a ceiling for each stage."""
+    """Return Theorem 1's steps with a ceiling for each stage: ceil(f) for the first and ceil(2f) for each later one,
+    with f = N^(1 + 1/k) / (8w)."""
     first = float(ranks ** (1 + 1 / stages) / (8 * wavelengths))
     return ceil(first - 1e-9) + (stages - 1) * ceil(2 * first - 1e-9)
 
 
 def optree_readings(wavelengths: int) -> dict[str, float]:
-    """Return OpTree's steps at 1,024 ranks by each of the paper's forms at every depth up to 12, which holds every rule
-    for k, and by integer radices."""
+    """Return OpTree's steps at 1,024 ranks by each of the paper's five forms at every depth k from 1 to 12, which holds
+    every rule for k, and by the searched integer radices.
+
+    The keys are "theorem_1_steps, k = 3" (name of the form and depth) and "integer radices".
+    """
     forms: tuple[Callable[[int, int, int], float], ...]
     forms = (theorem_1_steps, theorem_1_exact, equation_3_steps, theorem_3_proof_steps, stage_ceilings)
     found = {f"{form.__name__}, k = {k}": form(RANKS, wavelengths, k) for form in forms for k in range(1, 13)}
@@ -303,8 +339,11 @@ def optree_readings(wavelengths: int) -> dict[str, float]:
 
 
 def wrht_readings(wavelengths: int) -> dict[str, int]:
-    """Return WRHT's steps at 1,024 ranks by Table I's formula and the text's two totals, for several p, with θ as it is
-    needed or one more, and with N itself or padded to p^θ."""
+    """Return WRHT's steps at 1,024 ranks by Table I's formula and by the text's two totals, for p = w and 2w and one
+    less or more, with θ as it is needed or one more, and with N itself or padded to p^θ.
+
+    The keys name form and reading: "Table I, p = 2w+1, θ+0, N padded"; the other forms are "text" and "one root".
+    """
     totals: dict[str, int] = {}
     for times, offset, more, padded in product((1, 2), (-1, 0, 1), (0, 1), (False, True)):
         p = times * wavelengths + offset
@@ -317,11 +356,15 @@ def wrht_readings(wavelengths: int) -> dict[str, int]:
 
 
 def readings(few: int, many: int) -> tuple[int, int, float, str]:
-    """Return how many readings of the averages over two numbers of wavelengths there are, how many give all three
-    within the tolerance, and how far off the nearest is, in per cent, and which it is.
+    """Try all readings of the printed averages over two numbers of wavelengths, ``few`` and ``many``, at 1,024 ranks.
 
     A reading takes one form each of OpTree's and WRHT's steps, one share a step of NE or two, N or N − 1 steps of Ring,
-    and a kind of mean. Those off by more than 1 % over Ring or NE are not looked at further.
+    and a kind of mean. Those off by more than 1 point over Ring or NE are counted as tried, but not looked at further.
+
+    Returns:
+        The number of readings; how many give all three averages within :data:`_TOLERANCE` points; by how many points
+        the nearest misses the average that it misses most; and which one that is, in words (100 and "none" if none is
+        near).
     """
     trees, wrhts = ([by(w) for w in (few, many)] for by in (optree_readings, wrht_readings))
     found = []
@@ -337,16 +380,24 @@ def readings(few: int, many: int) -> tuple[int, int, float, str]:
 
 
 def _off(kind: str, ours: Sequence[float], theirs: Sequence[float], rival: str) -> float:
-    """Return what an average saving is off by from the printed one, in per cent."""
+    """Return by how many percentage points an average saving of OpTree over ``rival`` differs from the printed one,
+    without sign.
+
+    Args:
+        kind: how quotients are averaged, a key of :data:`_MEANS`.
+        ours: OpTree's steps in each setting.
+        theirs: the rival's steps in the same settings.
+        rival: key of the printed average over wavelengths.
+    """
     return abs(100 * (1 - _MEANS[kind](ours, theirs)) - LIGHT[rival])
 
 
 def most_wrht_steps() -> int:
-    """Return the most steps that WRHT can take at 96 wavelengths, whatever OpTree's steps are, if the averages are
-    means and WRHT takes more steps than NE at 128.
+    """Return the most steps that WRHT can take at 1,024 ranks and 96 wavelengths, whatever OpTree's steps are, if the
+    printed averages are means over 96 and 128 wavelengths and WRHT takes more steps than NE at 128.
 
-    The average over Ring fixes the sum S of OpTree's steps at both; with x of them at 128 the one over WRHT is
-    (S − x)/W + x/W' with W' > N/2, thus W < (S − x)/(share − 2x/N), which falls with x.
+    The average over Ring fixes the sum S of OpTree's steps at both; with x of them at 128 the one over WRHT is (S −
+    x)/W + x/W' with W' > N/2, thus W < (S − x)/(share − 2x/N), which falls with x.
     """
     total = round(2 * (100 - LIGHT["Ring"]) / 100 * (RANKS - 1))
     share = 2 * (100 - LIGHT["WRHT"] - _TOLERANCE) / 100
@@ -371,15 +422,15 @@ def curve(ranks: int) -> dict[int, int]:
 
 def shape(steps: list[int]) -> str:
     """Return how a sequence goes from entry to entry, "falls", "rises" or "stable", repetitions merged: "falls, stable,
-    rises"."""
+    rises"; empty for fewer than two entries."""
     signs = ["falls" if b < a else "rises" if b > a else "stable" for a, b in pairwise(steps)]
     return ", ".join(word for word, _ in groupby(signs))
 
 
 @cache
 def constructed(ranks: int, depth: int) -> tuple[tuple[int, ...], int] | None:
-    """Return (integer radices, steps) of the tree with fewest steps of that depth among the near-uniform ones; None
-    where the depth exceeds log2 of the ranks.
+    """Return (integer radices, steps) of the tree with fewest steps of that depth, on 64 wavelengths, among the
+    near-uniform ones; None where the depth exceeds log2 of the ranks.
 
     All stages but the first take a radix near N^(1/k), in any mixture, larger ones last (parts that do not divide cost
     the most early on); the first stage takes what is left. The most promising by estimate are counted from the load of
@@ -402,16 +453,16 @@ def constructed(ranks: int, depth: int) -> tuple[tuple[int, ...], int] | None:
 
 
 def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
-    """Return the wavelengths that all stages of a tree need together, roughly: candidates with less are counted exactly
-    first."""
+    """Return the wavelengths that all stages of a tree of ``radices`` (first stage first) need together, roughly:
+    candidates with less are counted exactly first."""
     first, *later = radices
     wavelengths = ceil(ranks / first) * ring_all_to_all_wavelengths(first)
     return wavelengths + sum(ranks / radix * line_all_to_all_wavelengths(radix) for radix in later)
 
 
 def _lowest() -> Iterator[Claim]:
-    """Yield how the steps go over the depths of the inset, a row for each number of ranks, and for 2,048 and 4,096 the
-    depth with the fewest."""
+    """Yield how Theorem 1's steps go over the depths of the inset, a row for each number of ranks, and for 2,048 and
+    4,096 ranks the depth that minimises Theorem 1."""
     for n in FIGURE_4_RANKS:
         steps = [curve(n)[k] for k in INSET]
         yield PAPER.claim("figure4.shape_{n}", shape(steps), n=n, steps=", ".join(map(str, steps)))
@@ -422,8 +473,8 @@ def _lowest() -> Iterator[Claim]:
 
 
 def _constructed() -> Iterator[Claim]:
-    """Yield the steps of the searched tree of integer radices for each number of ranks, and the per cent of Theorem 1's
-    steps that the best depth saves over one stage at 1,024."""
+    """Yield the steps of the searched tree of integer radices for each number of ranks, beside the least by Theorem 1,
+    and the percentage of Theorem 1's steps that the best depth saves over one stage at 1,024 ranks."""
     for n in FIGURE_4_RANKS:
         radices = best_radices(n, WAVELENGTHS)
         steps = stage_steps(n, WAVELENGTHS, radices)
@@ -442,8 +493,9 @@ _NAMES = ("one", "two", "three")
 
 
 def _example_steps() -> Iterator[Claim]:
-    """Yield the steps of the example's schedules of one, two and three stages, built and verified, and which takes the
-    fewest; then who exchanges with whom in both stages of the second."""
+    """Yield the steps of the example's schedules of one, two and three stages, built and verified, and which of them
+    takes the fewest; then who exchanges with whom in the two stages of the second schedule, two groups of nodes a
+    stage, counted from 1."""
     schedules = (built("one-stage", N, W), built("optree", N, W, TWO_STAGES), built("optree", N, W, THREE_STAGES))
     for name, schedule in zip(_NAMES, schedules, strict=True):
         yield PAPER.claim(f"example.{name}_stage_steps", schedule.steps, notes=schedule.notes)
@@ -459,9 +511,12 @@ def _example_steps() -> Iterator[Claim]:
 
 
 def _example_stages() -> Iterator[Claim]:
-    """Yield the wavelengths that each stage needs, counted as its steps on a ring of one wavelength, built and verified
-    there, and the steps of each of two stages on two; RuntimeError where counted steps do not add up to the built
-    ones."""
+    """Yield the wavelengths that each stage of the example needs, counted as its steps on a ring of one wavelength, and
+    the steps of each of two stages on two wavelengths.
+
+    Raises:
+        RuntimeError: the counted steps do not add up to those of the schedule that is built and verified.
+    """
     yield PAPER.claim("example.one_stage_wavelengths", built("one-stage", N, 1).steps)
     printed = {
         ("two_stage", "wavelengths"): (TWO_STAGES, 1, (8, 16)),
@@ -479,7 +534,8 @@ def _example_stages() -> Iterator[Claim]:
 
 
 def _radices() -> Iterator[Claim]:
-    """Yield the steps of the example's three stages by Theorem 1, and as built with radices 3, 3, 2."""
+    """Yield two rows of the steps of the example's three stages: by Theorem 1, and as built and verified with radices
+    3, 3, 2."""
     other = built("optree", N, W, (3, 3, 2))
     yield PAPER.claim("example.three_stage_theorem_1_steps", theorem_1_steps(N, W, 3))
     yield PAPER.claim("example.three_stage_best_steps", other.steps, other=other)
@@ -493,8 +549,8 @@ THEOREM_SIZES = range(8, 4097)
 
 
 def line_wavelengths(ranks: int) -> int:
-    """Return the wavelengths that first-fit colouring gives to an all-to-all on a line, each way; no colouring of
-    intervals takes fewer."""
+    """Return the wavelengths in each direction that first-fit colouring gives to an all-to-all among ranks on a line;
+    no colouring of intervals takes fewer."""
     ends: list[int] = []
     for start, stop in combinations(range(ranks), 2):
         free = next((colour for colour, end in enumerate(ends) if end <= start), len(ends))
@@ -503,8 +559,12 @@ def line_wavelengths(ranks: int) -> int:
 
 
 def _theorems() -> Iterator[Claim]:
-    """Yield for how many sizes Lemma 1 holds on a line and on a ring, built there on one wavelength, and for how many
-    Eq. 2 minimises Theorem 1; RuntimeError unless 5 ranks on 3 wavelengths take one step."""
+    """Yield for how many numbers of ranks Lemma 1 holds on a line and on a ring (built there on one wavelength), and
+    for how many Eq. 2, rounded up, gives the depth that minimises Theorem 1.
+
+    Raises:
+        RuntimeError: the built one-stage schedule of 5 ranks on 3 wavelengths does not take one step.
+    """
     if (steps := built("one-stage", 5, 3).steps) != 1:
         raise RuntimeError(f"one stage of 5 ranks on 3 wavelengths took {steps} steps: expected 1")
     line = sum(line_wavelengths(n) == n * n // 4 for n in LEMMA_SIZES)
@@ -526,14 +586,14 @@ FEWEST = (5, 3, 3, 2, 3, 4)
 
 
 def _baselines() -> Iterator[Claim]:
-    """Yield Table I's steps at 1,024 ranks of Ring and NE as built, of NE also in pairs."""
+    """Yield Table I's steps at 1,024 ranks as built and verified: of Ring, of NE, and of NE by pairs."""
     for name, algorithm in (("ring", "ring"), ("ne", "neighbour-exchange"), ("ne_pairs", "neighbour-exchange-pairs")):
         yield PAPER.claim(f"table1.{name}_built_steps", built(algorithm).steps)
 
 
 def _one_stage() -> Iterator[Claim]:
-    """Yield Table I's one-stage row twice: the steps of the built schedule against the printed ones, and against
-    ceil(N²/8w)."""
+    """Yield the steps of the built one-stage schedule (1,024 ranks, 64 wavelengths) twice: beside Table I's printed
+    steps, and beside its formula ceil(N²/8w)."""
     formula = -(-RANKS * RANKS // (8 * WAVELENGTHS))
     steps = built("one-stage").steps
     yield PAPER.claim("table1.one_stage_steps", steps, n=RANKS, w=WAVELENGTHS, formula=formula)

@@ -36,7 +36,7 @@ _MIB = 2**20
 
 
 def study() -> Study:
-    """Return the study with all rows and figures."""
+    """Return the OpTree study with all rows and with Figs. 4, 5 and 6."""
     return PAPER.study(rows.claims(), depth_figure, nodes_figure, wavelengths_figure)
 
 
@@ -79,7 +79,8 @@ def wavelengths_figure() -> Figure:
 
 
 def _time_figure(settings: Settings) -> Figure:
-    """Draw a panel of times against message sizes for each (N, w), with a common y axis and one legend."""
+    """Draw a panel of times against message sizes for each of two settings (ranks, wavelengths), with a common y axis
+    and one legend."""
     figure, panels = canvas(2, size=(10, 4.5), sharey=True, grid="both")
     for axes, (ranks, wavelengths) in zip(panels, settings, strict=True):
         _draw_times(axes, ranks, wavelengths)
@@ -92,7 +93,7 @@ def _time_figure(settings: Settings) -> Figure:
 
 def _draw_times(axes: Axes, ranks: int, wavelengths: int) -> None:
     """Draw the algorithms' times over message sizes in MiB on logarithmic axes, relative to OpTree's (Theorem 1) at 1
-    MiB in this panel, with their steps written at the right ends."""
+    MiB in this panel, with the numbers of steps written at the right ends of the lines."""
     steps = paper_steps(ranks, wavelengths)
     unit = seconds(steps["OpTree"], SIZES[0])
     mebibytes = [size / _MIB for size in SIZES]
