@@ -68,7 +68,8 @@ PHASES = {"phase 1e-3": 1e-3, "phase 3e-3": 3e-3, "phase 5e-3": 5e-3, "phase 1e-
 
 
 def _aware(aware: Record) -> Claim:
-    """Return the row on training that knows its devices' errors: how many seeds err less with it."""
+    """Return the row on training that knows its devices' errors: in how many pairs of seeds the share of wrong averages
+    is lower with it; from the kept record ``aware``, whose mean shares the explanation states."""
     verdict = aware["verdict"]
     shares = {arm: error_shares(aware, arm, verdict["at"]) for arm in ("unaware", "aware")}
     means = {arm: sum(values) / len(values) for arm, values in shares.items()}
@@ -82,8 +83,13 @@ def _aware(aware: Record) -> Claim:
 
 
 def error_shares(aware: Record, arm: str, name: str) -> list[float]:
-    """Return the share of wrong averages (0 to 1) of each training of an arm, ``aware`` or ``unaware``, at the phase
-    errors ``name``, in the order of seeds."""
+    """Return the share of wrong averages (0 to 1) of each training of an arm, in the order of seeds.
+
+    Args:
+        aware: the record of trainings, ``kept("aware")``.
+        arm: ``aware`` or ``unaware`` of errors in training.
+        name: of the phase errors under which averages were tried, a key of :data:`PHASES`.
+    """
     rows = sorted((row for row in aware["trainings"] if row["arm"] == arm), key=lambda row: row["seed"])
     return [row["wrong"][name] for row in rows]
 
@@ -92,8 +98,9 @@ def error_shares(aware: Record, arm: str, name: str) -> list[float]:
 
 
 def _cascading(found: Record) -> Iterator[Claim]:
-    """Yield the rows on the constructed cascade, wrong tuples with and without decimals, and the MZIs of two 64 x 64
-    matrices in percent of the first scenario's network without its units."""
+    """Yield the rows on the constructed cascade, from its record: whether tuples are wrong without decimals, how many
+    outputs are wrong with them, and the MZIs of two approximated 64 x 64 matrices in percent of those of the first
+    scenario's network, P and T left out."""
     ends, (first, second) = found["end_to_end"], (level["checked_inputs"] for level in found["levels"])
     percent, tuples = 100 * ends["share_wrong_without_decimals"], ends["tuples"]
     ours = "errors" if percent else "no errors"
@@ -107,8 +114,8 @@ def _cascading(found: Record) -> Iterator[Claim]:
 
 
 def _trained_cascade(record: Record) -> Iterator[Claim]:
-    """Yield the rows on the cascade that was trained as the paper's: accuracy of the worse level in percent, and wrong
-    outputs from end to end."""
+    """Yield the rows on the cascade that was trained as the paper's, from its record: the accuracy in percent of the
+    level with the larger share of wrong outputs, and wrong outputs from end to end."""
     shares = [level["wrong_outputs"] / level["checked_inputs"] for level in record["levels"]]
     inputs = " and ".join(f"{level['checked_inputs']:,}" for level in record["levels"])
     seconds = " and ".join(f"{training['cpu_seconds']:.0f}" for training in record["trainings"])
@@ -124,14 +131,16 @@ def _trained_cascade(record: Record) -> Iterator[Claim]:
 
 def _learned(model: str, record: Record, key: str, words: str, places: int, **setting: Any) -> Iterator[Claim]:
     """Yield how much worse the variants of a model end than its baseline, those that were measured: the paper's words
-    where the 95 % interval is no worse than they say, and the mean difference where the paper prints none.
+    where the difference plus half its 95 % interval is at most the printed one, else "up to" that sum, and the mean
+    difference where the paper prints none.
 
     Args:
-        model: of the paper's table.
-        record: runs of all variants.
-        key: what is compared: a loss, of which more is worse, or ``accuracy``, of which less is.
-        words: unit of the difference.
-        places: decimals of the difference.
+        model: key of the table ``training`` of ``paper.yaml``, and part of the ids.
+        record: runs of all variants under ``runs``, by variant, with the baseline.
+        key: what is compared at the end of the runs: a loss, of which more is worse, or ``accuracy`` (shares, compared
+            in points), of which less is.
+        words: unit of the difference in the text.
+        places: decimals of the printed differences; ours have one more.
         setting: values of the explanations.
     """
     sign, scale = (-1.0, 100.0) if key == "accuracy" else (1.0, 1.0)
@@ -149,8 +158,13 @@ def _learned(model: str, record: Record, key: str, words: str, places: int, **se
 
 
 def _losses(model: str, record: Record) -> Iterator[Claim]:
-    """Return the rows of how much validation loss, in nats, the variants of averaging lose to float32 for a language
-    model; their explanations state its corpus, steps and tokens."""
+    """Return the rows of how much more validation loss, in nats a token, the variants of averaging end with than
+    float32, for a language model; their explanations state its corpus, steps and tokens.
+
+    Args:
+        model: key of the table ``training`` of ``paper.yaml``, ``llama`` or ``llama_small``.
+        record: runs by variant under ``runs``, and the name of the ``corpus``.
+    """
     recipe = record["runs"][BASE][0]["recipe"]
     tokens = recipe["steps"] * recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]
     setting = {"corpus": record["corpus"], "steps": recipe["steps"], "tokens": tokens}
@@ -163,15 +177,15 @@ _SERVERS, _BITS = 4, 8
 
 
 def floor_bias() -> float:
-    """Return the mean of floor(T/N) − T/N over all codes, which is that over their last digits; in units of the last
-    place."""
+    """Return the mean of floor(T/N) − T/N over all codes of four servers, whose sum is T, in units of the last place;
+    it is counted over all last digits (base 4), which gives that of whole codes."""
     sent = np.array(list(product(range(4), repeat=_SERVERS)))
     return float((sent.sum(axis=1) // _SERVERS - sent.mean(axis=1)).mean())
 
 
 def _combinations() -> Iterator[Claim]:
-    """Yield the rows of how many inputs there are, and of how many points the averaging function has, for four servers
-    of 8 bits."""
+    """Yield the row of how many inputs M signals of four levels from N servers have, counted for MN = 2, 4 and 8
+    ("4^(MN)" if all agree), and that of how many points the averaging function has for four servers of 8 bits."""
     counts = {signals: len(set(product(range(4), repeat=signals))) for signals in (2, 4, 8)}  # MN signals, one by one
     ours = "4^(MN)" if all(count == 4**signals for signals, count in counts.items()) else "another number"
     yield PAPER.claim("example.input_combinations", ours)
@@ -180,7 +194,8 @@ def _combinations() -> Iterator[Claim]:
 
 
 def _printed_areas() -> Iterator[Claim]:
-    """Yield the rows of the lowest area ratio and the least reduction, in percent."""
+    """Yield the rows of Table I's lowest area ratio and of its least reduction of area, both in percent, and of the
+    bias of floor in units of the last place."""
     ratios = [network.ratio() for network in TABLE_I]
     yield PAPER.claim("example.lowest_area", round(min(ratios), 1))
     yield PAPER.claim("example.area_reduction", round(100 - max(ratios), 1))
@@ -188,8 +203,8 @@ def _printed_areas() -> Iterator[Claim]:
 
 
 def _meshes() -> Iterator[Claim]:
-    """Yield the rows of how many MZIs meshes have that implement random matrices: a unitary one, one by its SVD, and a
-    square one by Σ·U."""
+    """Yield the rows of how many MZIs the meshes of random matrices have: of a 4 x 4 orthogonal one, of a 3 x 5 one by
+    its SVD, and the percentage that the form Σ·U saves over the SVD of a 64 x 64 one."""
     rng = np.random.default_rng(0)
     yield PAPER.claim("example.mesh_of_a_unitary", decompose(np.linalg.qr(rng.standard_normal((4, 4)))[0]).mzis)
     wide, square = rng.standard_normal((3, 5)), rng.standard_normal((64, 64))
@@ -209,19 +224,25 @@ def scenario(network: PaperNetwork) -> str:
 
 
 def points() -> int:
-    """Return the number of inputs of the fourth scenario's grid, which Table II counts."""
+    """Return the number of inputs of the fourth scenario's grid (four servers of 16 bits), of which Table II states
+    shares."""
     return AveragingFunction.of(4, 16).points
 
 
 def counts(row: str) -> range:
-    """Return the numbers of wrong outputs that round to Table II's accuracy of a row, as a range."""
+    """Return the range of numbers of wrong outputs, of all :func:`points`, that round to Table II's accuracy of a row
+    (a key of :data:`ACCURACY`)."""
     low, high = ((100 - ACCURACY[row] + shift) / 100 * points() for shift in (-5e-6, 5e-6))
     return range(max(floor(low) + 1, 0), floor(high) + 1)
 
 
 def likely_counts(row: str) -> list[int]:
-    """Return how often each error of a row of Table II came, in whole numbers whose sum prints as its accuracy and that
-    print the ratios best."""
+    """Return how often each error of a row of Table II came, in whole numbers in the order of :data:`RATIOS`, whose sum
+    prints as its accuracy and that print the ratios best.
+
+    Args:
+        row: key of :data:`RATIOS`: Table II's rows but the first, which has no errors.
+    """
     shares = [float(share) / 100 for share in RATIOS[row]]
 
     def parts(total: int) -> list[int]:
@@ -235,7 +256,8 @@ def likely_counts(row: str) -> list[int]:
 
 
 def rms(row: str) -> float:
-    """Return the root mean square error of a row of Table II, of mean codes in units of the last place."""
+    """Return the root mean square error of a mean code, in units of its last place, over all outputs of a row of
+    Table II (a key of :data:`RATIOS`)."""
     return TABLE_II_ERRORS[row].rms
 
 
@@ -249,8 +271,9 @@ def _area(network: PaperNetwork) -> Claim:
 
 
 def _constructed(network: PaperNetwork, found: Record) -> Iterator[Claim]:
-    """Yield a scenario's rows on constructed weights in the paper's layers, accuracies in percent: of any matrices, and
-    with the approximated ones of the form Σ · U."""
+    """Yield a scenario's rows on weights that are written down in the paper's layers, both with the accuracy in percent
+    on all inputs in ``found``, the scenario's record: beside the row of any matrices, and, but for the first scenario,
+    beside that of approximated ones of the form Σ · U."""
     accuracy = 100 * (1 - found["wrong_outputs"] / found["checked_inputs"])
     # The first scenario's approximated network is trained.
     for form in ("constructed",) if network is TABLE_I[0] else ("constructed", "sigma_u"):
@@ -258,15 +281,15 @@ def _constructed(network: PaperNetwork, found: Record) -> Iterator[Claim]:
 
 
 def _structure_of_table_ii(found: Record) -> Claim:
-    """Return the row of wrong outputs that the structure itself allows, whichever matrices of scenario 4 are
-    approximated."""
+    """Return the row of the number of wrong outputs of scenario 4's constructed network, from its record ``found``: the
+    errors that the structure itself leaves, whichever matrices are approximated."""
     selections = "; ".join(f"{row}, {each.ratio():.1f} % of the area" for row, each in zip(ROWS, TABLE_II, strict=True))
     return PAPER.claim("table2.structure_wrong_outputs", found["wrong_outputs"], found=found, selections=selections)
 
 
 def _table_ii_areas() -> list[Claim]:
-    """Return the rows of Table II's areas but the first, which Table I has; each says with which convention of units
-    the printed one comes out."""
+    """Return the rows of Table II's area ratios in percent, units P and T counted, but for the first row, which Table I
+    has; each says with which convention of units the printed one comes out."""
     rows = []
     for row, network in zip(ROWS[1:], TABLE_II[1:], strict=True):
         areas = {"with_units": network.ratio(), "without_units": network.ratio(units=False)}
@@ -277,12 +300,13 @@ def _table_ii_areas() -> list[Claim]:
 
 
 def _identifier(row: str) -> str:
-    """Return a row of Table II as a part of a claim's id."""
+    """Return a row of Table II as a part of a claim's id: "4-7" gives "layers4_7"."""
     return f"layers{row.replace('-', '_')}"
 
 
 def _errors() -> Iterator[Claim]:
-    """Yield the ratios of the errors of Table II's rows, from the whole numbers of errors that print its accuracy."""
+    """Yield the percentages of each size of error among the errors of Table II's rows but the first, as one text a row,
+    from the whole numbers of errors that print the row's accuracy."""
     for row in ROWS[1:]:
         parts = likely_counts(row)
         pairs = zip(parts, RATIOS[row], strict=True)
@@ -298,14 +322,15 @@ _NBYTES = 1e6
 
 @cache
 def sent(algorithm: str, servers: int) -> float:
-    """Return the most bytes that a server sends in an all-reduce, over the bytes of the gradient: ``ring`` or
-    ``in-network``."""
+    """Return the most bytes that a server sends in an all-reduce, over the bytes of the gradient, counted in the
+    verified schedule of the algorithm ``ring`` or ``in-network``."""
     schedule = _all_reduce(algorithm, servers)
     return float(np.bincount(schedule.source, minlength=servers)[:servers].max() * schedule.chunk_nbytes / _NBYTES)
 
 
 def _all_reduce(algorithm: str, servers: int) -> Schedule:
-    """Return the verified schedule of an all-reduce, its steps one by one."""
+    """Return the verified schedule of an all-reduce of 1 MB, its steps one by one and every rank's rows present:
+    ``in-network`` on an optical averager, other algorithms on a packet switch."""
     fabric: Fabric = OpticalAverager(ranks=servers) if algorithm == "in-network" else PacketSwitch(ranks=servers)
     return build_schedule(find(algorithm), Collective("all-reduce", servers, _NBYTES), fabric).unfolded(1)
 
@@ -323,8 +348,8 @@ def _figure_6() -> Iterator[Claim]:
 
 
 def _synchronisation() -> Claim:
-    """Return the row of the bytes that synchronise scales, in percent of the gradient's: the larger of those for 8 and
-    16 bits."""
+    """Return the row of the bytes that synchronise scales, "less than 0.4 %" of the gradient's or "more", by the larger
+    of the shares for 8 and 16 bits."""
     shares = {bits: 100 * synchronisation_share(1 << 20, bits) for bits in (8, 16)}
     ours = "less than 0.4 %" if max(shares.values()) < 0.4 else "more"
     return PAPER.claim("headline.synchronisation", ours, shares=shares)
@@ -340,12 +365,14 @@ _TRAINED = files("lightloom.photonics") / "onn" / "trained"
 
 
 def kept(name: str) -> Any:
-    """Return the record of that name that is kept beside the trained networks."""
+    """Return the content of the JSON file ``name.json`` that is kept beside the trained networks: ``noise``, ``aware``
+    or ``cascade``."""
     return json.loads((_TRAINED / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def _trained() -> Claim:
-    """Return the row of the accuracy of scenario 1's trained network in percent, its kept weights on all inputs."""
+    """Return the row of the accuracy in percent of scenario 1's trained network: its kept weights, tried on all
+    inputs."""
     with as_file(_TRAINED / f"{_WEIGHTS}.npz") as path:
         weights, arguments = load_network(path)
     verification = verify(weights, arguments.function())
@@ -353,17 +380,20 @@ def _trained() -> Claim:
 
 
 def best(noise: Record, kind: str, units: str = "any") -> Any:
-    """Return the network's row with the highest noise limit, of one kind and kind of units (``any`` for all).
+    """Return the row of the record ``noise`` (a network's name, MZIs and errors) with the highest ``noise_limit``.
 
-    The network trained without noise is left out.
+    Args:
+        noise: record of networks under noise, ``kept("noise")``.
+        kind: of the network: ``constructed`` or ``trained``; the network trained without noise is left out.
+        units: nonlinearity of the network, such as ``relu`` or ``clipped``; ``any`` for all.
     """
     rows = [row for row in noise["networks"] if row["kind"] == kind and units in ("any", row["nonlinearity"])]
     return max((row for row in rows if row["name"] != _WEIGHTS), key=lambda row: row["noise_limit"])
 
 
 def _noise(noise: Record) -> Iterator[Claim]:
-    """Yield the rows of the noise limit of the best constructed network over that of the best trained with noise, with
-    any units and with ReLU."""
+    """Yield the two rows of the noise limit of the best constructed network over that of the best network trained with
+    noise, with any units and with ReLU, from the record ``noise``."""
     for units, label in (("any", "any_units"), ("relu", "relu")):
         ours, rival = best(noise, "constructed", units), best(noise, "trained", units)
         ratio = ours["noise_limit"] / rival["noise_limit"]
@@ -394,13 +424,13 @@ GRAPHS: Mapping[str, tuple[str, Mapping[str, Any], int | None]] = {
 
 @cache
 def workload(name: str) -> ComputeGraph:
-    """Return the stored graph of one sample, by its name in ``GRAPHS``."""
+    """Return the graph of one sample that is stored with the package, by its name in ``GRAPHS``."""
     text = (files(__package__) / "graphs" / f"{name}.json").read_text(encoding="utf-8")
     return ComputeGraph.from_json(json.loads(text))
 
 
 def traced(name: str) -> ComputeGraph:
-    """Return the graph of one sample, traced anew.
+    """Return the graph of one sample, traced anew, by its name in ``GRAPHS``.
 
     Raises:
         WorkloadError: PyTorch is missing.
@@ -427,7 +457,8 @@ TOKENS_OF_A_SAMPLE = {"llama": 256, "llama-short": TOKENS}
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Durations of a step, in seconds."""
+    """Durations of a step, in seconds: ``compute`` of computing alone, and the time of the network beyond it, with the
+    ring (``ring``) and with OptINC (``optical``)."""
 
     compute: float
     ring: float
@@ -441,11 +472,13 @@ class StepTime:
 
 @cache
 def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> StepTime:
-    """Return the times of a step of ``batch`` samples a server; network and computing follow each other, as in the
+    """Return the times of a simulated step on four servers, network and computing one after the other, as in the
     paper's bars.
 
     Args:
-        model: of ``workloads.GRAPHS``. batch: samples. ring_bytes: of a value on the ring; OptINC always sends codes.
+        model: key of ``GRAPHS``.
+        batch: samples a server.
+        ring_bytes: bytes of a gradient value on the ring; OptINC always sends codes of :data:`CODE_BYTES`.
     """
     ring = simulated(model, batch, "ring", ring_bytes)
     optical = simulated(model, batch, "in-network", CODE_BYTES)
@@ -457,8 +490,13 @@ def simulated(model: str, batch: int, algorithm: str, nbytes: int, overlap: bool
     """Return a simulated step of data parallelism on four servers as section IV equips them: 60 TFLOP/s · 0.6, 8 · 800
     Gbit/s.
 
-    ``in-network`` runs on the optical averager, other algorithms on the packet switch, both without latency of hops.
-    ``nbytes`` are those of a gradient value.
+    Args:
+        model: key of ``GRAPHS``.
+        batch: samples a server.
+        algorithm: of the all-reduce: ``in-network`` runs on the optical averager, others on the packet switch, both
+            without latency of hops.
+        nbytes: bytes of a gradient value as it is sent.
+        overlap: let the exchange run beside the backward pass.
     """
     cluster = _cluster()
     fabric = cluster.fabric if algorithm == "in-network" else cluster.reference
@@ -477,21 +515,28 @@ def _cluster() -> Cluster:
 
 
 def batch_of(model: str, saving: float, ring_bytes: int = CODE_BYTES) -> float:
-    """Return the samples a server, not rounded, at which that percentage is saved; computing is proportional to
-    them."""
+    """Return the samples a server, not rounded, at which OptINC saves ``saving`` percent of the step with the ring;
+    computing is proportional to them.
+
+    Args:
+        model: key of ``GRAPHS``.
+        saving: percentage, above 0. Above :func:`bound` the result is negative.
+        ring_bytes: bytes of a gradient value on the ring.
+    """
     one = step(model, 1, ring_bytes)
     return (100 * (one.ring - one.optical) / saving - one.ring) / one.compute
 
 
 def bound(servers: int) -> float:
-    """Return the largest percentage that a step can save on so many servers: everything but the network takes no
-    time."""
+    """Return the largest percentage of a step that OptINC can save over the ring on so many servers: that where
+    everything but the network takes no time."""
     return 100 * (1 - sent("in-network", servers) / sent("ring", servers))
 
 
 def _savings() -> Iterator[Claim]:
-    """Yield Fig. 7(b)'s rows of percent saved, by model, which no batch settles: the reason has it at a usual one, and
-    the samples at which the printed percentage would be saved; then these for the stem that is customary for CIFAR."""
+    """Yield a row for each model of Fig. 7(b) without a number of ours, as no batch is printed on which the percentage
+    saved depends: the explanation states it at a usual batch, and the samples at which the printed percentage would be
+    saved. Then a row of these samples for the stem that is customary for CIFAR."""
     for model, paper in SAVED.items():
         batch, size = USUAL[model], TOKENS_OF_A_SAMPLE.get(model, 1)
         usual = {"usual": step(model, batch).saving, "with_float32": step(model, batch, FLOAT_BYTES).saving}
@@ -505,8 +550,9 @@ def _savings() -> Iterator[Claim]:
 
 
 def _bounds_of_savings() -> Iterator[Claim]:
-    """Yield how much of a step communication takes where the printed savings are made, and whether their bound grows
-    with the servers."""
+    """Yield the row of whether communication "dominates" a step (over 60 % of it), is "comparable" (over 40 %) or
+    "minor" where the printed savings are made, for both models, and that of whether the bound of savings grows with the
+    servers."""
     bounds = {n: bound(n) for n in (4, 8, 16)}
     shares = {model: 100 * saving / bounds[4] for model, saving in SAVED.items()}
     words = ["dominates" if share > 60 else "comparable" if share > 40 else "minor" for share in shares.values()]
@@ -522,9 +568,10 @@ def claims(noise: Record, aware: Record, cascade: Record, found: Record, runs: R
         noise: trained and constructed networks under noise.
         aware: trainings with and without the devices' errors.
         cascade: the trained cascade.
-        found: constructed networks, and the cascade of them, on all inputs.
-        runs: of ``language``, the model of the paper's size, a ``small`` one, ``digits`` and ``images``, CIFAR-100,
-            which MNIST's digits stand for where it is None.
+        found: constructed networks by scenario ("16x4"), and under ``cascade`` the cascade of them, on all inputs.
+        runs: records of trainings by what was trained: ``language``, the model of the paper's size; ``small``, a
+            smaller one; ``digits``, a CNN on MNIST; and ``images``, ResNet-50 on CIFAR-100, which the digits stand for
+            where it is None.
     """
     images, digits = runs["images"], runs["digits"]
     learned = partial(_learned, key="accuracy", words="points less", places=2)

@@ -45,13 +45,13 @@ VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
 
 
 def measure_images(work: Path, data: Path, advance: Advance = ignore) -> Path | None:
-    """Run the training runs without results in ``work``, write ``images.json`` there, and return its path; None without
-    CIFAR-100.
+    """Train ResNet-50 on CIFAR-100 with each variant of the average that has no result in ``work``, write
+    ``images.json`` there after each, and return its path; None, and nothing done, where ``data`` holds no CIFAR-100.
 
     Args:
         work: folder for results and checkpoints.
         data: the data folder.
-        advance: called with 1 after each run.
+        advance: called with 1 after each run, kept or done, and once with the number of all where there is no data set.
 
     Raises:
         ConfigError: the data set is there, but not as published.
@@ -70,7 +70,13 @@ def measure_images(work: Path, data: Path, advance: Advance = ignore) -> Path | 
 
 
 def _train_images(name: str, folder: Path, data: Path) -> dict[str, Any]:
-    """Train ResNet-50 with one variant of the average, on the GPU if there is one, and return the record."""
+    """Train ResNet-50 with one variant of the average, on the GPU if there is one, and return the record.
+
+    Args:
+        name: key of :data:`VARIANTS`.
+        folder: of the checkpoint, from which an interrupted run resumes.
+        data: the data folder with CIFAR-100.
+    """
     import torch
 
     from lightloom.papers.runs.images import ImageRecipe, train
@@ -136,12 +142,13 @@ OWN_TEXT = "wikipedia"
 
 
 def measure_language(work: Path, data: Path, advance: Advance = ignore) -> tuple[Path, ...]:
-    """Run the training runs without results in ``work`` and write one file of results for each series there.
+    """Run the training runs of both language models that have no result in ``work``, and write one file of results for
+    each series there.
 
     Args:
         work: folder for results and checkpoints.
-        data: the data folder with WikiText-2, or text of the user's own.
-        advance: called with 1 after each run.
+        data: the data folder with WikiText-2, or text of the user's own under :data:`OWN_TEXT`, which goes before.
+        advance: called with 1 after each run, kept or done.
 
     Returns:
         The files, in the order of ``SERIES``.
@@ -155,7 +162,8 @@ def measure_language(work: Path, data: Path, advance: Advance = ignore) -> tuple
 
 
 def measure_series(series: Series, corpus: Corpus, work: Path, advance: Advance = ignore) -> Path:
-    """Run what one series lacks and return its file of results, which is written anew after each run."""
+    """Run what one series lacks in ``work``, and return the path of its file of results there, which is written anew
+    after each run; ``advance`` is called with 1 after each run, kept or done."""
     path = work / f"{series.file}.json"
     records: dict[str, list[dict[str, Any]]] = {}
     for name, seed in series.jobs():
@@ -169,8 +177,8 @@ def measure_series(series: Series, corpus: Corpus, work: Path, advance: Advance 
 
 
 def _train_language(series: Series, name: str, seed: int, corpus: Corpus, folder: Path) -> dict[str, Any]:
-    """Train the language model of a series with one variant and seed, with checkpoints in ``folder``, and return the
-    record."""
+    """Train the language model of a series with the variant ``name`` and one seed, with a checkpoint in ``folder`` from
+    which an interrupted run resumes, and return the record."""
     import torch
 
     from lightloom.papers.runs.language import Recipe, train
@@ -180,12 +188,13 @@ def _train_language(series: Series, name: str, seed: int, corpus: Corpus, folder
 
 
 def _folder_words(name: str) -> str:
-    """Return the name of a run as a part of its folder's name."""
+    """Return the name of a variant as a part of its folder's name: without commas, with hyphens for spaces."""
     return name.replace(",", "").replace(" ", "-")
 
 
 def _document(corpus: Corpus, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the content of a series' file: the corpus and its tokens, threads, records by variant, and provenance."""
+    """Return the content of a series' file: the corpus and its tokens, threads, the records by variant (a list in the
+    order of seeds), and provenance."""
     sizes = {"training": int(corpus.training.size), "validation": int(corpus.validation.size)}
     made_by = origin({name: len(runs) for name, runs in records.items()}, seed=0)
     return {"corpus": corpus.name, "tokens": sizes, "threads": THREADS, "runs": records, "provenance": made_by}
@@ -236,20 +245,21 @@ RUNS = (
 
 
 def digits_jobs() -> list[tuple[DigitsRun, int]]:
-    """Return pairs of run and seed in the order of execution: the first two runs pair by pair, then the others seed by
-    seed."""
+    """Return pairs of run and seed in the order of execution: the baseline and the first variant together for each
+    seed, then all others seed by seed."""
     return [(run, seed) for part in (RUNS[:2], RUNS[2:]) for seed in SEEDS for run in part]
 
 
 def measure_digits(work: Path, data: Path, advance: Advance = ignore) -> Path:
-    """Run the training runs without results in ``work``, write ``training.json`` there, and return its path.
+    """Run the training runs of LeNet on MNIST that have no result in ``work``, write ``training.json`` there, and
+    return its path.
 
-    All of it is one launch, as starting processes takes as long as some of the runs.
+    All of it is one launch of four processes, as starting processes takes as long as some of the runs.
 
     Args:
         work: folder for results, one file a run.
         data: the data folder with MNIST.
-        advance: told 1 after each run that had a result before, and the rest at the end.
+        advance: called with the number of runs that had a result before, and with that of the others at the end.
 
     Raises:
         ConfigError: the data set is not there.
@@ -276,7 +286,12 @@ def measure_digits(work: Path, data: Path, advance: Advance = ignore) -> Path:
 
 
 def train_all(worker: Worker) -> None:
-    """Train one run after the other as the worker function; rank 0 writes each run's result file."""
+    """Train one digits run after the other on this rank, as the worker function of ``launch``; rank 0 writes each run's
+    result file when the run ends.
+
+    ``worker.arguments``: ``tasks`` (each with ``recipe``, fields of the recipe, and ``result``, the path to write) and
+    ``data`` (the data folder).
+    """
     from lightloom.papers.runs.digits import train
 
     for task in worker.arguments["tasks"]:
@@ -299,8 +314,9 @@ TUPLES = 1_000_000
 
 
 def measure_constructed(work: Path, _data: Path, advance: Advance = ignore) -> Path:
-    """Try what has no result in ``work``, write ``constructed.json`` there, and return its path; ``advance`` is called
-    with 1 for each network and for the cascade."""
+    """Construct and try what has no result in ``work``, write ``constructed.json`` there, and return its path: the
+    network of each scenario of Table I, and the cascade. No data sets are needed; ``advance`` is called with 1 for each
+    of them, kept or done."""
     jobs = {f"{n.bits}x{n.servers}": partial(build, n.servers, n.bits, layers=n.layers) for n in TABLE_I}
     records = {}
     for name, job in (jobs | {"cascade": partial(build_cascade, 4, 4, 8)}).items():
@@ -311,8 +327,12 @@ def measure_constructed(work: Path, _data: Path, advance: Advance = ignore) -> P
 
 
 def _tried(job: Callable[[], Construction | Cascade]) -> dict[str, Any]:
-    """Return a network's errors on all inputs, how far its matrices are from the form Σ · U, as a share of the largest
-    element, and the noise it bears, or a cascade's errors also on tuples from end to end; with the CPU seconds."""
+    """Construct a network or a cascade by ``job``, try it on all inputs, and return its record with the CPU seconds.
+
+    Of a network: name, MZIs, layers, tolerance, errors, the noise it bears (``noise_limit``), and how far its matrices
+    are from the form Σ · U, as a share of each one's largest element. Of a cascade: errors of each level, and those of
+    :data:`TUPLES` tuples from end to end.
+    """
     start, made = process_time(), job()
     if isinstance(made, Cascade):
         levels = [each.verify().counts for each in (made.first, made.second)]
@@ -333,8 +353,9 @@ EPOCHS = 3
 
 
 def measure_trained(work: Path, _data: Path, advance: Advance = ignore) -> Path:
-    """Train each selection that has no result in ``work``, write ``trained.json`` there after each, and return its
-    path; ``advance`` is called with 1 for each selection. Interrupted trainings resume at the last epoch."""
+    """Train scenario 4 with each selection of approximated matrices that has no result in ``work``, write
+    ``trained.json`` there after each, and return its path. No data sets are needed; ``advance`` is called with 1 for
+    each selection, kept or done. Interrupted trainings resume at the last epoch."""
     records = {}
     for rows in SELECTIONS:
         folder = work / f"trained-{rows}"
@@ -346,8 +367,13 @@ def measure_trained(work: Path, _data: Path, advance: Advance = ignore) -> Path:
 
 
 def _train_selection(rows: str, folder: Path) -> dict[str, Any]:
-    """Return what a training with one selection of matrices reached: the share of right inputs, the most frequent
-    errors, and the history by epoch."""
+    """Train scenario 4 with one selection of approximated matrices and return what it reached: the share of right
+    inputs, the five most frequent errors, and the history by epoch.
+
+    Args:
+        rows: key of :data:`SELECTIONS`, such as "4-7".
+        folder: of the checkpoint, from which an interrupted training resumes.
+    """
     from lightloom.photonics.onn.recipe import TrainingRecipe
     from lightloom.photonics.onn.training import train
 

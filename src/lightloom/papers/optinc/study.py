@@ -78,8 +78,8 @@ def traffic() -> Figure:
 
 
 def training(language: Record, digits: Record) -> Figure:
-    """Draw Figure 7(a): the language model's validation loss over tokens, and accuracy on MNIST over iterations, by
-    variant."""
+    """Draw Figure 7(a): validation loss over tokens of the language model in ``language``, and accuracy on MNIST over
+    iterations from ``digits``, a line for each variant as the mean over its seeds."""
     figure, (left, right) = canvas(2)
     runs = language["runs"]
     recipe = runs[BASE][0]["recipe"]
@@ -94,8 +94,16 @@ def training(language: Record, digits: Record) -> Figure:
 
 
 def _means(axes: Axes, runs: Record, along: str, key: str, stretch: float, scale: float) -> None:
-    """Plot ``scale`` times the mean of ``key`` over seeds against ``stretch`` times ``along``, a line for each variant;
-    the baseline broad, as the others lie on it."""
+    """Plot the mean over seeds, a line for each variant; the baseline broad, as the others lie on it.
+
+    Args:
+        axes: panel to draw in.
+        runs: records of all seeds by variant.
+        along: field of the records along x, such as ``steps``.
+        key: field along y.
+        stretch: factor of x.
+        scale: factor of y.
+    """
     for name, records in runs.items():
         mean = scale * np.mean([record[key] for record in records], axis=0)
         at = [stretch * each for each in records[0][along]]
@@ -108,8 +116,8 @@ def _means(axes: Axes, runs: Record, along: str, key: str, stretch: float, scale
 
 
 def in_pairs(language: Record, small: Record, digits: Record) -> Figure:
-    """Draw differences from float32 with the same seed, a row for each variant: single runs, their mean and its 95 %
-    interval; a panel for each record."""
+    """Draw differences of the last entries from float32 with the same seed, a row for each variant: single runs, their
+    mean and its 95 % interval; a panel each for the language model, the small one, and MNIST."""
     figure, panels = canvas(3, size=(13, 4.4))
     sources = (
         (language, "validation_loss", 1.0, "validation loss less float32's, nats a byte"),
@@ -134,8 +142,8 @@ def in_pairs(language: Record, small: Record, digits: Record) -> Figure:
 
 
 def savings() -> Figure:
-    """Draw Figure 7(b) as percent saved against samples a server; the paper's two figures are marked where they lie on
-    our curves."""
+    """Draw Figure 7(b) as percent saved against samples a server, a panel for each model; the paper's two figures are
+    marked where they lie on our curves."""
     figure, (left, right) = canvas(2, sharey=True)
     for nbytes, style, label in (
         (rows.CODE_BYTES, "-", "16-bit codes in both"),
@@ -195,8 +203,8 @@ def breakdown() -> Figure:
 
 
 def errors() -> Figure:
-    """Draw Table II as RMS error against share of wrong outputs: how often a network errs says little about how much
-    its errors weigh."""
+    """Draw Table II as RMS error against share of wrong outputs, a point for each row with errors: how often a network
+    errs says little about how much its errors weigh."""
     figure, (axes,) = canvas(1)
     for row in ROWS[1:]:
         wrong = 1 - ACCURACY[row] / 100
@@ -211,8 +219,9 @@ def errors() -> Figure:
 
 
 def noise(comparison: Record) -> Figure:
-    """Draw the share of wrong outputs against noise as a share of full scale, for trained and constructed networks of
-    scenario 1, with the bound that no network passes."""
+    """Draw the share of wrong outputs against noise as a share of full scale, for the trained and constructed networks
+    of scenario 1 in ``comparison`` (the kept record ``noise``), with the bound that no network passes; shares of 0 are
+    left out."""
     figure, (axes,) = canvas(1)
     sigmas = np.array(comparison["sigmas"])
     trained, constructed = cycle((RED, ORANGE, PURPLE, "#882255")), cycle((BLUE, GREEN, SKY, "#222255"))
@@ -234,8 +243,8 @@ def noise(comparison: Record) -> Figure:
 
 
 def aware_training(aware: Record) -> Figure:
-    """Draw the share of wrong averages against phase errors, and for every seed the percentage at the verdict's without
-    and with errors in training."""
+    """Draw, from the kept record ``aware``, the share of wrong averages against phase errors in rad, and for every seed
+    the percentage of wrong ones without and with errors in training, at the phase errors of the record's verdict."""
     figure, (left, right) = canvas(2)
     phases = list(PHASES.values())
     for arm, colour in (("unaware", ORANGE), ("aware", BLUE)):
