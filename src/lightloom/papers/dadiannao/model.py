@@ -49,22 +49,25 @@ Quantity = Literal["time", "edp"]
 
 
 def literal_hops(chips: int) -> float:
-    """Return 2 (p − 1) latencies, Eq. 3 as its text reads where the radical sign is lost."""
+    """Return the latencies of a broadcast as Eq. 3 reads in the paper's text, where the radical sign is lost: 2 (p − 1)
+    for p ``chips``."""
     return 2 * (chips - 1)
 
 
 def ring_hops(chips: int) -> float:
-    """Return p − 1 latencies: the chips in one ring."""
+    """Return the latencies of a broadcast among p ``chips`` in one ring, p − 1."""
     return chips - 1
 
 
 def tree_hops(chips: int) -> float:
-    """Return ceil(log2 p): as few latencies as a broadcast can take if any two chips are neighbours; needs a switch."""
+    """Return ceil(log2 p), as few latencies as a broadcast among p ``chips`` can take if any two are neighbours, which
+    needs a switch."""
     return ceil(log2(chips))
 
 
 def link_of(chip: DaDianNao, name: str) -> ChipLink:
-    """Return one of the chip's kinds of links, by name, with the bandwidth of one direction.
+    """Return one of the chip's kinds of links, by name such as ``100-O``, on a mesh: bandwidth of one direction,
+    latency, and power of a PHY.
 
     Raises:
         UnknownNameError: the chip has no such links.
@@ -74,10 +77,12 @@ def link_of(chip: DaDianNao, name: str) -> ChipLink:
 
 
 def check_rack(network: Network, batch: int, chip: DaDianNao, rack: Rack | None = None) -> int:
-    """Return the number of chips needed, if one rack holds them.
+    """Return the number of chips that a batch of a network needs, if one rack holds them; ``rack`` is the paper's
+    unless given.
 
     Raises:
         UnsupportedError: it does not; names the blades, and the racks, batch or eDRAM that would do.
+        ConfigError: the batch is below one.
     """
     rack = rack or Rack()
     chips = chips_needed(network, batch, chip.edram)
@@ -106,8 +111,8 @@ class Step(BroadcastStep):
 
     @property
     def energy(self) -> float | None:
-        """Joules of all chips: at their peak while they compute, PHYs at theirs while they send (section 4.2); None
-        where the PHYs' power is unknown."""
+        """Joules of all chips together: each at its peak power while it computes, its PHYs at theirs while they send
+        (section 4.2); None where the PHYs' power is unknown."""
         if self.link.phy_power is None:
             return None
         sending = self.chip.phys * self.link.phy_power * self.communication_time
@@ -115,7 +120,7 @@ class Step(BroadcastStep):
 
     @property
     def edp(self) -> float | None:
-        """Energy-delay product in joule seconds; None where the energy is."""
+        """Energy-delay product in joule seconds: :attr:`energy` times :attr:`time`; None where the energy is None."""
         return None if (energy := self.energy) is None else energy * self.time
 
 
@@ -149,25 +154,37 @@ def chip() -> DaDianNao:
 
 
 def links(bandwidths: Bandwidths, hops: Hops = mesh_hops) -> dict[str, ChipLink]:
-    """Return the three kinds of links by name, with these bandwidths and the latencies and PHY powers of Table 1."""
+    """Return the three kinds of links of Fig. 5 by name (``25-E``, ``100-O``, ``400-O``), with these bandwidths in
+    bytes per second and the latencies and PHY powers of Table 1; ``hops`` gives the latencies of a broadcast by the
+    number of chips."""
     named = zip(LINKS, bandwidths, strict=True)
     return {name: link_of(chip(), name)._replace(bandwidth=bandwidth, hops=hops) for name, bandwidth in named}
 
 
 def strategy(name: str, batch: int) -> Moved:
-    """Return the strategy of section 5: model parallelism for AlexNet at batch 1 and 32, else data parallelism."""
+    """Return the parallelism that section 5 chooses for a network (its name in Table 2) and batch: model parallelism
+    for AlexNet at batch 1 and 32, else data parallelism."""
     return "model" if name == "AlexNet" and batch < BATCHES[-1] else "data"
 
 
 def run(network: Network, batch: int, link: ChipLink, constants: Constants, parallel: Moved | None = None) -> Step:
-    """Return the result of one case on one kind of link; ``parallel`` replaces the strategy of section 5."""
+    """Return the step of one case on one kind of link, on as many chips as the network and batch need.
+
+    Args:
+        network: sizes and counts, with its name in Table 2.
+        batch: number of samples.
+        link: links between the chips.
+        constants: R and β of the computation.
+        parallel: "data" or "model" parallelism; None takes that of section 5.
+    """
     chosen, chips = parallel or strategy(network.name, batch), chips_needed(network, batch, chip().edram)
     found = broadcast_step(network, batch, chips, chip().product_rate, link, chosen, constants)
     return Step(found.chips, found.computation, found.communication_time, link, chip())
 
 
 def saved(quantity: Quantity, link: ChipLink, base: ChipLink, constants: Constants) -> Figures:
-    """Return the percentage of time or EDP that ``link`` saves over ``base`` in each case.
+    """Return the percentage of time or of EDP that ``link`` saves over ``base`` in each of the 27 cases, negative where
+    it takes more; sizes are the printed ones.
 
     Raises:
         ValueError: a link has no PHY power, which EDP needs.
@@ -186,8 +203,8 @@ Savings = Mapping[tuple[str, str], Figures]
 
 
 def headlines(percentages: Savings) -> dict[str, float]:
-    """Return the ten percentages by the names of :data:`~lightloom.papers.dadiannao.HEADLINE`: the best of all
-    cases, or the mean over all or over those of batch 256."""
+    """Return the ten percentages by the names of :data:`~lightloom.papers.dadiannao.HEADLINE`, from those saved in each
+    case: the best of all cases, or the mean over all or over those of batch 256."""
     figures = {}
     for what in HEADLINE:
         quantity, kind, speed = what.split("_")
@@ -198,7 +215,14 @@ def headlines(percentages: Savings) -> dict[str, float]:
 
 @cache
 def savings(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> Savings:
-    """Return the savings of both optical systems over the electrical one in all 27 cases."""
+    """Return the percentages of time and of EDP that both optical systems save over the electrical one in each of the
+    27 cases.
+
+    Args:
+        constants: R and β of the computation.
+        bandwidths: of 25-E, 100-O and 400-O, in bytes per second.
+        hops: latencies of a broadcast by the number of chips, for all three.
+    """
     electrical, *optical = links(bandwidths, hops).values()
     return {
         (quantity, speed): saved(quantity, link, electrical, constants)
@@ -207,7 +231,7 @@ def savings(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = m
 
 
 def mean(figures: Figures, batch: int | None = None) -> float:
-    """Return the mean over all cases, or over those of one batch."""
+    """Return the mean of percentages over all cases, or over those of one ``batch``."""
     chosen = [value for (_, each), value in figures.items() if batch in (None, each)]
     return sum(chosen) / len(chosen)
 
@@ -223,13 +247,27 @@ PARTS = {
 
 
 def misfit(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops, part: str = "ten") -> float:
-    """Return the root mean square of ours − paper over a part of the headlines, in points."""
+    """Return the root mean square of ours − paper over a part of the ten headlines, in percentage points.
+
+    Args:
+        constants: R and β of the computation.
+        bandwidths: of 25-E, 100-O and 400-O, in bytes per second.
+        hops: latencies of a broadcast by the number of chips.
+        part: key of :data:`PARTS`: the headlines that are compared.
+    """
     ours = headlines(savings(constants, bandwidths, hops))
     return sqrt(fmean((ours[what] - HEADLINE[what]) ** 2 for what in PARTS[part]))
 
 
 def fit(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops, part: str = "ten") -> Constants:
-    """Return the constants with the R and β ≥ 0 of the smallest misfit over a part of the headlines."""
+    """Return the constants of the smallest misfit over a part of the headlines: R as ``passes``, from 0.1 to 100, and β
+    as ``synapse``, from 0 to 1.
+
+    Args:
+        bandwidths: of 25-E, 100-O and 400-O, in bytes per second.
+        hops: latencies of a broadcast by the number of chips.
+        part: key of :data:`PARTS`: the headlines that are fitted.
+    """
     from scipy.optimize import minimize
 
     optimum = minimize(
@@ -243,8 +281,9 @@ def fit(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops, part: str = "ten
 
 
 def halves() -> list[tuple[Bandwidths, float]]:
-    """Return, for each of the 252 choices of five headlines, the bandwidths that fit these best, and the misfit in
-    points over the other five: R and β, from a grid, and the bandwidths are chosen by the five alone."""
+    """Return, for each of the 252 choices of five headlines, the bandwidths of :data:`UNITS` that fit these five best,
+    and the root mean square misfit in points over the other five; R and β, from a grid, and the bandwidths are chosen
+    by the five alone."""
     grid = list(product(np.geomspace(1, 100, 40).tolist(), (0.0, 0.02, 0.05, 0.1, 0.3), UNITS))
     ours = [list(headlines(savings(Constants(*constants), unit)).values()) for *constants, unit in grid]
     squares, found = (np.array(ours) - list(HEADLINE.values())) ** 2, []
@@ -261,7 +300,8 @@ _SQUARE, _OBLONG, _LARGE = 64, 35, 904
 
 
 def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Schedule:
-    """Return the verified schedule of an all-gather of ``share`` bytes of every chip.
+    """Return the verified schedule of an all-gather of ``share`` bytes of every chip of a mesh, along rows and then
+    columns; with ``both_axes`` halves of the bytes go along both axes at once.
 
     Raises:
         UnsupportedError: both axes at once on a mesh that is not square.
@@ -271,7 +311,9 @@ def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Sc
 
 
 def equation_3_claims() -> tuple[Claim, ...]:
-    """Return the rows of Eq. 3 beside built schedules, for 100 Gb/s links in one direction and 1 MiB per chip."""
+    """Return the four rows of Eq. 3, for 100 Gb/s links in one direction and 1 MiB per chip: µs of built schedules on
+    meshes of 64 and 35 chips beside Eq. 3's, µs with both axes at once beside the lower bound, and the latencies of 904
+    chips."""
     link = link_of(chip(), "100-O")
     # The most square meshes of so many chips.
     square, oblong = (Mesh(ranks=n, bandwidth=link.bandwidth, hop_latency=link.latency) for n in (_SQUARE, _OBLONG))
@@ -289,7 +331,8 @@ def equation_3_claims() -> tuple[Claim, ...]:
 
 
 def main() -> None:
-    """Print the fits, and their misfits on what they were fitted to and on what they were not."""
+    """Fit the constants to each part of the headlines with each of :data:`UNITS`, and print them and their misfits on
+    what they were fitted to and on what they were not, then what fits to halves of the headlines choose."""
     for (part, chosen), unit in product(PARTS.items(), UNITS):
         found, held = fit(unit, part=part), [other for other, whats in PARTS.items() if not {*whats} & {*chosen}]
         errors = (f"{misfit(found, unit, part=each):.2f} points on {each}" for each in (part, *held))

@@ -42,7 +42,8 @@ VARIANT = {"grid35.2": 0, "grid17.1": 0, "grid17.2": 0, "grid17.3": 0, "grid17.4
 
 @cache
 def graph_of(name: str) -> ComputeGraph:
-    """Return the graph of one sample of the zoo's variant.
+    """Return the graph of one sample of a network, by its name in Table 2: the variant in ``ZOO`` that matches the
+    paper's sizes.
 
     Raises:
         WorkloadError: PyTorch is missing, and the graph is not cached.
@@ -52,19 +53,21 @@ def graph_of(name: str) -> ComputeGraph:
 
 @cache
 def stored() -> Mapping[str, Network]:
-    """Return the stored counts of all networks, and of the guessed Inception-v3, by name."""
+    """Return the stored counts, from our graphs, of Table 2's nine networks and, under :data:`INCEPTION_VARIANT`, of
+    the guessed Inception-v3, by name."""
     rows = json.loads((files(__package__) / "counted.json").read_text(encoding="utf-8"))
     return {name: Network(**row) for name, row in rows.items()}
 
 
 def trace_counts(name: str) -> Network:
-    """Return the counts of the zoo's graph, as in Table 2."""
+    """Return the counts, as in Table 2, of the zoo's graph of a network, by its name there; the graph is traced where
+    it is not cached."""
     return replace(Network.of(graph_of(name)), name=name)
 
 
 def trace_variant() -> Network:
-    """Return the counts of Inception-v3 with its blocks repeated or left out as :data:`VARIANT` says; shapes fit, as
-    all are equal."""
+    """Return the counts of the guessed Inception-v3: those of the zoo's graph with its blocks repeated or left out as
+    :data:`VARIANT` says; shapes fit, as all are equal."""
     graph = graph_of("Inception-v3")
     whole = Network.of(graph)
     parts = {block: Network.of(_block_alone(graph, block)) for block in VARIANT}
@@ -80,7 +83,8 @@ def trace_variant() -> Network:
 
 
 def _block_alone(graph: ComputeGraph, block: str) -> ComputeGraph:
-    """Return the graph of the block alone; what it reads from outside becomes an operator that counts as nothing."""
+    """Return the graph of one block alone, the operators whose names begin with ``block`` and a dot; what they read
+    from outside becomes an operator that counts as nothing."""
     inside = tuple(each for each in graph.operators if f"{each.name}.".startswith(f"{block}."))
     outside = {source for each in inside for source in each.inputs} - {each.name for each in inside}
     stubs = tuple(replace(graph.operator(name), kind="copy", inputs=(), forward_flops=0) for name in sorted(outside))
@@ -89,8 +93,9 @@ def _block_alone(graph: ComputeGraph, block: str) -> ComputeGraph:
 
 @cache
 def printed() -> Mapping[str, Network]:
-    """Return the nine networks by name with layers, synapses and neurons as printed; only multiply-accumulates (and
-    AlexNet's inputs) are counted, Inception-v3's in the variant whose sizes are printed."""
+    """Return the nine networks of Table 2 by name with layers, synapses and neurons (bytes, of neurons a sample) as
+    printed; multiply-accumulates and the bytes that weighted layers read are counted from our graphs, for Inception-v3
+    from the variant whose sizes are printed."""
     networks = {}
     for name, row in TABLE_2.items():
         ours = stored()[INCEPTION_VARIANT if name == "Inception-v3" else name]

@@ -69,8 +69,15 @@ _CHOICES = [
 
 
 def _verdict(template: str, judge: Callable[[Constants, Bandwidths], str], **values: Any) -> Claim:
-    """Return the row of what all cases show together. Unless every one of :data:`_CHOICES` shows the same, it is
-    fitted, and a stand-in for the paper's experiment."""
+    """Return the row of what all cases show together, which the explanation says how many of :data:`_CHOICES` show,
+    too. Unless all of them do, the row is marked as fitted, and as a stand-in for the paper's experiment.
+
+    Args:
+        template: key of the row in ``paper.yaml``.
+        judge: gives what the cases show, in words, under constants and bandwidths; ours is that under the fitted
+            constants and mixed bandwidths.
+        values: fields of id and explanation.
+    """
     ours = judge(FITTED, MIXED)
     same = sum(judge(*choice) == ours for choice in _CHOICES)
     if same < len(_CHOICES):
@@ -79,7 +86,8 @@ def _verdict(template: str, judge: Callable[[Constants, Bandwidths], str], **val
 
 
 def largest_ratio(bandwidths: Bandwidths) -> float:
-    """Return the most that time saved by 400-O can be over that by 100-O under Eqs. 1 to 3, whatever the compute model.
+    """Return the most that time saved by 400-O can be over that saved by 100-O under Eqs. 1 to 3, whatever the compute
+    model; ``bandwidths`` are those of 25-E, 100-O and 400-O in bytes per second.
 
     A step's time is convex and rising in 1/BW: C + latency + D/BW, or per layer the larger of computation and that. A
     chord over a longer range is therefore no steeper than one that ends at the same slow link, so that
@@ -90,8 +98,8 @@ def largest_ratio(bandwidths: Bandwidths) -> float:
 
 
 def _headlines() -> Iterator[Claim]:
-    """Yield the ten headlines, per cent that optical links save over electrical ones: time, which the constants are
-    fitted to, and energy-delay products, which they predict."""
+    """Yield the ten headlines, percentages that optical links save over electrical ones, with the constants fitted to
+    the six of time: those of energy-delay products are predicted."""
     ours = headlines(savings(FITTED_TO_TIMES))
     errors = {part: misfit(FITTED_TO_TIMES, part=part) for part in ("time", "edp")}
     for name, paper in HEADLINE.items():
@@ -103,14 +111,20 @@ def _headlines() -> Iterator[Claim]:
 
 
 def _best_network(quantity: str, speed: str, constants: Constants, bandwidths: Bandwidths) -> str:
-    """Return the network of the case in which 100-O or 400-O links, by ``speed``, save the largest percentage of a
-    ``quantity``, time or EDP, over electrical links."""
+    """Return the network of the case in which optical links save the largest percentage over electrical ones.
+
+    Args:
+        quantity: what is saved, ``time`` or ``edp``.
+        speed: Gb/s of the optical links, ``100`` or ``400``.
+        constants: R and β of the computation.
+        bandwidths: of 25-E, 100-O and 400-O, in bytes per second.
+    """
     figures = savings(constants, bandwidths)[quantity, speed]
     return max(figures, key=lambda case: figures[case])[0]
 
 
 def _best_networks() -> Iterator[Claim]:
-    """Yield the network that saves most, by quantity and by speed of links."""
+    """Yield four rows of the network in which optical links save most: of time and of EDP, each at 100 and 400 Gb/s."""
     for quantity, (speed, paper) in product(("time", "edp"), BEST.items()):
         figures = savings(FITTED)[quantity, speed]
         values: dict[str, Any] = {"vgg16": figures["VGG16", 1], "vgg19": figures["VGG19", 1], "paper": paper}
@@ -119,8 +133,9 @@ def _best_networks() -> Iterator[Claim]:
 
 
 def _other_readings() -> Iterator[Claim]:
-    """Yield findings: mean time saved at 100 and 400 Gb/s with other bandwidths and with arithmetic at the peak rate,
-    and the most that Table 1's bandwidths allow."""
+    """Yield findings beside the headlines: mean percentages of time saved at 100 and 400 Gb/s with other bandwidths and
+    with arithmetic at the peak rate, and the most that savings at 400 can be over those at 100 with Table 1's
+    bandwidths."""
     for name, constants, bandwidths in (
         ("one_direction", FITTED, ONE_DIRECTION),
         ("both_directions", FITTED, BOTH_DIRECTIONS),
@@ -145,25 +160,28 @@ FIGURE_2_BATCHES = (1, 32)
 
 
 def share(name: str, batch: int, constants: Constants = FITTED, bandwidths: Bandwidths = MIXED) -> float:
-    """Return the share of communication in a step on 25-E, from 0 to 1."""
+    """Return the share of communication in a step of a case on 25-E, from 0 to 1; ``name`` is the network's in Table
+    2."""
     result = run(printed()[name], batch, links(bandwidths)["25-E"], constants)
     return result.communication_time / result.time
 
 
 def _dominant(constants: Constants, bandwidths: Bandwidths) -> str:
-    """Return whether communication takes more than half of the step in all cases of which the text says so."""
+    """Return "dominant" if communication takes more than half of the step on 25-E in all cases of which the text says
+    so, else "not in all cases"."""
     cases = product(DOMINATED, FIGURE_2_BATCHES)
     return "dominant" if all(share(*case, constants, bandwidths) > 0.5 for case in cases) else "not in all cases"
 
 
 def _alexnet_with_batch(constants: Constants, bandwidths: Bandwidths) -> str:
-    """Return how AlexNet's share of communication changes between the batch sizes of Fig. 2."""
+    """Return how AlexNet's share of communication on 25-E changes from batch 1 to 32: "grows" or "falls"."""
     alone, many = (share("AlexNet", batch, constants, bandwidths) for batch in FIGURE_2_BATCHES)
     return "grows" if many > alone else "falls"
 
 
 def _figure_2() -> Iterator[Claim]:
-    """Yield rows on the text about Fig. 2; its bars exist only as an image."""
+    """Yield two rows on the text about Fig. 2, whose bars exist only as an image: whether communication is dominant,
+    and how AlexNet's share of it changes with the batch."""
     shares = {name: "/".join(f"{100 * share(name, batch):.0f}" for batch in FIGURE_2_BATCHES) for name in DOMINATED}
     text = ", ".join(f"{name} {each}" for name, each in shares.items())
     implied = headlines(savings(PEAK))["time_average_400"]
@@ -176,7 +194,8 @@ def _figure_2() -> Iterator[Claim]:
 
 
 def chips(name: str, batch: int) -> int:
-    """Return the number of chips that a case needs, with the printed sizes."""
+    """Return the number of chips that a case needs, with the sizes printed in Table 2; ``name`` is the network's
+    there."""
     return chips_needed(printed()[name], batch, chip().edram)
 
 
@@ -188,7 +207,8 @@ def _chips_of_cases() -> Iterator[Claim]:
 
 
 def worse(constants: Constants = FITTED, bandwidths: Bandwidths = MIXED) -> str:
-    """Return the cases whose EDP rises, each as text "network, batch, speed"."""
+    """Return the cases whose EDP is greater with optical links than with electrical ones, each as text "network, batch
+    256, 400 Gb/s", separated by semicolons; empty where there is none."""
     return "; ".join(
         f"{name}, batch {batch}, {speed} Gb/s"
         for (quantity, speed), figures in savings(constants, bandwidths).items()
@@ -202,25 +222,29 @@ _OTHERS = tuple(name for name in TABLE_2 if name != "AlexNet")
 
 
 def _saved_by_batch(speed: str, constants: Constants, bandwidths: Bandwidths) -> list[float]:
-    """Return the mean time saved at each batch size, over all networks but AlexNet."""
+    """Return the mean percentage of time saved at each of :data:`BATCHES`, over all networks but AlexNet, by links of
+    ``speed`` Gb/s (``100`` or ``400``)."""
     figures = savings(constants, bandwidths)["time", speed]
     return [fmean(figures[name, batch] for name in _OTHERS) for batch in BATCHES]
 
 
 def _saved_falls(constants: Constants, bandwidths: Bandwidths) -> str:
-    """Return whether mean time saved falls, by ever less, from batch to batch."""
+    """Return "falls, ever less" if mean time saved falls from batch to batch, by less the second time, at both speeds,
+    else "otherwise"; AlexNet is left out."""
     means = (_saved_by_batch(speed, constants, bandwidths) for speed in BEST)
     return "falls, ever less" if all(a - b > b - c > 0 for a, b, c in means) else "otherwise"
 
 
 def _computation_rises(constants: Constants, bandwidths: Bandwidths) -> str:
-    """Return whether computation's share of a step on 25-E rises from batch to batch."""
+    """Return "rises" if computation's share of a step on 25-E rises from batch to batch in every network but AlexNet,
+    else "not in all networks"."""
     shares = ([share(name, batch, constants, bandwidths) for batch in BATCHES] for name in _OTHERS)
     return "rises" if all(a > b > c for a, b, c in shares) else "not in all networks"
 
 
 def _with_batch() -> Iterator[Claim]:
-    """Yield rows on what the text says of larger batches."""
+    """Yield three rows on what the text says of larger batches: whether time saved falls, whether computation's share
+    rises, and in which cases EDP gets worse."""
     means = "; ".join(
         f"{' → '.join(f'{each:.1f}' for each in _saved_by_batch(speed, FITTED, MIXED))} % at {speed} Gb/s"
         for speed in BEST
@@ -232,8 +256,8 @@ def _with_batch() -> Iterator[Claim]:
 
 
 def _best_strategies() -> Iterator[Claim]:
-    """Yield the parallelism that broadcasts fewer bytes at each batch size: for AlexNet, and for how many of the
-    others it is data parallelism."""
+    """Yield two rows of the parallelism that broadcasts fewer bytes at each batch size: which it is for AlexNet, and
+    for how many of the others it is data parallelism."""
 
     def best(name: str, batch: int) -> str:
         """Return the parallelism that broadcasts fewer bytes in a pass."""
@@ -251,7 +275,8 @@ def _best_strategies() -> Iterator[Claim]:
 
 
 def _chip_of_table_1() -> Iterator[Claim]:
-    """Yield a row for each value of Table 1, ours those of the chip; bandwidths follow from the links' bit rates."""
+    """Yield a row for each value of Table 1, ours those of the catalog's chip in the table's units; bandwidths follow
+    from the links' bit rates."""
     c = chip()
     values = {
         "frequency": c.frequency / 1e6,
@@ -277,7 +302,8 @@ def _chip_of_table_1() -> Iterator[Claim]:
 
 
 def _decoder_latency() -> Claim:
-    """Return the row of the nanoseconds that the error correction's decoder takes."""
+    """Return the row of the nanoseconds that the decoder of the links' error correction takes, from its cycles and the
+    chip's clock."""
     (length, data), latency = CODE, DECODER_CYCLES / chip().frequency * 1e9
     solver, block_time = length - data, data * SYMBOL_BITS / 8 / 50e9 * 1e9
     cycles = {"decoder": DECODER_CYCLES, "solver": solver, "rest": DECODER_CYCLES - solver}
@@ -286,7 +312,8 @@ def _decoder_latency() -> Claim:
 
 
 def _floorplan() -> Claim:
-    """Return the row of the most chips that fit a package, found by raising the side until it is refused."""
+    """Return the row of the most chips that fit a package, found by raising the chips along an edge until the package
+    is refused."""
     package = Package()
     millimetres = {name: getattr(package, name) * 1e3 for name in ("pitch", "gap", "link_width")}
     waveguides = 2 * package.waveguides
@@ -298,7 +325,7 @@ def _floorplan() -> Claim:
 
 
 def _rack() -> Iterator[Claim]:
-    """Yield the chips of a rack, and those that the largest case, ResNet152 at batch 256, needs."""
+    """Yield a row of the chips of a rack, and one of those that the largest case, ResNet152 at batch 256, needs."""
     verdict = refusal(lambda: check_rack(printed()["ResNet152"], 256, chip()))
     yield PAPER.claim("figure4.rack_chips", Rack().chips)
     yield PAPER.claim("figure4.largest_case_chips", chips("ResNet152", 256), verdict=verdict)
@@ -312,8 +339,8 @@ _LAST_TENSOR = 7 * 7 * 2048 * 4 * NEURON_BATCH / MIB
 
 
 def sizes(counts: Network) -> Row:
-    """Return counts in the units of Table 2: layers, MiB of synapses, MiB of neurons of a batch, and the quotient of
-    the two."""
+    """Return counts in the units of Table 2: layers, convolutions and fully connected ones, MiB of synapses, MiB of the
+    neurons of a batch of 32, and the quotient of the two."""
     synapse = counts.synapses / MIB
     neuron = counts.neurons * NEURON_BATCH / MIB
     layers = counts.layers, counts.convolutions, counts.connected
@@ -332,7 +359,8 @@ _TABLE_2_UNITS = {
 
 
 def _rows_of_table_2(name: str) -> Iterator[Claim]:
-    """Yield the six rows of Table 2 for a network."""
+    """Yield the six rows of Table 2 for a network, by its name there: our counts from the graphs beside the printed
+    ones."""
     paper, counts = TABLE_2[name], stored()[name]
     ours, variant = sizes(counts), sizes(stored()[INCEPTION_VARIANT])
     for what, (unit, tolerance) in _TABLE_2_UNITS.items():
@@ -347,7 +375,7 @@ def _rows_of_table_2(name: str) -> Iterator[Claim]:
 
 
 def _identifier(name: str) -> str:
-    """Return a network's name as part of a claim's id."""
+    """Return a network's name as part of a claim's id: "Inception-v1" gives "inception_v1"."""
     return name.lower().replace("-", "_")
 
 
@@ -359,14 +387,20 @@ TOPOLOGIES: dict[str, Hops] = {"mesh": mesh_hops, "ring": ring_hops, "tree": tre
 
 
 def link(name: str) -> ChipLink:
-    """Return a link by its name; ``infinite`` has infinite bandwidth and 400-O's latency, ``ideal`` also no latency."""
+    """Return the links between chips of a name such as ``800-O``, on a mesh; ``infinite`` has infinite bandwidth and
+    400-O's latency, ``ideal`` infinite bandwidth and no latency.
+
+    Raises:
+        UnknownNameError: the chip has no such links.
+    """
     if name in ("infinite", "ideal"):
         return ChipLink(inf, link_of(chip(), "400-O").latency if name == "infinite" else 0.0)
     return link_of(chip(), name)
 
 
 def time_saved(name: str, topology: str = "mesh") -> Figures:
-    """Return the percentage of time, by case, that links of that name in a topology save over the electrical mesh."""
+    """Return the percentage of time, by case, that links of that name in a topology (key of :data:`TOPOLOGIES`) save
+    over the electrical mesh, with the fitted constants."""
     return saved("time", link(name)._replace(hops=TOPOLOGIES[topology]), links(MIXED)["25-E"], FITTED)
 
 
@@ -381,7 +415,8 @@ def both_axes() -> Figures:
 
 
 def _beyond_the_paper() -> Iterator[Claim]:
-    """Yield rows without a value of the paper: faster links, other topologies, and both axes of the mesh at once."""
+    """Yield rows of the mean percentage of time saved, without a value of the paper: by faster links, by these in other
+    topologies, and by both axes of the electrical mesh at once."""
     yield from (_row_beyond_the_paper(name, time_saved(name)) for name in (*SPEEDS, "infinite", "ideal"))
     for topology in ("ring", "tree"):
         yield from (_row_beyond_the_paper(f"{name}_{topology}", time_saved(name, topology)) for name in SPEEDS)
@@ -389,8 +424,8 @@ def _beyond_the_paper() -> Iterator[Claim]:
 
 
 def _row_beyond_the_paper(what: str, figures: Figures) -> Claim:
-    """Return the row of the mean percentage saved over all cases, which also states that at batch 256 and
-    DenseNet121's."""
+    """Return the row of the mean percentage saved over all cases; its explanation also states the mean at batch 256 and
+    DenseNet121's at batch 256. ``what`` names the links, ``figures`` has the percentage of each case."""
     large, dense = mean(figures, batch=256), figures["DenseNet121", 256]
     remark = next((f"; {text}" for key, text in PAPER.tables["beyond"].items() if key in what), "")
     what = f"beyond_{what.lower().replace('-o', 'g')}"

@@ -26,8 +26,8 @@ _CHIP, _GUIDE, _GLASS = "#6f9be0", "#c9603a", "#eef1f6"
 
 
 def floorplan(package: Package | None = None) -> Figure:
-    """Draw the package to scale, in millimetres: the chips on the interposer and the waveguides between them and to the
-    edges."""
+    """Draw a package to scale, in millimetres: the chips on the interposer and the waveguides between them and to the
+    edges; the package is the paper's (Fig. 3) unless given."""
     from matplotlib.patches import Rectangle
 
     package = package or Package()
@@ -49,7 +49,7 @@ def floorplan(package: Package | None = None) -> Figure:
 
 def _waveguides(axes: Axes, package: Package, starts: list[float]) -> None:
     """Draw the waveguides of links across the gaps at the chips' edges, along both axes, those of one direction
-    coloured and of the other faint."""
+    coloured and of the other faint; ``starts`` are the chips' lower edges along either axis, in millimetres."""
     chip, gap, pitch = (1e3 * each for each in (package.chip_edge, package.gap, package.pitch))
     lines = 2 * package.waveguides
     crossings = [0.0, *(start + chip for start in starts)]
@@ -70,7 +70,7 @@ _NOTE: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8}
 
 
 def study() -> Study:
-    """Return the study with all rows and figures."""
+    """Return the DaDianNao study with all rows and figures."""
     draw = (breakdown, times, energy_delay, proof, faster_links, floorplan)
     return PAPER.study(rows.claims(), *draw, fitted=FITTED, times=FITTED_TO_TIMES)
 
@@ -140,8 +140,8 @@ def energy_delay() -> Figure:
 
 
 def proof() -> Figure:
-    """Draw percent of time saved at 400 Gb/s against that at 100 Gb/s, a point a case, and the lines that no case can
-    pass."""
+    """Draw percent of time saved at 400 Gb/s against that at 100 Gb/s, a point for each case, and the lines that no
+    case can pass; both for the bandwidths of Table 1 and for mixed ones, beside the paper's means."""
     figure, (axes,) = canvas(size=(7, 5), grid="both")
     ends = (0.0, 65.0)
     lines = (("6.4, 25, 100 GB/s (Table 1)", BOTH_DIRECTIONS, RED), ("6.4, 12.5, 50 GB/s (mixed)", MIXED, INK))
@@ -161,8 +161,8 @@ def proof() -> Figure:
 
 
 def faster_links() -> Figure:
-    """Draw mean percent of time saved against the bandwidth of the links, for three topologies; over all cases, and at
-    batch 256."""
+    """Draw mean percent of time saved over 25-E against the Gb/s of the links, for three topologies; a panel over all
+    cases, and one at batch 256."""
     figure, panels = canvas(2, size=(10, 4))
     styles = {"mesh": ("2D mesh", _SPEEDS["400"]), "tree": ("ideal tree (switched)", GREEN), "ring": ("ring", RED)}
     speeds = [int(name.split("-")[0]) for name in rows.SPEEDS]
@@ -187,7 +187,7 @@ def faster_links() -> Figure:
 
 
 def legend(figure: Figure, key: list[tuple[str, str]], note: str = "") -> None:
-    """Add one key of labels and colours below all panels, and a note without a colour."""
+    """Add one key below all panels of a figure: pairs of label and colour, and then a ``note`` without a colour."""
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=label) for label, colour in key]

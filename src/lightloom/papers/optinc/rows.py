@@ -257,7 +257,7 @@ def likely_counts(row: str) -> list[int]:
 
 def rms(row: str) -> float:
     """Return the root mean square error of a mean code, in units of its last place, over all outputs of a row of
-    Table II (a key of :data:`RATIOS`)."""
+    Table II (a key of :data:`ACCURACY`)."""
     return TABLE_II_ERRORS[row].rms
 
 

@@ -68,12 +68,12 @@ NAMES = {"resnet50": "ResNet-50", "transformer_big": "Transformer-big", "gpt2_35
 System = Literal["electrical", "ocs", "ring"]
 SYSTEMS: tuple[System, ...] = ("electrical", "ocs", "ring")
 GIGABIT = 1e9 / 8
-"""Size of a message, in bytes."""
+"""Bytes of a gigabit, which turns Gb/s into bytes per second."""
 
 
 def fabric(system: System, ranks: int, gbps: float) -> Fabric:
-    """Return a system's fabric with so many ranks of ``gbps`` Gb/s each; packets and light have no latency, as in the
-    authors' simulator."""
+    """Return a system's fabric with so many ranks, each of ``gbps`` Gb/s in each direction over all its links; packets
+    and light have no latency, as in the authors' simulator."""
     if system == "electrical":
         return PacketSwitch(ranks=ranks, bandwidth=gbps * GIGABIT)
     if system == "ocs":
@@ -82,18 +82,19 @@ def fabric(system: System, ranks: int, gbps: float) -> Fabric:
 
 
 def wavelengths(gbps: float) -> int:
-    """Return the number of wavelengths in each direction that fit half of a GPU's bandwidth (Gb/s); at least 1."""
+    """Return the number of 25 Gb/s wavelengths in each direction of the ring that half of a GPU's bandwidth (Gb/s)
+    holds, rounded down; at least 1."""
     return max(1, int(gbps // (2 * WAVELENGTH)))
 
 
 def reach(system: System, k: int, groups: int) -> Reach:
-    """Return the reach of a device in its group: at most k - 1 peers (at least 1) or the system's degree; of OCS's
-    planes, one is data parallelism's where there are several groups."""
+    """Return the reach of a device in its group of k: at most k − 1 peers (at least 1), and no more than the system's
+    degree, which electrical networks lack; one of OCS's planes is data parallelism's where there are several groups."""
     degrees = {"electrical": k, "ocs": OCS_DEGREE - (groups > 1), "ring": RING_DEGREE}
     return Reach(min(degrees[system], max(k - 1, 1)))
 
 
 def link(system: System, k: int, groups: int, gbps: float) -> Link:
-    """Return the link that prices a transfer in a group: the whole port of an electrical network, else the port's
-    bandwidth divided by the most peers that a device may have."""
+    """Return the link that prices a transfer in a group of k devices, with bytes per second: the whole port of ``gbps``
+    Gb/s of an electrical network, else the port's bandwidth divided by the most peers that a device may have."""
     return Link(bandwidth=gbps * GIGABIT / (1 if system == "electrical" else reach(system, k, groups).degree))

@@ -45,17 +45,20 @@ GRADIENT_BYTES = 4
 
 
 def ring_time(nbytes: float, gbps: float) -> float:
-    """Return the seconds of a ring all-reduce of ``nbytes`` among many over links of so many Gb/s."""
+    """Return the seconds of a ring all-reduce of ``nbytes`` bytes a rank over links of ``gbps`` Gb/s, among so many
+    ranks that each sends twice its bytes."""
     return 2 * nbytes * 8 / (gbps * 1e9)
 
 
 def gradient_bytes(key: str) -> float:
-    """Return the bytes of the gradients of a job's model in float32, by the job's name."""
+    """Return the bytes of the gradients of a job's model in float32, by the job's name in
+    :data:`~lightloom.papers.sipml.JOBS`."""
     return float(ZOO[JOBS[key].model].parameters * GRADIENT_BYTES)
 
 
 def weight_claims() -> Iterator[Claim]:
-    """Yield our models' gradients in MB, which the scripts' weights are told beside."""
+    """Yield a row for each job with the MB of its model's gradients in float32; the explanation sets the scripts'
+    weights beside it."""
     for key, job in JOBS.items():
         parameters = ZOO[job.model].parameters
         values = {"model": key, "millions": parameters / 1e6, "nbytes": job.weights / parameters}
@@ -85,7 +88,8 @@ class Network(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Key under which results of placed plans are stored: model, accelerator, system, ranks and Gb/s."""
+        """Key under which results of placed plans are stored: model, accelerator, system, ranks and Gb/s, with spaces
+        between."""
         return f"{self.model} {self.accelerator} {self.system} {self.ranks} {self.gbps:g}"
 
 
@@ -104,10 +108,10 @@ class Comparison:
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Self:
-        """Load the measurements of the package, or those of a folder.
+        """Load the measurements of a folder if it has some, else those of the package.
 
         Raises:
-            ConfigError: the file in ``folder`` cannot be read, or has no results.
+            ConfigError: the file cannot be read, or has no results.
         """
         document = PAPER.measured(NAME, folder)
         if "results" not in document:
@@ -117,44 +121,59 @@ class Comparison:
     def rows(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> dict[int, dict[str, Any]]:
-        """Return the stored rows of one network by k, without refused splits."""
+        """Return the stored rows of one network and model by k, devices per group, without refused splits; each row as
+        ``runs`` stores it, with ``step_s`` and ``makespan_s``.
+
+        Raises:
+            KeyError: the network was not measured.
+        """
         by_k = self.results[Network(system, ranks, gbps, accelerator, model).key]
         return {int(k): row for k, row in by_k.items() if "step_s" in row}
 
     def best(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> Choice | None:
-        """Return the split (k) with the fastest step; None if no split fits the memory or is served."""
+        """Return the split (k) with the fastest step on one network, and its seconds; None if no split fits the memory
+        or is served."""
         choices = [Choice(k, row["step_s"]) for k, row in self.rows(model, system, gbps, ranks, accelerator).items()]
         return min(choices, key=lambda each: each.seconds, default=None)
 
     def seconds(self, model: str, system: System, gbps: float, k: int) -> float:
-        """Return the duration of a step of one k on 1,024 GPUs in seconds; NaN if it was refused."""
+        """Return the seconds of a step split over k devices a group, on 1,024 A100s; NaN if it was refused or not
+        measured."""
         row = self.rows(model, system, gbps).get(k)
         return nan if row is None else float(row["step_s"])
 
     def rival(self, model: str, system: System, gbps: float, which: str = "search") -> dict[str, Any]:
-        """Return the stored row of a search on 1,024 GPUs: ``search`` for the winner of all strategies; ``ddp`` or
-        ``fsdp`` for that of data parallelism alone; with ``refused`` in place of ``step_s`` where there is none."""
+        """Return the stored row of a search on 1,024 GPUs, with ``step_s`` and ``strategy``, or ``refused`` where there
+        is no plan.
+
+        Args:
+            model: name of the job.
+            system: of the network.
+            gbps: Gb/s of a GPU.
+            which: ``search`` for the winner of all strategies; ``ddp`` or ``fsdp`` for that of plain or sharded data
+                parallelism alone.
+        """
         row: dict[str, Any] = self.results[rival_key(system, gbps)][model][which]
         return row
 
     def speedup(self, model: str, system: System, gbps: float, today: float, accelerator: str = "a100") -> float:
-        """Return how many times as fast a system is as an electrical switch of the lesser of ``today`` and ``gbps``
-        Gb/s, each with its best split; NaN where either has none that fits."""
+        """Return how many times as fast a system of ``gbps`` Gb/s a GPU is as an electrical switch of the lesser of
+        ``today`` and ``gbps``, each with its best placed split on 1,024 GPUs; NaN where either has none that fits."""
         optical = self.best(model, system, gbps, accelerator=accelerator)
         electrical = self.best(model, "electrical", min(gbps, today), accelerator=accelerator)
         return electrical.seconds / optical.seconds if optical and electrical else nan
 
     def script_speedup(self, model: str, gbps: float, today: float, weights: float | None = None) -> float:
-        """Return the speed-up over an electrical switch of the lesser of ``today`` and B by the authors' script model,
-        data parallelism: computing + 2 · weights · 8 / B.
+        """Return the speed-up of B over an electrical switch of the lesser of ``today`` and B by the authors' script
+        model, data parallelism: computing + 2 · weights · 8 / B.
 
         Args:
-            model: whose computing on our accelerator is taken, k = 1.
-            gbps: B.
-            today: Gb/s of the electrical switch.
-            weights: bytes; the scripts' unless given.
+            model: name of the job, whose computing on our A100 is taken, k = 1.
+            gbps: B, Gb/s of a GPU.
+            today: Gb/s of a GPU on the electrical switch.
+            weights: bytes that are exchanged; those of the scripts unless given.
         """
         computing = self.rows(model, "electrical", gbps)[1]["makespan_s"]
         nbytes = JOBS[model].weights if weights is None else weights
@@ -170,8 +189,8 @@ _SETTINGS = TrainingSettings(batch_per_rank=1)
 
 
 def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
-    """Return, by model and then by ``search``, ``ddp`` and ``fsdp``, the fastest of all strategies and of plain and
-    sharded data parallelism: seconds and choices, or why there is none."""
+    """Return, by job and then by ``search``, ``ddp`` and ``fsdp``, the fastest of all strategies and of plain and
+    sharded data parallelism on a fabric of A100s: ``step_s`` and ``strategy``, or ``refused`` with the reason."""
     prices = GroupPrices(fabric, _SETTINGS, choices=ALGORITHMS)
     return {
         key: search_outcome(load_workload(job.model, batch=1), job.global_batch, fabric, prices)
@@ -183,13 +202,14 @@ def search_outcome(
     graph: ComputeGraph, global_batch: int, fabric: Fabric, prices: GroupPrices | None = None
 ) -> dict[str, Any]:
     """Return rows of one model by ``search``, ``ddp`` and ``fsdp``, the fastest of all strategies and of plain and
-    sharded data parallelism: seconds and choices, or ``refused`` with the reason.
+    sharded data parallelism: ``step_s`` in seconds and ``strategy`` (its choices by name), or ``refused`` with the
+    reason.
 
     Args:
         graph: the model, at any batch.
         global_batch: samples of a step.
         fabric: of A100s.
-        prices: of the fabric, where several models are searched there.
+        prices: of the fabric's collectives, to share where several models are searched there; None makes new ones.
     """
     chip = load_accelerator("a100").flat()
     on = Cluster(name="sipml", ranks=fabric.ranks, accelerator=chip, fabric=fabric, training=_SETTINGS)
@@ -216,7 +236,8 @@ PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
 
 
 def partitions_of(graph: ComputeGraph, accelerator: str, clique: int) -> Partitions:
-    """Return the partitions of a graph on an accelerator, at most ``clique`` parts of which read one another."""
+    """Return the partitions of a graph on an accelerator, made when they are called with k and a quantum; an operator
+    whose parts would each read all of its input is cut into at most ``clique`` parts."""
     times = np.stack(graph_times(graph, load_accelerator(accelerator).flat(), PRECISIONS[accelerator]), axis=1)
     return Partitions(graph, times, PartitionRules(most_exchanging=clique))
 
@@ -226,10 +247,11 @@ def simulate_split(on: Network, k: int, quantum: float, partitions: Callable[[in
     of holds, and return it.
 
     Args:
-        on: the network.
+        on: the network; its model is not read.
         k: devices of a group.
         quantum: τ in seconds.
-        partitions: of a group's share of the batch, by how many parts may read one another.
+        partitions: function that gives the partitions of the graph, with a group's share of the batch, for the most
+            parts of an operator whose parts each read all of its input (as :func:`partitions_of` does).
 
     Raises:
         UnsupportedError: it does not fit the memory, or no circuits reach.
@@ -260,7 +282,7 @@ _HIDDEN, _SEQUENCE, _BLOCKS, _VOCABULARY = 512, 512, 4, 8192
 @cache
 def placed_outcomes() -> list[list[float]]:
     """Return four numbers for each small split and system, rounded as results are stored: seconds of the step and of
-    the placement, bytes sent and relayed."""
+    the placement's makespan, bytes sent and bytes relayed."""
     outcomes: list[list[float]] = []
     partitions = partial(partitions_of, _small_graph(8), "a100")
     for (ranks, k), system in product(_SPLITS, SYSTEMS):
@@ -293,8 +315,17 @@ def _small_graph(samples: int) -> ComputeGraph:
 def _small_operator(
     name: str, kind: str, inputs: tuple[str, ...], samples: int, width: int, parameters: int, flops: int
 ) -> Operator:
-    """Return an operator of the small graph: ``width`` times the hidden channels, ``flops`` forward ones for each
-    token, twice as many backward, all numbers of two bytes."""
+    """Return an operator of the small graph, all numbers of two bytes.
+
+    Args:
+        name: of the operator; what stands before a dot is its block.
+        kind: of the operator.
+        inputs: names of the operators that it reads.
+        samples: of the batch, each of a fixed number of tokens.
+        width: output channels, in multiples of the hidden ones.
+        parameters: number of weights.
+        flops: forward ones for each token; backward there are twice as many.
+    """
     tokens, channels = samples * _SEQUENCE, width * _HIDDEN
     sizes = {"in_channel": parameters // channels} if kind == "linear" else {}
     return Operator(
@@ -329,7 +360,8 @@ MOST_DEVICES = 128
 
 
 def ports(system: System) -> tuple[float, ...]:
-    """Return the bandwidths of a GPU that are measured on a system, in Gb/s: for electrical ones today's too."""
+    """Return the bandwidths of a GPU that are measured on a system, in Gb/s: :data:`BANDWIDTHS`, before which
+    electrical ones have today's."""
     return (*TODAY, *BANDWIDTHS) if system == "electrical" else BANDWIDTHS
 
 
@@ -362,8 +394,8 @@ def inputs_hash(part: Part) -> str:
 
 
 def _stated_fields(part: BaseModel) -> object:
-    """Return the fields that are not at their defaults, without sources and description, so that a new field alone
-    changes no hash; the small network tells where a default has changed."""
+    """Return the fields of a configuration that are not at their defaults, as JSON values, without sources and
+    description, so that a new field alone changes no hash; the small network tells where a default has changed."""
     return part.model_dump(mode="json", exclude={"sources", "description"}, exclude_defaults=True)
 
 

@@ -52,20 +52,27 @@ def all_to_all(nodes: int) -> Floats:
 
 
 def ahead(nodes: int, links: int) -> Floats:
-    """Return the traffic matrix [sender, receiver] with one byte from every node to the node so many links
-    clockwise."""
+    """Return the traffic matrix [sender, receiver] with one byte from every node to the node ``links`` links clockwise
+    of it, whose number is so much higher modulo the nodes."""
     return np.roll(np.eye(nodes), links, axis=1)
 
 
 @cache
 def all_to_all_case(nodes: int, wavelengths: int) -> RingCase:
-    """Return the circuits of a uniform all-to-all on a ring with so many wavelengths in each direction."""
+    """Return the circuits of a uniform all-to-all on a ring of so many nodes with so many wavelengths in each direction
+    of its one fibre."""
     return solve(all_to_all(nodes), wavelengths)
 
 
 def solve(matrix: Floats, wavelengths: int, fibres: int = 1) -> RingCase:
-    """Assign a ring's circuits to a traffic matrix [sender, receiver] by the integer program and by the fast algorithm;
-    both results are verified. Every fibre carries the wavelengths each way."""
+    """Assign a ring's circuits to a traffic matrix by the integer program and by the fast algorithm, verify both, and
+    return them.
+
+    Args:
+        matrix: bytes [sender, receiver].
+        wavelengths: of every fibre in each direction.
+        fibres: rings side by side.
+    """
     traffic, fabric = Traffic.of(matrix), WdmRing(ranks=len(matrix), wavelengths=wavelengths, fibres=fibres)
     counted = switch.solve_ring(traffic, fabric)
     circuits, unassigned = ring.realise(traffic, fabric, counted.counts)
@@ -76,8 +83,9 @@ def solve(matrix: Floats, wavelengths: int, fibres: int = 1) -> RingCase:
 
 
 def _rings() -> Iterator[Claim]:
-    """Yield the circuits of the worst pair on rings by the fast algorithm, for uniform all-to-all traffic and for
-    neighbours, then a case whose counts fit but find no wavelengths; all are counted on circuits that are built."""
+    """Yield the rows of the circuits of the worst pair on rings by the fast algorithm, for uniform all-to-all traffic
+    and for neighbours, then one whose counts fit the links but find no wavelengths; all are counted on circuits that
+    are built and verified."""
     cases = [(f"all_to_all_{n}_{w}", all_to_all_case(n, w)) for n, w in UNIFORM]
     nodes, wavelengths = NEIGHBOUR
     cases.append((f"neighbour_{nodes}_{wavelengths}", solve(ahead(nodes, 1), wavelengths)))
@@ -92,8 +100,8 @@ def _rings() -> Iterator[Claim]:
 
 
 def _switches() -> Iterator[Claim]:
-    """Yield the circuits of the worst pair on circuit switches, where ranks have more peers than there are planes and
-    for an all-to-all of 4 ranks on 6 planes, counted on circuits that are built."""
+    """Yield two rows of the circuits of the worst pair on circuit switches: 5 ranks that all exchange over 3 planes,
+    where a pair stays dark, and an all-to-all of 4 ranks on 6 planes by the fast algorithm."""
     planes, ranks = 3, 5
     traffic, fabric = Traffic.of(all_to_all(ranks)), CircuitSwitch(ranks=ranks, degree=planes)
     refused = refusal(partial(switch.solve_multiplicities, traffic, fabric))
@@ -133,7 +141,9 @@ class Chase(NamedTuple):
 
 
 def chase() -> Chase:
-    """Sweep backward and forward in turn until all are within reach or a state returns, as one of finitely many must.
+    """Sweep backward and forward in turn over the five sub-operators from :data:`BEFORE`, with sub-operator 4 placed
+    nearest to its producers, until all are within reach or a state returns, as one of finitely many must; return the
+    states and their period.
 
     A sweep moves whoever is out of reach of those after it (backward) or before it (forward) to the device that reaches
     most of them, the nearest of those. It depends on nothing but the devices and the direction: a state that returns
@@ -159,8 +169,8 @@ def chase() -> Chase:
 
 
 def _repair_ends() -> Claim:
-    """Return the row on whether the paper's repair ends, which it leaves open: "settles", or after how many sweeps it
-    repeats."""
+    """Return the row on whether the paper's repair ends, which the paper leaves open: "settles", or "repeats every 4
+    sweeps", with the number of sweeps that we find."""
     result = chase()
     states = " → ".join("".join(map(str, state)) for state in result.states)
     ours = "settles" if not result.period else f"repeats every {result.period} sweeps"
@@ -168,19 +178,20 @@ def _repair_ends() -> Claim:
 
 
 def _neighbours(x: int, back: bool) -> list[int]:
-    """Return the sub-operators that read from ``x`` (``back``), else those that it reads from."""
+    """Return the sub-operators that read from ``x`` if ``back`` (a backward sweep), else those that ``x`` reads
+    from."""
     return [b for a, b in EDGES if a == x] if back else [a for a, b in EDGES if b == x]
 
 
 def _reaches(x: int, other: int, device: list[int], back: bool) -> bool:
-    """Return whether ``x`` lies at most the reach ahead of ``other``, cyclically; with ``back`` whether ``other`` lies
-    so ahead of ``x``."""
+    """Return whether the device of ``x`` lies 0 to :data:`CHASE_REACH` ahead of that of ``other``, cyclically; with
+    ``back`` whether that of ``other`` lies so ahead of that of ``x``. ``device`` holds every sub-operator's device."""
     return (device[other] - device[x] if back else device[x] - device[other]) % CHASE_DEVICES <= CHASE_REACH
 
 
 def _nearest(x: int, device: list[int], back: bool) -> int:
-    """Return the device from which ``x`` reaches most neighbours; of those the nearest to its present one either way
-    round, then the lowest."""
+    """Return the device from which ``x`` reaches most of its :func:`_neighbours`; of equal ones the nearest to its
+    present one either way round, then the lowest. ``device``, every sub-operator's device, is left as it is."""
     here = device[x]
 
     def key(to: int) -> tuple[int, int, int]:
@@ -207,7 +218,15 @@ TIES = ("last", "first", "nearest", "farthest")
 
 
 def planned(balanced: BalancedGraph, device: Sequence[int], k: int, degree: int) -> HybridPlan:
-    """Return a placement on k devices by the paper's rule of distance, repeated in two groups, timed and checked."""
+    """Return a given placement on k devices as a plan, repeated in two groups, timed, and checked by the paper's rule
+    of distance: activations go at most Δ devices ahead.
+
+    Args:
+        balanced: graph of sub-operators.
+        device: device of each sub-operator.
+        k: devices of a group.
+        degree: Δ.
+    """
     reach, link, times = Reach(degree, "forward"), Link(bandwidth=1e12), np.zeros((4, balanced.size))
     columns = np.array(device, np.int32)
     makespan = iteration_time(problem_of(balanced, k, reach, None, link).rows, columns, times)
@@ -231,12 +250,13 @@ def planned(balanced: BalancedGraph, device: Sequence[int], k: int, degree: int)
 
 @cache
 def figure_4_plan(parts_of_a: int = 1, waits: bool = False, ties: str = "last") -> HybridPlan:
-    """Return the plan of Fig. 4 (d) by Algorithm 1 as printed.
+    """Return the plan of Fig. 4 (d): its four operators placed by Algorithm 1 as printed, in two groups of four
+    devices.
 
     Args:
-        parts_of_a: one or two.
+        parts_of_a: parts of operator A, one or two.
         waits: take the device on which a part could start first, not the one that is free first as printed.
-        ties: which device of those that are equally early.
+        ties: which of the devices that are equally early is taken, one of :data:`TIES`.
     """
     parts = (parts_of_a, 1, 4, 4)
     producers = [*((a, parts_of_a) for a in range(parts_of_a)), *((parts_of_a, parts_of_a + 1 + c) for c in range(4))]
@@ -261,54 +281,60 @@ def figure_4_plan(parts_of_a: int = 1, waits: bool = False, ties: str = "last") 
 
 
 def devices(placed: HybridPlan) -> dict[str, list[int]]:
-    """Return the devices of every operator's parts, in the order of the parts, by the operator's name, A to D."""
+    """Return the devices of every operator's parts in Fig. 4's plan, in the order of the parts, by the operator's name,
+    A to D."""
     operator = placed.balanced.operator
     return {name: placed.placement.device[operator == number].tolist() for number, name in enumerate("ABCD")}
 
 
 def not_balanced(placed: HybridPlan) -> list[str]:
-    """Return the names of operators whose parts are on fewer devices than there are parts."""
+    """Return the names, of A to D, of the operators that have several parts on one device."""
     return [name for name, used in devices(placed).items() if len(set(used)) < len(used)]
 
 
 def peers_of_device(placed: HybridPlan, device: int) -> list[int]:
-    """Return the ranks, ascending, that a device of the first group sends to or receives from, including gradients."""
+    """Return the ranks of both groups, ascending, that a device of the first group sends to or receives from, including
+    gradients."""
     sent = placed.traffic.total.toarray() > 0
     return [int(rank) for rank in np.flatnonzero((sent | sent.T)[device])]
 
 
 def most_peers(placed: HybridPlan) -> int:
-    """Return the most peers in the first group that any device of it has, including gradients."""
+    """Return the most peers inside the first group that any device of that group sends to or receives from, including
+    gradients."""
     return max(sum(rank < placed.k for rank in peers_of_device(placed, device)) for device in range(placed.k))
 
 
 def turned(placed: HybridPlan) -> list[int]:
-    """Return the peers of the GPU that holds B, counted from 1 with the ring turned so that this GPU is 1."""
+    """Return the ranks, ascending, that the GPU of the first group that holds B exchanges with, counted from 1 with
+    each group's ring turned so that this GPU is 1."""
     home = devices(placed)["B"][0]
     return sorted((rank - home) % K + rank // K * K + 1 for rank in peers_of_device(placed, home))
 
 
 def most_devices_of_c(degree: int = DEGREE - 1) -> int:
-    """Return the most devices that C's four parts can occupy when B, on device 0, has at most ``degree`` peers; all
-    placements are tried."""
+    """Return the most different devices that C's four parts can occupy when B, on device 0, has at most ``degree``
+    peers; all placements are tried."""
     return max(len(set(c)) for c in product(range(K), repeat=4) if len(set(c) - {0}) <= degree)
 
 
 def printed_facts(placed: HybridPlan) -> tuple[int, str, str]:
-    """Return the three facts that the text states of Fig. 4: the most peers of a GPU in its group, the operators that
-    are not balanced, and the peers of GPU 1, counted from 0."""
+    """Return the three facts that the text states of Fig. 4, of a plan of ours: the most peers of a GPU in its group,
+    the names of the operators that are not balanced, and the peers of GPU 1, counted from 0; the latter two as texts
+    with commas."""
     return most_peers(placed), ", ".join(not_balanced(placed)), ", ".join(map(str, peers_of_device(placed, 1)))
 
 
 def readings_of_figure_4() -> dict[tuple[int, bool, str], bool]:
-    """Return whether each reading (parts of A, whether devices wait, ties) gives the three printed facts."""
+    """Return whether each reading (parts of A, whether devices wait, ties), the arguments of :func:`figure_4_plan`,
+    gives the three printed facts."""
     facts = tuple(PAPER.rows[f"figure4.{name}"].paper for name in ("most_peers", "not_balanced", "circuits_of_gpu_1"))
     return {each: printed_facts(figure_4_plan(*each)) == facts for each in product((1, 2), (False, True), TIES)}
 
 
 def _figure_4() -> tuple[Claim, ...]:
-    """Return the rows of Fig. 4, all of one placement: the two properties of (c), the example of (d), and what is
-    impossible."""
+    """Return the rows of Fig. 4: of the placement of :func:`figure_4_plan` the most peers, the operators that are not
+    balanced, and the peers of GPU 1, and whether C's parts can have all four devices."""
     placed, tried, most = figure_4_plan(), readings_of_figure_4(), most_devices_of_c()
     values = {"tried": len(tried), "agree": sum(tried.values()), "turned": ", ".join(map(str, turned(placed)))}
     peers, uneven, circuits = printed_facts(placed)
@@ -330,27 +356,37 @@ Speed = Callable[[str, float], float]
 
 def fastest(measured: Comparison, model: str, gbps: float, today: float, accelerator: str = "a100") -> float:
     """Return the greater of both optical networks' speed-ups over an electrical switch of at most ``today`` Gb/s, with
-    the best placed splits on all networks."""
+    the best placed split on each network; where one of the two has none that fits, the value for OCS, NaN if OCS is
+    that one.
+
+    Args:
+        measured: the stored measurements.
+        model: key of :data:`~lightloom.papers.sipml.JOBS`.
+        gbps: Gb/s of a GPU on the optical networks.
+        today: most Gb/s of a GPU on the electrical one, which has no more than ``gbps``.
+        accelerator: of all networks.
+    """
     return max(measured.speedup(model, system, gbps, today, accelerator) for system in OPTICAL)
 
 
 def searched(measured: Comparison, model: str, gbps: float, today: float) -> float:
-    """Return the speed-up of the faster optical network over an electrical switch of at most ``today`` Gb/s, both with
-    the winner of the planner's search."""
+    """Return the speed-up of the faster optical network of ``gbps`` Gb/s a GPU over an electrical switch of the lesser
+    of ``today`` and ``gbps``, each with the winner of the planner's search; ``model`` is a job's name."""
     optical = min(measured.rival(model, system, gbps)["step_s"] for system in OPTICAL)
     return float(measured.rival(model, "electrical", min(gbps, today))["step_s"] / optical)
 
 
 def over_data_parallel(measured: Comparison, model: str, gbps: float, today: float) -> float:
-    """Return the seconds of data parallelism alone (k = 1) on an electrical switch of at most ``today`` Gb/s over those
-    of the best split on the faster optical network."""
+    """Return the seconds of data parallelism alone (k = 1) on an electrical switch of the lesser of ``today`` and
+    ``gbps`` Gb/s over those of the best split on the faster optical network of ``gbps``; ``model`` is a job's name."""
     optical = [each.seconds for system in OPTICAL if (each := measured.best(model, system, gbps)) is not None]
     return measured.seconds(model, "electrical", min(gbps, today), 1) / min(optical)
 
 
 def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
-    """Return the readings of "training time against electrical" by the names of their rows: a function from (model,
-    Gb/s) to the speed-up, and a text that says why it may be meant."""
+    """Return the readings of "training time against electrical" by the ends of their rows' ids, such as ``placed_400``
+    (kind of reading and Gb/s of the electrical switch): a function from (model, Gb/s) to the speed-up, and a text that
+    says why it may be meant."""
     speeds: dict[str, Callable[..., float]] = {
         "placed": fastest,
         "data_parallel": over_data_parallel,
@@ -367,7 +403,8 @@ def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
 
 def reached(speed: Callable[[float], float], factor: float) -> float:
     """Return the Gb/s at which a speed-up first reaches ``factor``, logarithms interpolated between measured
-    bandwidths; the least bandwidth where that suffices, infinite where none does."""
+    bandwidths; the least measured bandwidth where that suffices, infinite where none does. ``speed`` gives the speed-up
+    at a bandwidth in Gb/s."""
     before = (0.0, 0.0)
     for gbps in BANDWIDTHS:
         value = speed(gbps)
@@ -379,8 +416,8 @@ def reached(speed: Callable[[float], float], factor: float) -> float:
 
 
 def _speedups(measured: Comparison) -> Iterator[Claim]:
-    """Yield a row for each reading: least to greatest speed-up of the models at the fastest bandwidth, with the
-    bandwidths at which each reaches the paper's two figures."""
+    """Yield a row for each reading: "1.02 to 3.40", the least and the greatest speed-up of the models at the fastest
+    bandwidth; the explanation has every model's, with the bandwidths at which it reaches the paper's two figures."""
     low, high = HEADLINE
     for name, (speed, reading) in readings(measured).items():
         by_model = {model: speed(model, FASTEST) for model in JOBS}
@@ -395,20 +432,22 @@ def _speedups(measured: Comparison) -> Iterator[Claim]:
 
 
 def _flagged(row: Claim, measured: Comparison, *parts: Part) -> Claim:
-    """Return the row; its explanation begins with a warning where results of ``parts`` that it rests on are stale."""
+    """Return the row; its explanation begins with a warning where stored results of ``parts``, which the row rests on,
+    are stale."""
     note = stale(measured.inputs, parts)
     return replace(row, why=f"{note}. {row.why}") if note else row
 
 
 def _at(speed: Speed, model: str, factor: float) -> str:
-    """Return in words at which Gb/s a model's speed-up first reaches ``factor``: "at 512 Gb/s" or "nowhere"."""
+    """Return in words at which Gb/s a model's speed-up first reaches ``factor``: "at 512 Gb/s" (between measured
+    bandwidths interpolated) or "nowhere"."""
     gbps = reached(lambda each: speed(model, each), factor)
     return "nowhere" if gbps == inf else f"at {gbps:,.0f} Gb/s"
 
 
 def _beyond_the_paper(measured: Comparison) -> list[Claim]:
-    """Return two rows for each model: placed splits against sharded data parallelism, and the scripts' model with our
-    gradients' bytes."""
+    """Return two rows for each model at the fastest bandwidth: placed splits against sharded data parallelism, and the
+    speed-up by the scripts' model with our gradients' bytes."""
     return [
         _flagged(row, measured, *parts)
         for model in JOBS
@@ -417,8 +456,8 @@ def _beyond_the_paper(measured: Comparison) -> list[Claim]:
 
 
 def _against_sharded(measured: Comparison, model: str) -> Claim:
-    """Return a model's row of the step of sharded data parallelism over that of the best placed split on OCS, at the
-    fastest bandwidth; its text compares all systems on which a split fits."""
+    """Return a model's row of the step of sharded data parallelism over that of the best placed split, both on OCS at
+    the fastest bandwidth; its explanation compares all systems on which a split fits."""
     comparisons, ratio = [], {}
     for system in SYSTEMS:
         if (best := measured.best(model, system, FASTEST)) is None:
@@ -451,8 +490,9 @@ def _ahead(measured: Comparison, model: str, system: System) -> str:
 
 
 def _own_bytes(measured: Comparison, model: str) -> Claim:
-    """Return a model's row of the scripts' speed-up over 400 Gb/s with our gradients' bytes, at the fastest bandwidth;
-    its text has those over 200 Gb/s and with the scripts' weights too."""
+    """Return a model's row of the speed-up by the scripts' model over an electrical switch of 400 Gb/s, with our
+    gradients' bytes, at the fastest bandwidth; its explanation has that over 200 Gb/s, and both with the scripts'
+    weights."""
     ours = [measured.script_speedup(model, FASTEST, today, gradient_bytes(model)) for today in (400.0, 200.0)]
     theirs = [measured.script_speedup(model, FASTEST, today) for today in (400.0, 200.0)]
     values = {"model": model, "ours": ours, "scripts": theirs}
@@ -468,13 +508,14 @@ def _ms(value: float) -> str:
 
 
 def balanced_graph(name: str, parts: Sequence[int], edges: Sequence[tuple[int, int]]) -> BalancedGraph:
-    """Return a graph of sub-operators that take a microsecond in either direction and send 1,000 bytes along every
-    edge.
+    """Return a graph of sub-operators that take a microsecond in either direction, have 1,000 parameters each, and send
+    1,000 bytes along every edge.
 
     Args:
         name: of the graph.
-        parts: of each operator, which are numbered in their order.
-        edges: (producer, reader), producers before readers.
+        parts: number of parts of each operator; the parts of all operators, in this order, are numbered from 0 as
+            sub-operators.
+        edges: pairs of sub-operators (producer, reader), producers before readers.
     """
     size, ordered = sum(parts), sorted(edges, key=lambda edge: (edge[1], edge[0]))
     parent = np.array([producer for producer, _ in ordered], np.int32)
@@ -507,7 +548,8 @@ RULE_REACH, RULE_DEVICES = 3, 8
 
 def forward_case(degree: int = RULE_REACH, devices: int = RULE_DEVICES) -> HybridPlan:
     """Return a plan of two operators with a part on every device, in two groups; part i of the second reads parts i − Δ
-    ... i of the first, so that every edge keeps (i − j) mod k ≤ Δ."""
+    ... i of the first, modulo the devices, so that every edge keeps (i − j) mod k ≤ Δ. ``degree`` is Δ, ``devices`` is
+    k."""
     edges = [((i - back) % devices, devices + i) for i in range(devices) for back in range(degree + 1)]
     return planned(balanced_graph("forward-case", (devices, devices), edges), [*range(devices)] * 2, devices, degree)
 
@@ -519,8 +561,8 @@ def circuits_refusal(plan: HybridPlan, degree: int) -> str:
 
 
 def _section_3() -> Iterator[Claim]:
-    """Yield the duty cycle, the reconfiguration of the ring in µs and of OCS in ms beside the catalog's, and the most
-    peers that the rule (i − j) mod k ≤ Δ allows."""
+    """Yield the duty cycle in percent, the reconfiguration of the ring in µs and of OCS in ms as the catalog has them,
+    and the most peers that the rule (i − j) mod k ≤ Δ allows."""
     yield PAPER.claim("example.duty_10r", round(100 * Timing(HOLD_10, 1.0).duty_cycle, 2))
     ring, ocs = load_fabric("sip-ring", 64), load_fabric("circuit-switch", 64)
     yield PAPER.claim("example.ring_reconfiguration", ring.setup_time * 1e6)
@@ -531,7 +573,7 @@ def _section_3() -> Iterator[Claim]:
 
 
 def claims(measured: Comparison) -> tuple[Claim, ...]:
-    """Return all rows, those of the headline from the measured comparison of networks."""
+    """Return all rows of the study, those of the headline from the measured comparison of networks."""
     return (
         *(*_section_3(), *_figure_4(), _repair_ends(), *_rings(), *_switches()),
         *(*weight_claims(), *_speedups(measured), *_beyond_the_paper(measured)),

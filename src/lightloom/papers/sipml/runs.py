@@ -51,15 +51,17 @@ def settings() -> list[Network]:
 
 
 def networks() -> list[tuple[System, float]]:
-    """Return (system, Gb/s a GPU) of the networks on which the planner's own strategies are searched, at 1,024
-    ranks."""
+    """Return (system, Gb/s a GPU) of all networks of the comparison; the planner's own strategies are searched on each,
+    at 1,024 ranks."""
     return [(system, gbps) for system in SYSTEMS for gbps in ports(system)]
 
 
 def measure(work: Path, _data: Path, advance: Advance = ignore) -> Path:
-    """Run the measurements without results in ``work``, and write ``comparison.json`` there after each; return
-    ``work``. Results from other inputs count as missing; no data sets are needed; ``advance`` is called with 1 for
-    each, done or kept.
+    """Run the measurements of the comparison that have no result in ``work``, write ``comparison.json`` there after
+    each, and return ``work``.
+
+    Results that were made from other inputs count as missing. No data sets are needed; ``advance`` is called with 1 for
+    each measurement, done or kept.
 
     Raises:
         ConfigError: results in ``work`` cannot be read or written.
@@ -85,15 +87,17 @@ def measure(work: Path, _data: Path, advance: Advance = ignore) -> Path:
 
 
 def _resumed(stored: Comparison, hashes: Mapping[Part, str]) -> dict[str, Any]:
-    """Return the stored results, by key, whose part (placed or rivals) has the hash of inputs that it has now."""
+    """Return the stored results, by key, whose part (``placed`` or ``rivals``) was made from inputs with the hash in
+    ``hashes``, that of today's."""
     rival_keys = {rival_key(system, gbps) for system, gbps in networks()}
     part_of: dict[str, Part] = {key: "rivals" if key in rival_keys else "placed" for key in stored.results}
     return {key: row for key, row in stored.results.items() if stored.inputs.get(part_of[key]) == hashes[part_of[key]]}
 
 
 def plans(setting: Network) -> dict[str, Any]:
-    """Return a document by k (powers of two, written as text): the step with the fastest quantum, or ``refused`` with
-    the reason; a k with more devices than ranks, or more groups than samples, is left out."""
+    """Return the outcome of placed plans on one network, a document by k (powers of two, written as text): of the step
+    with the fastest quantum, as ``_split_outcome`` stores it, or ``refused`` with the reason. A k with more devices
+    than ranks, or more groups than samples, is left out."""
     by_k: dict[str, Any] = {}
     splits = (1 << power for power in range(MOST_DEVICES.bit_length()))
     for k in (k for k in splits if k <= setting.ranks <= JOBS[setting.model].global_batch * k):
@@ -109,8 +113,8 @@ def plans(setting: Network) -> dict[str, Any]:
 
 
 def simulated(setting: Network, k: int, quantum: float) -> PlacedStep:
-    """Simulate one step of a model's split into groups of k devices, over the circuits that make it fastest: one hold
-    or a cycle of holds.
+    """Simulate one step of the network's model, split into groups of k devices with the quantum τ (seconds), over the
+    circuits that make it fastest: one hold or a cycle of holds.
 
     Raises:
         UnsupportedError: it does not fit the memory, or no circuits reach.
@@ -121,15 +125,16 @@ def simulated(setting: Network, k: int, quantum: float) -> PlacedStep:
 
 @lru_cache(16)
 def _partitions(model: str, accelerator: str, samples: int, clique: int) -> Partitions:
-    """Return the partitions of a model's graph of so many samples, at most ``clique`` parts of which read one
-    another."""
+    """Return the partitions of a job's model with so many samples in the accelerator's training format; an operator
+    whose parts would each read all of its input is cut into at most ``clique`` parts."""
     graph = load_workload(JOBS[model].model, batch=samples)
     return partitions_of(graph.with_element_bytes(ELEMENT_BYTES[PRECISIONS[accelerator]]), accelerator, clique)
 
 
 def _split_outcome(quantum: float, step: PlacedStep) -> dict[str, Any]:
-    """Return what is stored of a step: the quantum, seconds of the step and of the placement, relayed bytes over sent
-    ones, and the holds of circuits (0 where none are assigned)."""
+    """Return what is stored of a step: the quantum and the seconds of the step and of the placement (``quantum_s``,
+    ``step_s``, ``makespan_s``), relayed bytes over sent ones (``relayed``), and the holds of circuits (``holds``, 0
+    where none are assigned)."""
     granted = step.circuits.assignment
     return {
         "quantum_s": quantum,
@@ -141,7 +146,8 @@ def _split_outcome(quantum: float, step: PlacedStep) -> dict[str, Any]:
 
 
 def _document_text(document: dict[str, Any]) -> str:
-    """Return the document as JSON, one line for each result, then the inputs' hashes and the provenance."""
+    """Return the document as JSON text, one line for each of its ``results``, then its ``inputs`` (hashes) and
+    ``provenance``."""
     rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in document["results"].items())
     others = ",\n".join(f'"{name}": {json.dumps(document[name])}' for name in ("inputs", "provenance"))
     return f'{{"results": {{\n{rows}\n}},\n{others}}}\n'

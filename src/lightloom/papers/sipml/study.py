@@ -32,13 +32,14 @@ _OPERATORS = {"A": SKY, "B": ORANGE, "C": GREEN, "D": PURPLE}
 
 
 def study(work: Path | None = None) -> Study:
-    """Return the study with all rows and figures.
+    """Return the SiP-ML study with all rows and figures; an assumption is added where stored results are stale.
 
     Args:
-        work: folder with another comparison of networks than the one that comes with the package.
+        work: folder with another ``comparison.json`` than the one that comes with the package; None or a folder without
+            it takes the package's.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file in ``work`` cannot be read.
     """
     measured = Comparison.load(work)
     charts = [partial(draw, measured) for draw in (times_figure, speedup_figure, scaling_figure)]
@@ -56,8 +57,8 @@ def placement_figure() -> Figure:
 
 
 def _draw_passes(axes: Axes) -> None:
-    """Draw the parts of the operators as bars: µs of the forward pass along x, GPUs downwards, one colour for each
-    operator."""
+    """Draw the parts of Fig. 4's operators as bars: µs of the forward pass along x, GPUs of one group downwards, one
+    colour for each operator."""
     plan = rows.figure_4_plan()
     placed, balanced = plan.placement, plan.balanced
     for x, (start, end, row) in enumerate(zip(placed.start * 1e6, placed.end * 1e6, placed.device, strict=True)):
@@ -198,7 +199,8 @@ def scaling_figure(measured: Comparison) -> Figure:
 def _model_panels(
     draw: Callable[[Axes, str], None], ticks: Sequence[float], label: str, unit: str, sharey: bool = False
 ) -> Figure:
-    """Draw a panel for each model on logarithmic axes, with ticks and a label below and a unit beside them."""
+    """Draw a panel for each model by ``draw``, called with its axes and its job's name, on logarithmic axes, with ticks
+    and a label below and a unit beside them, and one legend."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     figure, panels = canvas(len(JOBS), sharey=sharey)
