@@ -43,7 +43,8 @@ class Breakdown:
 
     @property
     def local(self) -> float:
-        """Seconds of 100 iterations without communication and the sum of gradients."""
+        """Seconds of 100 iterations of forward and backward pass, copies to and from the GPU, and update: without
+        communication and the sum of gradients."""
         return self.forward + self.backward + self.gpu_copy + self.update
 
 
@@ -68,17 +69,19 @@ INC_COMMUNICATION: Mapping[str, float] = {"AlexNet": 55, "HDC": 39, "ResNet-50":
 
 
 def size_bytes(model: str) -> float:
-    """Return the bytes of a model's weights, or gradients: the megabytes that the paper states, of 2^20 bytes."""
+    """Return the bytes of a model's weights, and of its gradients: the megabytes that the paper states
+    (:data:`MEGABYTES`), of 2^20 bytes."""
     return MEGABYTES[model] * 2**20
 
 
 def ratio_of_shares(shares: Sequence[float]) -> float:
-    """Return float32 bits per sent bit, by the percentages of values sent with each of :data:`TAG_BITS`."""
+    """Return float32 bits per sent bit, from the percentages of values sent with each of :data:`TAG_BITS`, in this
+    order."""
     return 32 / sum(share / 100 * bits for share, bits in zip(shares, TAG_BITS, strict=True))
 
 
 def ratio(model: str, k: int) -> float:
-    """Return float32 bits per sent bit of a model at the bound 2^-k, by Table III."""
+    """Return float32 bits per sent bit of a model at the bound 2^-k, from the shares of Table III."""
     return ratio_of_shares(TABLE_3[model, k])
 
 
@@ -105,14 +108,15 @@ class Link:
 
 
 def worker_aggregator(p: int, nbytes: float, link: Link) -> float:
-    """Return the seconds of a worker-aggregator exchange by section VIII-D: (1 + log p) a + (p + log p) n b + (p − 1) n
-    c."""
+    """Return the seconds of a worker-aggregator exchange by section VIII-D, (1 + log p) a + (p + log p) n b + (p − 1) n
+    c, with base 2, for p workers, n ``nbytes`` of gradients, and the costs a, b, c of ``link``."""
     log = math.log2(p)
     return (1 + log) * link.latency + (p + log) * nbytes * link.byte_seconds + (p - 1) * nbytes * link.sum_seconds
 
 
 def ring(p: int, nbytes: float, link: Link) -> float:
-    """Return the seconds of a ring exchange by section VIII-D: 2 (p − 1) a + 2 (p − 1)/p n b + (p − 1)/p n c."""
+    """Return the seconds of a ring exchange by section VIII-D, 2 (p − 1) a + 2 (p − 1)/p n b + (p − 1)/p n c, for p
+    workers, n ``nbytes`` of gradients, and the costs a, b, c of ``link``."""
     return 2 * (p - 1) * link.latency + (p - 1) / p * nbytes * (2 * link.byte_seconds + link.sum_seconds)
 
 

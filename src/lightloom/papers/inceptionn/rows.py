@@ -57,19 +57,32 @@ def final(run: Record) -> float:
 
 
 def base_at(runs: Record, run: Record) -> float:
-    """Return the test accuracy of float32 with the same seed at the last recorded iteration of ``run``, in percent."""
+    """Return the test accuracy in percent of the float32 run with the same seed at the last recorded iteration of
+    ``run``.
+
+    Args:
+        runs: runs of one network by name, among them float32.
+        run: one of these runs.
+    """
     base = next(base for base in runs[BASE] if base["recipe"]["seed"] == run["recipe"]["seed"])
     return 100 * float(base["accuracy"][base["iterations"].index(run["iterations"][-1])])
 
 
 def mean_ratio(run: Record) -> float:
-    """Return float32 bytes over bytes sent in the run; all ranks send equally many."""
+    """Return the bytes of the exchanges in float32 over the bytes that were sent, over a whole run of one rank; all
+    ranks send equally many."""
     return float(run["nbytes_raw"] / run["nbytes_sent"])
 
 
 def _truncation(runs: Record, network: str) -> Claim:
     """Return a network's row on whether truncated gradients cost no more accuracy (within 0.1 points) than weights that
-    are truncated as much, over the numbers of dropped bits that there are runs of."""
+    are truncated as much, "g no worse than w" or "g worse than w", over the numbers of dropped bits for which ``runs``
+    holds both; first seeds only.
+
+    Args:
+        runs: runs of the network by name.
+        network: part of the row's id, ``hdc`` or ``lenet``.
+    """
     there = [bits for bits in DROPPED if {f"truncate g {bits}", f"truncate w {bits}"} <= set(runs)]
     pairs = [[final(runs[f"truncate {what} {bits}"][0]) for what in "gw"] for bits in there]
     said = "; ".join(f"{bits} bits: {g:.1f} and {w:.1f} %" for bits, (g, w) in zip(there, pairs, strict=True))
@@ -80,15 +93,21 @@ def _truncation(runs: Record, network: str) -> Claim:
 
 
 def lost(runs: Record, name: str) -> float:
-    """Return the points of accuracy by which a run with the first seed falls short of float32 after as many
-    iterations."""
+    """Return the points of accuracy by which the run of that name with the first seed falls short of float32 after as
+    many iterations; negative where it is better."""
     run = runs[name][0]
     return base_at(runs, run) - final(run)
 
 
 def _accuracy(runs: Record, summed: Record) -> Iterator[Claim]:
-    """Yield the rows of the accuracy that HDC loses: with error feedback, mean over seeds, with the codec as printed by
-    the reading of Table III that agrees most (``summed``), and with truncated gradients."""
+    """Yield the rows of the accuracy that HDC loses: with error feedback, mean over seeds; with the codec as printed,
+    at 2^-10 and at 2^-6; and with truncated gradients.
+
+    Args:
+        runs: the long runs on HDC by name.
+        summed: runs by name under the loss of the reading of Table III that agrees most, from which those of the codec
+            as printed come.
+    """
     pairs = paired(runs, _FEEDBACK, "accuracy", 100)
     assert pairs is not None
     yield PAPER.claim("headline.accuracy_difference", round(pairs.mean, 3), pairs=pairs)
@@ -101,7 +120,13 @@ def _accuracy(runs: Record, summed: Record) -> Iterator[Claim]:
 
 
 def _findings(runs: Record, network: str) -> Iterator[Claim]:
-    """Yield the points of accuracy that each run of a network with the first seed loses to float32."""
+    """Yield the points of accuracy that each run of one network with the first seed loses to float32 after as many
+    iterations.
+
+    Args:
+        runs: runs of this network by name; float32 and the runs :data:`LITERAL` and :data:`PYTORCH` have no row.
+        network: name in the rows' ids.
+    """
     for name, (run, *_) in runs.items():
         if name not in (BASE, LITERAL, PYTORCH):
             what = name.replace(" 2^-", "_bound").replace("+", "_").replace(" ", "_")
@@ -111,13 +136,14 @@ def _findings(runs: Record, network: str) -> Iterator[Claim]:
 
 
 def reached(run: Record, level: float) -> int | None:
-    """Return the first recorded iteration with at least that accuracy (0 to 1), or None if none has it."""
+    """Return the first recorded iteration with a test accuracy of at least ``level`` (0 to 1), or None if none has
+    it."""
     return next((i for i, accuracy in zip(run["iterations"], run["accuracy"], strict=True) if accuracy >= level), None)
 
 
 def _extra_epochs(runs: Record) -> Claim:
-    """Return the row of the epochs more that HDC takes with feedback than float32 to reach an accuracy: the mean over
-    the seeds where both reach it."""
+    """Return the row of the epochs more that HDC takes with error feedback than float32 to reach an accuracy of
+    :data:`_LEVEL`: the mean over the seeds where both reach it, as "1 or 2" between 0.5 and 2.5."""
     every = runs[BASE][0]["iterations"][0]
     pairs = [
         (reached(plain, _LEVEL), reached(packed, _LEVEL))
@@ -129,7 +155,7 @@ def _extra_epochs(runs: Record) -> Claim:
 
 
 def slug(model: str) -> str:
-    """Return the name of a model as part of a row id, and as the zoo has it: lower case, without hyphen."""
+    """Return the name of a model as part of a row id, and as the zoo has it: "ResNet-50" gives "resnet50"."""
     return model.lower().replace("-", "")
 
 
@@ -140,8 +166,8 @@ _STRIDE = 61
 
 
 def largest_error(codec: Inceptionn | InceptionnPrinted) -> float:
-    """Return the largest error as a multiple of the codec's bound, over positive float32 below 1: every 61st bit
-    pattern, and the last of each binade."""
+    """Return the largest absolute error of a codec as a multiple of its bound, over positive float32 below 1: every
+    61st bit pattern, and the last of each binade."""
     bits = np.arange(0, 127 << 23, _STRIDE, dtype=np.uint32)
     # The worst value of each binade is its last one.
     bits = np.concatenate([bits, (np.arange(1, 128, dtype=np.uint32) << 23) - 1])
@@ -151,7 +177,8 @@ def largest_error(codec: Inceptionn | InceptionnPrinted) -> float:
 
 
 def blocks_right(workers: int, *, corrected: bool) -> int:
-    """Return how many of the N² blocks hold the full sum after Algorithm 1, as printed or with phase 2 corrected.
+    """Return how many of the N² blocks that N workers hold in the end are the full sum after Algorithm 1, as printed or
+    with phase 2 ``corrected``.
 
     Each block holds the set of workers in it. Receives come before sends in the printed loop body, which would
     deadlock; sends go first here, which changes no block's content within a step.
@@ -169,8 +196,8 @@ def blocks_right(workers: int, *, corrected: bool) -> int:
 
 
 def _proofs() -> Iterator[Claim]:
-    """Yield the rows of what the algorithms do as printed: errors over the bound, and complete blocks with four workers
-    by Algorithm 1 and by Figure 6."""
+    """Yield the rows of what the algorithms do as printed: the codec's largest error over its bound, for each bound,
+    and the complete blocks with four workers by Algorithm 1 and by Figure 6."""
     for k in BOUNDS:
         worst = largest_error(InceptionnPrinted(2.0**-k))
         ours = "within the bound" if worst < 1 else f"{worst:.3g} times the bound"
@@ -183,15 +210,16 @@ def _proofs() -> Iterator[Claim]:
 
 
 def _table_1() -> Iterator[Claim]:
-    """Yield a row for each of Table I's hyper-parameters, as taken over: without the sign."""
+    """Yield a row for each of Table I's hyper-parameters: the value that we take over, without the sign, beside the
+    printed one."""
     for model, column in TABLE_1.items():
         for name, printed in column.items():
             yield PAPER.claim("table1.{model}_{name}", abs(printed), paper=printed, model=slug(model), name=name)
 
 
 def _table_2() -> Iterator[Claim]:
-    """Yield for each model the sum of its seconds, every share by seconds over total, and the seconds of communication
-    by a built schedule."""
+    """Yield for each model the sum of its printed seconds, every step's percentage by seconds over total where it has
+    seconds, and the seconds of communication in 100 iterations by a built schedule."""
     for model, column in TABLE_2.items():
         parts, values = column.parts, {"model": slug(model)}
         yield PAPER.claim("table2.{model}_total", round(sum(parts.values()), 2), paper=column.total, **values)
@@ -225,10 +253,13 @@ _LOSSES = (
 
 def readings(runs: Record) -> dict[tuple[int, str, str, str], Any]:
     """Return the percentages of values by size in the gradients of HDC, an array (seeds x bounds x sizes), for each
-    reading of Table III.
+    reading of Table III; bounds as :data:`BOUNDS`, sizes as :data:`TAG_BITS`.
 
     The keys are readings: number of layers, initial weights, loss, and whether one worker's gradient is counted
     (``own``) or what crosses the ring (``ring``).
+
+    Args:
+        runs: the runs for Table III, by network and then by name.
     """
     found = {}
     for (layers, network), (initial, loss, name), what in product(LAYERS.items(), _LOSSES, ("own", "ring")):
@@ -270,7 +301,8 @@ def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
 
 def _table_3(runs: Record) -> Iterator[Claim]:
     """Yield Table III's 48 rows: HDC by the reading that agrees most, mean over seeds, and the other networks by their
-    first steps; then what each reading of HDC gives, and whether a model's rows fit one distribution."""
+    first steps; then HDC's ratio at 2^-10, in how many cells each reading of HDC agrees, and whether a model's printed
+    rows fit one distribution. ``runs`` are those for Table III, by network and then by name."""
     ours = {"HDC": settled(runs)}
     for network, (model, _) in STAND_INS.items():
         ours[model] = 100 * np.array(runs[network][BASE][0]["shares"]["own"][SETTLED[2]])
@@ -291,13 +323,18 @@ def _table_3(runs: Record) -> Iterator[Claim]:
 
 
 def settled(runs: Record) -> Any:
-    """Return HDC's percentages (bounds x sizes) by the reading that agrees most, mean over the seeds."""
+    """Return HDC's percentages of values (bounds x sizes) by the reading of Table III that agrees most, mean over the
+    seeds; ``runs`` are those for Table III, by network and then by name."""
     return readings(runs)[SETTLED].mean(axis=0)
 
 
 def _distribution(model: str) -> str:
-    """Return whether the printed shares of a model fit one distribution: those of 2, and of 2 and 10 bits, are the
-    shares below 2^-k and 2^-(k // 2), which cannot fall as these grow."""
+    """Return "one distribution" if the printed shares of a model fit one, else the first pair that does not, as "12.3 %
+    below 2^-5, 11.9 % below 2^-4".
+
+    The shares of 2, and of 2 and 10 bits, are those of values below 2^-k and 2^-(k // 2), which cannot fall as these
+    grow; 0.15 points are allowed for rounding.
+    """
     rows = {k: TABLE_3[model, k] for k in BOUNDS}
     below = {k: row[0] for k, row in rows.items()} | {k // 2: row[0] + row[1] for k, row in rows.items()}
     for larger, smaller in pairwise(sorted(below)):
@@ -315,8 +352,8 @@ FURTHER = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 @cache
 def curves(model: str) -> dict[str, dict[int, float]]:
-    """Return the seconds of an exchange, by ``WA`` or ``INC`` and then workers, at 10 Gbit/s with Table II's speed of
-    sums."""
+    """Return the seconds of an exchange of a model's gradients, by ``WA`` (worker-aggregator) or ``INC`` (ring) and
+    then by the number of workers, by section VIII-D's forms at 10 Gbit/s with Table II's speed of sums."""
     link, nbytes = link_of(model), size_bytes(model)
     counts = sorted({*MEASURED, *FURTHER})
     return {
@@ -326,8 +363,9 @@ def curves(model: str) -> dict[str, dict[int, float]]:
 
 
 def _exchange_times() -> Iterator[Claim]:
-    """Yield the rows of growth with the workers and of the closed forms, by schedules that are built, verified and
-    costed on a 10 Gbit/s switch."""
+    """Yield for worker-aggregator and ring the row of how seconds grow from four to eight workers, and that of the
+    milliseconds of eight workers beside the closed form; by schedules of 8 MiB that are built, verified and costed on a
+    10 Gbit/s switch."""
     nbytes = 8 * 2**20
     for name, algorithm, form, more in (("wa", "worker-aggregator", worker_aggregator, 1), ("inc", "ring", ring, 0)):
         seconds = {p: built_seconds(algorithm, p + more, nbytes) for p in MEASURED}
@@ -339,7 +377,7 @@ def _exchange_times() -> Iterator[Claim]:
 
 def _shape(seconds: dict[int, float]) -> str:
     """Return how seconds grow from four to eight workers, in words: "almost constant" up to 1.2 times, "almost linear"
-    within 15 % of twofold, else the factor."""
+    within 15 % of twofold, else "grows 1.50 times"; ``seconds`` are by the number of workers."""
     first, last = seconds[MEASURED[0]], seconds[MEASURED[-1]]
     if last / first <= 1.2:
         return "almost constant"
@@ -348,7 +386,8 @@ def _shape(seconds: dict[int, float]) -> str:
 
 
 def built_seconds(algorithm: str, ranks: int, nbytes: float) -> float:
-    """Return the seconds of a built all-reduce of ``nbytes`` on a 10 Gbit/s packet switch without latency."""
+    """Return the seconds of an all-reduce of ``nbytes`` bytes a rank by an algorithm's schedule, built and verified, on
+    a 10 Gbit/s packet switch without latency; ``ranks`` include an aggregator."""
     fabric = PacketSwitch(ranks=ranks, bandwidth=LINK_BITS / 8, hop_latency=0.0)
     return cost(build(find(algorithm), Collective("all-reduce", ranks, round(nbytes)), fabric), fabric).time
 
@@ -376,16 +415,22 @@ class IterationTime:
 
 
 def wire_seconds(nbytes: float, compression: float = 1.0) -> float:
-    """Return seconds on one 10 Gbit/s link, headers included; compression behind the NIC shrinks payloads, never the
-    number of packets (section VIII-C)."""
+    """Return the seconds that ``nbytes`` bytes take on one 10 Gbit/s link, headers included.
+
+    Args:
+        nbytes: payload before compression.
+        compression: bytes over compressed bytes. It happens behind the NIC and shrinks payloads, never the number of
+            packets (section VIII-C).
+    """
     switch = PacketSwitch(ranks=WORKERS, bandwidth=LINK_BITS / 8, packet_payload=PAYLOAD, packet_header=FRAMING)
     return nbytes / compression / switch.with_smaller_packets(compression).data_rate(switch.bandwidth)
 
 
 @cache
 def steps(model: str) -> dict[str, IterationTime]:
-    """Return the durations of an iteration for WA, WA+C, INC and INC+C; C compresses at 2^-10, by Table III's ratio of
-    the model."""
+    """Return the durations of an iteration of a model on four workers for ``WA`` (worker-aggregator), ``WA+C``, ``INC``
+    (ring) and ``INC+C``: Table II's computation and the sum of gradients, and our model of communication; C compresses
+    gradients, not weights, at 2^-10, by Table III's ratio of the model."""
     column, nbytes, compression = TABLE_2[model], size_bytes(model), ratio(model, 10)
     local = column.local / ITERATIONS
     adding = column.gradient_sum / ITERATIONS
@@ -408,7 +453,8 @@ def percent_less(ours: float, than: float) -> float:
 
 
 def _figure_3() -> Iterator[Claim]:
-    """Yield the size of each model in MiB, and the percentage of communication in AlexNet's training time with WA."""
+    """Yield the size of each model's parameters in MiB by our zoo, and the percentage of communication in AlexNet's
+    training time with worker-aggregator training, by our model."""
     for model in MODELS:
         ours = round(4 * ZOO[slug(model)].parameters / 2**20, 3)
         yield PAPER.claim("figure3.{model}_size", ours, paper=MEGABYTES[model], model=slug(model))
@@ -417,11 +463,13 @@ def _figure_3() -> Iterator[Claim]:
 
 
 def _reductions(exchange: Record) -> Iterator[Claim]:
-    """Yield Figure 12's rows without compression: the order of the configurations as measured, and percent by which INC
-    shortens WA's communication and total, by model; HDC's are measured.
+    """Yield Figure 12's rows without compression: the order of the configurations as measured, and by model the
+    percentages by which the ring (INC) shortens the communication and the total of worker-aggregator training (WA), for
+    HDC as measured, else by our model. ``exchange`` is the record of measured exchanges.
 
-    ``reached`` is the Gbit/s that the printed reduction implies, ``saved`` what both leave to computation in 100
-    iterations, and ``could`` what sharing the gradient sum can save.
+    Fields of the explanations: ``reached`` is the Gbit/s that the printed reduction implies, ``saved`` the seconds that
+    both printed reductions leave to computation in 100 iterations, and ``could`` those that sharing the gradient sum
+    can save.
     """
     yield PAPER.claim("figure12.order", exchange["order"]["HDC"], exchange=exchange)
     measured = {row["what"]: row for row in exchange["reductions"]["HDC"]}
@@ -446,8 +494,8 @@ def _reductions(exchange: Record) -> Iterator[Claim]:
 
 
 def _compressed() -> Iterator[Claim]:
-    """Yield Figure 12's rows with compression: percent less communication over the models, and the least and greatest
-    speed-up of INC+C over WA."""
+    """Yield Figure 12's rows with compression, by our model: percent less communication, as the mean, least or greatest
+    over the models, and the least and greatest speed-up of INC+C over WA."""
     for what, ours, base, pick in (
         ("wa_c", "WA+C", "WA", fmean),
         ("inc_c_least", "INC+C", "WA", min),
@@ -462,8 +510,9 @@ def _compressed() -> Iterator[Claim]:
 
 
 def _packet_cost() -> Claim:
-    """Return the row of whether packets and headers explain what compression saves: percent less communication of INC+C
-    than INC with one constant, host seconds a packet, fitted to AlexNet's INC."""
+    """Return the row of whether packets and headers explain what compression saves: the least and greatest percentage
+    less communication of INC+C than INC over the models, as "40 to 50 % less", with one constant, host seconds a
+    packet, fitted to AlexNet's INC."""
     less: list[float] = []
     for model in MODELS:  # AlexNet first
         nbytes = 2 * (WORKERS - 1) / WORKERS * size_bytes(model)
@@ -484,7 +533,8 @@ and less than it in every round."""
 
 
 def _software_loop(loop: Record, codec: Record) -> Iterator[Claim]:
-    """Yield the rows of codecs in HDC's loop, from ``loop``, and of ratios, from ``codec``."""
+    """Yield the rows of codecs in software in HDC's training loop, as steps over the step without a codec, from
+    ``loop``, and of ratios of compression of HDC's gradient in the middle of training, from ``codec``."""
     by_name = {row["codec"]: row for row in loop["rows"]}
     snappy, sz = by_name["snappy"], by_name["sz3:2^-10"]
     yield PAPER.claim("figure7.hdc_snappy", round(snappy["step_of_none"], 2), row=snappy, loop=loop)
@@ -509,11 +559,11 @@ def claims(
     """Return all rows, from the records of our measurements.
 
     Args:
-        training: the long runs on HDC.
-        table3: runs for Table III, by network.
-        networks: the short runs on LeNet; None leaves their rows out.
+        training: the long runs on HDC, under ``runs`` by name, and the counts of ``gradients`` by stage.
+        table3: runs for Table III, by network and then by name.
+        networks: the short runs on LeNet, under ``runs`` by network; None leaves their rows out.
         loop: codecs in the training loop.
-        codec: speeds of codecs alone.
+        codec: speeds and ratios of codecs alone.
         exchange: exchanges over limited links.
     """
     runs = training["runs"]

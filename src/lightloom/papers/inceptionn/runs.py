@@ -64,15 +64,16 @@ class TrainingRun:
 
 
 def _short(name: str, seeds: Sequence[int] = SHORT_SEEDS[:1], **settings: Any) -> TrainingRun:
-    """Return a short run, a third of an epoch; its learning rate, ours, is divided by five after 5/12 and 10/12 of the
-    iterations."""
+    """Return a short run of LeNet, 200 iterations or a third of an epoch; its learning rate, ours, is divided by five
+    after 5/12 and 10/12 of them. ``settings`` are further fields of the recipe, which replace those."""
     pace = {"iterations": 200, "iterations_per_division": 83, "record_every": 40, "checkpoint_every": 2_000}
     return TrainingRun(name, {"network": "lenet", "learning_rate": 0.05, **pace, **settings}, seeds)
 
 
 def short_jobs() -> list[tuple[TrainingRun, int]]:
-    """Return pairs of run and seed, seed by seed, the most important first: float32 and the codecs at 2^-10, feedback
-    at the larger bounds too, and truncation."""
+    """Return pairs of run and seed of the short runs, seed by seed, the most important first: float32, the codecs at
+    2^-10, error feedback at all bounds, truncation of gradients and of weights, and the codec as printed on the summed
+    loss."""
     runs = [
         _short("float32", SHORT_SEEDS),
         _short("printed 2^-10", gradients="inceptionn-printed:2^-10"),
@@ -90,8 +91,15 @@ def short_jobs() -> list[tuple[TrainingRun, int]]:
 
 
 def _measure(name: str, jobs: Sequence[tuple[TrainingRun, int]], work: Path, data: Path, advance: Advance) -> Path:
-    """Run the jobs without results in ``work``, write the records by network and run to ``name.json`` there, and return
-    its path.
+    """Run the jobs without results in ``work``, write the records by network and then by run to ``name.json`` there,
+    and return its path.
+
+    Args:
+        name: of the file of all records, without suffix.
+        jobs: pairs of run and seed, in the order of execution.
+        work: folder for results, one file a job.
+        data: the data folder with MNIST.
+        advance: called with 1 after each job, kept or done.
 
     Raises:
         ConfigError: the data set is missing.
@@ -111,7 +119,7 @@ def _measure(name: str, jobs: Sequence[tuple[TrainingRun, int]], work: Path, dat
 
 def _train_short(run: TrainingRun, seed: int, data: Path) -> Any:
     """Train one run with one seed, all ranks in this process on one thread, and return its record's kept entries,
-    rounded."""
+    rounded to six digits; a network of :data:`STAND_INS` only takes its few steps."""
     import torch
 
     from lightloom.papers.runs.digits import image_sets
@@ -139,8 +147,9 @@ enlarged digits."""
 
 
 def table_3_jobs() -> list[tuple[TrainingRun, int]]:
-    """Return pairs of run and seed: HDC by layers from Glorot's weights, also with the loss summed at Table I's rate
-    for long enough to see it diverge, and once from PyTorch's; the codec as printed; the other networks."""
+    """Return pairs of run and seed for Table III: HDC of three, four and five layers from Glorot's weights, also with
+    the loss summed at Table I's rate for long enough to see it diverge, and once from PyTorch's weights; the codec as
+    printed on the network and loss that agree best; the other networks."""
     # One run serves both losses where they take the same steps, and both things that can be counted.
     settings: dict[str, Any] = {"glorot": True, "record_every": 1_000}
     literal = {"gradient_scale": SUMMED, "learning_rate": 0.1 * SUMMED, "weight_decay": 5e-5 / SUMMED}
@@ -162,8 +171,15 @@ def table_3_jobs() -> list[tuple[TrainingRun, int]]:
 
 
 def _few_steps(network: str, seed: int, data: Path) -> dict[str, Any]:
-    """Train a network of the zoo for a few steps with one worker's batch and rate of Table I, and return its shares
-    of each loss, averaged over up to five steps."""
+    """Train a network of the zoo for a few steps with one worker's batch and rate of Table I, and return how it was
+    trained, its shares of values by size (bounds x 4) for each loss, averaged over up to five of the steps, and the CPU
+    seconds.
+
+    Args:
+        network: key of :data:`STAND_INS`.
+        seed: of weights and batches.
+        data: the data folder with MNIST, whose digits are enlarged.
+    """
     from lightloom.papers.runs.emulated import shares_by_loss
     from lightloom.papers.runs.gradient_profile import Training, trained_gradients
 
@@ -185,11 +201,11 @@ LOWEST = -30
 
 
 def count_binades(gradient: NDArray[np.float32]) -> dict[str, Any]:
-    """Return counts of values by binade, apart for both signs, as JSON.
+    """Return counts of a gradient's values by binade, one list for each sign, as JSON.
 
     Returns:
-        ``values``, ``largest`` (absolute), ``small`` (below 2^LOWEST), and ``negative`` and ``positive``: counts for
-        the binades 2^LOWEST … 2^0 and above.
+        ``values``, ``largest`` (absolute), ``small`` (below 2^LOWEST in magnitude), and ``negative`` and ``positive``:
+        counts for the binades 2^LOWEST … 2^0, the last with all above.
     """
     exponent = np.frexp(gradient)[1] - 1
     seen = np.abs(gradient) >= 2.0**LOWEST
@@ -205,8 +221,9 @@ def count_binades(gradient: NDArray[np.float32]) -> dict[str, Any]:
 
 
 def figure5_claims(gradients: Mapping[str, Any]) -> Iterator[Claim]:
-    """Yield one row for each stage: whether all gradients are between -1 and 1, else up to what size, with the
-    percentage below 2^-10 in the explanation."""
+    """Yield one row for each stage of training: "all between -1 and 1" if all gradients are, else up to what size, as
+    "up to 1.25", with the percentage below 2^-10 in the explanation; ``gradients`` holds the counts of
+    :func:`count_binades` and the iteration by stage."""
     for stage, counts in gradients.items():
         ours = "all between -1 and 1" if counts["largest"] < 1 else f"up to {counts['largest']:.2f}"
         values = {"stage": stage, "counts": counts, "below_percent": 100 * below(counts, -10)}
@@ -214,7 +231,8 @@ def figure5_claims(gradients: Mapping[str, Any]) -> Iterator[Claim]:
 
 
 def below(counts: Mapping[str, Any], exponent: int) -> float:
-    """Return the share, 0 to 1, of values below 2^exponent in magnitude, zeros included."""
+    """Return the share, 0 to 1, of values below 2^exponent in magnitude, zeros included, from the counts of
+    :func:`count_binades`; ``exponent`` from :data:`LOWEST` to 0."""
     kept = exponent - LOWEST
     return float((counts["small"] + sum(counts["negative"][:kept]) + sum(counts["positive"][:kept])) / counts["values"])
 
@@ -260,12 +278,13 @@ def long_jobs() -> list[tuple[TrainingRun, int]]:
 
 
 def measure_long(work: Path, data: Path, advance: Advance = ignore) -> Path:
-    """Run the training runs without results in ``work``, write ``training.json`` there, and return its path.
+    """Run the long training runs on HDC that have no result in ``work``, write ``training.json`` there after each, and
+    return its path.
 
     Args:
         work: folder for checkpoints and results, with a folder per run.
         data: the data folder with MNIST.
-        advance: called with 1 after each run.
+        advance: called with 1 after each run, kept or done.
 
     Raises:
         ConfigError: the data set is missing.
@@ -285,8 +304,9 @@ def measure_long(work: Path, data: Path, advance: Advance = ignore) -> Path:
 
 
 def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the content of ``training.json``: ranks, records by run, provenance, and under ``gradients`` for each
-    stage its iteration and counts by binade, from the snapshots of the first float32 run."""
+    """Return the content of ``training.json``: ranks, the records by run (a list in the order of seeds), provenance,
+    and under ``gradients`` for each stage its iteration and counts by binade, from the snapshots in the folder of the
+    first float32 run."""
     folder = _folder(work, long_runs()[0], LONG_SEEDS[0])
     stages = {
         stage: {"iteration": at, **count_binades(np.load(folder / f"gradient-{at}.npy"))}

@@ -38,13 +38,14 @@ _COLOURS = (BLUE, ORANGE, GREEN, RED, SKY, GREY)
 
 
 def study(work: Path | None = None) -> Study:
-    """Return the study with all rows and figures.
+    """Return the INCEPTIONN study with all rows and figures.
 
     Args:
-        work: a folder whose ``training.json``, ``table3.json`` and ``networks.json`` replace those of the package.
+        work: a folder whose ``training.json``, ``table3.json`` and ``networks.json``, where they exist, replace those
+            of the package.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: a file of measurements cannot be read.
     """
     training, networks = PAPER.measured("training", work), PAPER.measured("networks", work, optional=True)
     table3 = PAPER.measured("table3", work)["runs"]
@@ -80,8 +81,15 @@ def truncation(training: Record) -> Figure:
 
 
 def _truncation_bars(axes: Axes, runs: Record, drops: Sequence[int], labels: Mapping[str, str], number: str) -> None:
-    """Draw test accuracy in percent of the first seed: a group for each number of dropped bits, a bar for each label,
-    whose value says what was truncated (``g``, ``w`` or ``w+g``)."""
+    """Draw test accuracy in percent of the first seed's runs with truncation.
+
+    Args:
+        axes: panel to draw in.
+        runs: runs of one network by name.
+        drops: numbers of dropped bits, a group of bars for each.
+        labels: what was truncated (``g``, ``w`` or ``w+g``) by the label of its bars.
+        number: format of the values above the bars, such as ``{:.1f}``.
+    """
     series = {label: [final(runs[f"truncate {what} {bits}"][0]) for bits in drops] for label, what in labels.items()}
     bars(axes, [f"{bits}b-T" for bits in drops], series, number)
 
@@ -141,7 +149,8 @@ def training_time() -> Figure:
 
 
 def measured_exchange(exchange: Record) -> Figure:
-    """Draw Figure 12 measured on limited links: milliseconds of a step by configuration, a panel for each model."""
+    """Draw Figure 12 as measured on limited links: milliseconds of a step by configuration, computation and
+    communication, a panel for each model that was measured."""
     models = list(exchange["models"])
     figure, panels = canvas(len(models))
     for axes, model in zip(panels, models, strict=True):
@@ -156,7 +165,8 @@ def measured_exchange(exchange: Record) -> Figure:
 
 
 def hooks(links: Record) -> Figure:
-    """Draw DDP's step with each hook over that without one, with its range; a panel for each rate of the links."""
+    """Draw the step of DDP with each hook over that without one, with the range over rounds; a panel for each rate of
+    the links in the record."""
     figure, panels = canvas(len(links["tables"]), sharey=True)
     for axes, (rate, table) in zip(panels, links["tables"].items(), strict=True):
         rows = list(table["rows"].values())
@@ -171,8 +181,8 @@ def hooks(links: Record) -> Figure:
 
 
 def learning(training: Record) -> Figure:
-    """Draw HDC's test accuracy over iterations of the first seed, a panel for each bound, float32 beside the codecs:
-    what Figs. 13 and 14(b) come from."""
+    """Draw HDC's test accuracy over iterations of the first seed, a panel for each bound, float32 beside the three
+    forms of the codec: what Figs. 13 and 14(b) come from."""
     figure, panels = canvas(len(BOUNDS), sharey=True)
     runs = training["runs"]
     for axes, k in zip(panels, BOUNDS, strict=True):
@@ -190,7 +200,7 @@ def learning(training: Record) -> Figure:
 
 def bit_widths(table3: Record) -> Figure:
     """Draw Table III and Figure 14(a) for HDC: percent of values of each of the four sizes, the paper's beside ours, by
-    bound."""
+    bound, with the ratio above each bar; ``table3`` holds the runs for Table III by network."""
     figure, (axes,) = canvas(1)
     names, columns = [], []
     for k, ours in zip(BOUNDS, settled(table3), strict=True):
@@ -224,8 +234,8 @@ def scalability() -> Figure:
 
 
 def bars(axes: Axes, names: Sequence[str], series: dict[str, list[float]], number: str) -> None:
-    """Draw groups of bars, a group for each name and in it a bar for each series, labelled with its value in
-    ``number``."""
+    """Draw groups of bars, a group for each of ``names`` and in it a bar for each of ``series`` (values of all groups
+    by label), labelled with its value in the format ``number``, such as ``{:.0f}``."""
     width = 0.8 / len(series)
     for place, (label, values) in enumerate(series.items()):
         at = [i + (place - (len(series) - 1) / 2) * width for i in range(len(names))]
@@ -264,8 +274,8 @@ def other_networks(networks: Record, table3: Record) -> Figure:
 
 
 def _learning(axes: Axes, runs: Record, styles: Mapping[str, tuple[str, str]]) -> None:
-    """Plot test accuracy in percent over iterations, a line for each style's name that has runs, as the mean over its
-    seeds."""
+    """Plot test accuracy in percent over iterations, a line for each name in ``styles`` (colour and style of the line)
+    that has runs, as the mean over its seeds."""
     for name, (colour, style) in styles.items():
         if records := runs.get(name):
             mean = 100 * np.mean([record["accuracy"] for record in records], axis=0)
