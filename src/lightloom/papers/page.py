@@ -23,7 +23,13 @@ _FINDING = "finding: {id} | beside: {paper:claim} | ours: {ours:claim} | unit: {
 
 
 def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, Any]) -> Path:
-    """Write one self-contained HTML page for all studies, and return its path.
+    """Write one self-contained HTML page for all studies, with their rows, figures and assumptions, and return its
+    path.
+
+    Args:
+        studies: in the order of the page; the figures are drawn now.
+        path: file to write.
+        provenance: facts about how the page was made, which it states, by name.
 
     Raises:
         ConfigError: the place cannot be written to.
@@ -76,7 +82,15 @@ def canvas(
     sharey: bool = False,
     grid: Literal["both", "y"] = "y",
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its panels, row by row, with a light grid along both axes or across y only."""
+    """Return a new matplotlib figure and its panels, row by row.
+
+    Args:
+        columns: panels side by side.
+        rows: panels one above the other.
+        size: width and height in inches; 10 x 4.4 for several columns and 7 x 4.2 for one unless given.
+        sharey: give all panels the same y axis.
+        grid: light grid lines along both axes, or across y only.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size or ((10, 4.4) if columns > 1 else (7, 4.2)), dpi=120, layout="constrained")
@@ -94,8 +108,14 @@ def stacked_bars(
     parts: Sequence[tuple[str, Sequence[float], str]],
     width: float = 0.8,
 ) -> list[BarContainer]:
-    """Draw a bar at each place out of parts, the lowest first, each of a label, heights at all places, and a colour;
-    return the drawn bars of each part."""
+    """Draw a bar at each place out of parts stacked on one another, and return the drawn bars of each part.
+
+    Args:
+        axes: panel to draw in.
+        places: positions along x, or their labels.
+        parts: the lowest first: label, heights at all places, and colour.
+        width: of a bar, in units of x.
+    """
     bottom, drawn = [0.0] * len(places), []
     for label, heights, colour in parts:
         drawn.append(axes.bar(places, heights, width, bottom=bottom, color=colour, label=label))

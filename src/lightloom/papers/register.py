@@ -48,7 +48,8 @@ class Entry(Config):
 
     @model_validator(mode="after")
     def _is_settled(self) -> Self:
-        """Raise ValueError unless there is a row for each number, or a status and a reason."""
+        """Raise ValueError unless the entry names rows, or else has a status and a reason, not both; and where it names
+        several numbers, a row for each."""
         if bool(self.names) == bool(self.settled and self.why):
             raise ValueError(f"at {self.at[0]}: expected rows, or else settled and why")
         if self.names and len(self.values) not in (0, len(self.names)):
@@ -57,7 +58,8 @@ class Entry(Config):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the rows."""
+        """Names of the rows that settle the entry, without the study's name: one, or one for each number; empty where
+        none does."""
         return (self.row,) if self.row else self.rows
 
 
@@ -75,7 +77,7 @@ class Register(Config):
 
     @classmethod
     def load(cls, study: str) -> Self | None:
-        """Return the register of a study; None if it has none.
+        """Return the register of a study (the name of its package) from its ``register.yaml``; None if it has none.
 
         Raises:
             ConfigError: the file does not have this form.
@@ -103,10 +105,16 @@ class Number:
 
 
 def settle(register: Register, study: str, claims: Iterable[Claim]) -> tuple[Number, ...]:
-    """Return everything that the paper prints, each once, with the status of its row or the stated one.
+    """Return everything that the paper prints, each number once, in the order of the register's entries, with the
+    status of its row or the stated one.
+
+    Args:
+        register: what the paper prints.
+        study: name of the study.
+        claims: all rows of the study.
 
     Raises:
-        ValueError: an entry names a row that the study lacks, or that another entry names.
+        ValueError: an entry names a row that the study lacks, or one that is named twice.
     """
     rows = {claim.id.removeprefix(f"{study}."): claim for claim in claims}
     named = list(chain.from_iterable(entry.names for entry in register.entries))

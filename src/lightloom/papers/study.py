@@ -78,22 +78,24 @@ class Study:
 
     @property
     def settling(self) -> tuple[Claim, ...]:
-        """Rows that settle something printed."""
+        """Rows that settle something printed, in the order of the rows."""
         named = {number.row for number in self.numbers}
         return tuple(claim for claim in self.claims if claim.id in named)
 
     @property
     def findings(self) -> tuple[Claim, ...]:
-        """The other rows: findings of our own, other readings, and what goes beyond the paper."""
+        """Rows that settle nothing printed: findings of our own, other readings, and what goes beyond the paper."""
         settling = self.settling
         return tuple(claim for claim in self.claims if claim not in settling)
 
     def counts(self) -> str:
-        """Return the counts of printed numbers by status, and of findings, in words."""
+        """Return the counts of printed numbers by status, and of findings, in words: "31 match, 18 deviates, of 49
+        printed numbers; 7 findings of ours"."""
         return counts_in_words(self.numbers, len(self.findings))
 
     def stated(self) -> list[dict[str, str]]:
-        """Return the printed numbers that no row settles as texts by column."""
+        """Return the printed numbers that no row settles, each as texts by column: ``where``, ``what``, ``printed``,
+        ``unit``, ``status`` and ``why``."""
         return cells(
             "where: {where} | what: {what} | printed: {value:claim} | unit: {unit} | status: {status} | why: {why}",
             (number for number in self.numbers if not number.row),
@@ -135,10 +137,10 @@ class Paper:
 
     @classmethod
     def load(cls, package: str) -> Self:
-        """Load ``paper.yaml`` of a study's package.
+        """Load ``paper.yaml`` of a study's package, given by its full name such as ``lightloom.papers.optree``.
 
         Raises:
-            ConfigError: the file does not have this form.
+            ConfigError: the file cannot be read, or does not have this form.
         """
         path = Path(str(files(package) / "paper.yaml"))
         return validate(cls, {"name": package.rpartition(".")[2], **read_yaml(path)}, path.name)
@@ -148,8 +150,8 @@ class Paper:
 
         Args:
             name: of the file, without suffix.
-            folder: where to look before the measurements that come with the package.
-            optional: return None if there is no such file.
+            folder: where to look first; a file that is not there, or None, gives that of the package.
+            optional: return None if there is no such file in either.
 
         Raises:
             ConfigError: the file cannot be read, or is not JSON.
@@ -167,8 +169,16 @@ class Paper:
     def claim(self, template: str, ours: Value, /, **values: Any) -> Claim:
         """Return a row: ``ours`` beside the published value of ``rows[template]``.
 
-        ``values`` fill the fields in id and explanation; ``paper``, ``unit``, ``tolerance``, ``basis``,
-        ``trivial``, ``fitted`` and ``why`` among them replace what the file says.
+        Args:
+            template: key of :attr:`rows`, an id without the study's name whose fields in braces ``values`` fill. Where
+                the id that results is itself a key, what its entry states replaces what that of the template states.
+            ours: our result; None where there is none.
+            values: fields of id and explanation; ``paper``, ``unit``, ``tolerance``, ``basis``, ``trivial``, ``fitted``
+                and ``why`` among them replace what the file says, and such a ``why`` is taken as it is.
+
+        Raises:
+            KeyError: the file has no such row, or ``values`` lack a field.
+            ValueError: the row does not match and says nothing, or its tolerance accepts the trivial answer.
         """
         name = template.format(**values)
         printed = self.rows[template].model_dump()
@@ -180,9 +190,18 @@ class Paper:
         return Claim(id=f"{self.name}.{name}", ours=ours, **printed)
 
     def study(self, claims: tuple[Claim, ...], *draws: Callable[[], Figure], **values: Any) -> Study:
-        """Return the study with the figures that ``draws`` draw, whose titles and captions are found by the names of
-        these functions; ``values`` and, as ``commands``, the commands that made the measurements fill the fields of
-        captions and assumptions."""
+        """Return the study of this paper, its printed numbers settled by the rows where it has a register.
+
+        Args:
+            claims: all rows.
+            draws: functions, or partial calls of functions, that draw a figure each; title and caption are found by the
+                function's name.
+            values: fields of captions and assumptions; ``commands``, the commands that made the measurements, is added
+                to them.
+
+        Raises:
+            ValueError: two rows share an id, or the register names a row that is missing or named twice.
+        """
         values["commands"] = "; ".join(f"{name}: {command}" for name, command in self.commands.items())
         figures = []
         for draw in draws:
@@ -198,7 +217,7 @@ class Paper:
 
 
 class Experiment(NamedTuple):
-    """A long measurement of a study, in jobs that are not repeated where their results are there."""
+    """A long measurement of a study, in jobs; a job whose result is in the folder already is not repeated."""
 
     jobs: Callable[[], int]
     """Returns the number of jobs."""
@@ -210,7 +229,9 @@ class Experiment(NamedTuple):
 
 
 def origin(configuration: object, seed: int | None = None) -> dict[str, Any]:
-    """Return the provenance of a measurement that is stored: also the processor, its number of cores, and the date."""
+    """Return the provenance of a measurement that is stored: versions, a hash of the configuration and the seed, as
+    every result has them, and the processor's architecture with its number of cores (``machine``) and the date
+    (``run``)."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     return provenance(configuration, seed) | {"machine": machine, "run": date.today().isoformat()}
 
@@ -224,7 +245,8 @@ class Entry:
     """True if the study has long measurements that can be repeated (``runs.py``) instead of using the package's."""
 
     def experiments(self, name: str | None = None) -> list[Experiment]:
-        """Return the long measurements, in order (``EXPERIMENTS`` of ``runs.py``), or the one of that name.
+        """Return the long measurements of this study, in order (``EXPERIMENTS`` of its ``runs.py``), or a list of the
+        one of that name.
 
         Raises:
             UnknownNameError: there is none of that name; the message lists all.
@@ -259,7 +281,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Entry:
-    """Return the entry of the study of that name.
+    """Return the entry of the study of that name, by which it is run.
 
     Raises:
         UnknownNameError: the study does not exist; the message lists all.
@@ -270,7 +292,7 @@ def find(name: str) -> Entry:
 
 
 def refusal(ask: Callable[[], object]) -> str:
-    """Return the message of the InputError that a call raises; empty if it raises none."""
+    """Return the message of the InputError that calling ``ask`` raises; empty if it raises none. Other errors pass."""
     try:
         ask()
     except InputError as error:
@@ -279,8 +301,8 @@ def refusal(ask: Callable[[], object]) -> str:
 
 
 def rounded(value: Any) -> Any:
-    """Return a JSON value with all floats rounded to six significant digits; what is not finite, such as the loss of a
-    run that diverged, becomes None."""
+    """Return a JSON value with all floats, also inside lists and mappings, rounded to six significant digits; what is
+    not finite, such as the loss of a run that diverged, becomes None."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -305,14 +327,22 @@ class Pairs(NamedTuple):
     seeds: int
 
     def text(self, digits: int) -> str:
-        """Return the signed mean ± half width to so many decimals, and the number of seeds."""
+        """Return the signed mean ± half width with so many decimals, and the number of seeds: "-0.12 ± 0.05 (95 %), 3
+        seeds in pairs"; no half width for one seed."""
         spread = f" ± {self.half:.{digits}f} (95 %)" if self.seeds > 1 else ""
         return f"{self.mean:+.{digits}f}{spread}, {self.seeds} {'seeds' if self.seeds > 1 else 'seed'} in pairs"
 
 
 def differences(runs: Record, name: str, key: str, scale: float = 1.0) -> list[float]:
-    """Return ``scale`` times (run − baseline) of the last entry of ``key``, in the order of runs, for the seeds that
-    both have."""
+    """Return the differences (run − baseline of the same seed) of the last entry of a field, times ``scale``, in the
+    order of the runs, for the seeds that both have.
+
+    Args:
+        runs: runs by name, among them the baseline under :data:`BASE`; each has its recipe with the seed.
+        name: of the runs that are compared.
+        key: field of the runs, a list over training, such as ``accuracy``.
+        scale: factor of the differences, such as 100 for points.
+    """
     first = {run["recipe"]["seed"]: run[key][-1] for run in runs.get(BASE, ())}
     return [
         scale * (run[key][-1] - first[run["recipe"]["seed"]])
@@ -322,7 +352,11 @@ def differences(runs: Record, name: str, key: str, scale: float = 1.0) -> list[f
 
 
 def paired(runs: Record, name: str, key: str, scale: float = 1.0) -> Pairs | None:
-    """Return the mean of :func:`differences` and its 95 % interval; None without a pair."""
+    """Return the mean of :func:`differences`, their 95 % interval by Student's t and their number; None without a pair.
+
+    Raises:
+        KeyError: the number of pairs, above one, is not in the table of t: 2 to 6, 8 and 10 are.
+    """
     if not (values := differences(runs, name, key, scale)):
         return None
     n = len(values)

@@ -26,20 +26,24 @@ _PALOMAR = BillChoices(circuit_switch="palomar-136", switches="whole")
 
 
 def _count_parts(bill: Bill, prefix: str) -> float:
-    """Return how many parts whose name begins with ``prefix`` the whole fabric has: of all ranks, all such lines added
-    up."""
+    """Return how many parts whose name begins with ``prefix`` the whole fabric of a bill has: parts per rank times
+    ranks, all such lines added up."""
     return bill.ranks * sum(line.per_rank for line in bill.lines if line.part.name.startswith(prefix))
 
 
 def _dollars(bill: Bill) -> float:
-    """Return the dollars of a bill's parts for each rank; an AssertionError where any part has no price."""
+    """Return the dollars per rank of all parts of a bill.
+
+    Raises:
+        AssertionError: a part has no price.
+    """
     assert bill.dollars.value is not None and bill.dollars.complete, bill.dollars.text()
     return bill.dollars.value
 
 
 def _parts_of_tpu_v4() -> Iterator[Claim]:
-    """Yield the rows on 4,096 chips of TPU v4: numbers of fibres and whole circuit switches, the switches' watts in per
-    cent of the chips', the same with optics, and dollars for each rank."""
+    """Yield five rows on 4,096 chips of TPU v4: the numbers of fibres and of whole circuit switches, the switches'
+    watts in percent of the chips', these with optics, and dollars per rank."""
     bill = load_fabric("tpu-v4", _CHIPS).bill(_PALOMAR)
     switches = round(_count_parts(bill, "palomar-136"))
     fibres = round(_count_parts(bill, "fibre"))
@@ -54,9 +58,14 @@ def _parts_of_tpu_v4() -> Iterator[Claim]:
 
 
 def _optics_of_tpu_v4(fibres: int, switches: float, chip: float) -> Claim:
-    """Return the row on the power of circuit switches and optics in per cent of the chips': a range from the fewest to
-    the most joules a bit of a fibre's end in the catalog; ``switches`` is the switches' per cent, ``chip`` a chip's
-    watts."""
+    """Return the row on the power of circuit switches and optics in percent of the chips', as text: a range from the
+    fewest to the most joules a bit of a fibre's end in the catalog.
+
+    Args:
+        fibres: number of fibres.
+        switches: watts of the circuit switches in percent of the chips'.
+        chip: watts of a chip.
+    """
     pluggable, packaged = load_part("transceiver-400g"), load_part("copackaged-end").static_energy
     assert pluggable.static_power is not None and pluggable.rate is not None and packaged is not None
     bits = 8 * load_fabric("tpu-v4", _CHIPS).link_bandwidth()[0]
@@ -67,22 +76,23 @@ def _optics_of_tpu_v4(fibres: int, switches: float, chip: float) -> Claim:
 
 
 def _fat_tree(ranks: int, gbps: int) -> Bill:
-    """Return the bill of the catalog's fabric ``switch``, a tree of packet switches, with ports of so many Gb/s."""
+    """Return the bill per rank of the catalog's fabric ``switch``, a tree of packet switches, for so many ranks with a
+    port of ``gbps`` Gb/s each."""
     return load_fabric("switch", ranks, set={"bandwidth": f"{gbps}Gbps"}).bill()
 
 
 def _mixnet_ratio(ranks: int, gbps: int) -> float:
-    """Return the dollars of a fat tree over those of MixNet, both at so many Gb/s a port; MixNet is six eighths of a
-    bill of circuits and two eighths of the tree's."""
+    """Return the dollars of a fat tree over those of MixNet, both for so many ranks at ``gbps`` Gb/s a port; MixNet is
+    six eighths of a bill of circuit switches and two eighths of the tree's."""
     tree = _fat_tree(ranks, gbps)
     circuits = load_fabric("circuit-switch", 256, set={"degree": 1, "bandwidth": f"{gbps}Gbps"}).bill()
     return _dollars(tree) / _dollars(circuits.times(_CIRCUIT_SHARE) + tree.times(1 - _CIRCUIT_SHARE))
 
 
 def _fabrics() -> Iterator[Claim]:
-    """Yield ratios of dollars of fat trees to MixNet (by number of tiers, at 400 Gb/s and the mean over three rates),
-    of watts and dollars of a fat tree to rails of circuit switches (one port of 400 Gb/s a rank), and the per cent of
-    watts that co-packaged optics save."""
+    """Yield ratios of dollars of fat trees of two and three tiers to MixNet (at 400 Gb/s, and the mean over three
+    rates), of watts and of dollars of a fat tree to rails of circuit switches (one port of 400 Gb/s a rank), and the
+    percentage of watts that co-packaged optics save."""
     for tiers, ranks in (("two", 2048), ("three", 4096)):
         mean = sum(_mixnet_ratio(ranks, gbps) for gbps in _PRICED) / len(_PRICED)
         yield PAPER.claim("mixnet.{tiers}_tiers", round(_mixnet_ratio(ranks, 400), 2), tiers=tiers, ranks=ranks)
@@ -108,9 +118,12 @@ _CLUSTER = "h100-1024-no-nvlink-400g"
 
 
 def _slices_of_tpu_v4() -> Iterator[Claim]:
-    """Yield, for each size of slice, ``reconfigurable_share`` and ``static_share`` of 64 blocks in per cent where a
-    host works 99.0 or 99.5 % of the time, and then the least availability of hosts among 99.0, 99.5 and 99.9 % at which
-    static cabling reaches what circuits do at 99.0 %."""
+    """Yield the rows of availability of TPU v4's slices of 1,024, 2,048 and 3,072 chips out of 64 blocks.
+
+    For each slice, where a host works 99.0 or 99.5 % of the time, ``reconfigurable_share`` (circuits) and
+    ``static_share`` (static cabling) in percent; then the least availability of hosts among 99.0, 99.5 and 99.9 % at
+    which static cabling reaches what circuits do at 99.0 %.
+    """
     for (name, needed), host in product(_SLICES.items(), (0.99, 0.995)):
         block = host**_HOSTS_OF_A_BLOCK
         fields = {"slice": name, "host": f"{1000 * host:.0f}"}
@@ -127,8 +140,9 @@ def _slices_of_tpu_v4() -> Iterator[Claim]:
 
 
 def _months() -> Iterator[Claim]:
-    """Yield the rows of months that Meta (hours between failures), Llama 3 and MegaScale (goodput above or below 90 %),
-    OPT (restarts in 60 days of 992 ranks) and ByteRobust (per cent of goodput) counted."""
+    """Yield the rows of what operators counted over months, beside our estimates: Meta (hours between failures by
+    number of ranks), Llama 3 and MegaScale (goodput above or below 90 %), OPT (restarts in 60 days of 992 ranks) and
+    ByteRobust (goodput in percent)."""
     for ranks in (16384, 131072, 1024):
         job = estimate_cluster(load_cluster(_CLUSTER), {"rates": "rsc-1"}, ranks=ranks).job
         yield PAPER.claim("meta.mttf_{ranks}", round(job.mtbf / 3600, 3), ranks=ranks)

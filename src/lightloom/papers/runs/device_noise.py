@@ -61,11 +61,12 @@ def test_accuracy_under(
     averages and the test accuracy beside that of float32.
 
     Args:
-        how: the devices. Their detectors read every signal behind a mesh anew, with noise relative to its full scale.
+        how: the devices' errors. The detectors read every signal behind a mesh anew, with noise relative to its full
+            scale.
         network: averages codes of ``arguments.servers`` servers, each of which is a process here.
-        arguments: of its function.
+        arguments: servers, bits and rounding of the network's function.
         data: folder with MNIST.
-        iterations: of the training, 64 images a server each.
+        iterations: number of training steps, 64 images a server each.
         seed: of the fabrication (the first draw of ``monte_carlo``), of all noise, and of the training.
         folder: keeps the fabricated network, checkpoints and results, and goes on with what is there; None keeps
             nothing.
@@ -110,8 +111,11 @@ def test_accuracy_under(
 
 
 def _claim(folder: Path, question: str) -> None:
-    """Make the folder, or raise a ConfigError where it holds results of another question, a hash of what the run
-    depends on."""
+    """Make the folder and note in it what run it is for, ``question``, a hash of all that the run depends on.
+
+    Raises:
+        ConfigError: the folder holds a run with another hash, or cannot be written to.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     name = folder / "question"
     if name.exists() and name.read_text() != question:
@@ -122,8 +126,8 @@ def _claim(folder: Path, question: str) -> None:
 
 
 def code_errors(averager: NetworkAverager, seed: int, samples: int = _SAMPLES) -> tuple[float, float]:
-    """Return the share (0 to 1) of wrong mean codes and their root mean square error in units of the last place, for
-    uniformly drawn codes."""
+    """Return the share (0 to 1) of wrong mean codes of an averager, and their root mean square error over all samples
+    in units of the last place, for ``samples`` uniformly drawn codes of every server."""
     rng = np.random.default_rng((seed, 1))
     codes = rng.integers(0, 1 << averager.bits, (averager.servers, samples), dtype=np.uint32)
     errors = averager(codes) - IdealAverager(averager.servers, averager.bits, averager.rounding)(codes)
@@ -131,8 +135,12 @@ def code_errors(averager: NetworkAverager, seed: int, samples: int = _SAMPLES) -
 
 
 def train_both(worker: Worker) -> dict[str, float]:
-    """Train with float32 averages and with those of the devices, as the worker function, and return the last test
-    accuracy of each, by the task's name."""
+    """Train LeNet on MNIST with float32 averages and with those of the devices, as the worker function of ``launch``,
+    and return the last test accuracy (0 to 1) of each by the name of the task.
+
+    ``worker.arguments``: ``tasks`` (exchange of gradients, as ``Recipe.gradients`` takes it, by name), ``data`` and
+    ``folder`` (paths), ``seed``, ``iterations``, ``bits`` and ``rounding``.
+    """
     from lightloom.papers.runs.digits import lenet_recipe, train
 
     settings, accuracies = worker.arguments, {}

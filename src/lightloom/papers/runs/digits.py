@@ -53,7 +53,7 @@ class ImageSets(NamedTuple):
 
 
 def network(name: str) -> nn.Module:
-    """Return a network with new weights.
+    """Return the network of that name in :data:`NETWORKS` with new weights from PyTorch's global generator.
 
     Raises:
         UnknownNameError: no network has that name; the message lists all.
@@ -64,7 +64,8 @@ def network(name: str) -> nn.Module:
 
 
 def image_sets(folder: Path | None) -> ImageSets:
-    """Return the images of MNIST, flattened (n, values), from the data folder.
+    """Return MNIST's training and test images, uint8 flattened (n, 784), with their labels, from the data folder,
+    ``$LIGHTLOOM_DATA`` for None.
 
     Raises:
         ConfigError: the data set is missing, or not as published.
@@ -73,24 +74,33 @@ def image_sets(folder: Path | None) -> ImageSets:
 
 
 def rank_part(images: Digits, rank: int, ranks: int) -> Digits:
-    """Return the images and labels of one rank: every N-th of N ranks, beginning with its own number."""
+    """Return the part of the images and labels that one of ``ranks`` ranks has: every N-th of N ranks, beginning with
+    the rank's own number."""
     return Digits(images.images[rank::ranks], images.labels[rank::ranks])
 
 
 def tensors(images: Digits, chosen: Ints) -> tuple[Tensor, Tensor]:
-    """Return the chosen images as float32, scaled to 0 … 1, and their labels."""
+    """Return the images at the indices ``chosen`` as float32, scaled to 0 … 1, and their labels as int64."""
     values = torch.from_numpy(images.images[chosen]).to(torch.float32) / 255
     return values, torch.from_numpy(images.labels[chosen]).to(torch.int64)
 
 
 @lru_cache(maxsize=8)
 def _order(seed: int, epoch: int, rank: int, images: int) -> Ints:
-    """Return the order of a rank's images in an epoch, a permutation of their indices."""
+    """Return the order of a rank's images in an epoch, a random permutation of their indices that seed, epoch and rank
+    fix; ``images`` is the number of them."""
     return np.random.default_rng((seed, epoch, rank)).permutation(images)
 
 
 def batch_of(part: Digits, recipe: Recipe, rank: int, iteration: int) -> tuple[Tensor, Tensor]:
-    """Return the images and labels of a rank's batch in an iteration, which counts from 1; no image twice an epoch."""
+    """Return the images (float32, 0 … 1) and labels of a rank's batch in an iteration; no image comes twice an epoch.
+
+    Args:
+        part: the images of this rank alone, as :func:`rank_part` gives them.
+        recipe: its seed, with epoch and rank, fixes the order of the images, its ``batch_per_rank`` how many there are.
+        rank: number of the rank, which does not select images, only their order.
+        iteration: counts from 1; a rest too small for a batch is left out of the epoch.
+    """
     size = recipe.batch_per_rank
     epoch, batch = divmod(iteration - 1, len(part.labels) // size)
     return tensors(part, _order(recipe.seed, epoch, rank, len(part.labels))[batch * size : (batch + 1) * size])
@@ -133,21 +143,29 @@ class Recipe:
     checkpoint_every: int = 1_000
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.SGD:
-        """Return SGD with momentum for a network's parameters, the weight decay times ``gradient_scale``."""
+        """Return SGD with momentum for a network's parameters at the recipe's undivided rate, the weight decay times
+        ``gradient_scale``."""
         decay = self.weight_decay * self.gradient_scale
         return torch.optim.SGD(parameters, self.learning_rate, self.momentum, weight_decay=decay, fused=True)
 
     def set_rate(self, optimizer: torch.optim.SGD, iteration: int) -> None:
-        """Set the learning rate of an iteration, which counts from 1: divided once every ``iterations_per_division``,
-        and by ``gradient_scale``."""
+        """Set the optimizer's learning rate for an iteration, which counts from 1: divided by ``learning_rate_divisor``
+        once every ``iterations_per_division``, and by ``gradient_scale``."""
         rate = self.learning_rate / self.learning_rate_divisor ** ((iteration - 1) // self.iterations_per_division)
         for group in optimizer.param_groups:
             group["lr"] = rate / self.gradient_scale
 
 
 def lenet_recipe(seed: int, iterations: int, gradients: str = "none", **averaging: Any) -> Recipe:
-    """Return a recipe of LeNet at 64 images per rank; the rate is divided by five after 5/12 and 10/12 of the
-    iterations. ``averaging`` are ``bits`` and ``rounding`` of the recipe."""
+    """Return a recipe of LeNet at 64 images per rank; the rate of 0.05 is divided by five after 5/12 and 10/12 of the
+    iterations.
+
+    Args:
+        seed: of weights and batches.
+        iterations: length of the training, recorded every quarter, with one checkpoint at the end.
+        gradients: exchange of gradients, as ``Recipe.gradients`` takes it.
+        averaging: ``bits`` and ``rounding`` of the recipe.
+    """
     pace = {"iterations_per_division": iterations * 5 // 12, "record_every": iterations // 4}
     pace = {name: max(every, 1) for name, every in (pace | {"checkpoint_every": iterations}).items()}
     own: dict[str, Any] = {"network": "lenet", "batch_per_rank": 64, "learning_rate": 0.05, **pace, **averaging}
@@ -173,13 +191,14 @@ class Record:
 
 
 def train(worker: Worker) -> dict[str, Any]:
-    """Train, resuming from the last complete checkpoint in ``arguments['folder']``, and return the record.
+    """Train on this rank, as the worker function of ``launch``, resuming from the last complete checkpoint in
+    ``arguments['folder']``, and return the record.
 
     ``worker.arguments``: ``recipe`` (fields of ``Recipe``), ``data`` and ``folder`` (paths; ``folder`` None keeps
     nothing), ``snapshots`` (iterations at which rank 0 writes its own gradient there, as ``gradient-<i>.npy``).
 
     Returns:
-        The record, with the recipe.
+        The fields of the record, and those of the recipe under ``recipe``.
 
     Raises:
         ConfigError: the data set is missing.
@@ -218,12 +237,13 @@ class RecipeRun:
         self.record = Record()
 
     def compute_gradients(self, iteration: int) -> float:
-        """Leave the mean gradient of all ranks in the parameters, and return the loss of one of them before any scaling
-        of gradients."""
+        """Leave the mean gradient of all ranks, that of the loss times the recipe's ``gradient_scale``, in the
+        parameters, and return the loss without this factor, of one rank or of all; subclasses do so. ``iteration``
+        counts from 1 and selects the batches."""
         raise NotImplementedError
 
     def right(self) -> tuple[int, int]:
-        """Return how many of the test images the network classifies correctly, and how many there are."""
+        """Return how many of this run's test images the network classifies correctly, and how many there are."""
         right = 0
         with torch.no_grad():
             for part in np.array_split(np.arange(len(self.test.labels)), 5):
@@ -232,10 +252,12 @@ class RecipeRun:
         return right, len(self.test.labels)
 
     def finish(self, iteration: int, *, recorded: bool) -> None:
-        """Do what is to be done after an iteration, which is in the record or not; nothing unless a subclass says."""
+        """Do what a subclass has to do after an iteration, which is in the record or not; here nothing."""
 
     def run(self, done: int = 0) -> Record:
-        """Train from iteration ``done`` + 1 to the recipe's last, and return the record."""
+        """Train from iteration ``done`` + 1 to the recipe's last, and return the record, to which accuracy and mean
+        loss are added every ``record_every`` iterations and at the last; with a codec of weights, these go through it
+        after every update."""
         recipe, losses = self.recipe, list[float]()
         for iteration in range(done + 1, recipe.iterations + 1):
             began = self.clock()
@@ -270,8 +292,9 @@ class _DigitsRun(RecipeRun):
         self.state = _attached(self.model, recipe)
 
     def compute_gradients(self, iteration: int) -> float:
-        """Leave the ranks' mean gradient, as DDP exchanges it, in the parameters, and return this rank's loss before
-        scaling."""
+        """Leave the ranks' mean gradient, as DDP and its hook exchange it, in the parameters, that of the loss times
+        ``gradient_scale``, and return this rank's loss without this factor; rank 0 counts or saves its own gradient
+        where it is due."""
         recipe = self.recipe
         images, labels = batch_of(self.part, recipe, self.worker.rank, iteration)
         self.optimizer.zero_grad()
@@ -282,7 +305,8 @@ class _DigitsRun(RecipeRun):
         return float(loss.detach()) / recipe.gradient_scale
 
     def _watch(self, iteration: int, loss: Tensor) -> None:
-        """Count the tags of this rank's own gradient, and save it at the snapshots, without DDP's knowledge."""
+        """Add the tags of this rank's own gradient to the record at recorded iterations, and save the gradient to the
+        folder at the snapshots; it is computed from ``loss`` apart from DDP, whose gradients stay untouched."""
         pieces = torch.autograd.grad(loss, self.parameters, retain_graph=True)
         flat = torch.cat([piece.flatten() for piece in pieces]).numpy()
         if iteration % self.recipe.record_every == 0:
@@ -297,8 +321,9 @@ class _DigitsRun(RecipeRun):
         return int(count[0]), int(count[1])
 
     def finish(self, iteration: int, *, recorded: bool) -> None:
-        """Add the ratio to what was recorded, note progress in a file, and write the checkpoint of this rank, where one
-        is due; the number in ``latest`` changes only once all of them are complete."""
+        """Add the ratio of the last exchange to the record if the iteration was ``recorded``, note progress in a file,
+        and write the checkpoint of this rank, where one is due; the number in ``latest`` changes only once those of all
+        ranks are complete, and then the one before is removed."""
         if recorded and self.state is not None:
             self.record.ratio.append(self.state.statistics.steps[-1].ratio)
         if recorded and self.worker.rank == 0 and self.folder is not None:
@@ -314,7 +339,8 @@ class _DigitsRun(RecipeRun):
         self._path(self.folder, iteration - self.recipe.checkpoint_every).unlink(missing_ok=True)
 
     def resume(self) -> int:
-        """Load the last complete checkpoint, and return its iteration; 0 without one."""
+        """Load this rank's part of the last complete checkpoint (network, optimizer, state of the exchange, record),
+        and return its iteration; 0 without one."""
         if self.folder is None or not (self.folder / "latest").exists():
             return 0
         iteration = int((self.folder / "latest").read_text())
@@ -325,7 +351,8 @@ class _DigitsRun(RecipeRun):
         return iteration
 
     def complete(self) -> Record:
-        """Return the record with the traffic so far, including that before a resumption."""
+        """Return a copy of the record with the bytes that the hook has exchanged so far, including those before a
+        resumption; the record itself without a hook."""
         if self.state is None:
             return self.record
         total = self.state.statistics.total
@@ -340,14 +367,16 @@ class _DigitsRun(RecipeRun):
 def save_checkpoint(
     path: Path, net: nn.Module, optimizer: torch.optim.Optimizer, record: dict[str, Any], more: dict[str, Any]
 ) -> None:
-    """Write a network, its optimizer, a record and the entries of ``more``, so that a reader never sees half a file."""
+    """Write the states of a network and its optimizer, a record under ``record``, and the entries of ``more``, to one
+    file, so that a reader never sees half of it."""
     content = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "record": record, **more}
     torch.save(content, path.with_suffix(".part"))
     path.with_suffix(".part").replace(path)
 
 
 def load_checkpoint(path: Path, net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Restore a network and its optimizer, and return the whole content of the checkpoint by name."""
+    """Restore a network and its optimizer, in place, from a file of :func:`save_checkpoint`, and return the whole
+    content of the checkpoint by name."""
     content: dict[str, Any] = torch.load(path, weights_only=True)
     net.load_state_dict(content["net"])
     optimizer.load_state_dict(content["optimizer"])
@@ -355,7 +384,8 @@ def load_checkpoint(path: Path, net: nn.Module, optimizer: torch.optim.Optimizer
 
 
 def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState | OpticalAverageState | None:
-    """Attach the hook that the recipe names to the model, and return its state; None for DDP's own all-reduce."""
+    """Attach the hook that the recipe's ``gradients`` name to the model (of a codec or of an averager), and return the
+    hook's state; None for DDP's own all-reduce."""
     family, _, averager = recipe.gradients.partition(":")
     if family == "none":
         return None
@@ -367,5 +397,5 @@ def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState |
 
 
 def tag_shares(values: Float32s, k: int) -> list[float]:
-    """Return the shares of values that the bound 2^-k sends with 2, 10, 18 and 34 bits."""
+    """Return the shares (0 to 1) of values that INCEPTIONN with the bound 2^-k sends with 2, 10, 18 and 34 bits."""
     return [int(count) / values.size for count in tag_histogram(Inceptionn(2.0**-k).encode(values))]

@@ -38,13 +38,14 @@ class RingSum(NamedTuple):
 
 
 def emulated_ring_sum(values: Float32s, codec: Codec, *, leave: bool = False) -> RingSum:
-    """Return the sum of the rows of ``values`` as a ring gives it that encodes every block at every hop, and the bytes
-    sent.
+    """Return the sum of the rows of ``values`` as a ring all-reduce gives it that encodes every block at every hop, and
+    the bytes that all ranks send.
 
     Args:
         values: (ranks, n) float32, one row a rank; overwritten.
         codec: of the hops.
-        leave: leave in each row what that rank's encodings took away, so that the sum and all rows add up to the input.
+        leave: leave in each row what that rank's encodings took away, so that the sum and all rows add up to the input;
+            else the rows are of no use afterwards.
     """
     ranks = len(values)
     total = np.empty(values.shape[1], np.float32)
@@ -66,12 +67,17 @@ def emulated_ring_sum(values: Float32s, codec: Codec, *, leave: bool = False) ->
 
 
 def train(recipe: Recipe, sets: ImageSets, ranks: int, *, counted: bool = False) -> dict[str, Any]:
-    """Train with all ranks in this process, and return the record with the recipe; ``seconds`` are of the processor.
+    """Train by a recipe with all ranks in this process, and return the fields of the record, with those of the recipe
+    under ``recipe``; ``seconds`` are of the processor.
 
-    ``counted`` adds ``shares``: those of values of each size under every reading of Table III, averaged over training.
+    Args:
+        recipe: settings of the run, the same as for processes.
+        sets: training images, which the ranks divide among them, and test images.
+        ranks: number of ranks.
+        counted: add ``shares``: those of values of each size under every reading of Table III, averaged over training.
 
     Raises:
-        ConfigError: the recipe averages by light, or a rank has fewer images than a batch takes.
+        ConfigError: the recipe averages by light, or there are fewer training images than one step of all ranks takes.
     """
     if recipe.gradients.startswith("optical"):
         raise ConfigError(f"gradients = {recipe.gradients}: expected a codec or none where all ranks are one process")
@@ -101,8 +107,9 @@ class EmulatedRun(RecipeRun):
         self.residuals = np.zeros((ranks, sum(self.sizes)), np.float32)
 
     def compute_gradients(self, iteration: int) -> float:
-        """Leave the mean gradient of all ranks in the parameters, and return the loss before any scaling: rank 0's, or
-        that of all ranks' images where nothing needs the gradients of each."""
+        """Leave the mean gradient of all ranks, that of the loss times ``gradient_scale``, in the parameters, and
+        return the loss without this factor: rank 0's, or that of all ranks' images where nothing needs the gradients of
+        each."""
         scale = self.recipe.gradient_scale
         batches = [batch_of(part, self.recipe, rank, iteration) for rank, part in enumerate(self.parts)]
         images, labels = map(torch.stack, zip(*batches, strict=True))
@@ -126,8 +133,9 @@ class EmulatedRun(RecipeRun):
         return float(loss)
 
     def _count(self, gradients: Float32s) -> None:
-        """Append the shares of rank 0's gradient (the first row) and those of all messages of a ring without losses,
-        each by loss; the gradients are the mean loss's."""
+        """Count values by size: append the shares of rank 0's gradient (the first row), and their mean over all
+        messages of a ring without losses, each under the mean and the summed loss; ``gradients`` (ranks, n) are the
+        mean loss's."""
         rows = (gradients[0], *partial_sums(gradients))
         own, *sums = (shares_by_loss(row, self.recipe.batch_per_rank) for row in rows)
         # Each rank passes the whole sum on, as often as it has sent a partial one.
@@ -136,15 +144,17 @@ class EmulatedRun(RecipeRun):
         self.counted.append({"own": own, "ring": ring})
 
     def shares(self) -> dict[str, Any]:
-        """Return the shares (bounds x sizes) by what is counted and loss, averaged over the counts."""
+        """Return the shares of values by size (lists, bounds x 4), averaged over the iterations that were counted, by
+        what is counted, ``own`` or ``ring``, and then by loss, ``mean`` or ``summed``."""
         return {
             what: {loss: np.mean([each[what][loss] for each in self.counted], axis=0).tolist() for loss in losses}
             for what, losses in self.counted[0].items()
         }
 
     def _mean(self, gradients: Float32s) -> Float32s:
-        """Return the mean of the rows as the ring gives it, and add the bytes of one rank, sent and as float32, to the
-        record."""
+        """Return the mean (n,) of the rows, one rank's gradient each, as the ring gives it with the recipe's codec and
+        residuals, and add the bytes of one rank, sent and as float32, to the record; without a codec it is the plain
+        mean, and no bytes are counted."""
         if self.codec is None:
             mean: Float32s = gradients.mean(axis=0)
             return mean
@@ -163,12 +173,14 @@ def perceptron_gradients(
     layers: Iterable[nn.Module], images: Tensor, labels: Tensor, scale: float, rows: Tensor
 ) -> Tensor:
     """Write the gradient of ``scale`` times the mean cross-entropy of each rank's batch into its row, all ranks at
-    once, and return rank 0's loss.
+    once, and return rank 0's loss, without ``scale``.
 
     Args:
-        layers: linear ones with ReLUs between them.
-        images: (ranks, batch, values); labels: (ranks, batch).
-        rows: (ranks, n) float32, in the order of the parameters.
+        layers: of the network, in order: linear ones with ReLUs between them.
+        images: (ranks, batch, values) float32.
+        labels: (ranks, batch) int64.
+        scale: factor of the loss.
+        rows: (ranks, n) float32, overwritten; values in the order of the parameters.
     """
     linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
     inputs = [images]
@@ -194,8 +206,13 @@ def perceptron_gradients(
 
 
 def shares_by_loss(gradient: Float32s, batch: int) -> dict[str, Any]:
-    """Return the shares of 2-, 10-, 18- and 34-bit values (bounds x 4) in a gradient of the mean loss over a batch, and
-    in that of the summed loss, by ``mean`` and ``summed``: what ``tag_shares`` gives, without encoding."""
+    """Return the shares (0 to 1) of 2-, 10-, 18- and 34-bit values in a gradient under :data:`BOUNDS`, arrays (bounds x
+    4), by ``mean`` and ``summed``: what ``tag_shares`` gives, without encoding.
+
+    Args:
+        gradient: of the mean loss over a batch.
+        batch: number of samples, by which the gradient of the summed loss is larger.
+    """
     sizes = np.abs(gradient)
 
     def below(limit: float) -> float:
@@ -210,8 +227,9 @@ def shares_by_loss(gradient: Float32s, batch: int) -> dict[str, Any]:
 
 
 def partial_sums(gradients: Float32s) -> Float32s:
-    """Return what all ranks of a ring send at each step of the sum (ranks, n), in the last row the whole sum: block b
-    starts at rank b, and each next rank adds its own."""
+    """Return what each rank of a ring has to send at each step of its sum, (ranks, n): row s holds for every block the
+    sum of s + 1 ranks' values, in the last row the whole sum. Block b starts at rank b, and each next rank adds its
+    own; ``gradients`` (ranks, n) has one row a rank."""
     ranks, n = gradients.shape
     sums = np.empty_like(gradients)
     for block, part in enumerate(np.array_split(np.arange(n), ranks)):
@@ -230,13 +248,14 @@ def partial_sums(gradients: Float32s) -> Float32s:
 
 
 def averaged(gradients: Float32s, averager: Averager, sizes: Sequence[int] | None = None, block: int = 256) -> Float32s:
-    """Return the average (n,) of gradients (servers, n) float32 by an averager of codes, as the DDP hook does.
+    """Return the average (n,) of the servers' gradients by an averager of codes, as the DDP hook does: blocks share a
+    scale among all servers, and values are quantised to codes, averaged and decoded.
 
     Args:
-        gradients: one row a server.
+        gradients: (servers, n) float32, one row a server.
         averager: of the codes.
         sizes: of the parameters in a row, as no block reaches over the end of one; one parameter unless given.
-        block: values that share a scale.
+        block: number of values that share a scale.
 
     Raises:
         InputError: another number of servers than the averager has, NaN, Inf or a size of 2^127 or more.
@@ -259,7 +278,8 @@ def averaged(gradients: Float32s, averager: Averager, sizes: Sequence[int] | Non
 
 
 def attach_gradients(parameters: Sequence[nn.Parameter], sizes: list[int], flat: Tensor) -> None:
-    """Make each parameter's gradient a view of its part of ``flat``, in order, so that backward adds up in place."""
+    """Make each parameter's ``grad`` a view of its part of ``flat`` (n,), in order, so that a backward pass adds up
+    there in place; ``sizes`` are the numbers of values of the parameters."""
     for parameter, part in zip(parameters, torch.split(flat, sizes), strict=True):
         parameter.grad = part.view_as(parameter)
 
@@ -290,11 +310,14 @@ class EmulatedServers:
         self.gradients = torch.zeros(servers, sum(self.sizes), device=device)
 
     def step(self, loss: Callable[[int], Tensor]) -> list[float]:
-        """Compute ``loss(server)`` and its gradient for every server, and leave the average in the parameters'
-        gradients.
+        """Compute ``loss(server)``, a scalar, and its gradient for every server, and leave the servers' average in the
+        parameters' gradients.
 
         Returns:
-            The losses.
+            The losses, in the order of the servers.
+
+        Raises:
+            InputError: with an averager, a gradient holds NaN, Inf or a size of 2^127 or more.
         """
         losses = []
         self.gradients.zero_()

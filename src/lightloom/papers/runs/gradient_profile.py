@@ -76,7 +76,8 @@ class Training:
         return sorted({round(self.steps ** (i / (_SAMPLES - 1))) for i in range(_SAMPLES)})
 
     def describe(self) -> str:
-        """Return a sentence on how the gradients were made."""
+        """Return a phrase on how the gradients were made: inputs, SGD with its rate and momentum, batch, sampled steps
+        and seed, with commas between."""
         sums = f", sums of up to {self.terms} batches at the last" if self.terms > 1 else ""
         inputs = "MNIST" if self.data is not None else "random inputs and labels"
         return (
@@ -86,15 +87,16 @@ class Training:
 
 
 def trained_gradients(training: Training, parameters: int, advance: Advance = ignore) -> Iterator[Sample]:
-    """Train on the CPU and yield gradients before the update at the sampled steps, and at the last one sums of 2, 4 ...
-    of them, by parameter name; the arrays live until the next one.
+    """Train on the CPU and yield gradients before the update at the sampled steps, and at the last one sums of 2, 4, 8
+    ... batches' gradients up to ``training.terms``, flat by parameter name; the arrays live until the next one.
 
     Args:
-        parameters: of the model; it is refused, before it is built, if it cannot fit the memory.
+        training: model, batches and settings of the training.
+        parameters: number of the model's parameters; it is refused, before it is built, if it cannot fit the memory.
         advance: called with 1 after each step, and after each batch that is added up.
 
     Raises:
-        WorkloadError: the model cannot be built, run or differentiated.
+        WorkloadError: the model cannot be built, run or differentiated, or has nothing to train.
         ConfigError: no data set there, or none that fits the model's inputs, or too little memory.
     """
     _check_memory(training.model, parameters)
@@ -123,7 +125,8 @@ def trained_gradients(training: Training, parameters: int, advance: Advance = ig
 
 
 def _gradients(trained: Mapping[str, nn.Parameter]) -> Gradients:
-    """Return the gradients of parameters by name, flat, as float32; parameters without any are left out."""
+    """Return the gradients of parameters by name, flat, as float32, which share memory with the parameters' where these
+    are float32; parameters without any are left out."""
     gradients = {name: p.grad.detach().float() for name, p in trained.items() if p.grad is not None}
     return {name: gradient.contiguous().view(-1).numpy() for name, gradient in gradients.items()}
 
@@ -151,8 +154,8 @@ def saved_gradients(path: Path) -> Gradients:
 
 
 def _build(training: Training) -> tuple[nn.Module, Example]:
-    """Return the module with real parameters, and its example inputs as a tuple (shapes and types count, values do
-    not)."""
+    """Return the module that the training's model names, with real parameters, and its example inputs as a tuple
+    (shapes and types count, values do not)."""
     entry, name = ZOO.get(training.model), training.model
     length = {} if training.sequence_length is None else {"sequence_length": training.sequence_length}
     with search_path(name), contextlib.redirect_stdout(sys.stderr):
@@ -172,8 +175,8 @@ def _build(training: Training) -> tuple[nn.Module, Example]:
 
 
 def _batches(training: Training, module: nn.Module, example: Example) -> Iterator[tuple[Example, Tensor | None]]:
-    """Yield inputs and labels without end: MNIST where the training names a data folder, else a pool of random inputs
-    in turn, with None for labels."""
+    """Yield the model's inputs and labels, without end: MNIST where the training names a data folder, else a pool of
+    random inputs in turn, with None for labels; shapes are those of ``example``."""
     generator = torch.Generator().manual_seed(training.seed)
     if training.data is not None:
         yield from _mnist(training, example, generator)
@@ -185,8 +188,8 @@ def _batches(training: Training, module: nn.Module, example: Example) -> Iterato
 
 
 def _random(like: object, tokens: int, generator: torch.Generator) -> object:
-    """Return random values of the shape and type of a tensor: normal, or integers below ``tokens``; anything else as it
-    is."""
+    """Return random values of the shape and type of the tensor ``like``: normal, or integers below ``tokens``; anything
+    but a tensor as it is."""
     if not isinstance(like, Tensor):
         return like
     if like.is_floating_point():
@@ -196,7 +199,11 @@ def _random(like: object, tokens: int, generator: torch.Generator) -> object:
 
 def _mnist(training: Training, example: Example, generator: torch.Generator) -> Iterator[tuple[Example, Tensor | None]]:
     """Yield inputs in the example's shape and labels from MNIST's training set without end, drawn with replacement;
-    images of another size (n, channels, height, width) are interpolated, and all channels are equal."""
+    images of another size (n, channels, height, width) are interpolated, and all channels are equal.
+
+    Raises:
+        ConfigError: MNIST does not fit the shape, or is missing.
+    """
     shape = tuple(example[0].shape) if len(example) == 1 and isinstance(example[0], Tensor) else ()
     resized = len(shape) == 4 and shape[2:] != (28, 28)
     if len(shape) < 2 or not (resized or int(np.prod(shape[1:])) == PIXELS):
@@ -219,9 +226,11 @@ def _backward(module: nn.Module, inputs: Example, labels: Tensor | None) -> None
 
 
 def _loss(outputs: object, labels: Tensor | None) -> Tensor:
-    """Return the cross-entropy over the last axis, with labels drawn at random where there are none.
+    """Return the loss of a model's outputs: the cross-entropy over the last axis, with labels drawn at random where
+    there are none.
 
-    A scalar is the loss itself; one number a sample is trained on squares. Several outputs (auxiliary heads) add up.
+    A single scalar output is the loss itself; one number a sample is compared with random targets by its mean square
+    error. Several outputs (auxiliary heads) add up.
     """
     floating = [output for output in tensors_in([outputs]) if output.is_floating_point()]
     if len(floating) == 1 and floating[0].dim() == 0:
@@ -238,7 +247,8 @@ def _loss(outputs: object, labels: Tensor | None) -> Tensor:
 
 
 def _check_memory(model: str, parameters: int) -> None:
-    """Raise a ConfigError in one line where the gradients of a model would not fit in memory."""
+    """Raise a ConfigError of one line where training a model with so many parameters would not fit in the memory that
+    is free."""
     needed, free = _COPIES * 4 * parameters, free_memory()
     if needed > free:
         raise ConfigError(
@@ -248,7 +258,8 @@ def _check_memory(model: str, parameters: int) -> None:
 
 
 def _guarded(model: str, what: str, action: Callable[[], T]) -> T:
-    """Return what user code gives; whatever it raises, but for an InputError, becomes a WorkloadError of one line."""
+    """Return what ``action``, user code, gives; whatever it raises, but for an InputError, becomes a WorkloadError of
+    one line: "``model``: ``what``: type and message"."""
     try:
         return action()
     except InputError:

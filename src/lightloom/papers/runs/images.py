@@ -39,7 +39,8 @@ class RunCheckpoint:
         self.rng = getattr(averager, "rng", None)
 
     def save(self, done: int, record: dict[str, Any]) -> None:
-        """Save the state after ``done`` steps or epochs; nothing without a folder."""
+        """Save network, optimizer, record and the averager's generator after ``done`` steps or epochs, and note
+        ``done`` in a file ``progress.json``; nothing without a folder."""
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -49,8 +50,8 @@ class RunCheckpoint:
         write_atomically(self.folder / "progress.json", json.dumps({"done": done}))
 
     def load(self) -> tuple[int, dict[str, Any]]:
-        """Restore the state; return the number of finished steps or epochs and the record, or 0 and an empty one
-        without a checkpoint."""
+        """Restore network, optimizer and the averager's generator in place; return the number of finished steps or
+        epochs and the record, or 0 and an empty one without a checkpoint."""
         if self.folder is None or not (self.folder / "checkpoint.pt").exists():
             return 0, {}
         content = load_checkpoint(self.folder / "checkpoint.pt", self.net, self.optimizer)
@@ -116,18 +117,20 @@ def train(
     """Train ResNet-50 from scratch, or resume from the checkpoint in ``folder``, and return the record.
 
     Args:
-        training: images to learn from; test: images to judge by.
-        recipe: how.
+        training: images to learn from.
+        test: images to judge by.
+        recipe: settings of the run.
         averager: of the servers' codes; None averages in float32.
-        net: another network than ``resnet50_for_cifar``.
+        net: another network than ``resnet50_for_cifar``; trained in place.
         folder: for a checkpoint after each epoch, from which an interrupted run continues; None saves none.
-        advance: function called with 1 after each epoch.
+        advance: called with the number of epochs done before, and with 1 after each epoch.
 
     Returns:
-        The record, with the recipe.
+        The fields of the record, and those of the recipe under ``recipe``.
 
     Raises:
-        ConfigError: there are fewer images than one step takes, or the averager is for another number of servers.
+        ConfigError: there are fewer training images than one step takes, or no test images, or the averager is for
+            another number of servers.
     """
     size = recipe.servers * recipe.images_per_server
     steps = len(training.labels) // size
@@ -164,8 +167,8 @@ def train(
 
 
 def augmented(pixels: NDArray[np.uint8], chance: np.random.Generator) -> NDArray[np.uint8]:
-    """Return each image (n, 3, 32, 32) moved by up to four pixels on each axis, black moving in, and mirrored with
-    probability a half."""
+    """Return each image, uint8 (n, 3, 32, 32), moved by up to four pixels on each axis, black moving in, and mirrored
+    left to right with probability a half; ``chance`` draws both."""
     padded = np.pad(pixels, ((0, 0), (0, 0), (_MARGIN, _MARGIN), (_MARGIN, _MARGIN)))
     moved = np.lib.stride_tricks.sliding_window_view(padded, (SIDE, SIDE), (2, 3))
     rows, columns = chance.integers(0, 2 * _MARGIN + 1, (2, len(pixels)))
@@ -174,7 +177,8 @@ def augmented(pixels: NDArray[np.uint8], chance: np.random.Generator) -> NDArray
 
 
 def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int = 500) -> float:
-    """Return the share of images, 0 to 1, that are classified correctly; leaves the network in evaluation mode."""
+    """Return the share of images, 0 to 1, that the network on ``device`` classifies correctly, ``at_once`` images at a
+    time; it leaves the network in evaluation mode."""
     net.eval()
     right = 0
     with torch.no_grad():
@@ -185,7 +189,8 @@ def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int =
 
 
 def _loss_of(net: nn.Module, batches: list[Batch], device: str, server: int) -> Tensor:
-    """Return the mean cross-entropy of one server's batch, with products in bfloat16."""
+    """Return the mean cross-entropy of one server's batch, with products in bfloat16; ``batches`` holds pixels and
+    labels of every server."""
     pixels, labels = batches[server]
     with torch.autocast(device, torch.bfloat16):
         logits = net(_light(pixels, device))
@@ -193,7 +198,8 @@ def _loss_of(net: nn.Module, batches: list[Batch], device: str, server: int) -> 
 
 
 def _light(pixels: NDArray[np.uint8], device: str) -> Tensor:
-    """Return pixels as float32 on the device, each channel less CIFAR-100's mean and over its deviation."""
+    """Return pixels (n, 3, height, width), 0 to 255, as float32 on the device, scaled to 0 … 1, each channel less
+    CIFAR-100's mean and over its deviation."""
     values = torch.from_numpy(np.ascontiguousarray(pixels)).to(device, torch.float32) / 255
     mean, deviation = (torch.tensor(channel, device=device)[:, None, None] for channel in (_MEAN, _DEVIATION))
     return (values - mean) / deviation

@@ -56,11 +56,12 @@ class Recipe:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens trained on."""
+        """Number of tokens that all servers train on over all steps."""
         return self.steps * self.servers * self.windows_per_server * self.sequence
 
     def averager(self) -> Averager | None:
-        """Return the averager of the servers' codes; None averages in float32."""
+        """Return the averager of the servers' codes that the recipe describes, which injects errors where the recipe
+        names a row of Table II; None averages in float32."""
         if self.bits is None:
             return None
         ideal = IdealAverager(self.servers, self.bits, self.rounding)
@@ -86,20 +87,21 @@ def train(
     averager: Averager | None = None,
     advance: Advance = ignore,
 ) -> dict[str, Any]:
-    """Train, continuing from the last checkpoint in ``folder``, and return the record.
+    """Train the language model, continuing from the last checkpoint in ``folder``, and return the record.
 
     Args:
         corpus: training and validation text.
         recipe: settings of the run.
         folder: folder of checkpoints; None saves none.
         averager: averager in place of the recipe's own, for example a network.
-        advance: function called with 1 after each step.
+        advance: called with the number of steps done before, and with 1 after each step.
 
     Returns:
-        The record, with the recipe.
+        The fields of the record, those of the recipe under ``recipe``, and the name of the ``corpus``.
 
     Raises:
-        ConfigError: the text is too short for one step, or the averager is for another number of servers.
+        ConfigError: the text is too short for one step, or has none to validate, or the averager is for another number
+            of servers.
     """
     run = _LanguageRun(corpus, recipe, averager if averager is not None else recipe.averager(), folder)
     return {"recipe": asdict(recipe), "corpus": corpus.name, **asdict(run.run(advance))}
@@ -158,11 +160,12 @@ class _LanguageRun:
         return self.record
 
     def _loss_of(self, windows: NDArray[np.uint8], server: int) -> Tensor:
-        """Return the loss of one server's windows."""
+        """Return the loss of one server's windows, out of those of all servers in a step."""
         return self._loss(windows[server])
 
     def _loss(self, windows: NDArray[np.uint8]) -> Tensor:
-        """Return the mean cross-entropy of predicting each window's next tokens, in nats a token."""
+        """Return the mean cross-entropy, in nats a token, of predicting every token but the first of each window (n,
+        sequence + 1) from those before it."""
         tokens = torch.from_numpy(windows.astype(np.int64))
         # CPUs with matrix units for bfloat16 multiply it fast; others take twice as long as in float32.
         with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.bfloat16):
@@ -180,7 +183,8 @@ class _LanguageRun:
         return chosen.reshape(recipe.servers, recipe.windows_per_server, -1)
 
     def _note(self, step: int, losses: list[float]) -> None:
-        """Add an entry to the record: the mean of the training losses, which are cleared, and the validation loss."""
+        """Add an entry to the record at ``step``: the mean of ``losses``, the training losses since the last entry,
+        which are cleared, and the loss on the validation windows."""
         self.record.steps.append(step)
         self.record.training_loss.append(float(np.mean(losses)))
         losses.clear()
@@ -191,15 +195,16 @@ class _LanguageRun:
 
 
 def _windows(tokens: NDArray[np.uint8], sequence: int) -> NDArray[np.uint8]:
-    """Return windows (n, sequence + 1) that do not overlap but for the last token, which is the first of the next."""
+    """Return windows (n, sequence + 1) of a text's tokens that do not overlap but for the last token, which is the
+    first of the next; a rest too short for a window is left out."""
     count = max(0, (tokens.size - 1) // sequence)
     windows: NDArray[np.uint8] = tokens[np.arange(count)[:, None] * sequence + np.arange(sequence + 1)]
     return windows
 
 
 def _schedule(step: int, recipe: Recipe) -> float:
-    """Return the factor of the learning rate at a step, which counts from 1: linear warm-up to 1, then a cosine to a
-    tenth."""
+    """Return the factor of the recipe's learning rate at a step, which counts from 1: linear warm-up to 1 over
+    ``warm_up`` steps, then half a cosine to a tenth at the last step."""
     if step <= recipe.warm_up:
         return step / recipe.warm_up
     return 0.1 + 0.45 * (1 + math.cos(math.pi * ((step - recipe.warm_up) / max(1, recipe.steps - recipe.warm_up))))
