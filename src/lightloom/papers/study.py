@@ -36,7 +36,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legend:
-    """Title and caption of a figure."""
+    """Title and caption of a figure, as texts."""
 
     title: str
     caption: str
@@ -229,8 +229,8 @@ class Experiment(NamedTuple):
 
 
 def origin(configuration: object, seed: int | None = None) -> dict[str, Any]:
-    """Return the provenance of a measurement that is stored: versions, a hash of the configuration and the seed, as
-    every result has them, and the processor's architecture with its number of cores (``machine``) and the date
+    """Return the provenance of a measurement that is stored: the package's version, a hash of the configuration and the
+    seed, as every result has them, and the processor's architecture with its number of cores (``machine``) and the date
     (``run``)."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     return provenance(configuration, seed) | {"machine": machine, "run": date.today().isoformat()}
@@ -319,7 +319,7 @@ BASE = "float32"
 
 
 class Pairs(NamedTuple):
-    """Differences of runs from those of the baseline with the same seed."""
+    """Mean difference of runs from those of the baseline with the same seed, and its 95 % interval."""
 
     mean: float
     half: float
@@ -327,8 +327,8 @@ class Pairs(NamedTuple):
     seeds: int
 
     def text(self, digits: int) -> str:
-        """Return the signed mean ± half width with so many decimals, and the number of seeds: "-0.12 ± 0.05 (95 %), 3
-        seeds in pairs"; no half width for one seed."""
+        """Return the signed mean ± half width with so many decimals, and the number of seeds, as in "-0.12 ± 0.05 (95
+        %), 3 seeds in pairs"; for one seed no half width."""
         spread = f" ± {self.half:.{digits}f} (95 %)" if self.seeds > 1 else ""
         return f"{self.mean:+.{digits}f}{spread}, {self.seeds} {'seeds' if self.seeds > 1 else 'seed'} in pairs"
 

@@ -99,7 +99,7 @@ def check_rack(network: Network, batch: int, chip: DaDianNao, rack: Rack | None 
 
 @dataclass(frozen=True)
 class Step(BroadcastStep):
-    """Seconds and joules of a step."""
+    """Seconds and joules of a step of a network on a mesh of chips."""
 
     link: ChipLink
     chip: DaDianNao
@@ -149,7 +149,7 @@ UNITS = (MIXED, ONE_DIRECTION, BOTH_DIRECTIONS)
 
 @cache
 def chip() -> DaDianNao:
-    """Return the chip of Table 1."""
+    """Return the chip of Table 1, from the catalog."""
     return load_dadiannao()
 
 

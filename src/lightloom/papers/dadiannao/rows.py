@@ -405,10 +405,10 @@ def time_saved(name: str, topology: str = "mesh") -> Figures:
 
 
 def both_axes() -> Figures:
-    """Return the percentage of time, by case, that the electrical mesh saves when its broadcasts use both axes at once.
+    """Return the percentage of time, by case, that the electrical mesh saves when its broadcasts use both axes at once,
+    with the fitted constants.
 
-    The bandwidth term of Eq. 3 halves (:mod:`lightloom.collectives.algorithms.direct`), as if links were twice
-    as fast.
+    The bandwidth term of Eq. 3 halves (:mod:`lightloom.collectives.algorithms.direct`), as if links were twice as fast.
     """
     electrical = links(MIXED)["25-E"]
     return saved("time", electrical._replace(bandwidth=2 * electrical.bandwidth), electrical, FITTED)

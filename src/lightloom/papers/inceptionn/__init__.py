@@ -97,7 +97,7 @@ def ratio(model: str, k: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Costs of a message."""
+    """Costs of a message over a link, and of adding what it brings."""
 
     latency: float = 0.0
     """a: seconds per message. The paper calls it negligible and gives no value."""
@@ -121,6 +121,7 @@ def ring(p: int, nbytes: float, link: Link) -> float:
 
 
 def link_of(model: str) -> Link:
-    """Return a link of 10 Gbit/s without latency for a model, whose seconds of summing a byte follow from Table II: the
-    aggregator adds p − 1 times the model's n bytes in the table's gradient sum of an iteration."""
+    """Return the costs of a message for a model: 10 Gbit/s without latency, and the seconds of summing a byte that
+    follow from Table II, where the aggregator adds p − 1 times the model's n bytes in the gradient sum of an
+    iteration."""
     return Link(sum_seconds=TABLE_2[model].gradient_sum / ITERATIONS / ((WORKERS - 1) * size_bytes(model)))

@@ -269,11 +269,15 @@ def readings(runs: Record) -> dict[tuple[int, str, str, str], Any]:
 
 
 def agreeing(shares: Any, *, closely: bool = False) -> list[int]:
-    """Return for each seed how many of HDC's nine shares below 34 bits and three ratios agree with Table III's, from
-    percentages (seeds x bounds x sizes).
+    """Return for each seed how many of HDC's twelve cells agree with Table III: at each of three bounds the shares of
+    values below 34 bits and the ratio that follows.
 
     They agree within a quarter of what separates the printed one from its value where everything is dropped;
     ``closely``, also within half of the last printed digit and three standard deviations over the seeds.
+
+    Args:
+        shares: percentages (seeds x bounds x sizes), as :func:`readings` gives them.
+        closely: use the narrower of both tolerances.
     """
 
     def cells(shares: Any) -> Any:
@@ -288,10 +292,14 @@ def agreeing(shares: Any, *, closely: bool = False) -> list[int]:
 
 
 def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
-    """Return a row's values: as ``trivial`` the percentage of a class where every value is dropped (100 for 2 bits,
-    else 0), and as ``tolerance`` a quarter of the printed one's distance from it.
+    """Return values for a row of Table III: as ``trivial`` the percentage of a class where every value is dropped (100
+    for 2 bits, else 0), and as ``tolerance`` a quarter of the printed one's distance from it.
 
     A printed percentage that equals it shows nothing: then ``basis`` says so in place of the tolerance.
+
+    Args:
+        bits: size of the class, one of :data:`TAG_BITS`.
+        printed: percentage of values in it, as printed.
     """
     trivial = 100.0 if bits == TAG_BITS[0] else 0.0
     if printed == trivial:
@@ -403,14 +411,14 @@ PAYLOAD, FRAMING = 1448, 90
 
 @dataclass(frozen=True, slots=True)
 class IterationTime:
-    """Durations of an iteration, in seconds."""
+    """Durations of an iteration, in seconds: ``local`` without communication, and ``communicate``."""
 
     local: float
     communicate: float
 
     @property
     def total(self) -> float:
-        """Duration without overlap, as in the paper."""
+        """Seconds of an iteration without overlap of computation and communication, as in the paper."""
         return self.local + self.communicate
 
 

@@ -53,11 +53,11 @@ class TrainingRun:
 
     @property
     def network(self) -> str:
-        """Name of the network that is trained."""
+        """Name of the network that is trained; ``hdc`` where the settings name none."""
         return str(self.settings.get("network", "hdc"))
 
     def recipe(self, seed: int) -> Recipe:
-        """Return the recipe of the run with one seed."""
+        """Return the recipe of this run with one seed."""
         from lightloom.papers.runs.digits import Recipe
 
         return Recipe(seed=seed, **self.settings)
@@ -271,8 +271,8 @@ def long_runs() -> tuple[TrainingRun, ...]:
 
 
 def long_jobs() -> list[tuple[TrainingRun, int]]:
-    """Return pairs of run and seed in the order of execution: runs of several seeds first, seed by seed, then the
-    others."""
+    """Return pairs of run and seed of the long runs in the order of execution: runs of several seeds first, seed by
+    seed, then the others."""
     every = [(run, seed) for run in long_runs() for seed in run.seeds]
     return sorted(every, key=lambda job: (len(job[0].seeds) == 1, job[1]))
 
@@ -317,14 +317,24 @@ def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str,
 
 
 def _folder(work: Path, run: TrainingRun, seed: int) -> Path:
-    """Return the folder of a long run with one seed below ``work``."""
+    """Return the folder of a long run with one seed below ``work``: the run's name with hyphens for spaces, then the
+    seed."""
     return work / f"{run.name.replace(' ', '-')}-seed{seed}"
 
 
 def _train_long(run: TrainingRun, seed: int, folder: Path, data: Path) -> dict[str, Any]:
-    """Train one long run in a process per rank, and return rank 0's record.
+    """Train one long run in four processes, a rank each, and return rank 0's record.
 
     Only the first seed's float32 run saves the gradients of ``SNAPSHOTS``.
+
+    Args:
+        run: what is trained.
+        seed: of weights and batches.
+        folder: of the run's checkpoints, from which an interrupted run resumes, and snapshots; it is made.
+        data: the data folder with MNIST.
+
+    Raises:
+        LaunchError: a rank failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     recipe = run.recipe(seed)

@@ -60,7 +60,7 @@ def study(work: Path | None = None) -> Study:
 
 def communication_share() -> Figure:
     """Draw Figure 3(b): percent of training time that is communication, by model, from Table II and from our model of
-    WA."""
+    worker-aggregator training (WA)."""
     figure, (axes,) = canvas(1)
     paper = [100 * TABLE_2[model].communicate / TABLE_2[model].total for model in MODELS]
     ours = [100 * steps(model)["WA"].communicate / steps(model)["WA"].total for model in MODELS]
@@ -70,7 +70,8 @@ def communication_share() -> Figure:
 
 
 def truncation(training: Record) -> Figure:
-    """Draw Figure 4: test accuracy of HDC trained with truncated gradients, weights, or both, by dropped bits."""
+    """Draw Figure 4: test accuracy of HDC trained with truncated gradients, weights, or both, by dropped bits, from the
+    first seeds' runs in ``training``; a line is float32 after as many iterations."""
     figure, (axes,) = canvas(1)
     runs, drops = training["runs"], DROPPED
     _truncation_bars(axes, runs, drops, {"gradients only": "g", "weights only": "w", "both": "w+g"}, "{:.1f}")
@@ -95,7 +96,8 @@ def _truncation_bars(axes: Axes, runs: Record, drops: Sequence[int], labels: Map
 
 
 def distribution(gradients: Record) -> Figure:
-    """Draw Figure 5: percent of gradient values by binade, a panel for each stage, negative values downward.
+    """Draw Figure 5: percent of gradient values by binade, a panel for each stage of training in ``gradients`` (counts
+    of :func:`~lightloom.papers.inceptionn.runs.count_binades`), negative values downward.
 
     A linear axis would show everything as one spike at 0. Dotted lines mark the bounds.
     """
@@ -132,8 +134,8 @@ def software_loop(loop: Record) -> Figure:
 
 
 def training_time() -> Figure:
-    """Draw Figure 12: computation and communication of an iteration by our model, over WA's total, a panel for each
-    model."""
+    """Draw Figure 12: computation and communication of an iteration by our model, over the total of WA
+    (worker-aggregator), a panel for each model and a bar for each of WA, WA+C, INC and INC+C."""
     figure, panels = canvas(len(MODELS), sharey=True)
     for axes, model in zip(panels, MODELS, strict=True):
         by_exchange = steps(model)

@@ -60,7 +60,7 @@ RATIOS: Mapping[str, Sequence[str]] = {
 }
 """Shares of the errors of Table II's rows, in percent, as printed."""
 ROWS = tuple(ACCURACY)
-"""Table II's rows in the order of `averaging.area.TABLE_II`."""
+"""Table II's rows in the order of `averaging.networks.TABLE_II`."""
 SAVED: Mapping[str, float] = {"resnet50": 25.0, "llama": 17.0}
 """Fig. 7(b): less time than with the ring, percent ("over" and "around")."""
 
@@ -219,7 +219,7 @@ _CONVENTIONS = {"with_units": "with P and T", "without_units": "without P and T"
 
 
 def scenario(network: PaperNetwork) -> str:
-    """Return bits and servers of a scenario as text, such as ``8x4``."""
+    """Return bits and servers of a scenario as text: ``8x4`` for 8 bits and 4 servers."""
     return f"{network.bits}x{network.servers}"
 
 
@@ -262,8 +262,8 @@ def rms(row: str) -> float:
 
 
 def _area(network: PaperNetwork) -> Claim:
-    """Return a scenario's row of Table I: the area ratio in percent with units; the reason has it without units, and
-    with economy-size matrices."""
+    """Return a scenario's row of Table I: the area of its network with approximated matrices in percent of that with
+    whole ones, P and T counted; the explanation has it without P and T, and with economy-size matrices."""
     values = {"name": scenario(network), "paper": network.printed, "ratio": network.ratio()}
     values |= {"area": network.area(), "full": network.area(approximated=False), "plain": network.ratio(units=False)}
     values["economy"] = network.ratio("economy", units=False)
@@ -336,8 +336,8 @@ def _all_reduce(algorithm: str, servers: int) -> Schedule:
 
 
 def _figure_6() -> Iterator[Claim]:
-    """Yield bytes sent over bytes of the gradient with the ring and with OptINC by number of servers, the ring's
-    overhead in percent where it is printed, and its rounds for four servers."""
+    """Yield bytes sent over bytes of the gradient with the ring and with OptINC, a row each by number of servers, what
+    the ring sends beyond OptINC in percent where it is printed, and the ring's steps for four servers."""
     for n, ring in RING_TRAFFIC.items():
         yield PAPER.claim("figure6.ring_n{n}", sent("ring", n), paper=ring, n=n)
         yield PAPER.claim("figure6.optinc_n{n}", sent("in-network", n), n=n)
@@ -466,7 +466,7 @@ class StepTime:
 
     @property
     def saving(self) -> float:
-        """Time that OptINC saves, in percent of the step with the ring."""
+        """Percentage by which a step with OptINC is shorter than one with the ring."""
         return 100 * (self.ring - self.optical) / (self.compute + self.ring)
 
 
@@ -510,7 +510,7 @@ def simulated(model: str, batch: int, algorithm: str, nbytes: int, overlap: bool
 
 @cache
 def _cluster() -> Cluster:
-    """Return the paper's four servers."""
+    """Return the paper's four servers, with their optical averager and the packet switch that it is compared with."""
     return load_cluster("optinc-4")
 
 

@@ -106,7 +106,8 @@ class Series:
     seeds: Sequence[int]
 
     def jobs(self) -> list[tuple[str, int]]:
-        """Return pairs of variant and seed, seed by seed, so that what is there can be compared in pairs."""
+        """Return pairs of variant and seed of this series, all variants of a seed before the next seed, so that what is
+        there can be compared in pairs."""
         return [(name, seed) for seed in self.seeds for name in self.variants]
 
 
@@ -213,7 +214,7 @@ _KEPT = ("recipe", "iterations", "accuracy", "loss", "nbytes_raw", "nbytes_sent"
 
 @dataclass(frozen=True, slots=True)
 class DigitsRun:
-    """A variant of the training."""
+    """A variant of the training of LeNet on MNIST, by how gradients are averaged."""
 
     name: str
     averager: str | None = None
@@ -302,7 +303,8 @@ def train_all(worker: Worker) -> None:
 
 
 def _digits_result(work: Path, run: DigitsRun, seed: int) -> Path:
-    """Return the path of a run's result: its name with hyphens for what is no letter or digit, then the seed."""
+    """Return the path of a run's result in ``work``: the run's name with hyphens for what is no letter or digit, then
+    the seed."""
     words = "".join(letter if letter.isalnum() else "-" for letter in run.name)
     return work / f"{words}-seed{seed}.json"
 

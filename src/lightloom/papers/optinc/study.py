@@ -40,11 +40,11 @@ _LEAST = 1e-5
 
 
 def study(work: Path | None = None) -> Study:
-    """Return the study with all rows and figures.
+    """Return the OptINC study with all rows and figures.
 
     Args:
         work: a folder whose ``constructed.json``, ``training.json``, ``language.json``, ``language-small.json`` and
-            ``images.json`` replace those of the package.
+            ``images.json``, where they exist, replace those of the package.
 
     Raises:
         ConfigError: one of the files cannot be read.

@@ -89,9 +89,9 @@ def literal_stage_steps(ranks: int, wavelengths: int, stages: int) -> list[int]:
 def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
     """Return the steps of WRHT used as an all-gather, by formula only (OpTree, Table I and the text above it).
 
-    Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with p = 2w + 1 and θ = ceil(log_p N). ``padded`` takes N as p^θ,
-    which is what the printed 259 needs. The count presumes multicast; schedules (``wrht_gather``) count their own
-    steps.
+    Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with N ``ranks``, w ``wavelengths``, p = 2w + 1 and θ = ceil(log_p
+    N). ``padded`` takes N as p^θ, which is what the printed 259 needs. The count presumes multicast; schedules
+    (``wrht_gather``) count their own steps.
     """
     p = 2 * wavelengths + 1
     theta, reach = 1, p
@@ -601,8 +601,8 @@ def _one_stage() -> Iterator[Claim]:
 
 
 def _wrht() -> Iterator[Claim]:
-    """Yield Table I's steps of WRHT: by the formula with N padded to p^θ and with N itself, and by the text in two
-    readings."""
+    """Yield Table I's steps of WRHT at 1,024 ranks and 64 wavelengths: by the table's formula with N padded to p^θ and
+    with N itself, and by the two totals in the text."""
     p, theta = 2 * WAVELENGTHS + 1, 2
     collect = 1 - (p - RANKS) // (p - 1)
     padded, literal = (wrht_all_gather_steps(RANKS, WAVELENGTHS, padded=padded) for padded in (True, False))
@@ -613,8 +613,9 @@ def _wrht() -> Iterator[Claim]:
 
 
 def _optree() -> Iterator[Claim]:
-    """Yield Table I's steps of OpTree by Theorem 1, as built, by Eq. 3, by Theorem 3's proof and by the stages taken
-    literally, and its number of stages by Eq. 2, rounded up and rounded."""
+    """Yield Table I's steps of OpTree at 1,024 ranks and 64 wavelengths by Theorem 1, as built and verified, by Eq. 3,
+    by Theorem 3's proof and by the stages taken literally, and its number of stages by Eq. 2, rounded up and
+    rounded."""
     tree, k = built("optree", radices=FEWEST), PRINTED_STAGES
     ceiled, exactly = theorem_1_steps(RANKS, WAVELENGTHS, k), theorem_1_exact(RANKS, WAVELENGTHS, k)
     yield PAPER.claim("table1.optree_steps", ceiled, theorem_1_exact=exactly)

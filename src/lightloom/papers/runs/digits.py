@@ -315,7 +315,8 @@ class _DigitsRun(RecipeRun):
             np.save(self.folder / f"gradient-{iteration}.npy", flat)
 
     def right(self) -> tuple[int, int]:
-        """Return how many of all ranks' test images the network classifies correctly, and how many there are."""
+        """Return how many of the test images of all ranks the network classifies correctly, and how many there are; all
+        ranks must call it."""
         count = torch.tensor(super().right())
         dist.all_reduce(count)
         return int(count[0]), int(count[1])
@@ -360,7 +361,7 @@ class _DigitsRun(RecipeRun):
         return replace(self.record, nbytes_raw=raw, nbytes_sent=sent)
 
     def _path(self, folder: Path, iteration: int) -> Path:
-        """Return the path of this rank's checkpoint after an iteration."""
+        """Return the path of this rank's checkpoint after an iteration, in the folder of checkpoints."""
         return folder / f"checkpoint-{iteration}-rank{self.worker.rank}.pt"
 
 

@@ -45,7 +45,7 @@ _COPIES = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """A few steps of SGD with momentum."""
+    """A few steps of SGD with momentum, whose gradients are taken."""
 
     model: str
     """A zoo name, a plug-in, ``package.module:factory`` or ``path/file.py:factory``."""
@@ -132,11 +132,11 @@ def _gradients(trained: Mapping[str, nn.Parameter]) -> Gradients:
 
 
 def saved_gradients(path: Path) -> Gradients:
-    """Return flat float32 gradients by name from a ``.pt`` file: a tensor, named after the file, or a mapping of names
-    to tensors.
+    """Return flat float32 gradients by name from a ``.pt`` file: of a tensor, named after the file, or of a mapping of
+    names to tensors. Tensors of other floating-point types are converted.
 
     Raises:
-        ConfigError: unreadable, or something else.
+        ConfigError: the file cannot be read, or holds anything else, such as integers.
     """
     try:
         # Weights only: a file of gradients has no business running code.
@@ -221,7 +221,8 @@ def _mnist(training: Training, example: Example, generator: torch.Generator) -> 
 
 
 def _backward(module: nn.Module, inputs: Example, labels: Tensor | None) -> None:
-    """Add the gradient of a batch's loss to that of the module's parameters."""
+    """Add the gradient of a batch's loss to that of the module's parameters; without ``labels`` they are drawn at
+    random."""
     torch.autograd.backward(_loss(module(*inputs), labels))
 
 

@@ -91,11 +91,11 @@ class ImageRecord:
 
 
 def resnet50_for_cifar(*, keep_stem: bool = False) -> ResNet:
-    """Return the zoo's ResNet-50 for 32 x 32 pixels and 100 classes.
+    """Return the zoo's ResNet-50 with new weights for 32 x 32 pixels and 100 classes.
 
     Args:
-        keep_stem: keep the stem for large images, which quarters the resolution twice over; else one 3 x 3 convolution
-            that keeps it, as is customary for CIFAR and takes 15 times the arithmetic.
+        keep_stem: keep the stem for large images, which halves the resolution twice; False puts one 3 x 3 convolution
+            that keeps it in its place, as is customary for CIFAR and takes 15 times the arithmetic.
     """
     net = ResNet()
     if not keep_stem:

@@ -136,9 +136,10 @@ class _LanguageRun:
         self.checkpoint = RunCheckpoint(folder, self.net, self.optimizer, averager)
 
     def run(self, advance: Advance) -> Record:
-        """Train on from the last checkpoint and return the record.
+        """Train on from the last checkpoint to the recipe's last step and return the record.
 
-        ``advance`` is called with the number of steps done before, and with 1 after each step.
+        A checkpoint is saved with every entry of the record. ``advance`` is called with the number of steps done
+        before, and with 1 after each step.
         """
         recipe = self.recipe
         losses: list[float] = []
@@ -173,8 +174,9 @@ class _LanguageRun:
         return nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
 
     def _batch(self, step: int) -> NDArray[np.uint8]:
-        """Return the windows (servers, windows a server, sequence + 1) of a step, which counts from 1; no window twice
-        before all were read but for a rest too small for a step."""
+        """Return the windows, uint8 (servers, windows a server, sequence + 1), of a step, which counts from 1; their
+        order is fixed by the seed, and no window comes twice before all were read but for a rest too small for a
+        step."""
         recipe = self.recipe
         size = recipe.servers * recipe.windows_per_server
         epoch, place = divmod(step - 1, len(self.training) // size)

@@ -94,7 +94,8 @@ class Network(NamedTuple):
 
 
 def rival_key(system: System, gbps: float) -> str:
-    """Return the key under which results of the planner's search on a network are stored, for all models."""
+    """Return the key under which results of the planner's search on a network are stored, for all models: "rivals ocs
+    512" for OCS at 512 Gb/s."""
     return f"rivals {system} {gbps:g}"
 
 
@@ -295,8 +296,8 @@ def placed_outcomes() -> list[list[float]]:
 
 
 def _small_graph(samples: int) -> ComputeGraph:
-    """Return a small graph: embedding, residual blocks that branch, and a head; wide operators are cut, narrow ones are
-    not."""
+    """Return the graph of a small network with a batch of ``samples``: embedding, residual blocks that branch, and a
+    head; wide operators are cut, narrow ones are not."""
     operators = [_small_operator("tokens", "embedding", (), samples, 1, _VOCABULARY * _HIDDEN, 0)]
     last = "tokens"
     for block in range(_BLOCKS):
@@ -367,8 +368,8 @@ def ports(system: System) -> tuple[float, ...]:
 
 @cache
 def inputs_hash(part: Part) -> str:
-    """Return a hash of all that decides a part: jobs, models, accelerators, networks, training, the code's constants
-    and version, and what the code makes of a small network."""
+    """Return a hash of all that decides the stored results of a part: jobs, models, accelerators, networks, training,
+    the code's constants and version, and what the code makes of a small network, which it computes."""
     own = [QUANTA, MOST_DEVICES, SCALING] if part == "placed" else [ALGORITHMS]
     models = {job.model: ZOO[job.model] for job in JOBS.values()}
     # The module of a model's class may move.
@@ -400,12 +401,12 @@ def _stated_fields(part: BaseModel) -> object:
 
 
 def stale(stored: Mapping[str, str], parts: tuple[Part, ...] = PARTS) -> str:
-    """Return a sentence that names the parts whose stored hash is missing or not that of their inputs; empty where
+    """Return a sentence that names the parts whose stored hash is missing or not that of their inputs now; empty where
     there is none.
 
     Args:
         stored: hash of the inputs of each part, as stored with its results.
-        parts: those that are asked about.
+        parts: parts that are looked at, all unless given.
     """
     if not (old := [part for part in parts if stored.get(part) != inputs_hash(part)]):
         return ""

@@ -477,8 +477,8 @@ def _against_sharded(measured: Comparison, model: str) -> Claim:
 
 
 def _ahead(measured: Comparison, model: str, system: System) -> str:
-    """Return, as text, the bandwidths at which a placed split with k > 1 is the best and faster than sharded data
-    parallelism; "no bandwidth" where there is none."""
+    """Return, as text such as "512, 1,024 Gb/s", the bandwidths at which a placed split with k > 1 is the best of all k
+    and faster than sharded data parallelism; "no bandwidth" where there is none."""
     better = [
         f"{gbps:,}"
         for gbps in BANDWIDTHS
@@ -555,7 +555,8 @@ def forward_case(degree: int = RULE_REACH, devices: int = RULE_DEVICES) -> Hybri
 
 
 def circuits_refusal(plan: HybridPlan, degree: int) -> str:
-    """Return the message on why a switch of ``degree`` planes cannot serve a plan's traffic; empty if it can."""
+    """Return the message on why a circuit switch of ``degree`` planes cannot serve a plan's traffic; empty if it
+    can."""
     fabric = CircuitSwitch(ranks=plan.ranks, degree=degree)
     return refusal(lambda: switch.assign(Traffic.of(plan.traffic.total), fabric))
 
