@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_rel
 
 from lightloom.core.claims import Claim, Status
 from lightloom.core.errors import ConfigError
@@ -178,7 +179,7 @@ def test_ten_million_tuples_through_the_cascade() -> None:
 
 
 @given(
-    base=st.lists(st.floats(-10, 10), min_size=2, max_size=5),
+    base=st.lists(st.floats(-10, 10), min_size=2, max_size=12),
     shift=st.floats(-1, 1),
     scale=st.sampled_from([1.0, 100.0]),
 )
@@ -193,6 +194,18 @@ def test_pairs_remove_what_seeds_share(base: list[float], shift: float, scale: f
     assert found.mean == pytest.approx(scale * shift, abs=1e-9 * scale)
     assert found.half == pytest.approx(0, abs=1e-6 * scale)
     assert paired({"float32": runs(0.0, range(1)), "other": runs(0.0, range(1, 2))}, "other", "loss") is None
+
+
+@pytest.mark.parametrize("pairs", [2, 7, 9, 30])
+def test_the_interval_of_pairs_is_that_of_a_paired_t_test(pairs: int) -> None:
+    first, second = np.random.default_rng(pairs).normal(size=(2, pairs))
+    runs = {
+        name: [{"recipe": {"seed": seed}, "loss": [value]} for seed, value in enumerate(losses)]
+        for name, losses in (("float32", first), ("other", second))
+    }
+    found, interval = paired(runs, "other", "loss"), ttest_rel(second, first).confidence_interval()
+    assert found is not None
+    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((interval.low, interval.high))
 
 
 def test_measured_runs_are_paired_and_say_what_they_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from functools import partial
@@ -35,6 +36,18 @@ DEVIATING = {"example.peers_by_distance", "example.repair_ends"}
 @pytest.fixture(scope="module")
 def rows() -> dict[str, Claim]:
     return {claim.id.removeprefix("sipml."): claim for claim in study.find("sipml")().claims}
+
+
+@pytest.mark.parametrize("unfit", sipml.OPTICAL)
+def test_a_network_on_which_no_split_fits_does_not_hide_the_other(unfit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def speedup(_: Comparison, __: str, system: str, *___: object) -> float:
+        return math.nan if system in refused else 2.0
+
+    monkeypatch.setattr(Comparison, "speedup", speedup)
+    measured, model, refused = Comparison.load(), next(iter(JOBS)), {unfit}
+    assert sipml.fastest(measured, model, 1600, 100) == 2
+    refused = {*sipml.OPTICAL}
+    assert math.isnan(sipml.fastest(measured, model, 1600, 100))
 
 
 def test_rows_have_ids_and_the_statuses_that_the_page_tells(rows: dict[str, Claim]) -> None:

@@ -312,8 +312,6 @@ def rounded(value: Any) -> Any:
 
 # Runs compared in pairs: equal seeds start from equal weights and see equal batches.
 
-_T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
-"""Student's t, two-sided 95 %, by number of pairs."""
 BASE = "float32"
 """Name of the runs that others are compared with."""
 
@@ -352,13 +350,12 @@ def differences(runs: Record, name: str, key: str, scale: float = 1.0) -> list[f
 
 
 def paired(runs: Record, name: str, key: str, scale: float = 1.0) -> Pairs | None:
-    """Return the mean of :func:`differences`, their 95 % interval by Student's t and their number; None without a pair.
+    """Return the mean of :func:`differences`, their 95 % interval by Student's t and their number; None without a
+    pair."""
+    from scipy.special import stdtrit
 
-    Raises:
-        KeyError: the number of pairs, above one, is not in the table of t: 2 to 6, 8 and 10 are.
-    """
     if not (values := differences(runs, name, key, scale)):
         return None
     n = len(values)
-    half = _T_95[n] * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    half = float(stdtrit(n - 1, 0.975)) * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
     return Pairs(float(np.mean(values)), half, n)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
-from math import inf, log
+from math import inf, isnan, log, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -356,8 +356,7 @@ Speed = Callable[[str, float], float]
 
 def fastest(measured: Comparison, model: str, gbps: float, today: float, accelerator: str = "a100") -> float:
     """Return the greater of both optical networks' speed-ups over an electrical switch of at most ``today`` Gb/s, with
-    the best placed split on each network; where one of the two has none that fits, the value for OCS, NaN if OCS is
-    that one.
+    the best placed split on each network; of one of the two where no split fits on the other, NaN where none does.
 
     Args:
         measured: the stored measurements.
@@ -366,7 +365,8 @@ def fastest(measured: Comparison, model: str, gbps: float, today: float, acceler
         today: most Gb/s of a GPU on the electrical one, which has no more than ``gbps``.
         accelerator: of all networks.
     """
-    return max(measured.speedup(model, system, gbps, today, accelerator) for system in OPTICAL)
+    speedups = (measured.speedup(model, system, gbps, today, accelerator) for system in OPTICAL)
+    return max((speedup for speedup in speedups if not isnan(speedup)), default=nan)
 
 
 def searched(measured: Comparison, model: str, gbps: float, today: float) -> float:
