@@ -35,8 +35,8 @@ class Footprint(NamedTuple):
 
     @classmethod
     def of(cls, runs: Sequence[tuple[Any, Any, Any, Any]]) -> Footprint:
-        """Return the footprint of these ``(base, start, length, period)`` runs, stacked, each value broadcast to one
-        entry a transfer."""
+        """Return the footprint of transfers that each have the given runs: a ``(base, start, length, period)`` for each
+        run, whose values are arrays [transfer] or single numbers, broadcast to all transfers."""
         transfers = np.broadcast_shapes(*(np.shape(value) for run in runs for value in run))
         columns = np.empty((4, *transfers, len(runs)), np.int64)
         for position, run in enumerate(runs):
@@ -45,7 +45,7 @@ class Footprint(NamedTuple):
         return cls(*columns)
 
     def runs(self) -> list[tuple[Ints, Ints, Ints, Ints]]:
-        """Return ``(base, start, length, period)`` of each run, each [transfer]."""
+        """Return a tuple ``(base, start, length, period)`` for each run, with arrays of shape [transfer]."""
         return [tuple(columns.T) for columns in np.stack(self).T]
 
 
@@ -57,14 +57,15 @@ class CellOrder(NamedTuple):
 
     @classmethod
     def of(cls, links: int, channels: int, footprint: Footprint, width: Column) -> CellOrder:
-        """Return the order in which the cells of a transfer lie closest: link by link where its lightpath has more
-        channels than links, else channel by channel.
+        """Return the order of an array of all links' channels in which the cells of one transfer lie closest together:
+        channels of a link side by side where transfers have on average more channels than links, otherwise links side
+        by side.
 
         Args:
-            links: of the fabric.
-            channels: of a link.
-            footprint: of some of the transfers.
-            width: channels of each of them.
+            links: number of links of the fabric.
+            channels: number of channels of a link.
+            footprint: links of a sample of the transfers.
+            width: number of channels of each of these transfers.
         """
         wide = len(footprint.length) > 0 and np.mean(width) > footprint.length.sum(axis=1).mean()
         return cls(channels, 1) if wide else cls(1, links)
@@ -175,7 +176,7 @@ class Geometry(Protocol):
         """Return the number of links that each transfer crosses: [transfer]."""
 
     def siblings(self) -> tuple[Geometry, Ints]:
-        """Return the fabric whose links this one uses, and the ranks there of this group and its siblings: [group,
+        """Return the fabric whose links this one uses, and the ranks there of this group and of its siblings: [group,
         rank]."""
 
 
@@ -188,14 +189,17 @@ class Keyed(Generic[R]):
 
 
 def structure(fabric: Geometry) -> str:
-    """Return a text that is equal for fabrics whose links differ in nothing but how fast they are."""
+    """Return a text that is equal for fabrics that differ in nothing but how fast their links are, what a bit costs and
+    their sources: a JSON list of class, other fields, and a digest of which links are equally fast and which carry
+    nothing."""
     return _structure(Keyed((*fabric.implementation, fabric.model_dump_json(exclude={"sources"})), fabric))
 
 
 @lru_cache(maxsize=256)
 def _structure(by_fields: Keyed[Geometry]) -> str:
-    """Return the text of :func:`structure`: class, fields without rates and sources, if energy is stated, and a digest
-    of which links are equally fast and which are dark."""
+    """Return the text of :func:`structure` for the fabric in ``by_fields``: a JSON list of class, fields without rates
+    and sources, whether energy is stated, and a digest of which links are equally fast and which carry nothing. Results
+    are cached by all fields but sources."""
     fabric = by_fields.fabric
     fields = _without(fabric.model_dump(mode="json", exclude={"sources"}), fabric.rate_fields | {"sources"})
     counts_energy = getattr(fabric, "energy_per_bit", None) is not None
@@ -207,7 +211,8 @@ def _structure(by_fields: Keyed[Geometry]) -> str:
 
 
 def _without(value: object, names: Set[str]) -> object:
-    """Return a document in which the fields of these names, at any depth, say only whether they are left out."""
+    """Return a JSON document (mappings, lists, scalars) in which the values of the fields ``names``, at any depth, are
+    replaced by True where they are None and False otherwise; tuples become lists."""
     if isinstance(value, dict):
         return {name: field is None if name in names else _without(field, names) for name, field in value.items()}
     return [_without(item, names) for item in value] if isinstance(value, list | tuple) else value
@@ -230,14 +235,18 @@ class Ports(NamedTuple):
 
 
 def cached(compute: Callable[[Geometry], T], last: int = 64) -> Callable[[Geometry], T]:
-    """Return a function that remembers results by the fabric's structure, of the ``last`` ones used."""
+    """Return a function like ``compute`` that caches results by the structure of the fabric it is called with, so that
+    fabrics that differ in rates alone share them; the ``last`` structures used most recently are kept."""
     by_key = lru_cache(maxsize=last)(lambda key: compute(key.fabric))
     return lambda fabric: by_key(Keyed(structure(fabric), fabric))
 
 
 def pairs(ranks: int, groups: int = 1) -> Iterator[tuple[Ints, Ints]]:
-    """Yield the sources and destinations of all ordered pairs of different ranks, [pair] each, in blocks of whole
-    sources, as large as fits where each pair stands for those of so many ``groups``."""
+    """Yield the sources and destinations of all ordered pairs of different ranks, [pair] each, block by block.
+
+    A block has all pairs of some consecutive sources: as many as keep pairs times ``groups`` (the transfers for which
+    each pair stands) below about a quarter of a million, and at least one source.
+    """
     rows = max(_PAIRS // (ranks * groups), 1)
     for begin in range(0, ranks, rows):
         source, destination = np.indices((min(rows, ranks - begin), ranks), dtype=np.int64).reshape(2, -1)
@@ -247,8 +256,11 @@ def pairs(ranks: int, groups: int = 1) -> Iterator[tuple[Ints, Ints]]:
 
 
 def group_members(whole: int, ranks: int, stride: int) -> Ints:
-    """Return the ranks of all groups of ``ranks`` at a stride, of ``whole`` ranks, groups in the order of their first
-    ranks: [group, rank]."""
+    """Return the ranks of all groups that tile a fabric of ``whole`` ranks: [group, rank].
+
+    Each group has ``ranks`` ranks, ``stride`` from one to the next; groups come in the order of their first ranks.
+    ``ranks`` times ``stride`` must divide ``whole``.
+    """
     blocks = np.arange(0, whole, ranks * stride)[:, None, None]
     members: Ints = (blocks + np.arange(stride)[:, None] + stride * np.arange(ranks)).reshape(-1, ranks)
     return members
@@ -256,8 +268,12 @@ def group_members(whole: int, ranks: int, stride: int) -> Ints:
 
 @cached
 def direct_latency(fabric: Geometry) -> Floats:
-    """Return the seconds of one transfer from rank to rank on its quickest route: [ranks, ranks], infinite where none
-    works."""
+    """Return the seconds of one transfer from rank to rank on its quickest route: [source, destination]. Infinite where
+    every route passes a link without bandwidth, and on the diagonal.
+
+    Raises:
+        UnsupportedError: the arrays do not fit in memory.
+    """
     require_memory(16 * fabric.ranks**2, f"the latency of every pair of {fabric.ranks:,} ranks")
     seconds = np.full((fabric.ranks, fabric.ranks), np.inf)
     dark = fabric.link_bandwidth() <= 0
@@ -273,7 +289,8 @@ def direct_latency(fabric: Geometry) -> Floats:
 
 
 def neighbour_latency(fabric: Geometry) -> float:
-    """Return the least seconds of a transfer between two ranks, through any reducing switch; 0 of one rank."""
+    """Return the least seconds of a transfer between two different ranks; on a fabric that adds in the network, of the
+    quickest way into the switch plus the quickest out of it. 0 for a single rank."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.min() + down.min())
@@ -282,8 +299,9 @@ def neighbour_latency(fabric: Geometry) -> float:
 
 @cached
 def diameter_latency(fabric: Geometry) -> float:
-    """Return the seconds in which a rank hears of the farthest other one, over other ranks where that is quicker: from
-    the rank with the slowest direct transfer, or through a reducing switch."""
+    """Return a lower bound, in seconds, of the time until every rank has heard of every other: the longest of the
+    quickest ways, over other ranks where that is quicker, from the source of the slowest direct transfer. On a fabric
+    that adds in the network, the slowest way into the switch plus the slowest out of it."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.max() + down.max())
@@ -291,8 +309,9 @@ def diameter_latency(fabric: Geometry) -> float:
 
 
 def root_latency(fabric: Geometry, *, to_root: bool) -> float:
-    """Return the seconds in which the farthest rank hears of rank 0, over other ranks where that is quicker; with
-    ``to_root``, in which rank 0 hears of the farthest one."""
+    """Return the seconds in which rank 0 reaches the rank that takes longest, over other ranks where that is quicker;
+    with ``to_root``, in which the rank that takes longest reaches rank 0. On a fabric that adds in the network the way
+    leads through the switch."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         own, others = (down, up) if to_root else (up, down)
@@ -302,14 +321,19 @@ def root_latency(fabric: Geometry, *, to_root: bool) -> float:
 
 
 def _farthest(direct: Floats) -> float:
-    """Return the seconds of the longest of the quickest ways from one rank to all others: the rank, of those in
-    ``direct`` [ranks, ranks], whose slowest direct transfer is the slowest of all that work."""
+    """Return how many seconds one rank takes to reach the rank that it reaches last, relayed over others where quicker;
+    infinite where some rank is out of its reach.
+
+    ``direct`` [source, destination] has the seconds of single transfers, infinite where none works. The one rank is the
+    source of the slowest of all transfers that work.
+    """
     return _longest(direct, int(np.argmax(np.where(np.isfinite(direct), direct, -np.inf))) // len(direct))
 
 
 def _longest(direct: Floats, start: int) -> float:
     """Return the seconds in which rank ``start`` reaches the rank that takes longest, relayed over others where
-    quicker; ``direct`` [ranks, ranks] has the seconds of single transfers, infinite where none works."""
+    quicker; infinite where some rank is out of reach. ``direct`` [source, destination] has the seconds of single
+    transfers, infinite where none works."""
     reach, waiting = direct[start].copy(), np.ones(len(direct), np.bool_)
     reach[start] = 0.0
     for _ in direct:
@@ -320,8 +344,8 @@ def _longest(direct: Floats, start: int) -> float:
 
 
 def diameter(fabric: Geometry) -> int:
-    """Return the number of links between the two ranks farthest apart, each pair on its shortest route; 2 with a
-    reducing switch."""
+    """Return the largest number of links between any two ranks, each pair on its route of fewest links; 2 on a fabric
+    that adds in the network, 0 for a single rank."""
     if fabric.in_network_reduction:
         return 2
     farthest = 0
@@ -340,8 +364,13 @@ def _through_the_switch(fabric: Geometry) -> tuple[Floats, Floats]:
 
 
 def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
-    """Return the bytes per second of the slowest transfer and the seconds of the longest latency when every rank sends
-    to the one ``stride`` further on, all at once; infinite and 0 where that is the rank itself."""
+    """Return what every rank gets when all at once send to the rank ``stride`` further on, modulo the number of ranks,
+    on the routes that the fabric chooses.
+
+    Returns:
+        Bytes per second of the slowest transfer, where transfers divide each link evenly, and seconds of the longest
+        latency; infinite and 0 where a rank would send to itself.
+    """
     if stride % fabric.ranks == 0:
         return np.inf, 0.0
     source = np.arange(fabric.ranks)
@@ -352,17 +381,19 @@ def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
 
 
 def link_loads(fabric: Geometry, source: Ints, destination: Ints) -> Ints:
-    """Return the number of transfers, on the routes that the fabric chooses, that occupy each link: [link]."""
+    """Return the number of the transfers from ``source`` to ``destination``, [transfer] each, that occupy each link, on
+    the routes that the fabric chooses: [link]."""
     _, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
     return np.bincount(link, minlength=fabric.links)
 
 
 def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
-    """Return the bytes per second that no rank exceeds in receiving, and in sending: each [ranks].
+    """Return upper bounds of the bytes per second at which each rank can receive, and at which each can send: two
+    arrays, [rank].
 
-    Whatever enters a rank passes one of a few links, which carry no more than their bandwidths. In a group
-    (:meth:`Fabric.siblings`), the ranks in the same place of all groups are taken together, since all of them exchange
-    the same at once.
+    All transfers into a rank pass one of a few links, found greedily, whose bandwidths are summed; likewise those out
+    of it. In a group (:meth:`Fabric.siblings`), the ranks in the same place of all groups are taken together, since all
+    of them exchange the same at once, and each has an equal share.
     """
     whole, members = fabric.siblings()
     bandwidth = np.append(whole.link_bandwidth(), 0.0)
@@ -372,8 +403,9 @@ def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
 
 @partial(cached, last=1024)
 def _covers(fabric: Geometry) -> tuple[Ints, Ints]:
-    """Return for each rank the links of which every transfer to it passes one, and likewise of every transfer from it:
-    each [rank, place], links of the whole fabric, its number of links filling up."""
+    """Return, for each rank, a few links such that every transfer to it passes at least one of them, and likewise for
+    the transfers from it: two arrays of link numbers of the whole fabric, [rank, place], the number of links filling
+    up."""
     whole, members = fabric.siblings()
     groups, ranks = members.shape
     covers: tuple[list[Ints], list[Ints]] = ([], [])
@@ -394,13 +426,13 @@ def _covers(fabric: Geometry) -> tuple[Ints, Ints]:
 
 
 def _cover(rank: Ints, transfer: Ints, link: Ints, links: int) -> Ints:
-    """Return for each rank a few links of which every of its transfers passes one, each chosen as the one that most
-    transfers still left pass: [rank, place], ``links`` filling up.
+    """Return for each rank a few links such that each of its transfers passes at least one: [rank, place], ``links``
+    filling up. They are chosen greedily, each as the link that most of the rank's transfers still left pass.
 
     Args:
-        rank: of each transfer, [transfer].
-        transfer: one entry for each link of each transfer.
-        link: that link, [entry].
+        rank: rank to which each transfer belongs, ascending from 0: [transfer].
+        transfer: number of a transfer, one entry for each link of each transfer: [entry].
+        link: that link: [entry].
         links: number of all links.
     """
     chosen: list[Ints] = []
@@ -415,8 +447,8 @@ def _cover(rank: Ints, transfer: Ints, link: Ints, links: int) -> Ints:
 
 
 def _stacked(parts: Sequence[Ints], rows: int, filling: int) -> Ints:
-    """Return the rows of several arrays [row, column], one array's after the other's, as one array of ``rows`` rows;
-    rows of fewer columns end in ``filling``."""
+    """Return the rows of several arrays [row, column], one array's after the other's, as one array of ``rows`` rows in
+    all; rows of fewer columns end in ``filling``."""
     whole = np.full((rows, max(part.shape[1] for part in parts)), filling)
     begin = 0
     for part in parts:
@@ -439,8 +471,12 @@ class _Users(NamedTuple):
 
 
 def _uses(fabric: Geometry) -> Mask:
-    """Return a mask, true where a rank sends over a link [0, link, rank] or receives over it [1, link, rank], on the
-    routes that the fabric chooses."""
+    """Return a mask, [2, link, rank], true at [0, link, rank] where the rank sends some transfer over the link, and at
+    [1, link, rank] where it receives one over it, among all pairs of ranks on the routes that the fabric chooses.
+
+    Raises:
+        UnsupportedError: the mask does not fit in memory.
+    """
     require_memory(2 * fabric.links * fabric.ranks, f"which of {fabric.ranks:,} ranks use which links")
     uses = np.zeros((2, fabric.links, fabric.ranks), np.bool_)
     for source, destination in pairs(fabric.ranks):
@@ -452,28 +488,35 @@ def _uses(fabric: Geometry) -> Mask:
 
 @cached
 def _users(fabric: Geometry) -> _Users:
-    """Return how many ranks send and receive over each link, and the place of a link that one rank alone uses among all
-    such links of that rank."""
+    """Return, for each link, how many ranks send and how many receive over it, and, where it is one rank alone, the
+    link's place among all such links of that rank."""
     uses = _uses(fabric)
     return _users_of(uses, uses.sum(axis=2))
 
 
 def _users_of(uses: Mask, ranks: Ints) -> _Users:
-    """Return who uses each link, from a mask of the ranks that do, [2, link, rank], and their number, [2, link]."""
+    """Return who uses each link.
+
+    Args:
+        uses: mask of senders (first) and receivers of each link: [2, link, rank].
+        ranks: number of senders and of receivers of each link, [2, link]; may be of more ranks than ``uses`` shows.
+    """
     return _Users(*ranks, *(_places(*side) for side in zip(ranks, uses, strict=True)))
 
 
 @cached
 def _users_of_thirds(fabric: Geometry) -> tuple[Mask, Ints]:
-    """Return which ranks use links, as :func:`_uses`, and how many of each third of the ranks do: [2, link, 3]."""
+    """Return the mask of :func:`_uses`, and how many ranks of each third of the ranks, in order, send and receive over
+    each link: [2, link, third]. The number of ranks must be a multiple of three."""
     uses = _uses(fabric)
     return uses, uses.reshape(2, fabric.links, 3, -1).sum(axis=3)
 
 
 def _users_among(fabric: Geometry, parts: int) -> _Users:
-    """Return who uses each link if there are so many parts like the three that the fabric has.
+    """Return who uses each link if the fabric, which has three parts that are alike in any order, had ``parts`` of
+    them.
 
-    Parts being alike in any order, as many ranks use a link from every part but the one that it belongs to.
+    Parts being alike, as many ranks use a link from every part but the one that it belongs to.
     """
     uses, of_third = _users_of_thirds(fabric)
     ordered = np.sort(of_third)
@@ -482,9 +525,12 @@ def _users_among(fabric: Geometry, parts: int) -> _Users:
 
 
 def _places(users: Ints, uses: Mask) -> Ints:
-    """Return the place of each link of a single user among all such links of that rank: [link].
+    """Return, for each link with a single user, its place from 0 among all such links of that rank: [link]; other links
+    get numbers without meaning.
 
-    ``users`` is the number of users of each link, ``uses`` a mask of them, [link, rank].
+    Args:
+        users: number of ranks that use each link, [link].
+        uses: mask of the ranks that do, [link, rank].
     """
     owner = np.where(users == 1, uses.argmax(axis=1), uses.shape[1])
     order = np.argsort(owner, kind="stable")
@@ -494,14 +540,17 @@ def _places(users: Ints, uses: Mask) -> Ints:
 
 
 def ports(fabric: Geometry, source: Ints, destination: Ints, parts: int = 3) -> Ports | None:
-    """Return the ports and rates of transfers; None where some rank sends or receives over no link that it has to
-    itself.
+    """Return the ports and rates of transfers while all ports are busy; None where some transfer passes no link that
+    its source alone sends over, or none that its destination alone receives over.
 
-    A link that the transfers of many ranks pass is divided among these ranks, or among those that they go to if they
-    are fewer. A transfer's ports are the narrowest of the links that its source and its destination have to themselves.
+    A link that the transfers of many ranks pass is divided evenly among these ranks, or among the ranks they go to if
+    those are fewer; a transfer's rate is the least share on its way. Its ports are the narrowest of the links that its
+    source, and its destination, have to themselves.
 
     Args:
-        parts: of a fabric of three parts that are alike in any order, how many of them to take it for.
+        fabric: the fabric, whose chosen routes transfers take. source, destination: ranks, [transfer] each.
+        parts: number of parts for which a fabric of three parts that are alike in any order stands; 3: the fabric
+            itself.
     """
     users = _users(fabric) if parts == 3 else _users_among(fabric, parts)
     share = fabric.link_bandwidth() / np.maximum(np.minimum(users.senders, users.receivers), 1)

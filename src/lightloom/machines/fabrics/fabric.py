@@ -86,7 +86,11 @@ class Axis(NamedTuple):
 
     @classmethod
     def along(cls, dims: tuple[int, ...]) -> tuple[Axis, ...]:
-        """Return the axes of a grid whose last dimension joins neighbours, single ranks left out."""
+        """Return one axis for each dimension of a grid that has more than one rank, the last dimension first.
+
+        ``dims`` is the number of ranks along each dimension; the last one joins neighbours, so that its stride is 1.
+        The axes have the default tier 0, one port and no reduction.
+        """
         strides = (prod(dims[place + 1 :]) for place in range(len(dims)))
         return tuple(cls(stride, size) for stride, size in reversed(list(zip(strides, dims, strict=True))) if size > 1)
 
@@ -194,7 +198,7 @@ class Fabric(Described):
 
     @property
     def kind_name(self) -> str:
-        """The word that ``kind:`` takes in files."""
+        """The word that ``kind:`` takes in files; the name of the class where it has no field ``kind``."""
         field = type(self).model_fields.get("kind")
         return type(self).__name__ if field is None else str(field.default)
 
@@ -219,7 +223,8 @@ class Fabric(Described):
 
     @property
     def grid(self) -> Grid | None:
-        """Return the grid of two dimensions that ranks form; None where they form none."""
+        """Return the rows and columns that the ranks form, for algorithms on grids of two dimensions; None where they
+        form none, which is the default."""
         return None
 
     @property
@@ -235,7 +240,8 @@ class Fabric(Described):
 
     @property
     def only_adds(self) -> bool:
-        """True if every link leads to or from a switch that adds what enters it."""
+        """True if every link leads to or from a switch that adds what enters it; of a fabric of ``parts``, if that is
+        so of every part."""
         return all(part.only_adds for part in self.parts) if self.parts else self.in_network_reduction
 
     @property
@@ -246,22 +252,26 @@ class Fabric(Described):
 
     @property
     def filling(self) -> str | None:
-        """Return words for people on the domains that ranks fill only in part; None where all are full."""
+        """Return a phrase for display that names the domains (of tiers) that ranks fill only in part and how many ranks
+        stay idle; None where all domains are full."""
         return None
 
     @property
     def library(self) -> Library | None:
-        """The collective library and what it finds on the fabric; None where the fabric states none."""
+        """The collective library that the fabric states, with the two tiers of links that its closed forms see; None
+        where the fabric states none."""
         return None
 
     @property
     def software(self) -> str:
-        """Description of the software that carries collectives, for tables and messages."""
+        """Description of the software that carries collectives, such as the name of a transport, for tables and
+        messages."""
         return "ideal software, as no closed form of a library serves such links"
 
     @property
     def arithmetic_share(self) -> float:
-        """Share of an accelerator's arithmetic that collectives take while they run beside computing."""
+        """Share, 0 to 1, of an accelerator's arithmetic that collectives take while they run beside computing; 0 unless
+        a transport states one."""
         return 0.0
 
     @property
@@ -275,7 +285,8 @@ class Fabric(Described):
         return ()
 
     def stated_fields(self) -> dict[str, object]:
-        """Return the fields, by name, that a changed copy starts from, without those that follow from others."""
+        """Return the fields, by name, from which a changed copy is built. A subclass leaves out the fields that it
+        derives from others, so that they are derived anew; by default all fields are returned."""
         return self.model_dump()
 
     @property
@@ -300,7 +311,8 @@ class Fabric(Described):
 
     @property
     def channel_bandwidth(self) -> float:
-        """Bytes per second of one channel of a circuit-switched link."""
+        """Bytes per second of one channel of a circuit-switched link; NotImplementedError on fabrics without
+        circuits."""
         raise NotImplementedError
 
     @property
@@ -333,22 +345,24 @@ class Fabric(Described):
 
     @property
     def transmitters(self) -> int | None:
-        """Channels that a node can send on at once (and receive on at once), as stated; None if never binding."""
+        """Channels that a node can send on at once, and as many that it can receive on at once, as the field
+        ``transceivers`` states; None, without limit, where the field is None or absent."""
         return self._stated("transceivers", None)
 
     def _stated(self, field: str, default: T) -> T:
-        """Return the value of a field, or the default on fabrics without such a field."""
+        """Return the value of a field or attribute by its name, None included; the default on fabrics that have no such
+        field."""
         value: T = getattr(self, field, default)
         return value
 
     def blocked(self) -> Mask | None:
-        """Return a mask, true for the channels of links that no light passes, for something has failed: [links,
-        channels]; None where all are sound."""
+        """Return a mask, true for the channels of links that carry nothing since something has failed: [link, channel];
+        None where nothing has failed, the default."""
         return None
 
     def blocked_ends(self) -> Mask | None:
-        """Return a mask, true for the channels on which a rank can neither begin nor end a lightpath of a route:
-        [ranks, routes, channels]; None where all are sound."""
+        """Return a mask, true for the channels on which a rank can neither begin nor end a lightpath of a route, since
+        its transceiver has failed: [rank, route, channel]; None where nothing has failed, the default."""
         return None
 
     # Sharing of channels between groups of ranks; the defaults are those of a fabric without channels
@@ -360,53 +374,60 @@ class Fabric(Described):
         return self.usable_channels
 
     def blocks(self) -> list[tuple[int, float, str]]:
-        """Return blocks of neighbouring ranks that divide the ranks evenly, each as (ranks of a block, bytes per second
-        that can enter or leave it, name); none by default."""
+        """Return the blocks of neighbouring ranks that divide the ranks evenly and whose entering links may bind, one
+        entry for each size of block: (ranks of a block, bytes per second that can enter or leave one block, name for
+        messages). None by default: an empty list."""
         return []
 
     def share_unit(self, ranks: int, stride: int) -> int:
-        """Return the number of channels of a link of which every share of groups of ``ranks`` at a ``stride`` is a
-        multiple; 0 where channels cannot be shared."""
+        """Return the number of channels of a link of which any share that groups of ``ranks`` ranks, each ``stride``
+        from the next, hold together must be a multiple; 0 where channels cannot be shared, the default."""
         return 0
 
     def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
-        """Return the lightpaths of the whole fabric, between its ranks, for those of groups, whose ranks count from 0.
+        """Return the lightpaths between ranks of the whole fabric that lightpaths between ranks of a group become, with
+        the channels that they have there. NotImplementedError on fabrics without shared channels.
 
         Args:
-            axis: where the groups lie, and their channels.
-            group: the group of each lightpath, numbered as :meth:`Fabric.siblings` does: [lightpath].
-            local: lightpaths on the fabric of :meth:`Fabric.share`.
+            axis: ranks and stride of the groups, and the range of channels of every link that they hold together.
+            group: number of the group of each lightpath, in the order of the groups' first ranks: [lightpath].
+            local: lightpaths on the fabric of :meth:`Fabric.share`, whose ranks and channels count from 0 in each
+                group.
         """
         raise NotImplementedError
 
     def embedding(self) -> Self:
-        """Return this fabric with all channels that lightpaths of :meth:`embedded` may have; itself by default."""
+        """Return this fabric with all channels on which lightpaths of :meth:`embedded` may lie, those for light that
+        goes back the long way included; the fabric itself by default."""
         return self
 
     def shift_unit(self, stride: int) -> int:
-        """Return the fewest channels with which every rank sends to the one ``stride`` further on while it sends to the
-        one ``stride`` before; 0 where channels cannot be shared."""
+        """Return the fewest channels of a link with which every rank can send to the rank ``stride`` further on while
+        it also sends to the rank ``stride`` before it; 0 where channels cannot be shared, the default."""
         return 0
 
     def shift(self, stride: int, channels: int) -> Shift:
-        """Return how every rank sends to the one ``stride`` further on, over so many channels that sending back shares.
+        """Return hops, channels, rate and latency when every rank sends to the one ``stride`` further on.
 
-        Both ways at once, and on circuits that stand.
+        All ranks send at once, both ways: the ``channels`` of every link also hold the sends to the rank ``stride``
+        before. The circuits stand already, so no set-up is in the latency. NotImplementedError on fabrics without
+        shared channels.
         """
         raise NotImplementedError
 
     def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
-        """Return the circuits of :meth:`shift`, one hop of every rank each way (2 · ranks lightpaths, or ranks where
-        both ways are the same circuits), and the number of channels of each.
+        """Return the circuits of :meth:`shift` as lightpaths, and the number of channels of each circuit.
 
-        They lie in the ``channels`` channels from ``first`` on.
+        The lightpaths are one hop of every rank each way: 2 · ranks of them, or as many as ranks where both ways are
+        the same circuits. They lie in the ``channels`` channels of every link from number ``first`` on.
+        NotImplementedError on fabrics without shared channels.
         """
         raise NotImplementedError
 
     # Links, transfers and groups of ranks
 
     def heading(self) -> str:
-        """Return kind and number of ranks, as titles of tables show them."""
+        """Return the kind and the number of ranks, such as ``wdm-ring of 64 ranks``, for titles of tables."""
         return f"{self.kind_name} of {self.ranks} ranks"
 
     @property
@@ -420,8 +441,8 @@ class Fabric(Described):
         return True
 
     def with_hop_latency(self, seconds: float) -> Self:
-        """Return this fabric with ``seconds`` as ``hop_latency``; links inside a domain of several tiers keep their own
-        latency, links elsewhere lose theirs."""
+        """Return a copy with ``seconds`` as ``hop_latency``. Kinds whose links state latencies of their own drop these
+        so that ``seconds`` holds there too, except inside a node of a fabric of tiers."""
         return self.model_copy(update={"hop_latency": seconds})
 
     @property
@@ -431,20 +452,22 @@ class Fabric(Described):
 
     @abstractmethod
     def link_name(self, link: int) -> str:
-        """Return the name of a link, for tables and messages."""
+        """Return the name, for tables and messages, of the link with the number ``link``, counted from 0 over all
+        links."""
 
     @abstractmethod
     def link_bandwidth(self) -> Floats:
-        """Return the bytes per second of each link, shape [links]."""
+        """Return the bytes of data per second of each directed link, all of its channels together: [link]."""
 
     @abstractmethod
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links that each transfer from ``source`` to ``destination`` on ``route`` occupies, a row for each
-        transfer."""
+        """Return the links that each transfer from ``source`` to ``destination`` on ``route`` occupies, as runs of
+        consecutive links: one row for each transfer. The arguments are ranks and route numbers, [transfer] each."""
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the numbers of the links of each transfer in the order in which it crosses them, −1 filling up:
-        [transfer, place]; they are those of its footprint."""
+        [transfer, place]. The links are those of the transfer's footprint; the arguments are ranks and route numbers,
+        [transfer] each."""
         runs = self.footprint(source, destination, route).runs()
         return ordered_links(runs, [False] * len(runs))
 
@@ -462,7 +485,8 @@ class Fabric(Described):
         return route
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        """Return the seconds from the first bit sent to the first bit received, of each transfer: [transfer]."""
+        """Return the seconds from the first bit sent to the first bit received, of each transfer: [transfer]; by
+        default ``hop_latency`` times the links that it crosses."""
         return self.hop_latency * self.hops(source, destination, route).astype(np.float64)
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
@@ -471,13 +495,15 @@ class Fabric(Described):
         return crossed
 
     def cuts(self) -> list[Cut]:
-        """Return the cuts through links that may bind, each with name, ranks inside and bytes per second each way, one
-        of a single rank among them; by default only that of the rank that can exchange least."""
+        """Return cuts through links that may bind a collective, one around a single rank among them. Each has a name,
+        the ranks inside and the bytes per second that can cross it, each way. By default there is only the cut around
+        the rank for which the larger of what it can receive and send is least."""
         receive, send = derived.rank_bandwidths(self)
         return [Cut("what the worst rank can receive", 1, float(np.maximum(receive, send).min()))]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        """Return the bytes per second that no rank exceeds in receiving, and in sending: [rank] each."""
+        """Return upper bounds of the bytes per second at which each rank can receive, and at which each can send: two
+        arrays, [rank] each."""
         return derived.rank_bandwidths(self)
 
     def total_receive_bandwidth(self) -> float:
@@ -494,52 +520,59 @@ class Fabric(Described):
         return self.ranks
 
     def diameter_latency(self) -> float:
-        """Return the seconds below which the farthest two ranks cannot hear of each other."""
+        """Return a lower bound, in seconds, of the time until every rank has heard of the rank farthest from it,
+        relayed over other ranks where that is quicker."""
         return derived.diameter_latency(self)
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Return the seconds below which the farthest rank cannot hear of rank 0, or with ``to_root`` rank 0 of the
-        farthest."""
+        """Return a lower bound, in seconds, of the time until the rank farthest from rank 0 has heard of rank 0,
+        relayed over other ranks where that is quicker; with ``to_root``, until rank 0 has heard of the farthest
+        rank."""
         return derived.root_latency(self, to_root=to_root)
 
     def neighbour_latency(self) -> float:
-        """Return the seconds below which no rank hears of any other: those between the two nearest."""
+        """Return the least seconds that a transfer between any two different ranks takes: no rank hears of another
+        sooner."""
         return derived.neighbour_latency(self)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Return the bytes per second and seconds of latency from every rank to the one ``stride`` further on, all at
-        once, of the slowest and of the longest transfer; infinite and 0 where that is the rank itself."""
+        """Return the bytes per second of the slowest transfer and the seconds of latency of the longest when every rank
+        at once sends to the rank ``stride`` further on, modulo the number of ranks; infinite and 0 where that is the
+        rank itself."""
         return derived.simultaneous(self, stride)
 
     def message(self, stride: int) -> tuple[float, float]:
-        """Return the bytes per second and seconds of latency of :meth:`pair`, with the latency that the collective
-        library adds to a message."""
+        """Return the bytes per second and the seconds of latency of one message from every rank to the one ``stride``
+        further on, as :meth:`pair` does, the latency that the collective library adds to a message included."""
         rate, latency = self.pair(stride)
         return rate, latency if self.library is None else latency + self.library.message_latency(stride)
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
-        """Return the ports and rates of transfers while all ports are busy, each [transfer]; None where ranks forward
-        for each other, or some rank has no link of its own."""
+        """Return the port of the source, the port of the destination and the bytes per second of each transfer while
+        all ports are busy, [transfer] each; None where ranks forward for each other (``joins_ranks``), or where some
+        transfer passes no link that its source, or its destination, has to itself."""
         return None if self.joins_ranks else derived.ports(self, source, destination)
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
-        """Return a group of ``ranks`` at a ``stride`` as a fabric, while its sibling groups exchange the same.
+        """Return a group of ``ranks`` ranks, each ``stride`` from the next, as a fabric whose links its sibling groups
+        load alike at the same time; this fabric itself for a group of all ranks.
 
-        None where the groups do not tile the fabric, or where a circuit-switched fabric does not say what its parts
-        are.
+        None where such groups do not tile the fabric, and, unless a subclass says otherwise, on circuit-switched
+        fabrics and on those that add in the network.
         """
         if self.exclusive or self.in_network_reduction or self.ranks % (ranks * stride):
             return None
         return self if ranks == self.ranks else GroupFabric.of(self, ranks, stride)
 
     def share(self, ranks: int, stride: int, channels: int) -> Fabric | None:
-        """Return a group as a fabric of the channels that reach it, of so many that all groups of its axis hold; None
-        where the fabric has no such groups."""
+        """Return one group of ``ranks`` ranks, each ``stride`` from the next, as a fabric of the channels that it has
+        where all groups of its axis hold ``channels`` channels of every link together; None where the fabric has no
+        such groups, the default."""
         return None
 
     def siblings(self) -> tuple[Fabric, Ints]:
-        """Return the fabric whose links this one uses, and the ranks there of this group and its siblings: [group,
-        rank]."""
+        """Return the fabric whose links this one uses, and the ranks there of this group and of its siblings: [group,
+        rank]. A fabric that is no group is its own, with one group of all ranks."""
         return self, np.arange(self.ranks)[None]
 
     def channel_sharing(self, stride: Ints) -> Ints:
@@ -548,15 +581,16 @@ class Fabric(Described):
         return np.ones_like(stride)
 
     def _with(self, **fields: int) -> Self | None:
-        """Return a copy with other whole-number fields; None where the fabric does not allow them."""
+        """Return a validated copy with other values of whole-number fields; None where the fabric does not allow these
+        values."""
         try:
             return type(self).model_validate(self.model_dump() | fields)
         except ValidationError:
             return None
 
     def ring_order(self) -> Ints:
-        """Return the ranks in an order, from rank 0 on, in which neighbours are near each other, for ring algorithms:
-        [place]."""
+        """Return all ranks in an order, beginning with rank 0, in which successive ranks are near each other, for ring
+        algorithms: [place]; by default ascending."""
         return np.arange(self.ranks, dtype=np.int64)
 
     def bill(self, choices: BillChoices | None = None) -> Bill:
@@ -571,34 +605,36 @@ class Fabric(Described):
         return stated_bill(bill, self.power_per_rank, self.stated_power_of, self.energy_per_bit, self.sources)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return the parts alone, from the fabric's fields; of a kind that does not say, a bill that names them as
-        missing."""
+        """Return the bill of the parts that follow from the fabric's fields, per rank, without what the fabric states
+        itself; for a kind of fabric that does not say what it is built of, a bill that names the parts as missing."""
         from lightloom.machines.parts.bill import unknown_bill
 
         return unknown_bill(self.ranks, self.kind_name)
 
     def with_default_transport(self, transport: Transport, source: str) -> Self:
-        """Return this fabric with a transport, and where it comes from, if it states none and closed forms of a
-        collective library serve its links; otherwise unchanged."""
+        """Return this fabric with ``transport`` as its network software and ``source`` as the source of that field.
+        Unchanged where the fabric states a transport, or closed forms of a collective library do not serve its links;
+        by default always."""
         return self
 
     def library_tiers(self) -> LibraryTiers | None:
-        """Return the two tiers that closed forms of a collective library see; None where links are not those of
-        switches."""
+        """Return the two tiers (domain and network) that closed forms of a collective library see; None where the links
+        are not those of switches, the default."""
         return None
 
     def as_carried(self) -> Self:
-        """Return this fabric with links as fast as its collective library finds them, and without the library;
-        unchanged where it has none."""
+        """Return this fabric without its collective library, its links as fast as the library drives them; unchanged
+        where it has none, the default."""
         return self
 
     def wire_bytes(self, nbytes: float) -> float:
-        """Return the bytes on a link that carries ``nbytes`` of data: headers are added where there are packets."""
+        """Return the bytes that a link carries for ``nbytes`` of data: more by the headers where there are packets,
+        otherwise the same."""
         return nbytes
 
     def with_smaller_packets(self, ratio: float) -> Self:
-        """Return this fabric with packets that hold ``ratio`` times less and are as many, as a codec behind the port
-        makes them; unchanged where there are no packets."""
+        """Return this fabric with the payload of its packets divided by ``ratio``, as a codec behind the port makes
+        them, so that compressed data still take as many packets; unchanged where there are no packets."""
         return self
 
     @property
@@ -608,8 +644,17 @@ class Fabric(Described):
 
 
 def with_derived(data: Mapping[str, Any], derived: Mapping[str, Any], sources: Mapping[str, str]) -> object:
-    """Return the derived fields with given ones laid over them, sources too; data unchanged if its sources are no
-    mapping."""
+    """Return the fields of a fabric with derived ones filled in where they are not given, before validation.
+
+    Args:
+        data: fields as given; they, and their ``sources``, take precedence.
+        derived: values of derived fields, by name.
+        sources: source of each derived field, by name.
+
+    Returns:
+        A new mapping; ``data`` unchanged if its ``sources`` are neither a mapping nor None, so that validation
+        complains.
+    """
     given = data.get("sources")
     if not isinstance(given, Mapping | None):
         return data
@@ -617,7 +662,8 @@ def with_derived(data: Mapping[str, Any], derived: Mapping[str, Any], sources: M
 
 
 def without_derived(fields: dict[str, Any], derived: Collection[str]) -> dict[str, object]:
-    """Return the fields of a fabric, and their sources, without those that follow from others."""
+    """Return the fields of a fabric, and in its ``sources`` the entries, without those that ``derived`` names.
+    ``fields`` must hold ``sources``."""
     sources = {name: text for name, text in fields["sources"].items() if name not in derived}
     return {name: value for name, value in fields.items() if name not in derived} | {"sources": sources}
 
@@ -702,7 +748,8 @@ class GroupFabric(Fabric):
 
     @classmethod
     def of(cls, whole: Fabric, ranks: int, stride: int = 1, **fields: object) -> Self:
-        """Return so many ranks of a fabric, with its common fields and the ``fields`` of the group."""
+        """Return a group of ``ranks`` ranks, each ``stride`` from the next, of the fabric ``whole``, with its latency
+        and energy fields; ``fields`` set further fields of the group."""
         common = {name: getattr(whole, name) for name in ("hop_latency", "energy_per_bit", "power_per_rank")}
         return cls.model_validate({"whole": whole, "ranks": ranks, "stride": stride, **common, **fields})
 
@@ -731,8 +778,8 @@ class GroupFabric(Fabric):
         return self.model_copy(update={"whole": self.whole.as_carried()})
 
     def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return source, destination and route of the transfers of all groups, as ranks of the whole fabric, each flat:
-        the ones of all groups for the first transfer, then those for the next."""
+        """Return source, destination and route of the transfers of all groups, as ranks of the whole fabric: three flat
+        arrays, first the transfers of all groups for the first given transfer, then those for the next."""
         places = self.siblings()[1].T
         ends = places[source].ravel(), places[destination].ravel()
         return *ends, self.whole.route(*ends)
@@ -756,37 +803,39 @@ class GroupFabric(Fabric):
 
     @property
     def _bounded_by_whole(self) -> bool:
-        """True if what holds for every rank of the fabric is taken for the group's, since there are too many pairs."""
+        """True if figures of the whole fabric serve as looser bounds for the group's, since the whole fabric has more
+        than 2,048 ranks, too many pairs to look at, and the groups cover all of them."""
         return self.whole.ranks > _MOST_PAIRED and self.siblings()[1].size == self.whole.ranks
 
     @cached_method()
     def cuts(self) -> list[Cut]:
-        """Return the cuts that bound the group, derived from the routes of all groups; of fabrics with too many pairs
-        of ranks only the whole fabric's cuts of a single rank, which are no tighter."""
+        """Return the cut around the group's rank that can exchange least, derived from the routes of all groups; on
+        fabrics of more than 2,048 ranks the whole fabric's cuts of a single rank instead, which are no tighter."""
         if not self._bounded_by_whole:
             return super().cuts()
         return [cut for cut in self.whole.cuts() if cut.ranks == 1]
 
     def total_receive_bandwidth(self) -> float:
-        """Return the sum over the group's ranks of the bytes per second that each can receive; of fabrics with too many
-        pairs of ranks the group's share, by number of ranks, of the whole fabric's sum."""
+        """Return the sum over the group's ranks of the bytes per second that each can receive; on fabrics of more than
+        2,048 ranks the share of the whole fabric's sum that the group has by its number of ranks."""
         if not self._bounded_by_whole:
             return super().total_receive_bandwidth()
         return self.whole.total_receive_bandwidth() * self.ranks / self.whole.ranks
 
     def neighbour_latency(self) -> float:
-        """Return the least seconds of a transfer between two ranks of a group; of fabrics with too many pairs of ranks
-        that of the whole fabric, which is no more."""
+        """Return the least seconds of a transfer between two ranks of a group; on fabrics of more than 2,048 ranks the
+        least of the whole fabric, which is no more."""
         return self.whole.neighbour_latency() if self._bounded_by_whole else super().neighbour_latency()
 
     def diameter_latency(self) -> float:
-        """Return the seconds in which a rank hears of the farthest other one of its group; of fabrics with too many
-        pairs of ranks the least latency of the whole fabric, which is no more."""
+        """Return the seconds in which a rank hears of the farthest other one of its group; on fabrics of more than
+        2,048 ranks only the least latency of a transfer on the whole fabric, which is no more."""
         return self.neighbour_latency() if self._bounded_by_whole else super().diameter_latency()
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Return the seconds in which the farthest rank of a group hears of its rank 0, or with ``to_root`` the other
-        way round; of fabrics with too many pairs of ranks the least latency of the whole fabric, which is no more."""
+        """Return the seconds in which the farthest rank of a group hears of the group's rank 0, or with ``to_root`` the
+        other way round; on fabrics of more than 2,048 ranks only the least latency of a transfer on the whole fabric,
+        which is no more."""
         return self.neighbour_latency() if self._bounded_by_whole else super().root_latency(to_root=to_root)
 
     def link_bandwidth(self) -> Floats:
@@ -805,8 +854,9 @@ class GroupFabric(Fabric):
         return Footprint(*(part.reshape(-1, width) for part in runs))
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Return the links of each transfer in the order in which it crosses them, of one group after the other, as
-        numbers of the whole fabric's links: [transfer, place], −1 filling up behind each group's."""
+        """Return the links of each transfer and of its counterparts in all sibling groups, as numbers of the whole
+        fabric's links: [transfer, place]. Each row has the path of one group after the other, each filled up with
+        −1."""
         return self.whole.path(*self._of_all(source, destination)).reshape(len(np.asarray(source)), -1)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
@@ -823,7 +873,8 @@ class GroupFabric(Fabric):
         return replace(self.whole.bill(choices), ranks=self.ranks)
 
     def ring_order(self) -> Ints:
-        """Return the group's ranks in the fabric's ring order, taken from the first group, from rank 0 on."""
+        """Return the group's ranks, numbered within it, in the order in which the whole fabric's ring order passes
+        those of the first group, rotated so that rank 0 comes first: [place]."""
         order = np.argsort(np.argsort(self.whole.ring_order())[self.siblings()[1][0]])
         return np.roll(order, -int(np.argmin(order)))
 

@@ -66,10 +66,10 @@ class Failure(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Failure:
-        """Parse the text of one failure, such as ``node:5``.
+        """Return the failure that a text such as ``node:5`` or ``segment:17:clockwise`` describes.
 
         Raises:
-            ConfigError: not of one of the forms.
+            ConfigError: the text has none of the forms of ``FORMS``.
         """
         try:
             return cls(**_parsed_fields(text))
@@ -92,7 +92,8 @@ class Failure(BaseModel):
 
 
 def _parsed_fields(text: str) -> dict[str, Any]:
-    """Return the fields of a failure written as ``what:at``, with channel, end or way; ValueError otherwise."""
+    """Return the fields of a failure written as ``what:at``, followed by a transceiver's channel, a link's other end or
+    a way around as ``FORMS`` says; ValueError for any other text."""
     what, *rest = text.split(":")
     second, way = {"transceiver": "channel", "link": "to"}.get(what), None
     if rest and rest[-1] in WAYS and what in ("transceiver", "segment"):
@@ -116,8 +117,14 @@ _PACKETS = frozenset({"packet_payload", "packet_header", "packet_time"})
 
 
 def without(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
-    """Return the fabric without wavelengths that is left after these failures: a graph where links join ranks,
-    otherwise the same kind with fewer ranks and planes."""
+    """Return what is left of a fabric without wavelengths after failures: a graph where links join ranks, otherwise the
+    same kind of fabric with fewer ranks, and fewer planes (``degree``) on a circuit switch.
+
+    Raises:
+        ConfigError: something failed that the fabric does not have, or fewer than two ranks, no link or no plane is
+            left.
+        UnsupportedError: links of the fabric join switches, or several of them the same two ranks.
+    """
     dead = _dead_nodes(failures)
     for failure in failures:
         outside = [node for node in (failure.at, failure.to) if node is not None and not 0 <= node < fabric.ranks]
@@ -144,14 +151,14 @@ def _dead_nodes(failures: Iterable[Failure]) -> set[int]:
 
 
 def links_between_ranks(fabric: Fabric) -> list[Edge]:
-    """Return the links of a fabric that some transfer uses as edges from rank to rank, each one way, at the rates at
-    which they carry data.
+    """Return every link that some transfer uses as an edge from one rank to another, one way, with the bytes of data
+    per second and the seconds that it has.
 
-    Time: the links of all pairs of ranks.
+    All pairs of ranks on all routes are looked at.
 
     Raises:
-        UnsupportedError: some link leads to a switch, or two lead from one rank to the same other one, of which a graph
-            has one: twice as fast, it would carry more than the sound fabric, whose packets take one of both.
+        UnsupportedError: some link begins or ends at a switch, or two links lead from one rank to the same other one:
+            as one edge of both rates these would carry more than the sound fabric, whose transfers take one of them.
     """
     from scipy.sparse import csgraph, csr_array
 
@@ -196,7 +203,13 @@ def links_between_ranks(fabric: Fabric) -> list[Edge]:
 
 
 def _remaining_graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
-    """Return the graph that is left: dead nodes pass data on without being ranks, dark ones are gone."""
+    """Return the graph of the ranks that are left of a fabric whose links join ranks, renumbered in order. Links that
+    failed are left out; a dead node stays as a switch that passes data on, a dark one is gone with its links.
+
+    Raises:
+        ConfigError: no link joins the ends of a failed link, no link is left, or the ranks are cut apart.
+        UnsupportedError: as :func:`links_between_ranks`.
+    """
     edges = links_between_ranks(fabric)
     joined = {frozenset((edge.source, edge.target)) for edge in edges}
     cut = {frozenset((failure.at, failure.to)): failure for failure in failures if failure.what == "link"}
@@ -239,7 +252,7 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def failures_text(self) -> str:
-        """Return the failures in the form in which they are given, joined by commas."""
+        """Return the failures in the form in which they are given, joined by commas: ``node:5, cable:17``."""
         return ", ".join(failure.text() for failure in self.failures)
 
     @model_validator(mode="after")
@@ -266,7 +279,8 @@ class DamagedWdmRing(WavelengthRing):
         return self
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return the bill of the whole ring, which was paid for and draws its power, for every rank that is left."""
+        """Return the bill of all nodes of the ring, dead ones included, since they were paid for and draw power,
+        divided among the ranks that are left."""
         bill = super().bill_of_parts(choices)
         return replace(bill.times(self.nodes / self.ranks), ranks=self.ranks, bandwidth=bill.bandwidth)
 
@@ -315,12 +329,13 @@ class DamagedWdmRing(WavelengthRing):
         return blocked
 
     def _after(self, node: int) -> int:
-        """Return the rank, among those that are left, of a node, or of the last node before it that is left; the last
-        rank of all where there is none."""
+        """Return the number of the rank that a node has become, or, for a dead node, of the last living one before it
+        on the ring."""
         return int(np.searchsorted(self.survivors, node % self.nodes, side="right") - 1) % self.ranks
 
     def link_name(self, link: int) -> str:
-        """Return way and ends of a link, as nodes were numbered before anything failed."""
+        """Return direction and ends of a link, such as ``clockwise link 3→5 (as nodes were counted)``, by the numbers
+        of the nodes before anything failed."""
         way, at = divmod(link, self.ranks)
         ends = self.survivors[[at, (at + 1) % self.ranks]].tolist()
         a, b = ends if way == CLOCKWISE else reversed(ends)
@@ -328,7 +343,8 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def usable_channels(self) -> int:
-        """Return the number of lit channels, or half the transceivers where these are fewer."""
+        """Return the number of channels whose wavelength is still lit, or half the transceivers of a node where these
+        are fewer."""
         lit = int(self.lit_channels.sum())
         return lit if self.transceivers is None else min(lit, self.transceivers // 2)
 
@@ -340,12 +356,13 @@ class DamagedWdmRing(WavelengthRing):
         return self.hop_latency * passed.astype(np.float64)
 
     def diameter(self) -> int:
-        """Return half of the ranks; one less than the ranks where some link is dark, as the ring is then a line."""
+        """Return the number of links between the two ranks farthest apart: half of the ranks, or one less than the
+        ranks where some link carries nothing, as the ring is then a line."""
         return self.ranks - 1 if self._dark.any() else self.ranks // 2
 
     def diameter_latency(self) -> float:
-        """Return the seconds between the two ranks farthest apart; where a link is dark, between the ends of the
-        shortest such link, the other way round."""
+        """Return the seconds between the two ranks farthest apart, dead nodes between them counted as links; where a
+        link carries nothing, the seconds between the ends of the shortest such link the other way round."""
         place = self.survivors
         if (dark := self._dark.any(axis=0)).any():
             # The ends of the shortest broken link are the farthest from each other, the other way round.
@@ -358,12 +375,14 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def _gaps(self) -> Ints:
-        """Links of the whole ring from each rank to the next: [rank]."""
+        """Number of links of the whole ring, before anything failed, from each rank to the next one: [rank]; 1 where no
+        dead node lies between."""
         place = self.survivors
         return (np.roll(place, -1) - place) % self.nodes
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Return the seconds to the farthest rank, by the quicker unbroken way around; others lie on one of them."""
+        """Return the seconds from rank 0 to the rank farthest from it, or with ``to_root`` from there to rank 0, each
+        rank reached by the quicker way around that passes no broken link."""
         dark, others = self._dark, np.arange(1, self.ranks)
         ends = (others, np.zeros_like(others)) if to_root else (np.zeros_like(others), others)
         # Links that number from the root on up to a rank lead clockwise away from the root, all others away from it
@@ -385,8 +404,8 @@ class DamagedWdmRing(WavelengthRing):
         return np.asarray((~self.blocked()).sum(axis=1) * self.wavelength_bandwidth, np.float64)
 
     def _rank_channels(self, *, receive: bool) -> Ints:
-        """Return the number of channels on which each rank can receive, or send, both ways together and no more than
-        its transceivers: [rank]."""
+        """Return the number of channels on which each rank can receive (``receive``) or send, both ways around together
+        and no more than its transceivers: [rank]."""
         free = ~self.blocked().reshape(2, self.ranks, self.channels)
         # The link before a rank leads to it clockwise, and from it counter-clockwise; its own link the other way.
         way = 0 if receive else 1
@@ -396,9 +415,9 @@ class DamagedWdmRing(WavelengthRing):
         return np.asarray(np.minimum(channels, most), np.int64)
 
     def cuts(self) -> list[Cut]:
-        """Return the cuts of one rank and of half of the ring, the worst of each.
+        """Return the cut around the rank, and around the half of the ring, that can exchange least.
 
-        What enters and what leaves may be worst at different places; the larger of the two holds for both.
+        What enters and what leaves may be worst at different places; the larger of the two minima holds for both.
         """
         one = max(self._rank_channels(receive=way).min() for way in (True, False)) * self.wavelength_bandwidth
         free = (~self.blocked()).sum(axis=1).reshape(2, self.ranks)
@@ -434,7 +453,8 @@ def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric: ...
 
 
 def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric:
-    """Return the fabric that is left after failures; a ring of wavelengths becomes a :class:`DamagedWdmRing`.
+    """Return the fabric that is left after failures; a ring of wavelengths becomes a :class:`DamagedWdmRing`. Failures
+    count nodes as before anything failed; ranks are those left, renumbered in order. Repeated failures count once.
 
     Raises:
         UnsupportedError: failures of this kind of fabric, or of these things on it, are not modelled.

@@ -42,10 +42,12 @@ class Edge(NamedTuple):
 
 
 def read_edges(path: Path) -> list[dict[str, Any]]:
-    """Return the edges of a CSV file with the columns source, target, bandwidth and, if wanted, latency.
+    """Return the edges of a CSV file with the columns source, target, bandwidth and, if wanted, latency, in any order,
+    one mapping by column for each row. Numbers become ranks; bandwidths and latencies stay text, and empty cells are
+    left out.
 
     Raises:
-        ConfigError: unreadable, or a column is missing, unknown or empty; names the line.
+        ConfigError: the file cannot be read, or a column is missing, repeated, unknown or empty; names the line.
     """
     rows = read_csv(path)
     heading = [cell.strip() for cell in rows[0]] if rows else []
@@ -59,8 +61,10 @@ def read_edges(path: Path) -> list[dict[str, Any]]:
 
 
 def _edge(cells: dict[str, str], where: str) -> dict[str, Any]:
-    """Return the filled cells of a row by column, as text, ends as vertices; ConfigError where an end or the bandwidth
-    is missing."""
+    """Return the cells of a row that are not empty, by column, as text, but ends that are digits as numbers of ranks.
+
+    ``where`` names file and line in messages. ConfigError where an end or the bandwidth is missing.
+    """
     if missing := [name for name in _COLUMNS[:3] if not cells.get(name)]:
         raise ConfigError(f"{where}: no {missing[0]}: expected source,target,bandwidth")
     edge: dict[str, Any] = {name: value for name, value in cells.items() if value}
@@ -95,8 +99,14 @@ class Routes(NamedTuple):
 
     @classmethod
     def through(cls, ends: tuple[Ints, Ints], seconds: Floats, vertices: int, ranks: int) -> Routes:
-        """Return the routes over links from tails to heads (``ends``, each [link]); the first ``ranks`` of the vertices
-        are the ranks."""
+        """Return the shortest routes over directed links, by fewest links and then least latency.
+
+        Args:
+            ends: vertices at which each link begins, and at which it ends, [link] each.
+            seconds: latency of each link, [link].
+            vertices: number of vertices, ranks and switches.
+            ranks: number of ranks, which are the first vertices.
+        """
         require_memory(_PAIR_NBYTES * vertices * ranks, f"the routes of a graph among {ranks:,} ranks")
         tail, head = ends
         distance = _distances(tail, head, vertices, ranks)
@@ -131,8 +141,9 @@ class Routes(NamedTuple):
 
 
 def _distances(tail: Ints, head: Ints, vertices: int, ranks: int) -> Distances:
-    """Return the number of links from every vertex to every rank, breadth first from all ranks at once: [vertex, rank],
-    the largest of its type where none lead there."""
+    """Return the number of links on the shortest way from every vertex to every rank: [vertex, rank], the largest
+    16-bit integer where no way leads there. ``tail`` and ``head`` are the vertices at which each link begins and
+    ends."""
     from scipy.sparse import csr_array
 
     ahead = csr_array((np.ones(len(tail), np.float32), (tail, head)), shape=(vertices, vertices))
@@ -150,8 +161,15 @@ def _distances(tail: Ints, head: Ints, vertices: int, ranks: int) -> Distances:
 
 
 def _latencies(distance: Distances, outgoing: list[Ints], head: Ints, seconds: Floats) -> Floats | None:
-    """Return the seconds of the quickest way with the fewest links: [vertex, rank]; None where all links take as
-    long."""
+    """Return the least seconds among the ways with the fewest links, from every vertex to every rank: [vertex, rank],
+    infinite where none leads there; None where all links take equally long.
+
+    Args:
+        distance: fewest links, [vertex, rank].
+        outgoing: numbers of the links that leave each vertex.
+        head: vertex at which each link ends, [link].
+        seconds: latency of each link, [link].
+    """
     if (seconds == seconds[0]).all():
         return None
     latency = np.where(distance == 0, 0.0, np.inf)
@@ -238,12 +256,15 @@ class LinkNetwork:
         return Routes.through((self.tail, self.head), self.latency, len(self.names), self.ranks)
 
     def give(self, routes: Sequence[Sequence[Vertex]]) -> None:
-        """Take these routes, each the vertices from one rank to another, instead of the shortest.
+        """Take the given routes in place of the shortest ones between their ends; later ones of the same ends replace
+        earlier.
 
-        ``hub#1`` is the vertex hub, reached over the second of the links that join it to the vertex before.
+        Each route is the sequence of vertices from one rank to another. ``hub#1`` is the vertex hub, reached over the
+        second of the links that join it to the vertex before.
 
         Raises:
-            ValueError: an unknown vertex, vertices that no link joins, ends that are no ranks, or a link taken twice.
+            ValueError: an unknown vertex, vertices that no link joins, ends that are not two different ranks, or a link
+                taken twice.
         """
         paths: dict[int, list[int]] = {}
         joined: dict[tuple[int, int], list[int]] = {}
@@ -269,8 +290,9 @@ class LinkNetwork:
         self.given = np.array(sorted(paths), dtype=np.int64), table
 
     def paths(self, source: Ints, destination: Ints) -> Ints:
-        """Return the numbers of the links of transfers in order, -1 beyond the end: [transfer, place]; given routes
-        come before the shortest."""
+        """Return the numbers of the links of transfers between ranks in the order in which they cross them, −1 beyond
+        the end: [transfer, place]. A transfer takes the route that was given for its pair of ranks, otherwise the
+        shortest."""
         source, destination = np.asarray(source, np.int64), np.asarray(destination, np.int64)
         path = self.routes.walk(self.head, source, destination)
         if self.given is None:
@@ -286,17 +308,18 @@ class LinkNetwork:
         return result
 
     def entering(self) -> tuple[Floats, Floats]:
-        """Return the summed bytes per second of the links into each rank, and out of it: each [ranks]."""
+        """Return the summed bytes per second of the links into each rank, and of those out of it: two arrays, [rank]
+        each."""
         receive, send = (
             np.asarray(np.bincount(end, self.bandwidth)[: self.ranks], np.float64) for end in (self.head, self.tail)
         )
         return receive, send
 
     def leaves(self) -> list[tuple[Vertex, int, float]]:
-        """Return the switches with ranks that receive from them alone.
+        """Return the switches that are the only vertex from which some ranks have links.
 
-        Each is (name of the switch, number of such ranks, bytes per second into or out of switch and ranks together,
-        the larger of the two).
+        Each is (name of the switch, number of such ranks, bytes per second of the links into switch and these ranks
+        together, or out of them, whichever is larger).
         """
         from scipy.sparse import csr_array
 
@@ -312,7 +335,8 @@ class LinkNetwork:
         return leaves
 
     def seconds_between(self, start: int, *, backward: bool = False) -> Floats:
-        """Return the seconds on the quickest way from one rank to each, or ``backward`` from each to it: [rank]."""
+        """Return the seconds on the quickest way from the vertex ``start`` to each rank, or ``backward`` from each rank
+        to it, however many links it has: [rank]."""
         from scipy.sparse import csgraph, csr_array
 
         # A sparse array would add up the latencies of links between the same two vertices: the quickest one counts, as
@@ -357,7 +381,7 @@ class Graph(PacketFabric):
         return any(edge.latency is None for edge in self.edges)
 
     def with_hop_latency(self, seconds: float) -> Self:
-        """Return this graph with ``seconds`` for every link, in place of what edges state."""
+        """Return this graph with ``seconds`` as the latency of every link, in place of what edges state."""
         edges = tuple(edge._replace(latency=None) for edge in self.edges)
         return type(self).model_validate(dict(self.model_copy()) | {"hop_latency": seconds, "edges": edges})
 
@@ -385,7 +409,8 @@ class Graph(PacketFabric):
         return self._network.links
 
     def link_name(self, link: int) -> str:
-        """Return the ends of a link, with its number where several lead from one to the other."""
+        """Return the two ends of a link, such as ``link 0→leaf``, with its number, from 1, where several links lead
+        from one to the other."""
         return self._network.link_name(link)
 
     def link_bandwidth(self) -> Floats:
@@ -396,8 +421,8 @@ class Graph(PacketFabric):
         return np.array([self.data_rate(rate) for rate in rates.tolist()])[place]
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links of each transfer as runs of one link each; transfers of fewer links have empty runs at the
-        end."""
+        """Return the links of each transfer as runs of one link each, a run for each link on its path; shorter paths
+        end in empty runs."""
         path = self._network.paths(source, destination)
         taken = path >= 0
         return Footprint(
@@ -419,8 +444,8 @@ class Graph(PacketFabric):
         return np.asarray(np.where(path >= 0, self._network.latency[path], 0.0).sum(axis=1))
 
     def cuts(self) -> list[Cut]:
-        """Return the cut of the rank that can exchange least, and those around switches with several ranks of their
-        own."""
+        """Return the cut around the rank that can exchange least, and the cuts around each switch with two ranks or
+        more that receive from it alone, together with these ranks."""
         receive, send = self.rank_bandwidths()
         around = [
             Cut(f"the links into {leaf} and its {inside} ranks", inside, capacity)
@@ -430,33 +455,33 @@ class Graph(PacketFabric):
         return [Cut("what the links of one rank can receive", 1, float(np.maximum(receive, send).min())), *around]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        """Return the bytes per second that no rank exceeds, from the routes for few ranks, otherwise the sums of its
-        links: [rank] each."""
+        """Return the bytes per second that no rank exceeds in receiving, and in sending, [rank] each: up to 512 ranks
+        from the links that routes really pass, beyond that the sums over a rank's links."""
         return derived.rank_bandwidths(self) if self.ranks <= _EXACT else self._network.entering()
 
     def diameter(self) -> int:
-        """Return the links of the longest way between two ranks: of the routes where some are given, otherwise the
-        shortest."""
+        """Return the number of links on the longest route between two ranks, given routes included; without given
+        routes these are the shortest."""
         return derived.diameter(self) if self.given_routes else int(self._network.routes.distance[: self.ranks].max())
 
     def diameter_latency(self) -> float:
-        """Return the longest latency between two ranks, exact for few ranks; for many, that from the rank which is
-        farthest from rank 0 to the one farthest from it, which may be less."""
+        """Return the seconds between the two ranks farthest apart, for up to 512 ranks. For more, a lower bound: the
+        quickest way from the rank that is farthest from rank 0 to the rank farthest from it."""
         if self.ranks <= _EXACT:
             return derived.diameter_latency(self)
         # The farthest rank from the one that is farthest from rank 0.
         return float(self._network.seconds_between(int(np.argmax(self._network.seconds_between(0)))).max())
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Return the seconds of the farthest rank from rank 0, or to it; on the quickest way whatever the routes, where
-        ranks are many."""
+        """Return the seconds in which rank 0 reaches the rank farthest from it, or with ``to_root`` that rank reaches
+        rank 0; for more than 512 ranks on the quickest way, whatever the routes."""
         if self.ranks <= _EXACT:
             return derived.root_latency(self, to_root=to_root)
         return float(self._network.seconds_between(0, backward=to_root).max())
 
     def neighbour_latency(self) -> float:
-        """Return the least latency of a transfer; of many ranks the quickest link between two, or the quickest one away
-        from a rank plus the quickest to a rank, which may be less."""
+        """Return the least seconds of a transfer between two ranks; for more than 512 ranks a lower bound: the quickest
+        link between two ranks, or the quickest link out of a rank plus the quickest into one, whichever is less."""
         if self.ranks <= _EXACT:
             return derived.neighbour_latency(self)
         # A link between two ranks, or one away from a rank and one to a rank.

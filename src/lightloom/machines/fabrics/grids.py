@@ -74,12 +74,13 @@ class Mesh(HopFabric):
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Return an axis for each dimension of more than one rank, the last dimension first."""
+        """Return an axis for each dimension of more than one rank, the last dimension, along which neighbours lie,
+        first."""
         return Axis.along(self.shape)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return links between neighbours; between the cubes of a torus circuit switches where ``choices`` ask for
-        them."""
+        """Return the bill of the links between neighbours, per rank; the links between the cubes of a torus run through
+        circuit switches where ``choices.reconfigurable`` asks for them."""
         from lightloom.machines.fabrics.bills import grids
 
         grid = grids.Grid(
@@ -114,8 +115,8 @@ class Mesh(HopFabric):
         return Footprint.of([run[:4] for run in self.lattice.runs(source, destination)])
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Return the links of each transfer in the order in which it crosses them, the last dimension first: [transfer,
-        place]."""
+        """Return the links of each transfer in the order in which it crosses them, the last dimension first, −1 filling
+        up within each dimension's part: [transfer, place]."""
         runs = self.lattice.runs(source, destination)
         return ordered_links([run[:4] for run in runs], [run.backward for run in runs])
 
@@ -124,7 +125,8 @@ class Mesh(HopFabric):
         return self.lattice.hops(source, destination)
 
     def cuts(self) -> list[Cut]:
-        """Return the cut of what a corner rank can receive, then one into half of the ranks along each dimension."""
+        """Return the cut around a corner rank, which has the fewest links, then one around half of the ranks for each
+        dimension of more than one rank, the last dimension first."""
         lattice = self.lattice
         lines = _LINES if len(lattice.dims) == 2 else [f"dimension {axis + 1}" for axis in range(len(lattice.dims))]
         halves = [
@@ -134,8 +136,8 @@ class Mesh(HopFabric):
         return [Cut("what a corner rank can receive", 1, lattice.smallest_degree * self.bandwidth), *halves]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        """Return the bytes per second of the links on which each rank receives, and on which its own data leave: [rank]
-        each."""
+        """Return the bytes per second of the links on which each rank receives, and of those on which transfers of its
+        own leave: two arrays, [rank]."""
         receive, send = self.lattice.degrees()
         return receive.astype(np.float64) * self.bandwidth, send.astype(np.float64) * self.bandwidth
 
@@ -148,7 +150,8 @@ class Mesh(HopFabric):
         return self.lattice.diameter
 
     def ring_order(self) -> Ints:
-        """Return a snake through the rows, so that only the closing hop of a mesh is long."""
+        """Return the ranks in a snake through the rows, from rank 0 on, so that only the step from the last rank to the
+        first may be long."""
         return self.lattice.snake()
 
 

@@ -56,7 +56,8 @@ class JoinedFabric(Fabric):
         return self.inside, self.between
 
     def stated_fields(self) -> dict[str, object]:
-        """Return the fields, by name, without those of the parts that follow from others."""
+        """Return the fields, by name, from which a changed copy is built, both parts as mappings of fields; what
+        follows from other fields is left out of them."""
         return super().stated_fields() | {name: getattr(self, name).stated_fields() for name in self.PARTS}
 
     @property
@@ -91,11 +92,12 @@ class JoinedFabric(Fabric):
 
     @property
     def links(self) -> int:
-        """Return the number of links of all groups, then of all fabrics between them."""
+        """Return the number of directed links: those of the fabric ``inside`` for every group, then those of
+        ``between`` for every place in a group."""
         return self.between.ranks * self.inside.links + self.inside.ranks * self.between.links
 
     def link_name(self, link: int) -> str:
-        """Return the name of a link in its part, with the number of its group or place."""
+        """Return ``group 2: `` or ``place 1: `` and the name of the link in its part."""
         inner = self.between.ranks * self.inside.links
         if link < inner:
             group, own = divmod(link, self.inside.links)
@@ -104,7 +106,8 @@ class JoinedFabric(Fabric):
         return f"place {place}: {self.between.link_name(own)}"
 
     def link_bandwidth(self) -> Floats:
-        """Return the bytes per second of each link: [link]."""
+        """Return the bytes per second of each link, those inside groups first, group by group, then those between,
+        place by place: [link]."""
         inside, between = self.inside.link_bandwidth(), self.between.link_bandwidth()
         return np.concatenate([np.tile(inside, self.between.ranks), np.tile(between, self.inside.ranks)])
 
@@ -115,8 +118,8 @@ class JoinedFabric(Fabric):
         )
 
     def cuts(self) -> list[Cut]:
-        """Return the cut around one rank, which what enters it inside and from its counterparts crosses together, and
-        the cuts of each part, through all of its copies at once."""
+        """Return the cut around one rank, with the sum of what it can receive inside its group and between groups, and
+        the cuts of each part taken in all of its copies at once, with ranks and capacity multiplied."""
         inside, between = (part.cuts() for part in self.parts)
         alone = [min(cut.capacity for cut in cuts if cut.ranks == 1) for cuts in (inside, between)]
         copies = [(cut, self.between.ranks, "all groups") for cut in inside]
@@ -138,8 +141,8 @@ class JoinedFabric(Fabric):
         return min(self.inside.neighbour_latency(), self.between.neighbour_latency())
 
     def diameter_latency(self) -> float:
-        """Return the larger of both parts' seconds between their farthest ranks: a bound that no rank beats in hearing
-        of the rank farthest from it."""
+        """Return the larger of both parts' seconds between their farthest ranks, a lower bound of the time in which a
+        rank hears of the rank farthest from it."""
         return max(self.inside.diameter_latency(), self.between.diameter_latency())
 
     def root_latency(self, *, to_root: bool) -> float:
@@ -148,17 +151,18 @@ class JoinedFabric(Fabric):
         return max(part.root_latency(to_root=to_root) for part in self.parts)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Return the bytes per second of the slowest transfer and the seconds of the longest latency when every rank
-        sends to the one ``stride`` further on in its group; for strides that leave the group no bytes, and the least
-        latency."""
+        """Return the bytes per second of the slowest transfer and the seconds of the longest latency when every rank at
+        once sends to the one ``stride`` further on in its group; 0 bytes per second and the least latency of a transfer
+        for strides that leave the group, as no transfer crosses groups."""
         return self.inside.pair(stride) if stride < self.inside.ranks else (0.0, self.neighbour_latency())
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
-        """Return a group within ``inside``, one of the ranks in one place within ``between``, or, where the ranks of
-        several groups belong to it, the parts of both joined.
+        """Return the fabric of ``ranks`` ranks, each ``stride`` from the next: a group of ``inside``, of ``between``
+        where all have one place, or, where they are ranks of several groups, the parts of both joined; this fabric for
+        all ranks.
 
-        None for ranks that are neither, for circuits whose ends lie a stride apart in their part, as other groups need
-        the same channels, and for some ports of an averager, which adds what all send.
+        None where the ranks are none of these, for circuits between ranks that lie a stride apart in their part, as
+        other groups need the same channels, and for some of the ports of an averager, which adds what all send.
         """
         inside, between = self.parts
         if ranks == self.ranks or self.ranks % (ranks * stride):
@@ -176,13 +180,15 @@ class JoinedFabric(Fabric):
         return JoinedFabric(ranks=ranks, inside=within, between=across)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return the parts of a rank inside and between; a host's cards that both count are in both."""
+        """Return the sum of the bills of both parts, per rank; cards of a host that both parts use are counted in
+        both."""
         return replace(self.inside.bill(choices) + self.between.bill(choices), ranks=self.ranks, kind=self.kind_name)
 
 
 def _group(part: Fabric, ranks: int, stride: int = 1) -> Fabric | None:
-    """Return a group of a part, which may be all of it; None where the part has no such group, carries circuits between
-    ranks that lie a stride apart, or adds what all of its ranks send."""
+    """Return a group of ``ranks`` ranks, each ``stride`` from the next, of a part of a joined fabric, the part itself
+    for all of its ranks; None where the part has no such group, carries circuits and the stride is not 1, or adds what
+    all of its ranks send."""
     if ranks == part.ranks:
         return part
     return None if part.in_network_reduction or (part.exclusive and stride > 1) else part.group(ranks, stride)

@@ -63,8 +63,8 @@ class LinkRun(NamedTuple):
 
 
 def twist_error(dims: Sequence[int]) -> str | None:
-    """Return a sentence on why a torus of these sizes cannot be twisted; None where it can: a side and its double, no
-    others."""
+    """Return a sentence that says why a torus of these sizes cannot be twisted; None where it can: where its sizes are
+    a side of at least 2 and its double, both of them."""
     side = min(dims)
     if side >= 2 and set(dims) == {side, 2 * side}:
         return None
@@ -91,7 +91,8 @@ class Lattice(NamedTuple):
 
     @property
     def links(self) -> int:
-        """Directed links, those that an open line does not use included."""
+        """Number of directed links by which links are numbered: two a cell and dimension, those that an open line does
+        not use included."""
         return 2 * len(self.dims) * self.cells
 
     def coordinates(self, cell: Ints) -> tuple[Ints, ...]:
@@ -104,8 +105,9 @@ class Lattice(NamedTuple):
         return self.twisted and self.dims[axis] == min(self.dims)
 
     def _line_sizes(self, axis: int) -> list[int]:
-        """Return the number of cells of a line along ``axis``, in its place, and in the place of each other dimension
-        the number of such lines beside each other."""
+        """Return the extents of the grid as lines along dimension ``axis`` see it: at ``axis`` the number of cells of a
+        line, at every other dimension the number of lines beside each other. These are ``dims`` except for a short
+        dimension of a twisted torus, whose lines are twice as long."""
         sizes = list(self.dims)
         if self._short(axis):
             sizes[axis] *= 2
@@ -113,14 +115,15 @@ class Lattice(NamedTuple):
         return sizes
 
     def _moved(self, axis: int, cell: Sequence[Ints], halves: Ints) -> list[Ints]:
-        """Return coordinates, [dimension][cell], moved by ``halves`` times half of every long dimension; ``axis`` is a
-        short one."""
+        """Return coordinates, [dimension][cell], of which those of the long dimensions are moved by ``halves`` times
+        half of their length, modulo the length; ``axis`` is any short dimension of a twisted torus."""
         side = self.dims[axis]
         return [at if self._short(other) else (at + side * halves) % (2 * side) for other, at in enumerate(cell)]
 
     def _on_line(self, axis: int, cell: Sequence[Ints]) -> list[Ints]:
-        """Return which line along dimension ``axis`` passes each cell, as the line's coordinates in all other
-        dimensions, and in the place of ``axis`` the cell's place on the line."""
+        """Return, for each cell, the place on its line along dimension ``axis`` at index ``axis``, and at the other
+        indices the coordinates of the line: [dimension][cell]. ``cell`` are the coordinates of cells,
+        [dimension][cell]."""
         if not self._short(axis):
             return list(cell)
         half = cell[self.dims.index(2 * self.dims[axis])] // self.dims[axis]
@@ -129,7 +132,8 @@ class Lattice(NamedTuple):
         return place
 
     def _off_line(self, axis: int, place: Sequence[Ints]) -> list[Ints]:
-        """Return the coordinates of cells, given by line and place on it as :meth:`_on_line` returns them."""
+        """Return the coordinates of cells, [dimension][cell], that are given by line and place on it along dimension
+        ``axis`` as :meth:`_on_line` returns them; its inverse."""
         if not self._short(axis):
             return list(place)
         cell = self._moved(axis, place, place[axis] // self.dims[axis])
@@ -137,11 +141,14 @@ class Lattice(NamedTuple):
         return cell
 
     def runs(self, source: Ints, destination: Ints, copies: int = 1, copy: Ints | int = 0) -> list[LinkRun]:
-        """Return the links of transfers between cells, one run a dimension, in the order of the route.
+        """Return the links of transfers between cells, one run for each dimension, in the order of the route: the last
+        dimension first.
 
         Args:
-            source, destination: cells, each of shape [transfer].
-            copies: grids of this shape that are numbered together. copy: the one that each transfer takes.
+            source: cell at which each transfer begins, [transfer].
+            destination: cell at which each transfer ends, [transfer].
+            copies: number of grids of this shape whose links are numbered together.
+            copy: number of the grid that each transfer takes, from 0.
         """
         cell, steps = list(self.coordinates(source)), self.steps(source, destination)
         runs, total = [], copies * self.cells
@@ -159,8 +166,8 @@ class Lattice(NamedTuple):
         return runs
 
     def steps(self, source: Ints, destination: Ints) -> list[Ints]:
-        """Return the signed links of shortest routes along each dimension, [dimension][transfer]; of two ways that are
-        equally short, parity of the source decides."""
+        """Return the links of a shortest route along each dimension, negative for backward: [dimension][transfer]. Of
+        ways that are equally short, the parity of the source's coordinate sum decides."""
         start = self.coordinates(source)
         even = np.sum(start, axis=0) % 2 == 0
         ahead = [last - first for first, last in zip(start, self.coordinates(destination), strict=True)]
@@ -169,10 +176,14 @@ class Lattice(NamedTuple):
         return [_shorter(way, size, even) for way, size in zip(ahead, self.dims, strict=True)] if self.wraps else ahead
 
     def _twisted_steps(self, ahead: list[Ints], even: Mask) -> list[Ints]:
-        """Return :meth:`steps` of a twisted torus.
+        """Return the signed links along each dimension of shortest routes on a twisted torus: [dimension][transfer].
 
         Each short dimension is left on the near or on the far side; an odd number of far sides moves all long
         coordinates by half.
+
+        Args:
+            ahead: coordinate of the destination less that of the source, [dimension][transfer].
+            even: mask, true where the source's coordinate sum is even, which decides between equally short ways.
         """
         side, short = min(self.dims), [axis for axis in range(len(self.dims)) if self._short(axis)]
         shortest: list[Ints] = []
@@ -200,7 +211,8 @@ class Lattice(NamedTuple):
         return links
 
     def ends(self, link: int, copies: int = 1) -> tuple[int, int, int, int, bool]:
-        """Return dimension, copy, the cell where a link begins, the one where it ends, and True if it leads forward."""
+        """Return (dimension from 0, copy, cell where the link begins, cell where it ends, True if it leads forward) for
+        a link's number, where ``copies`` grids of this shape are numbered together."""
         turn, rest = divmod(link, 2 * copies * self.cells)
         backward, rest = divmod(rest, copies * self.cells)
         axis = len(self.dims) - 1 - turn
@@ -231,7 +243,8 @@ class Lattice(NamedTuple):
         return int(self.degrees()[0].sum())
 
     def degrees(self) -> tuple[Ints, Ints]:
-        """Return the number of links on which each cell receives, and on which its own data leave: each [cell]."""
+        """Return the number of links on which each cell receives some transfer, and the number on which transfers of
+        its own leave, on the routes of :meth:`steps`: two arrays, [cell]."""
         if self.twisted:
             alike = np.full(self.cells, 2 * len(self.dims))
             return alike, alike
@@ -251,9 +264,9 @@ class Lattice(NamedTuple):
         return sides, sides
 
     def halves(self) -> list[tuple[int, int, int]]:
-        """Return the cuts through the middle of each dimension that has several cells, the last dimension first:
-        (dimension, cells of one half, links into that half). The ends of all short lines of a twisted torus cross those
-        of the long dimensions."""
+        """Return the cuts through the middle of each dimension of more than one cell, the last dimension first:
+        (dimension from 0, cells of one half, directed links into that half). The ends of all short lines of a twisted
+        torus count for the long dimensions, whose middle they cross."""
         sides, short = 2 if self.wraps else 1, sum(map(self._short, range(len(self.dims))))
         closing = short * self.cells // min(self.dims)
         return [
@@ -263,7 +276,8 @@ class Lattice(NamedTuple):
         ]
 
     def snake(self) -> Ints:
-        """Return an order of the cells in which neighbours are one link apart: lines alternate their direction."""
+        """Return all cells in an order in which successive ones are one link apart, from cell 0 on: lines alternate
+        their direction. The last cell may be far from the first."""
         order = np.zeros(1, np.int64)
         for size in reversed(self.dims):
             order = np.concatenate([i * len(order) + (order if i % 2 == 0 else order[::-1]) for i in range(size)])
@@ -278,7 +292,8 @@ def _shorter(ahead: Ints, size: int, even: Mask) -> Ints:
 
 
 def most_square(ranks: int, dimensions: int) -> tuple[int, ...]:
-    """Return the sizes of a grid of exactly ``ranks`` cells, as equal as they can be, the smaller ones first."""
+    """Return the sizes of a grid of exactly ``ranks`` cells in so many ``dimensions``, smaller ones first, chosen
+    greedily to be about equal; 1 for dimensions that no divisor is left for."""
     dims: list[int] = []
     for left in range(dimensions, 1, -1):
         root = round(ranks ** (1 / left))
@@ -289,5 +304,5 @@ def most_square(ranks: int, dimensions: int) -> tuple[int, ...]:
 
 
 def describe(dims: Sequence[int]) -> str:
-    """Return a grid's sizes for people: ``4x4x4``."""
+    """Return a grid's sizes as text, such as ``4x4x8``."""
     return "x".join(map(str, dims))

@@ -44,18 +44,23 @@ _PARTS: dict[str, type[Fabric]] = {
 
 @cache
 def kinds() -> dict[str, type[Fabric]]:
-    """Return the class of every kind of fabric, plug-ins included, by the word that ``kind:`` takes."""
+    """Return the class of every kind of fabric that files can describe, those of plug-ins included, by the word that
+    ``kind:`` takes; kinds that only other fabrics make, such as groups, are left out."""
     return {str(kind.model_fields["kind"].default): kind for kind in _BUILT_IN} | load_plugins("fabrics")
 
 
 def names() -> list[str]:
-    """Return the names in the catalog, and the kinds that plug-ins add, sorted."""
+    """Return the names of the fabrics in the catalog, and of the kinds that plug-ins add, sorted."""
     return sorted(catalog_files(CATALOG).keys() | load_plugins("fabrics").keys())
 
 
 def description(name: str) -> dict[str, Any]:
-    """Return a catalog entry or a file as written, with its sources; of a kind that a plug-in adds, the first line of
-    its class and its kind."""
+    """Return the fields of a catalog entry or a file as they are written, with sources and description, edge lists
+    read; for a kind that a plug-in adds, its kind and, as description, the first line of its class's docstring.
+
+    Raises:
+        UnknownNameError: no entry or file of this name.
+    """
     if (kind := _plugin(name)) is None:
         return _read_fields(_find_fabric(name))
     return {"description": (kind.__doc__ or "from a plug-in").partition("\n")[0], "kind": name}
@@ -96,8 +101,10 @@ def load_fabric(
 
 
 def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
-    """Return a fabric with single fields replaced, a dot reaching into a part; what follows from fields is derived
+    """Return a copy of a fabric with single fields replaced; fields that the fabric derived from others are derived
     anew.
+
+    ``settings`` are values by name; a dot in a name reaches into a part, as in ``tiers.network.bandwidth``.
 
     Raises:
         ConfigError: a field is unknown or out of range.
@@ -109,7 +116,18 @@ def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
 def fabric_from(
     data: Mapping[str, Any], ranks: int | None, settings: Mapping[str, Any] | None = None, *, where: str
 ) -> Fabric:
-    """Build a fabric from the mapping that a YAML file holds; a dot in a setting reaches into a part."""
+    """Build a fabric from the mapping that a YAML file holds.
+
+    Args:
+        data: fields by name, ``kind`` among them; a ``description`` is left out.
+        ranks: number of ranks, in place of that of ``data``; None keeps it.
+        settings: fields replaced after reading; a dot in a name reaches into a part.
+        where: name of the source for messages.
+
+    Raises:
+        UnknownNameError: an unknown kind.
+        ConfigError: a field is missing, unknown or out of range.
+    """
     stated = renewed({key: value for key, value in data.items() if key != "description"})
     fields = with_edge_file(renewed(with_settings(stated, settings or {}, where, _NAMED)), Path())
     if ranks is not None:
@@ -122,8 +140,9 @@ def fabric_from(
 
 
 def with_parts(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the fields of a fabric, the parts of a joined one as fabrics in the place of mappings of their fields, in
-    which each states its ranks."""
+    """Return a copy of a fabric's fields in which the parts of a ``joined`` fabric, ``inside`` and ``between``, are
+    built as fabrics where they are mappings of fields, with their own ranks; fields of other kinds are unchanged.
+    ``where`` names the source in messages."""
     made = {
         name: fabric_from(fields[name], None, where=f"{where}: {name}")
         for name in JoinedFabric.PARTS
@@ -133,10 +152,10 @@ def with_parts(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def recorded_fabric(data: Document, *, where: str) -> Fabric:
-    """Build the fabric that a schedule's file holds, which may be a part of another: schedules of groups run on those.
+    """Build the fabric that a schedule's file holds, which may also be a group or a part of another fabric.
 
     Raises:
-        UnknownNameError: another kind.
+        UnknownNameError: an unknown kind.
         ConfigError: a field is missing, unknown or out of range.
     """
     if (kind := _PARTS.get(str(data.get("kind")))) is None:
@@ -159,8 +178,8 @@ _FORMER["oversubscription"] = "tiers.network.taper"
 
 
 def renewed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a fabric, those of the former kind ``two-tier-switch`` as fields of its two ``tiers``, with
-    a line of warning."""
+    """Return a copy of a fabric's fields in which former spellings, the kind ``two-tier-switch`` and its fields, are
+    those of a fabric of two ``tiers``, and print a warning that names the new ones; nothing else changes."""
     stated, former = dict(fields), fields.get("kind") == "two-tier-switch"
     spelt = {name: new for name, new in _FORMER.items() if name in fields}
     tiers = fields.get("tiers")
@@ -178,25 +197,29 @@ def renewed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_edge_file(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a copy of the fields of a fabric, the edges read where they are the name of a CSV file in ``folder``."""
+    """Return a copy of a fabric's fields; where ``edges`` is the name of a CSV file in ``folder``, with the edges that
+    it holds."""
     edges = fields.get("edges")
     return dict(fields) | ({"edges": read_edges(folder / edges)} if isinstance(edges, str) else {})
 
 
 def _plugin(name: str) -> type[Fabric] | None:
-    """Return the kind that a plug-in adds by this name, unless the catalog has an entry of the name."""
+    """Return the class of the kind that a plug-in adds under this name; None where there is none, or the catalog has an
+    entry of the name or finds a file."""
     return None if catalog_file(name, CATALOG) is not None else load_plugins("fabrics").get(name)
 
 
 def _read_fields(path: Path) -> dict[str, Any]:
-    """Return the fields in a YAML file, its edge list read; those of a graph whose edges are a CSV file."""
+    """Return the fields in a YAML file, former spellings renewed and its edge list read; for a CSV file those of a
+    graph with its edges."""
     if path.suffix == ".csv":
         return {"kind": "graph", "edges": read_edges(path)}
     return with_edge_file(renewed(read_entry(path, "fabric")), path.parent)
 
 
 def _find_fabric(name: str) -> Path:
-    """Return the path of a .csv file, found or not, or of a catalog entry; UnknownNameError without an entry."""
+    """Return the path of a file whose name ends in ``.csv``, whether it exists or not, otherwise that of a catalog
+    entry or YAML file; UnknownNameError where there is none."""
     path = Path(name) if name.endswith(".csv") else catalog_file(name, CATALOG)
     if path is None:
         raise UnknownNameError("fabric", name, names())

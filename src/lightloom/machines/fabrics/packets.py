@@ -72,22 +72,22 @@ class PacketFabric(Fabric):
         return super().software if self.library_tiers() is None else "ideal software, as nothing names a transport"
 
     def with_default_transport(self, transport: Transport, source: str) -> Self:
-        """Return this fabric with the transport and its source; unchanged where it states a transport or packets, or
-        its links are not those of switches."""
+        """Return this fabric with ``transport`` as its network software and ``source`` as the source of that field.
+        Unchanged where it states a transport or the payload of packets, or its links are not those of switches."""
         if self.transport is not None or self.packet_payload is not None or self.library_tiers() is None:
             return self
         return self.model_copy(update={"transport": transport, "sources": self.sources | {"transport": source}})
 
     def as_carried(self) -> Self:
-        """Return this fabric without its transport and with the rates of ``carried_rates``; unchanged where it states
-        none."""
+        """Return this fabric without its transport, the bandwidths of its links scaled as that transport drives them
+        (``carried_rates``); unchanged where it states none."""
         if self.transport is None:
             return self
         return self.model_copy(update={"transport": None, **self.carried_rates(self.transport.scales)})
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
-        """Return fields, by name, with the rates of links as a collective library with these scales finds them; none by
-        default."""
+        """Return the bandwidth fields, by name, as a collective library with these ``scales`` drives the links, to
+        replace the stated ones; empty by default."""
         return {}
 
     @property
@@ -96,18 +96,24 @@ class PacketFabric(Fabric):
         return 0.0 if self.transport is None else self.transport.arithmetic_share
 
     def data_rate(self, bandwidth: float, ports: int = 1) -> float:
-        """Return the bytes of data per second through a link of ``bandwidth`` that serves ``ports`` ports, which spend
-        ``packet_time`` beside each other; ``bandwidth`` itself without packets."""
+        """Return the bytes of data per second through a link.
+
+        Args:
+            bandwidth: bytes per second on the wire; returned unchanged where the fabric has no packets.
+            ports: number of ports that the link serves, which spend ``packet_time`` on their packets at the same time.
+        """
         if self.packet_payload is None:
             return bandwidth
         return self.packet_payload / (self.wire_bytes(self.packet_payload) / bandwidth + self.packet_time / ports)
 
     def packets(self, nbytes: float) -> float:
-        """Return the number of packets that ``nbytes`` of data fill, in part too; 0 where the fabric has no packets."""
+        """Return the number of packets that ``nbytes`` of data fill, a real number and not rounded up; 0 where the
+        fabric has no packets."""
         return 0.0 if self.packet_payload is None else nbytes / self.packet_payload
 
     def wire_bytes(self, nbytes: float) -> float:
-        """Return the bytes of data plus the header of each packet that they fill."""
+        """Return ``nbytes`` of data plus the headers of the packets, a real number, that they fill; ``nbytes`` without
+        packets."""
         return nbytes + self.packets(nbytes) * self.packet_header
 
     def with_smaller_packets(self, ratio: float) -> Self:
@@ -129,11 +135,11 @@ class StarGeometry(EvenFabric):
     """Name of the cut of a single rank."""
 
     def link_name(self, link: int) -> str:
-        """Return if a link leads up or down, and the rank at its end."""
+        """Return ``uplink of rank 3`` or ``downlink of rank 3`` for a link's number, uplinks first."""
         return f"uplink of rank {link}" if link < self.ranks else f"downlink of rank {link - self.ranks}"
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the source's link up and the destination's link down, a run each."""
+        """Return the source's uplink and the destination's downlink of each transfer, one run of one link each."""
         return Footprint.of([(0, source, 1, self.ranks), (self.ranks, destination, 1, self.ranks)])
 
     def diameter(self) -> int:
@@ -149,11 +155,12 @@ class StarGeometry(EvenFabric):
         return [Cut(self.port_cut, 1, self.link_rate)]
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
-        """Return one port for each rank, at the rate of a link."""
+        """Return port 0 of each transfer's source and destination, and the rate of a link in bytes per second, as every
+        rank has one port."""
         only = np.zeros(len(source), np.int64)
         return Ports(only, only, np.full(len(source), self.link_rate))
 
     def group(self, ranks: int, stride: int = 1) -> Self | None:
-        """Return a star of as many ranks with the same links, whatever the stride; None where the fields do not allow
-        it."""
+        """Return a star of ``ranks`` ranks with the same links, whatever the stride, as siblings share none; None where
+        the fields do not allow so many."""
         return self._with(ranks=ranks)

@@ -53,7 +53,12 @@ class CircuitSwitch(StarGeometry):
     @model_validator(mode="before")
     @classmethod
     def _times_of_the_product(cls, data: object) -> object:
-        """Return the fields with the product's times where none are given; ValueError for an unknown product."""
+        """Return the fields with set-up times, and their sources, of the named ``product`` filled in where none are
+        given; unchanged without a product.
+
+        Raises:
+            ValueError: there is no such product.
+        """
         if not isinstance(data, Mapping) or not isinstance(data.get("product"), str):
             return data
         from lightloom.machines.fabrics.bills.switches import circuit_switch_product
@@ -76,7 +81,8 @@ class CircuitSwitch(StarGeometry):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return lines on times that assume burst mode, and on planes of more ports than a product has."""
+        """Return a sentence where ``link_up_time`` 0 assumes receivers in burst mode, and one where planes need more
+        ports than a product has."""
         from lightloom.machines.fabrics.bills.switches import most_ports
 
         lines = []
@@ -112,7 +118,8 @@ class CircuitSwitch(StarGeometry):
         return circuit_switch_bill(self.ranks, self.degree, self.bandwidth, choices)
 
     def link_name(self, link: int) -> str:
-        """Return if a link is the input or output port of a rank, on all planes together, and the rank."""
+        """Return ``input port of rank 3`` or ``output port of rank 3`` for a link, which stands for that port on all
+        planes together."""
         return f"input port of rank {link}" if link < self.ranks else f"output port of rank {link - self.ranks}"
 
     @property
@@ -125,28 +132,40 @@ class CircuitSwitch(StarGeometry):
         return 1
 
     def share(self, ranks: int, stride: int, channels: int) -> Self | None:
-        """Return a switch of ``channels`` planes for the group's ranks; None where there are not as many."""
+        """Return a circuit switch of ``channels`` planes for the ``ranks`` ranks of one group, as every group of the
+        axis has circuits of its own on them; None where the fabric has not as many planes."""
         return self._with(ranks=ranks, degree=channels) if channels <= self.degree else None
 
     def embedded(self, axis: fabric.AxisShare, group: Ints, local: fabric.Lightpaths) -> fabric.Lightpaths:
-        """Return the lightpaths of a group between the fabric's ranks; every group uses the axis's planes."""
+        """Return the lightpaths between ranks of the whole fabric that lightpaths of groups become; every group uses
+        the same planes, the axis's.
+
+        Args:
+            axis: ranks and stride of the groups, and the planes that they hold.
+            group: number of each lightpath's group, in the order of the groups' first ranks: [lightpath].
+            local: lightpaths between ranks of a group, its ranks and planes counted from 0.
+        """
         members = derived.group_members(self.ranks, axis.ranks, axis.stride)
         ends = members[group, local.source], members[group, local.destination]
         return fabric.Lightpaths(*ends, local.route, axis.first + local.channel)
 
     def shift_unit(self, stride: int) -> int:
-        """Return 2 planes, one each way; 1 where the rank ``stride`` further on is also the one before."""
+        """Return 2, a plane each way; 1 where the rank ``stride`` further on is also the one ``stride`` before."""
         return 1 if 2 * stride == self.ranks else 2
 
     def shift(self, stride: int, channels: int) -> fabric.Shift:
-        """Return a shift of one hop, over half of the channels each way, or all where both ways are the same
+        """Return the sends of every rank to the one ``stride`` further on, and at once to the one before, in one hop
+        over circuits that stand: on half of the ``channels`` planes each way, or on all where both ways are the same
         circuits."""
         width = channels // self.shift_unit(stride)
         return fabric.Shift(stride, 1, width, width * self.bandwidth, self.neighbour_latency())
 
     def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[fabric.Lightpaths, int]:
-        """Return the circuits onward on the first half of the channels and those back on the other, and the channels of
-        each; only onward where both ways are the same."""
+        """Return the circuits of :meth:`shift` as lightpaths, and the number of planes of each.
+
+        Those onward lie on the first half of ``channels`` planes from number ``first`` on, those back on the other
+        half; where both ways are the same circuits, there are only those onward, on all.
+        """
         rank, width = np.arange(self.ranks), self.shift(stride, channels).width
         parts = [
             fabric.Lightpaths(
@@ -183,15 +202,17 @@ class PacketSwitch(StarGeometry, PacketFabric):
         return self.data_rate(self.bandwidth)
 
     def library_tiers(self) -> Tiers | None:
-        """Return tiers in which every rank is a domain of its own and the switch is the network."""
+        """Return two tiers in which every rank is a domain of its own and the switch is the network, at the rate of a
+        port."""
         return Tiers(1, self.link_rate, self.link_rate)
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
-        """Return the bandwidth of a port times the factor of the network."""
+        """Return the ``bandwidth`` of a port times the factor by which the library drives the network."""
         return {"bandwidth": scales.network_bandwidth * self.bandwidth}
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return cards, links and switches, a fat tree where no switch has the ports."""
+        """Return the bill of cards, links and switch ports for each rank: of a fat tree where no switch has as many
+        ports as there are ranks."""
         from lightloom.machines.fabrics.bills.switches import switch_bill
 
         return switch_bill(self.ranks, self.bandwidth, choices)
@@ -220,7 +241,8 @@ class PartFabric(fabric.GroupFabric):
 
     @classmethod
     def on(cls, whole: fabric.Fabric, members: Sequence[int]) -> Self:
-        """Return the part of these ranks of a fabric, with the fabric's common fields."""
+        """Return the part of a fabric that has these ranks, ``members``, in their order, with the fabric's latency and
+        energy fields."""
         return cls.of(whole, len(members), members=tuple(members))
 
     def siblings(self) -> tuple[fabric.Fabric, Ints]:
@@ -228,7 +250,9 @@ class PartFabric(fabric.GroupFabric):
         return self.whole, np.array(self.members, np.int64)[None]
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Return rate and latency as any group of a fabric has them, the rate divided by ``slowed``."""
+        """Return the bytes per second of the slowest transfer, divided by ``slowed``, and the seconds of the longest
+        latency when every rank of the part sends at once to the one ``stride`` further on; infinite and 0 where that is
+        the rank itself."""
         rate, latency = super().pair(stride)
         return rate / self.slowed, latency
 
@@ -238,7 +262,8 @@ class PartFabric(fabric.GroupFabric):
 
     @property
     def axes(self) -> tuple[fabric.Axis, ...]:
-        """Axes of the fabric, cut to the part, where it is an aligned block of neighbours; otherwise none."""
+        """Return the axes of the whole fabric, cut to the part, where its members are an aligned block of consecutive
+        ranks in ascending order; otherwise none."""
         first, axes, stride = self.members[0], [], 1
         if self.members != tuple(range(first, first + self.ranks)):
             return ()

@@ -37,7 +37,8 @@ class RingGeometry(fabric.EvenFabric):
     routes: ClassVar[int] = 2
 
     def link_name(self, link: int) -> str:
-        """Return way and ends of a link; the first half of the links are clockwise."""
+        """Return direction and ends of a link, such as ``clockwise link 3→4``; the first half of the links are
+        clockwise."""
         n = self.ranks
         a, b = link % n, (link + 1) % n
         return f"clockwise link {a}→{b}" if link < n else f"counter-clockwise link {b}→{a}"
@@ -55,15 +56,17 @@ class RingGeometry(fabric.EvenFabric):
         return ordered_links(self.footprint(source, destination, route).runs(), [np.asarray(route) != fabric.CLOCKWISE])
 
     def route(self, source: Ints, destination: Ints) -> Ints:
-        """Return the way, clockwise or counter-clockwise, with fewer links, and for the way back the opposite one;
-        opposite pairs alternate, so that neither way carries more: [transfer]."""
+        """Return the way around with fewer links for each transfer, 0 clockwise or 1 counter-clockwise: [transfer].
+        Where both are equally long, pairs of opposite ranks alternate between them, so that neither way carries more,
+        and the transfer back takes the opposite one."""
         n = self.ranks
         ahead = (np.asarray(destination) - source) % n
         tie = (np.minimum(source, destination) % 2 == 1) ^ (np.asarray(destination) < source)
         return np.where((2 * ahead > n) | ((2 * ahead == n) & tie), fabric.COUNTERCLOCKWISE, fabric.CLOCKWISE)
 
     def reverse_route(self, route: Ints) -> Ints:
-        """Return the other way around, of each route."""
+        """Return the opposite way around for each route, 1 for 0 and 0 for 1, over which a transfer back passes the
+        same nodes: [transfer]."""
         return 1 - np.asarray(route)
 
     def diameter(self) -> int:
@@ -76,8 +79,8 @@ class RingGeometry(fabric.EvenFabric):
         return [Cut("what one rank can receive", 1, self.rank_rate), half]
 
     def blocks(self) -> list[tuple[int, float, str]]:
-        """Return blocks of neighbours that divide the ring, each as (ranks, bytes per second into them over two links,
-        words)."""
+        """Return blocks of neighbours that divide the ring evenly, for every size from 2 on: (ranks of a block, bytes
+        per second into it over its two links, words for messages)."""
         sizes = (size for size in range(2, self.ranks) if self.ranks % size == 0)
         return [(size, 2 * self.link_rate, f"the links into {size} neighbours") for size in sizes]
 
@@ -124,7 +127,7 @@ class WavelengthRing(RingGeometry):
 
     @property
     def channels(self) -> int:
-        """Return the wavelengths of all fibres that lead one way."""
+        """Return the number of wavelengths of all fibres that lead one way between two neighbours."""
         return self.wavelengths * self.fibres
 
     @property
@@ -134,7 +137,8 @@ class WavelengthRing(RingGeometry):
 
     @property
     def usable_channels(self) -> int:
-        """Channels of each link that schedules may fill: half the transceivers, where fewer than all channels."""
+        """Number of channels of each link that schedules may fill in both directions at once: all, or half of a node's
+        transceivers where that is fewer."""
         return self.channels if self.transceivers is None else min(self.channels, self.transceivers // 2)
 
     @property
@@ -143,7 +147,9 @@ class WavelengthRing(RingGeometry):
         return self.wavelength_bandwidth
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return the engines or devices of a rank's wavelengths, both ways, and its fibres."""
+        """Return the bill of a rank's fibres and of the engines, or the devices that ``choices`` name instead, of its
+        wavelengths: as many as its transceivers, otherwise those of all fibres both ways. The laser's power is the
+        default of the link budget."""
         from lightloom.machines.fabrics.bills.grids import wavelength_ring_bill
         from lightloom.machines.fabrics.link_budget import LinkBudget
 
@@ -160,18 +166,19 @@ class WavelengthRing(RingGeometry):
         return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
 
     def channel_sharing(self, stride: Ints) -> Ints:
-        """Return ``stride``, as so many groups whose ranks lie ``stride`` apart interleave on the ring and share its
-        wavelengths."""
+        """Return ``stride`` itself, as so many groups whose ranks lie ``stride`` apart interleave on the ring and
+        divide its wavelengths: [stride]."""
         return stride
 
     @property
     def link_rate(self) -> float:
-        """Return the bytes per second of all channels of a link."""
+        """Return the bytes per second of all channels of a link, one way."""
         return self.channels * self.wavelength_bandwidth
 
     @property
     def rank_rate(self) -> float:
-        """Return the bytes per second of both links of a rank, or of its transceivers where these are fewer."""
+        """Return the bytes per second that a rank can receive over its two links, and send: those of all their
+        channels, or of its transceivers where these are fewer."""
         usable = 2 * self.channels if self.transceivers is None else min(2 * self.channels, self.transceivers)
         return usable * self.wavelength_bandwidth
 
@@ -180,7 +187,8 @@ class SharedRing(WavelengthRing):
     """A ring of wavelengths that all links have, so that groups of its ranks can divide them."""
 
     def group(self, ranks: int, stride: int = 1) -> fabric.Fabric | None:
-        """Return a ring of as many ranks; None where this kind of ring does not allow them."""
+        """Return a ring of ``ranks`` ranks with all wavelengths and the same fields, whatever the stride, as if the
+        group closed a ring of its own; None where this kind of ring does not allow as many ranks."""
         return self._with(ranks=ranks)
 
     @property
@@ -189,13 +197,19 @@ class SharedRing(WavelengthRing):
         return True
 
     def share_unit(self, ranks: int, stride: int) -> int:
-        """Return a channel for each of the groups that interleave, so their stride; twice as many where these do not
-        reach around the ring, since what would pass its end goes back, on wavelengths of its own."""
+        """Return ``stride``, a channel for each of the groups that interleave; twice as many where the groups do not
+        reach around the ring, since light that would pass a group's end goes back the long way on wavelengths of its
+        own."""
         return stride * (1 if self._closes(ranks, stride) else 2)
 
     def share(self, ranks: int, stride: int, channels: int) -> fabric.Fabric | None:
-        """Return a ring of the wavelengths that one group has; one that light closes the long way back, where it must;
-        None without a wavelength for each group, or where ``lightpath_reach`` is too short."""
+        """Return one group of ``ranks`` ranks, each ``stride`` from the next, as a ring of its part of ``channels``
+        wavelengths, which all interleaved groups divide (by ``share_unit``). This ring itself where the group is all of
+        it.
+
+        A group that does not reach around the ring is closed by light that goes back the long way, without multicast.
+        None without a wavelength for each group, or where ``lightpath_reach`` is too short.
+        """
         wavelengths = channels // self.share_unit(ranks, stride)
         closes = self._closes(ranks, stride)
         reach = self.reach
@@ -218,9 +232,17 @@ class SharedRing(WavelengthRing):
         )
 
     def embedded(self, axis: fabric.AxisShare, group: Ints, local: fabric.Lightpaths) -> fabric.Lightpaths:
-        """Return the lightpaths of groups on the whole ring; those past the end of a group that does not reach around
-        go the other way, on the upper half of the group's wavelengths, so that no two that pass at once share a
-        wavelength."""
+        """Return the lightpaths between ranks of the whole ring that lightpaths of groups become, on the wavelengths
+        that each group holds.
+
+        Those that pass the end of a group which does not reach around the ring go the other way, on the upper half of
+        the group's wavelengths, so that no two on one link share a wavelength.
+
+        Args:
+            axis: ranks and stride of the groups, and the range of channels that they hold together.
+            group: number of each lightpath's group, in the order of the groups' first ranks: [lightpath].
+            local: lightpaths between ranks of a group, its ranks and channels counted from 0.
+        """
         members = derived.group_members(self.ranks, axis.ranks, axis.stride)
         channel = axis.first + group % axis.stride * (axis.channels // axis.stride) + local.channel
         ends, route = (members[group, local.source], members[group, local.destination]), local.route
@@ -231,13 +253,18 @@ class SharedRing(WavelengthRing):
         return fabric.Lightpaths(*ends, route, channel)
 
     def shift_unit(self, stride: int) -> int:
-        """Return 1 where the ring closes, as each way around carries one direction of the sends; otherwise 2."""
+        """Return 1 where the ring closes, as each way around carries one direction of the sends; otherwise 2, as links
+        one way carry both."""
         return 1 if self.closes else 2
 
     def shift(self, stride: int, channels: int) -> fabric.Shift:
-        """Return the shift of every rank to the one ``stride`` further on as several equal hops, the longest for which
-        the channels suffice, since circuits that overlap need channels of their own. Around a closed ring the hop
-        divides the number of ranks too."""
+        """Return how every rank sends to the one ``stride`` further on, and at once to the one before, over
+        ``channels`` channels of every link.
+
+        The way is divided into equal hops, whose circuits overlap and need channels of their own: they are the longest
+        for which the channels suffice and that divide the stride, and around a closed ring the number of ranks too. The
+        rate is that of a circuit divided by the hops; the latency counts ``conversion_time`` for each hop.
+        """
         each = channels // self.shift_unit(stride)
         around = self.ranks if self.closes else 0
         hop = max(size for size in range(1, min(stride, each) + 1) if stride % size == around % size == 0)
@@ -306,21 +333,24 @@ class RingGroup(SharedRing):
         return self.model_copy(update={"wavelengths": self.held})
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Return rate and latency of circuits that stand, of :meth:`shift`; infinite and 0 to a rank itself."""
+        """Return the bytes per second and the seconds of latency from every rank to the one ``stride`` further on, over
+        all wavelengths that the group holds and circuits that stand (:meth:`shift`); infinite and 0 where that is the
+        rank itself."""
         if stride % self.ranks == 0:
             return np.inf, 0.0
         shift = self.shift(stride % self.ranks, self.held)
         return shift.rate, shift.latency
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        """Return ``hop_latency`` times the links passed; where the group does not close, times the distance of the
-        ranks, whichever way: [transfer]."""
+        """Return ``hop_latency`` times the links that each transfer passes on its route; where the group does not reach
+        around the ring, times the difference of the ranks, whatever the route: [transfer]."""
         if self.closes:
             return super().latency(source, destination, route)
         return np.asarray(self.hop_latency * np.abs(np.asarray(destination) - source), np.float64)
 
     def diameter_latency(self) -> float:
-        """Return the seconds of half the ring; where the group does not close, from its first rank to its last."""
+        """Return ``hop_latency`` times half of the ranks; where the group does not reach around the ring, times the
+        links from its first rank to its last."""
         return super().diameter_latency() if self.closes else self.hop_latency * (self.ranks - 1)
 
 
@@ -334,7 +364,7 @@ class Ring(RingGeometry):
     joins_ranks: ClassVar[bool] = True
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return the parts of a closed grid of one dimension."""
+        """Return the bill of a closed grid of one dimension: links between neighbours and their ends, per rank."""
         from lightloom.machines.fabrics.bills.grids import Grid, grid_bill
 
         grid = Grid(ranks=self.ranks, dims=(self.ranks,), wraps=True, bandwidth=self.bandwidth, kind="ring")
