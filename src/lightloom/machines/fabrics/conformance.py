@@ -24,13 +24,13 @@ _DISTANCES = ("neighbour_latency", "diameter_latency", "diameter")
 
 
 def check_fabric(fabric: Fabric) -> None:
-    """Test that a fabric keeps the promises of its contract; a check is not resumed after its first complaint.
+    """Test that a fabric keeps the promises of its contract; testing ends at the first that is broken.
 
     Of a single rank, which has no transfers, only the fields are tested; of a fabric of parts, what it says of itself,
     and the parts.
 
     Raises:
-        ConfigError: the first promise that is broken, with what was expected.
+        ConfigError: a promise is broken; says which, and what was expected.
     """
     checks = _OF_PARTS if fabric.parts else _CHECKS
     for check in checks if fabric.ranks > 1 else (_check_fields,):
@@ -72,8 +72,9 @@ def _all_transfers(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
 
 
 def _check_footprints(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints about footprints: their rows, links outside the fabric, how often links occur, and paths of
-    other links; paths of circuits, reducers and groups are not compared."""
+    """Yield complaints about footprints: other rows than transfers, links outside the fabric, transfers without a link
+    or with one twice, other numbers of ``hops``, and, on packet fabrics, links of ``path`` that differ from the
+    footprint's. Of groups only rows, links and emptiness are tested."""
     single = len(fabric.siblings()[1]) == 1
     for source, destination, route in _all_transfers(fabric):
         footprint = fabric.footprint(source, destination, route)
@@ -102,8 +103,8 @@ def _check_footprints(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_routes(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where ``ring_order`` is no order of all ranks from 0 on, ``route`` is out of range, or
-    ``reverse_route`` crosses other links in number."""
+    """Yield complaints where ``ring_order`` is no order of all ranks that begins with rank 0, ``route`` is out of
+    range, or the reverse route of a transfer crosses another number of links."""
     order = np.asarray(fabric.ring_order()).tolist()
     if sorted(order) != list(range(fabric.ranks)):
         yield "ring_order is not an order of all ranks"
@@ -123,7 +124,9 @@ def _check_routes(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_latencies(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where latencies are negative, infinite, unlike back and forth, or unlike the derived."""
+    """Yield complaints where a latency is negative or infinite or differs from that of the way back, or where
+    ``neighbour_latency``, ``diameter_latency``, ``diameter`` or ``root_latency`` differ from what footprints and
+    latencies give; the diameter of a damaged fabric is not compared."""
     for source, destination, route in _all_transfers(fabric):
         forth = np.asarray(fabric.latency(source, destination, route))
         if not np.isfinite(forth).all() or (forth < 0).any():
@@ -144,7 +147,8 @@ def _check_latencies(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_channels(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints about channels of circuits, and about any channels of fabrics without circuits."""
+    """Yield complaints where the channels of a circuit-switched fabric contradict its kind, its fibres or the bandwidth
+    of its links, or a packet fabric has any."""
     if not fabric.exclusive:
         if fabric.channels or fabric.wavelength_routed or fabric.switch_planes:
             yield "only circuits (exclusive) have channels, wavelengths or switch planes"
@@ -162,7 +166,8 @@ def _check_channels(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_capabilities(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where routes, grid, damage and ``joins_ranks`` contradict each other."""
+    """Yield complaints where capabilities contradict each other: routes of rings, ranks of ``grid``, ``damaged`` and
+    ``blocked``, and ``joins_ranks`` where some rank has no transfer of a single link."""
     if fabric.wavelength_routed and fabric.routes != 2:
         yield f"a ring of wavelengths (wavelength_routed) has 2 routes, not {fabric.routes}"
     if fabric.grid is not None and fabric.grid.rows * fabric.grid.columns != fabric.ranks:
@@ -179,7 +184,9 @@ def _check_capabilities(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_bandwidths(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints about cuts, and where a rank or all ranks receive more than their links carry."""
+    """Yield complaints where no cut is around a single rank or a cut is not positive or holds all ranks, where a rank
+    or all ranks receive more than their links carry, and where a cut or the total allows less than an all-to-all over
+    the footprints moves. The latter two are not tested with reducers, damage or parts."""
     cuts, total = fabric.cuts(), fabric.total_receive_bandwidth()
     if not any(cut.ranks == 1 for cut in cuts):
         yield "cuts lacks the cut of a single rank"
@@ -216,7 +223,8 @@ def _exchange_seconds(fabric: Fabric) -> float:
 
 
 def _check_groups(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where pairs and groups differ from what footprints and latency give."""
+    """Yield complaints where ``pair`` or the fabrics of ``group`` give other rates and latencies than footprints and
+    ``latency``; none where groups rest on a stated assumption or the network adds."""
     if fabric.group_assumption or fabric.in_network_reduction:
         return
     for stride in range(1, fabric.ranks + 1):
@@ -260,7 +268,8 @@ def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
 
 
 def _check_parts(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where groups are not the parts, or latencies not between those of the parts; test the parts."""
+    """Yield complaints where groups of neighbours and of counterparts are not the two ``parts``, or latencies of the
+    parts lie outside those of the fabric; runs :func:`check_fabric` on both parts."""
     inside, between = fabric.parts
     if fabric.group(inside.ranks) is not inside or fabric.group(between.ranks, inside.ranks) is not between:
         yield "the groups of neighbours and of counterparts are not its parts"
@@ -272,7 +281,9 @@ def _check_parts(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_ports(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where ``ports`` differ from the links that ranks have to themselves."""
+    """Yield complaints where ``Fabric.ports``, the port of source and destination and the rate of every transfer,
+    differs from what the links give that ranks have to themselves; circuits, reducers and ranks that forward are passed
+    over."""
     if fabric.exclusive or fabric.in_network_reduction or fabric.joins_ranks:
         return
     for source, destination in derived.pairs(fabric.ranks):
@@ -294,7 +305,8 @@ def _check_ports(fabric: Fabric) -> Iterator[str]:
 
 
 def _packets(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where the wire carries less than the data, or smaller packets change the ranks."""
+    """Yield complaints where ``wire_bytes`` is less than the data, or ``with_smaller_packets`` changes the number of
+    ranks."""
     if fabric.wire_bytes(1e6) < 1e6:
         yield "wire_bytes is less than the data"
     if fabric.with_smaller_packets(2.0).ranks != fabric.ranks:
@@ -302,7 +314,9 @@ def _packets(fabric: Fabric) -> Iterator[str]:
 
 
 def _bills(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints about the bill of the fabric and those of its groups."""
+    """Yield complaints about the bill of the fabric and of its groups: broken promises of bills, and groups on the
+    fabric's links whose rank has other parts. Groups of circuits, of reducers or under an assumption are passed
+    over."""
     yield from bill_complaints(fabric.bill(), fabric.ranks)
     if fabric.group_assumption or fabric.in_network_reduction or fabric.exclusive:
         return

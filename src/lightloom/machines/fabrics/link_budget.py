@@ -102,13 +102,15 @@ class LinkBudget(Config):
 
     @property
     def sending_loss(self) -> float:
-        """Loss from the laser's fibre to the first fibre of the ring, in dB, down to the mean of the two levels."""
+        """Loss in dB from the fibre behind the laser to the first fibre of the ring: two couplers, the modulator, its
+        rings, and the difference from the upper level to the mean of both levels."""
         mean = 10 * math.log10(2 / (1 + 10 ** (-self.extinction_ratio / 10)))
         return 2 * self.coupler_loss + self.modulator_loss + mean + self.wavelengths * self.ring_loss
 
     @property
     def passing_loss(self) -> float:
-        """Loss of a node between two fibres, in dB: ``node_loss`` where given, otherwise its couplers' and rings'."""
+        """Loss in dB of a node that light passes from fibre to fibre: ``node_loss`` where given, otherwise that of two
+        couplers and of the filter and modulator rings of all wavelengths."""
         if self.node_loss is not None:
             return self.node_loss
         return 2 * (self.coupler_loss + self.wavelengths * self.ring_loss)
@@ -124,7 +126,8 @@ class LinkBudget(Config):
         return self.fibre_loss * self.fibre_length
 
     def losses(self) -> tuple[Loss, ...]:
-        """Return the lines of the budget: what is lost, in dB, and how often on a lightpath."""
+        """Return the lines of the budget: the name of each loss, its dB, and how often it counts on a lightpath, in
+        words."""
         return (
             Loss("sending: two couplers, modulator, mean of two levels, rings", self.sending_loss, "once"),
             Loss("fibre between neighbours", self.link_loss, "each link"),
@@ -154,8 +157,8 @@ class LinkBudget(Config):
         return 0.5 * math.erfc(current * swing / (one + zero) / math.sqrt(2))
 
     def _receiver(self) -> tuple[float, float, float]:
-        """Return (P₁ − P₀) over the mean power, thermal noise in amperes, and the electron's charge times the
-        receiver's bandwidth in amperes."""
+        """Return three figures of the receiver: P₁ − P₀ over the mean power, the thermal noise in amperes, and the
+        electron's charge times the receiver's bandwidth in amperes, for shot noise."""
         lower = 10 ** (-self.extinction_ratio / 10)
         bandwidth = self.noise_bandwidth * 8 * self.wavelength_bandwidth
         return 2 * (1 - lower) / (1 + lower), self.noise_density * math.sqrt(bandwidth), _ELECTRON * bandwidth
@@ -179,14 +182,15 @@ class LinkBudget(Config):
         return dbm(self.sensitivity) + self.sending_loss + total + self.receiving_loss + self.margin
 
     def closes(self, links: int, taps: int = 1) -> bool:
-        """Return True if the laser's power serves ``taps`` destinations anywhere on a lightpath of so many links (no
-        more destinations than links)."""
+        """Return True if the laser's power suffices, margin included, for ``taps`` destinations anywhere on a lightpath
+        of so many links; more taps than links count as one at every node."""
         return self.needed_dbm(links, min(taps, links)) <= self.laser_dbm
 
     def reach(self, taps: int = 1) -> int | None:
-        """Return the largest number of links of a lightpath with up to ``taps`` destinations.
+        """Return the largest number of links of a lightpath that serves ``taps`` destinations, or all of its nodes
+        where these are fewer.
 
-        0 means that neighbours cannot communicate, None that there is no limit.
+        0 means that neighbours cannot communicate, None that the budget still closes at about a million links.
         """
         powers = (1 << power for power in range(_FARTHEST.bit_length()))
         if (beyond := next((links for links in powers if not self.closes(links, taps)), None)) is None:
@@ -194,13 +198,18 @@ class LinkBudget(Config):
         return bisect_left(range(1, beyond), True, key=lambda links: not self.closes(links, taps))
 
     def most_taps(self) -> int | None:
-        """Return the largest number of destinations of a lightpath tapped at every node; None without a limit."""
+        """Return the largest number of links of a lightpath that is tapped at every node, and so of its destinations;
+        None where the budget still closes at about a million."""
         return self.reach(_FARTHEST)
 
     def levels(self, links: int, taps: int = 1) -> NDArray[np.float64]:
-        """Return the power in the fibre into each node, in dBm [links]; the last ``taps`` nodes tap the lightpath.
+        """Return the power in the fibre into each node of a lightpath of so many links, in dBm: [link]. The last
+        ``taps`` nodes tap it, each as much as its receiver needs.
 
-        Power of the laser beyond the need is distributed evenly.
+        Power of the laser beyond the need raises what every tap receives by the same factor.
+
+        Raises:
+            ValueError: there is no link or tap, or there are more taps than links.
         """
         take = dbm(self.sensitivity) + self.margin + self.receiving_loss + self.laser_dbm - self.needed_dbm(links, taps)
         level = np.empty(links)
@@ -212,8 +221,12 @@ class LinkBudget(Config):
         return level
 
     def errors_over(self, links: int, taps: int = 1) -> float:
-        """Return the bit error rate at any tap of a lightpath over so many links, with spare laser power distributed
-        evenly and the margin used up."""
+        """Return the bit error rate at each tap of a lightpath over so many links whose last ``taps`` nodes tap it,
+        where spare laser power is distributed evenly and effects take the whole margin.
+
+        Raises:
+            ValueError: there is no link or tap, or there are more taps than links.
+        """
         return self.errors(self.sensitivity * 10 ** ((self.laser_dbm - self.needed_dbm(links, taps)) / 10))
 
 

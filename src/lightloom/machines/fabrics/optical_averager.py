@@ -30,7 +30,12 @@ from lightloom.machines.reducers.hardware import AveragerHardware
 
 
 def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:
-    """Return the fields of an averager that one of the compared reducers makes, with their sources."""
+    """Return the fields that an optical averager takes from the compared reducer that ``averaging`` names, by name,
+    with their ``sources``: levels, latency of a level, watts per rank, joules per bit (0) and what is built.
+
+    ``bandwidth`` is the bytes per second of a rank's port. Errors are those of
+    :func:`lightloom.machines.reducers.capacity.capacity`.
+    """
     from lightloom.machines.reducers.capacity import capacity
 
     made = capacity(averaging, ranks, bandwidth)
@@ -57,8 +62,16 @@ def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
 
 
 def _of_devices(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:
-    """Return the fields from a constructed network of the given devices; energy only where all its parts are
-    known."""
+    """Return the fields that an optical averager takes from a network constructed for ``ranks`` ranks of the devices in
+    ``averaging``, by name, with their ``sources``: levels, latency of a level and what is built; watts per rank and
+    joules per bit (0) only where the power of every device is known.
+
+    ``bandwidth`` is the bytes per second of a rank's port.
+
+    Raises:
+        ConfigError: two levels do not reach all ranks.
+        UnsupportedError: no network tolerates the noise.
+    """
     from lightloom.machines.reducers.capacity import instance_bandwidth, instances_for
     from lightloom.machines.reducers.hardware import averager_for
 
@@ -94,7 +107,8 @@ def _of_devices(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
 
 
 def _limits(made: AveragerHardware, parts: Averaging) -> tuple[str, ...]:
-    """Return what keeps an averager from being built: light that no modulator bears, and the loss that asks for it."""
+    """Return a sentence that the averager cannot be built where a server's modulator does not bear the light that the
+    loss of all columns asks for; empty where it does, or where the needed figures are not known."""
     from lightloom.machines.reducers.constants import published
 
     launched, borne = made.launched(parts), published()["modulator_limit"]
@@ -134,7 +148,8 @@ class OpticalAverager(StarGeometry):
     @model_validator(mode="before")
     @classmethod
     def _derive(cls, data: Any) -> Any:
-        """Return the fields with those that follow from ``averaging`` below them; given ones stand over derived.
+        """Return the fields with those that follow from ``averaging`` filled in where they are not given, before
+        validation; unchanged without ``averaging``, or where a field that they need is invalid.
 
         Raises:
             ConfigError: more ranks than two levels reach.
@@ -155,8 +170,8 @@ class OpticalAverager(StarGeometry):
         return with_derived(data, derived, sources)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return the optical ends and cards of the ranks and the devices of the averager, whose watts ``built``
-        states."""
+        """Return the bill of the ranks' cards, transceivers and fibres, and of the averager's devices, whose watts
+        ``built`` states, per rank; what the averager is made of is missing where ``built`` is None."""
         from lightloom.machines.fabrics.bills.grids import averager_bill
 
         watts, unknown = (self.built.watts, self.built.unknown) if self.built is not None else ({}, ())
@@ -173,7 +188,8 @@ class OpticalAverager(StarGeometry):
         return () if self.built is None else self.built.limits
 
     def stated_fields(self) -> dict[str, object]:
-        """Return the fields, by name, without those that follow from ``averaging``, which sources tell."""
+        """Return the fields, by name, from which a changed copy is built: those that were derived from ``averaging``,
+        as their sources say, are left out."""
         derived = set()
         if self.averaging is not None:
             derived = {name for name, source in self.sources.items() if source.startswith(_DERIVED)}
@@ -190,12 +206,14 @@ class OpticalAverager(StarGeometry):
         return self.bandwidth
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return one link each: up for transfers to the averager, down for those from it."""
+        """Return the one link of each transfer: the source's uplink for transfers to the averager (``switch_rank``),
+        the destination's downlink for transfers from it."""
         up = np.asarray(destination) == self.switch_rank
         return Footprint.of([(np.where(up, 0, self.ranks), np.where(up, source, destination), 1, self.ranks)])
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        """Return ``hop_latency`` of each transfer, and for those to the averager the time of all levels: [transfer]."""
+        """Return the seconds of each transfer: ``hop_latency``, and for transfers to the averager also the time that
+        light spends in all of its levels, both ways: [transfer]."""
         up = np.asarray(destination) == self.switch_rank
         return self.hop_latency + np.where(up, self.levels * self.averaging_latency, 0.0)
 

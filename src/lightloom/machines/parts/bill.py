@@ -59,39 +59,42 @@ class Total:
 
     @property
     def bound(self) -> Bound:
-        """Relation of the value to the true one: that this is at least, at most or about so much, or nothing beside its
-        range."""
+        """How the true sum relates to the value: ``at least`` where figures are missing or parts counted at a lower
+        limit, ``at most`` where parts are counted at an upper limit, ``about`` for both; empty where the range alone
+        describes it. ``inverse`` exchanges the first two."""
         above, below = bool(self.missing or self.at_least), bool(self.at_most)
         if self.value is None or not (above or below):
             return ""
         return "about" if above and below else "at least" if above != self.inverse else "at most"
 
     def times(self, factor: float, low: float | None = None, high: float | None = None) -> Total:
-        """Return the total multiplied by a positive number; its low and high ends by ``low`` and ``high`` where these
-        are given."""
+        """Return the total multiplied by a positive factor; the low and high ends of its range by ``low`` and ``high``
+        where these are given. What is unknown stays so."""
         factors = (factor, factor if low is None else low, factor if high is None else high)
         pairs = zip((self.value, self.low, self.high), factors, strict=True)
         value, least, most = (None if number is None else number * each for number, each in pairs)
         return replace(self, value=value, low=least, high=most)
 
     def dividing(self, number: float, unit: Unit) -> Total:
-        """Return a positive number divided by the total, in ``unit``, low and high ends exchanged; None where the total
-        is unknown or 0."""
+        """Return a total, in ``unit``, of a positive number divided by this one, the ends of the range exchanged; its
+        value is None where this one's is unknown or 0."""
         value, low, high = (number / end if number and end else None for end in (self.value, self.high, self.low))
         return replace(self, unit=unit, value=value, low=low, high=high, inverse=not self.inverse)
 
     def text(self) -> str:
-        """Return the sum with its range and what it leaves out: ``at least $ 1,234; without: price of nic-800g``."""
+        """Return the sum with its range and why it is a bound: ``at least $ 1,234; without: price of nic-800g``;
+        ``unknown`` in place of the sum where nothing is known."""
         return "; ".join((f"{self.bound} {self.known_text()}".lstrip(), *self.reasons()))
 
     def reasons(self) -> list[str]:
-        """Return why the sum is a bound: what it leaves out, and what it counts at a limit."""
+        """Return the phrases that say why the sum is a bound, for :meth:`text`: the figures that it leaves out, and the
+        parts counted at a limit; empty where it is none."""
         names = {"at most": self.at_most, "at least": self.at_least}
         limits = [f"{word} what is counted of {', '.join(parts)}" for word, parts in names.items() if parts]
         return [*([f"without: {missing_text(self.missing)}"] if self.missing else []), *limits]
 
     def known_text(self) -> str:
-        """Return the sum of what is known, with its range; ``unknown`` where nothing is."""
+        """Return the sum of what is known with its range, such as ``9 W (8 to 18)``; ``unknown`` where nothing is."""
         if self.value is None or self.low is None or self.high is None:
             return "unknown"
         return range_text(self.value, self.low, self.high, self.unit)
@@ -103,7 +106,8 @@ class Total:
 
 
 def missing_text(missing: Iterable[str]) -> str:
-    """Return what is missing, names of parts gathered by kind of figure: ``price of nic-800g, ring-lock``."""
+    """Return phrases such as ``price of nic-800g`` as one text, names gathered by kind of figure: ``price of nic-800g,
+    ring-lock; power of heater``."""
     groups: dict[str, list[str]] = {}
     for name in missing:
         figure, of, part = name.partition(" of ")
@@ -112,9 +116,10 @@ def missing_text(missing: Iterable[str]) -> str:
 
 
 def summed(unit: Unit, totals: Iterable[Total]) -> Total:
-    """Return the sum of totals, with everything that any of them lacks or limits; of none it is 0.
+    """Return the sum of totals in ``unit``, with everything that any of them lacks, assumes or counts at a limit; 0 of
+    no totals. Totals without a value count nothing, but what they lack is named.
 
-    Where something is missing and all that is known is 0 (passive parts), nothing is known of the sum.
+    Where something is missing and all that is known is 0 (passive parts), the sum is unknown.
     """
     totals = list(totals)
     known = [total for total in totals if total.value is not None]
@@ -145,8 +150,9 @@ class Line:
     """Figures of the part that do not count here, since another line holds them."""
 
     def total(self, name: FigureName) -> Total:
-        """Return dollars, watts, watts of dynamic energy at full load, or failures a second, per rank; 0 where another
-        line holds the figure, unknown where the part has none."""
+        """Return one figure of all these parts of a rank: dollars, watts, watts of dynamic energy at full load
+        (``dynamic_energy``), or failures a second (``mtbf``). 0 where another line holds the figure or there are none
+        of the part, unknown where the part or its rate has no figure."""
         unit = _UNITS[name]
         if name in self.counted_elsewhere or name in self.part.counted_elsewhere or self.per_rank == 0:
             return Total(unit, 0.0, 0.0, 0.0)
@@ -186,15 +192,15 @@ class Bill:
     """Figures that the fabric states as a whole, whatever it is built of."""
 
     def _total(self, name: FigureName) -> Total:
-        """Return the sum over all lines of one figure; components that no part describes count as missing unless the
-        fabric states the figure."""
+        """Return the sum over all lines of one figure, per rank; components that no part describes are named as missing
+        unless the fabric states the figure itself."""
         unit = _UNITS[name]
         unbuilt = [Total(unit, None, None, None, self.missing)] if self.missing and name not in self.stated else []
         return summed(unit, [line.total(name) for line in self.lines] + unbuilt)
 
     @property
     def dollars(self) -> Total:
-        """Price of the parts of one rank, in dollars; names of parts without a price are in it."""
+        """Price of the parts of one rank, in dollars; parts without a price are named as missing."""
         return self._total("dollars")
 
     @property
@@ -209,7 +215,8 @@ class Bill:
 
     @property
     def dynamic_energy(self) -> Total:
-        """Joules per bit that a rank sends, beside static power: dynamic power over bandwidth, if known."""
+        """Joules per bit that a rank sends, beside static power: dynamic power at full load over the bits per second
+        that a rank sends; unknown without a bandwidth unless the power is 0."""
         power = replace(self.dynamic_power, unit="energy_per_bit")
         if power.value == 0 or self.bandwidth is None:
             lacking = () if power.value == 0 or power.value is None else ("bandwidth of a rank",)
@@ -247,8 +254,8 @@ class Bill:
         )
 
     def explain(self) -> list[str]:
-        """Return a line for every part: its count for a rank, the formula of it, and its price, static power and
-        failures."""
+        """Return a line of text for every part: its count for a rank, the formula of the count, and price, static power
+        and failures a year of these parts."""
         rows = []
         for line in self.lines:
             totals = (line.total(name) for name in ("dollars", "static_power", "mtbf"))
@@ -271,7 +278,8 @@ class Bill:
 
 
 def unknown_bill(ranks: int, kind: str) -> Bill:
-    """Return the bill of a fabric that does not say what it is built of: no parts, and that as missing."""
+    """Return the bill of a fabric of a ``kind`` that does not say what it is built of: no parts, and what it is built
+    of named as missing."""
     return Bill(ranks, missing=(f"what a {kind} is built of",), kind=kind)
 
 

@@ -95,13 +95,15 @@ class Figure(Config, Generic[Number]):
         return self.value if self.high is None else self.high
 
     def text(self) -> str:
-        """Return the value, or the range where there is one, with its unit, year and label."""
+        """Return the value with its unit, the range where it is wider, and in parentheses the year and ``assumption``
+        where they apply."""
         label = "".join([f", {self.year}" if self.year else "", ", assumption" if self.assumed else ""])
         return f"{range_text(self.value, self.least, self.most, self.unit)}{f' ({label[2:]})' if label else ''}"
 
 
 def range_text(value: float, low: float, high: float, unit: Unit) -> str:
-    """Return a value with the range around it, where that is wider than the value: ``9 W (8 to 18)``."""
+    """Return a value with its range in parentheses, such as ``9 W (8 to 18)``; the value alone where both ends of the
+    range look the same as text."""
     shown = format_amount(value, unit)
     least, most = format_amount(low, unit), format_amount(high, unit)
     if least == most:
@@ -253,7 +255,8 @@ class Part(Described):
     def figure(self, name: FigureName) -> Figure[float] | None:
         """Return one figure of the component; None where it is unknown or counted elsewhere.
 
-        The static power is in joules per bit where it grows with the rate.
+        Of a component whose static power grows with its rate, ``static_power`` is the figure ``static_energy``, in
+        joules per bit that it could carry.
         """
         figure: Figure[float] | None = getattr(self, name)
         return self.static_energy if figure is None and name == "static_power" else figure
@@ -276,7 +279,8 @@ def names() -> list[str]:
 
 
 def description(name: str) -> Document:
-    """Return a catalog entry as written, with its sources."""
+    """Return the fields of a part's catalog entry or YAML file as written, with sources; UnknownNameError where there
+    is neither."""
     return read_entry(_find_part(name), "part")
 
 
@@ -301,9 +305,11 @@ def loss_of(name: str) -> float:
 
 
 def part_of_kind(name: str, kind: Kind, field: str) -> Part:
-    """Return the component of this name, which a ``field`` asks for.
+    """Return the component of this name, from the catalog or a YAML file; ``field`` is the name of the choice that asks
+    for it, for messages.
 
     Raises:
+        UnknownNameError: neither a catalog name nor a file.
         ConfigError: it is of another kind.
     """
     component = load_part(name)

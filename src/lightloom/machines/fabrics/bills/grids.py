@@ -41,7 +41,8 @@ class Grid:
 
 
 def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
-    """Return the bill of a grid.
+    """Return the bill of a grid, per rank: ends of links, copper cables inside blocks and optical links between them,
+    or fibres and circuit switches where these join the blocks.
 
     Raises:
         ConfigError: the cubes do not tile the grid.
@@ -67,7 +68,8 @@ def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
 
 
 def _links_by_dimension(grid: Grid) -> list[float]:
-    """Return the links per rank along each dimension, each counted at one of its ends; 0 for a size of 1."""
+    """Return the number of links of a rank along each dimension, on average and each counted at one of its ends; 0 for
+    a dimension of one rank."""
     return [0.0 if size == 1 else 1.0 if grid.wraps else (size - 1) / size for size in grid.dims]
 
 
@@ -92,8 +94,8 @@ def _copper_block(grid: Grid, choices: BillChoices) -> tuple[int, ...] | None:
 
 
 def _links_by_block(grid: Grid, block: tuple[int, ...] | None) -> tuple[float, float]:
-    """Return the number of links of a rank, each counted at one of its ends, inside blocks and between them; all are
-    inside where there are no blocks."""
+    """Return the number of links of a rank, on average and each counted at one of its ends: (inside blocks, between
+    blocks). All are inside where ``block``, the ranks along each dimension of a block, is None."""
     shares = _links_by_dimension(grid)
     if block is None:
         return sum(shares), 0.0
@@ -109,8 +111,8 @@ def _links_by_block(grid: Grid, block: tuple[int, ...] | None) -> tuple[float, f
 def _through_switches(
     grid: Grid, block: Sequence[int], ports: Ports, choices: BillChoices, notes: list[str]
 ) -> list[Line]:
-    """Return the lines of transceivers, fibres and circuit switches that join the blocks, none where every size is 1;
-    adds what must be said to ``notes``."""
+    """Return the lines of transceivers, fibres and circuit switches that join the blocks, per rank; none where every
+    size of the grid is 1. Adds assumptions and sentences on small switches to ``notes``."""
     blocks, cells, grids = prod(grid.dims) // prod(block), prod(block), grid.copies * grid.ranks / prod(grid.dims)
     faces = [cells // side for side, size in zip(block, grid.dims, strict=True) if size > 1]
     if blocks == 0 or not faces:
@@ -139,15 +141,15 @@ _PER_SOURCE = 16
 def wavelength_ring_bill(
     nodes: int, transceivers: int, bandwidth: float, fibres: int, launch: float, choices: BillChoices
 ) -> Bill:
-    """Return the bill of a ring.
+    """Return the bill of a ring of wavelengths, per node: engines as built or the devices that they hold, and fibres.
 
     Args:
-        nodes: on the ring.
-        transceivers: of a node; each sends on a wavelength and receives on one.
+        nodes: number of nodes on the ring.
+        transceivers: number of transceivers of a node; each sends on a wavelength and receives on one.
         bandwidth: bytes per second of a wavelength.
-        fibres: leaving a node, both ways together.
+        fibres: number of fibres that leave a node to the next, both ways together.
         launch: watts of light of a wavelength, from the link budget.
-        choices: of the bill.
+        choices: what the fabric leaves open.
     """
     count = f"{transceivers} wavelengths of {format_bandwidth(bandwidth)}"
     fibre = links.fibres(fibres, f"{fibres} fibres to the next node, both ways together", choices)
@@ -191,14 +193,16 @@ _DERIVED = "derived from the averager's devices"
 def averager_bill(
     ranks: int, bandwidth: float, watts: Mapping[str, float], unknown: tuple[str, ...], choices: BillChoices
 ) -> Bill:
-    """Return the bill of an averager.
+    """Return the bill of an in-network averager, per rank: a card, transceiver ends and a fibre, and the averager's
+    devices.
 
     Args:
-        ranks: at the averager.
-        bandwidth: bytes per second of a rank.
-        watts: of all instances by part, with the ranks' optical ends; empty where nothing is derived.
-        unknown: parts of the averager without a figure.
-        choices: of the bill.
+        ranks: number of ranks at the averager.
+        bandwidth: bytes per second of a rank's port.
+        watts: watts of each part, of all instances together, with the ranks' optical ends; empty where nothing is
+            derived.
+        unknown: names of the averager's parts without a figure.
+        choices: what the fabric leaves open.
     """
     ports = ports_for(bandwidth, choices)
     transceivers = port_line("transceiver", ports, ports.number, f"one end of {ports.why}", choices)

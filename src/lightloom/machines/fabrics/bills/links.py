@@ -52,10 +52,14 @@ class Ports(NamedTuple):
 
 
 def ports_for(bandwidth: float, choices: BillChoices) -> Ports:
-    """Return the ports that carry a link of ``bandwidth`` bytes per second.
+    """Return the equal ports beside each other that carry a link of ``bandwidth`` bytes per second.
 
-    Their rate is the one that was chosen, that of a chosen transceiver, card or switch port, or the smallest of the
-    catalog that carries the link; a link that none carries has several of 400 Gb/s, the fastest whose prices are known.
+    Their rate is ``choices.port_rate``, otherwise that of a chosen transceiver, card or switch port, otherwise the
+    smallest of the catalog that carries the link. A link that no port of the catalog carries has several of 400 Gb/s,
+    the fastest whose prices are known.
+
+    Raises:
+        ConfigError: the chosen parts have different rates, or one is of another kind.
     """
     if (rate := choices.port_rate or _rate_of_chosen(choices)) is None:
         rate = next((gbps for gbps in RATES if bandwidth <= gbps * _GBPS * _ROUNDED_RATE), _FASTEST_PRICED) * _GBPS
@@ -65,7 +69,8 @@ def ports_for(bandwidth: float, choices: BillChoices) -> Ports:
 
 
 def _rate_of_chosen(choices: BillChoices) -> float | None:
-    """Return the common rate of the parts chosen for ends of links; None without any, ConfigError if they differ."""
+    """Return the bytes per second that the chosen transceiver, card and switch port have in common; None where none is
+    chosen or states a rate, ConfigError where they differ."""
     named = {kind: getattr(choices, kind.replace("-", "_")) for kind in _ENDS}
     parts = [part_of_kind(name, kind, kind.replace("-", "_")) for kind, name in named.items() if name is not None]
     rates = {part.rate for part in parts if part.rate is not None}
@@ -96,15 +101,24 @@ def port_part(kind: Kind, ports: Ports, choices: BillChoices) -> Part:
 
 
 def port_line(kind: Kind, ports: Ports, count: float, why: str, choices: BillChoices) -> Line:
-    """Return the line of a bill with ``count`` transceivers, cards or switch ports for each rank."""
+    """Return the line of a bill with ``count`` transceivers, cards or switch ports (``kind``) for each rank, at the
+    rate of the ports; ``why`` is the formula of the count in words. Errors are those of :func:`port_part`."""
     return Line(port_part(kind, ports, choices), count, why, rate=ports.rate)
 
 
 def ends_of(
     ports: Ports, count: float, why: str, of_switches: bool, choices: BillChoices
 ) -> tuple[list[Line], list[str]]:
-    """Return the ends of links between neighbours, switch ports, cards or none, as lines of a bill, and what is assumed
-    of them; ``count`` ports for each rank."""
+    """Return the ends of links between neighbours as lines of a bill, and what is assumed of them as notes.
+
+    Args:
+        ports: the ports that carry a link.
+        count: number of ports for each rank.
+        why: formula of the count in words.
+        of_switches: True if the ends are ports of switches; otherwise network cards where ``choices.cards`` asks for
+            them, and none, since they are on the chips, where it does not.
+        choices: what the fabric leaves open.
+    """
     if of_switches:
         return [port_line("switch-port", ports, count, why, choices)], used_ports(choices)
     if choices.cards:
@@ -113,15 +127,15 @@ def ends_of(
 
 
 def used_ports(choices: BillChoices) -> list[str]:
-    """Return a note for bills in which whole switches are paid and a fabric does not say how many switches there are;
-    none for others."""
+    """Return a note that only ports in use count, in a list, for bills in which whole switches are to be paid but
+    nothing says how many there are; empty where ports in use are paid anyway."""
     of = "of switches that are joined directly, ports that are used count: nothing says how many switches there are"
     return [of] if choices.switches == "whole" else []
 
 
 def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: BillChoices) -> list[Line]:
-    """Return the lines of what ``per_rank`` links a rank are made of: two transceivers and a fibre, or a copper cable;
-    none for no links."""
+    """Return the lines of a bill for ``per_rank`` links a rank: two transceivers and a fibre each, or a copper cable
+    each; none for no links. ``why`` is the formula of the count in words."""
     if per_rank == 0:
         return []
     if medium == "copper":
@@ -130,7 +144,8 @@ def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: Bil
 
 
 def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
-    """Return the line of so many fibres a rank, each as long as a link (``link_length``)."""
+    """Return the line of a bill for ``per_rank`` fibres a rank, each as long as a link (``choices.link_length``) and
+    priced by the metre; ``why`` is the formula of the count in words."""
     metre, length = load_part("fibre-metre"), choices.link_length
     dollars = metre.dollars and metre.dollars.model_copy(update={"value": metre.dollars.value * length})
     return Line(metre.model_copy(update={"name": f"fibre of {length:g} m", "dollars": dollars}), per_rank, why)
@@ -140,13 +155,15 @@ def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
 
 
 def graph_bill(ranks: int, tail: Ints, head: Ints, bandwidth: Floats, choices: BillChoices) -> Bill:
-    """Return the bill of a graph; a link to a switch ends at a card, one between ranks at the chip itself.
+    """Return the bill of a graph, per rank: cards at ranks, ports at switches and a cable for every link both ways. A
+    link between ranks ends at the chips themselves unless ``choices.cards`` asks for cards.
 
     Args:
-        ranks: of the graph, its first vertices.
-        tail, head: vertices that each link joins, [link].
+        ranks: number of ranks, which are the first vertices.
+        tail: vertex at which each directed link begins, [link].
+        head: vertex at which each directed link ends, [link].
         bandwidth: bytes per second of each link, [link].
-        choices: of the bill.
+        choices: what the fabric leaves open.
     """
     # Cables by how many of their ends are ranks, and by rate; each has a link both ways.
     ways = Counter(zip(tail.tolist(), head.tolist(), bandwidth.tolist(), strict=True))
@@ -181,13 +198,14 @@ def graph_bill(ranks: int, tail: Ints, head: Ints, bandwidth: Floats, choices: B
 def stated_bill(
     bill: Bill, power: float | None, kinds: tuple[Kind, ...] | None, joules: float | None, sources: Mapping[str, str]
 ) -> Bill:
-    """Return the bill with what a fabric states in place of the figures of its parts.
+    """Return the bill with what a fabric states itself in place of the figures of its parts.
 
     Args:
-        bill: of the parts.
-        power: ``power_per_rank`` of the fabric, watts that stand for those of parts of these ``kinds``; None: of all.
-        joules: ``energy_per_bit`` of the fabric.
-        sources: of the fabric's fields.
+        bill: the bill of the parts.
+        power: watts of a rank (``power_per_rank``) that replace those of parts of the ``kinds``; None where not stated.
+        kinds: kinds of parts whose watts ``power`` holds; None for all.
+        joules: joules per bit (``energy_per_bit``) that replace the dynamic energy of all parts; None where not stated.
+        sources: source of each of the fabric's fields, by field name.
     """
     given = "given, without a source"
     if power is not None:
@@ -214,7 +232,7 @@ def stated_bill(
 
 
 def with_stated_price(bill: Bill, dollars: float, source: str) -> Bill:
-    """Return the bill with a price of all parts of a rank, in place of those of its parts."""
+    """Return the bill with ``dollars``, the price of all parts of one rank, in place of the prices of the parts."""
     note = "a price of the fabric stands for those of all parts"
     # A price has a year; nothing is made of that of a stated one.
     figure = Price(value=dollars, confidence=_confidence(source), source=source, year=2025)
@@ -229,8 +247,17 @@ def _confidence(source: str) -> Confidence:
 def _with_stated(
     bill: Bill, field: str, name: FigureName, figure: Figure[float], note: str, kinds: Collection[Kind] | None
 ) -> Bill:
-    """Return the bill with a line for a figure that a ``field`` states; that figure no longer counts for parts of these
-    kinds (None: of any)."""
+    """Return the bill with a line for a figure that a ``field`` of the fabric states, which replaces this figure of its
+    parts.
+
+    Args:
+        bill: the bill of the parts.
+        field: name of the field, which the line has.
+        name: the figure that is stated, such as ``static_power``.
+        figure: its value and source.
+        note: sentence for the bill's notes.
+        kinds: kinds of the parts whose figure no longer counts; None for all parts, missing ones included.
+    """
     part = Part(
         name=field,
         kind="stated",
@@ -252,10 +279,10 @@ _ROUNDING = 1e-9
 
 
 def bill_complaints(bill: Bill, ranks: int) -> Iterator[str]:
-    """Yield the promises that a bill of ``ranks`` ranks breaks, each in words.
+    """Yield the promises that a bill breaks, each a sentence; ``ranks`` is the number of ranks that it should have.
 
-    Counts are finite and not negative, every line is of a part, totals lie within their ranges and name what they lack,
-    and energy is static power times time without load and grows by the dynamic energy of every bit.
+    Counts are finite and not negative, every line says how it counts, totals lie within their ranges or name what they
+    lack, and energy is static power times time without load and grows by the dynamic energy of every bit.
     """
     if bill.ranks != ranks:
         yield f"the bill is of {bill.ranks} ranks: expected {ranks}"

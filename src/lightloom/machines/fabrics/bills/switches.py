@@ -33,8 +33,8 @@ class Tree(NamedTuple):
         return (self.tiers - 1) / self.taper
 
     def whole_ports(self, ports: int) -> int:
-        """Return the ports of all switches, used or not, of the tree that joins so many ``ports``, switches rounded up
-        tier by tier."""
+        """Return the number of ports, used or not, of all switches of a tree that joins ``ports`` ports below, where
+        switches are rounded up tier by tier."""
         if self.tiers == 1:
             return self.radix
         down = floor(self.radix * self.taper / (1 + self.taper) + 1e-9)
@@ -43,14 +43,16 @@ class Tree(NamedTuple):
         return self.radix * (ceil(ports / down) + middle + ceil(up / self.radix))
 
     def text(self, ports: int) -> str:
-        """Return the tree that joins so many ``ports`` in words: tiers, ports of a switch, and taper."""
+        """Return the tree that joins ``ports`` ports in words, such as ``2 tiers of switches of 64 ports join 1,024``,
+        with the taper where it is not 1."""
         taper = f", {self.taper:g} down for 1 up" if self.tiers > 1 and self.taper != 1 else ""
         tiers = "one switch" if self.tiers == 1 else f"{self.tiers} tiers of switches"
         return f"{tiers} of {self.radix} ports join{'s' * (self.tiers == 1)} {ports:,}{taper}"
 
 
 def tree_of(ports: int, radix: int, taper: float = 1.0, least: int = 1) -> Tree:
-    """Return the tree of the fewest tiers, at least ``least``, that joins so many ports.
+    """Return the fat tree of the fewest tiers, at least ``least``, whose switches of ``radix`` ports join ``ports``
+    ports below; ``taper`` is ports down over ports up of a leaf.
 
     Raises:
         ConfigError: switches of this radix make no tree.
@@ -76,17 +78,17 @@ def network(
     least: int = 1,
     below: Medium | None = None,
 ) -> tuple[list[Line], Tree]:
-    """Return the cards, switch ports and links of one tier of a network, as lines of a bill, and the tree of its
-    switches.
+    """Return the cards, switch ports and links of one tier of a network as lines of a bill, per rank, and the tree of
+    its switches.
 
     Args:
-        ports: that carry one link.
-        per_rank: links of a rank into the tier.
-        joined: links that one plane of the tier joins.
-        choices: of the bill.
+        ports: the ports that carry one link.
+        per_rank: number of links of a rank into the tier.
+        joined: number of links that one plane of the tier joins.
+        choices: what the fabric leaves open.
         taper: ports down over ports up of the leaves.
         least: fewest tiers of switches.
-        below: medium of the links into the tier, whose other end is a card; None: a switch's port is at the other end.
+        below: medium of the links into the tier, which begin at cards; None: optical links that begin at switch ports.
 
     Raises:
         ConfigError: nothing says how many ports a switch has, or no tree of such switches joins so many.
@@ -112,7 +114,8 @@ def network(
 
 
 def switch_bill(ranks: int, bandwidth: float, choices: BillChoices) -> Bill:
-    """Return the bill of a switch that every rank reaches over a link of ``bandwidth`` bytes per second."""
+    """Return the bill, per rank, of a switch that every rank reaches over a link of ``bandwidth`` bytes per second: of
+    a fat tree without oversubscription, with a note, where no switch has as many ports."""
     lines, tree = network(ports_for(bandwidth, choices), 1.0, ranks, choices, below=choices.host_links)
     notes = () if tree.tiers == 1 else (f"no switch has {ranks:,} ports: {tree.text(ranks)}, without oversubscription",)
     return Bill(ranks, tuple(lines), notes=notes, bandwidth=bandwidth, kind="switch")
@@ -139,10 +142,11 @@ class Planes(NamedTuple):
 
 
 def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Planes:
-    """Return the switches of so many planes, each of which joins ``ports`` ports, for each of the ``ranks``.
+    """Return the optical circuit switches of ``planes`` planes, each of which joins ``ports`` ports, as a bill's line
+    for each of ``ranks`` ranks, with the number of stages.
 
     Raises:
-        UnsupportedError: not even three stages of the switch join so many.
+        UnsupportedError: not even three stages of the switch join so many ports.
     """
     product = _chosen_switch(planes, ports, choices)
     radix = product.radix or most_ports()
@@ -177,8 +181,9 @@ def _stages(ports: int, radix: int) -> int | None:
 
 
 def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
-    """Return how many whole switches hold the planes, and the formula in words; a switch holds several planes where it
-    has the ports, and three stages of leaves and spines one."""
+    """Return how many whole switches of ``radix`` ports hold all planes of ``ports`` ports each, and how that is
+    counted, in words. A switch holds several planes where it has the ports; a plane of more ports takes three stages,
+    leaves and spines."""
     if ports > radix:
         half = radix // 2
         leaves = ceil(ports / half)
@@ -210,10 +215,10 @@ def _chosen_switch(planes: int, ports: int, choices: BillChoices) -> Part:
 
 
 def circuit_switch_product(name: str) -> Part:
-    """Return an optical circuit switch, or the port of one, of the catalog or of a file.
+    """Return an optical circuit switch, or a part that stands for one port of any, from the catalog or a YAML file.
 
     Raises:
-        UnsupportedError: the part is something else.
+        UnsupportedError: the part is of another kind.
         UnknownNameError: there is no such part.
     """
     product = load_part(name)
@@ -226,17 +231,19 @@ def circuit_switch_product(name: str) -> Part:
 
 
 def most_ports(product: str | None = None) -> int:
-    """Return the ports of a product; those of the largest one of the catalog without a name, or for a part that states
-    none."""
+    """Return the number of ports of the circuit switch ``product``; of the largest one of the catalog where it is None
+    or states none."""
     if product is not None and (radix := circuit_switch_product(product).radix) is not None:
         return radix
     return max(load_part(name).radix or 0 for name in PRODUCTS)
 
 
 def circuit_switch_bill(ranks: int, degree: int, bandwidth: float, choices: BillChoices) -> Bill:
-    """Return the bill of a rank on ``degree`` planes, with m transceivers x and a switch port o for each.
+    """Return the bill, per rank, of ``degree`` planes of optical circuit switches that carry circuits of ``bandwidth``
+    bytes per second.
 
-    A rank has D (m x + o) and, counted separately, D m network cards, with m ports for a circuit.
+    With m ports for a circuit, a rank has m cards and m transceivers for each plane, and a fibre and its part of the
+    switches.
     """
     ports = ports_for(bandwidth, choices)
     count = f"{degree} planes x {ports.why}"

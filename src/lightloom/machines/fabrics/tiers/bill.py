@@ -18,7 +18,14 @@ _FASTEST = RATES[-1] * 0.125e9
 
 
 def tiers_bill(ranks: int, levels: Sequence[Level], tiers: Sequence[Tier], choices: BillChoices) -> Bill:
-    """Return the bill of the levels between ``ranks``, which the tiers of the fabric's file make."""
+    """Return the bill of a fabric of tiers, per rank: the sum over its levels of more than one child.
+
+    Args:
+        ranks: number of ranks of the fabric.
+        levels: the tiers between these ranks, innermost first.
+        tiers: the tiers as the fabric's file states them.
+        choices: what the fabric leaves open.
+    """
     bills = [
         _level_bill(level, levels, _circuit_blocks(level, tiers), choices)
         for level in levels
@@ -29,7 +36,12 @@ def tiers_bill(ranks: int, levels: Sequence[Level], tiers: Sequence[Tier], choic
 
 
 def _level_bill(level: Level, levels: Sequence[Level], blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
-    """Return the bill of one level: direct links, links of a rank inside its node, or a network of switches."""
+    """Return the bill of one level, per rank: of direct links, of the links of a rank inside its node, or of a network
+    of switches.
+
+    ``levels`` are all levels of the fabric; ``blocks`` are the children along each dimension of blocks that circuit
+    switches join, None without any.
+    """
     if not level.switched:
         return _direct_bill(level, blocks, choices)
     passed = any(level in other.chain for other in levels)
@@ -42,7 +54,8 @@ def _level_bill(level: Level, levels: Sequence[Level], blocks: tuple[int, ...] |
 
 
 def _network_bill(level: Level, choices: BillChoices) -> Bill:
-    """Return the switches of a tier, what leads to them, and the tree behind them."""
+    """Return the bill, per rank, of a tier of switches: its switches, the cards and links into them, and the tree
+    behind."""
     ports = ports_for(level.tier.bandwidth, choices)
     per_rank = _ports_of_a_rank(level)
     joined = round(per_rank * level.group / (level.planes if level.tier.separate_rails else 1))
@@ -61,13 +74,14 @@ def _network_bill(level: Level, choices: BillChoices) -> Bill:
 
 
 def _ports_of_a_rank(level: Level) -> float:
-    """Return the ports of a level for each rank: ports are a child's where ranks have them, and a switch's where they
-    are those of the switches beneath."""
+    """Return the number of ports into a level for each rank, which may be a fraction: those of a child over its ranks;
+    where ports are uplinks of the switches beneath, those of all these switches over the ranks."""
     return level.ports * (1 if level.beneath is None else level.planes) / level.child
 
 
 def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
-    """Return the bill of a level's links between the neighbours of a grid, or between all pairs of a full mesh."""
+    """Return the bill, per rank, of a level's links between the neighbours of a grid, or between all pairs of a full
+    mesh. ``blocks`` are the children along each dimension of blocks that circuit switches join, None without any."""
     of_switches = level.beneath is not None
     copies = _ports_of_a_rank(level) if level.tier.ports is not None else 1.0
     if level.is_grid:
@@ -93,8 +107,8 @@ def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoi
 
 
 def _circuit_blocks(level: Level, tiers: Sequence[Tier]) -> tuple[int, ...] | None:
-    """Return the number of children along each dimension of the blocks that circuit switches join into this level; None
-    where there are none."""
+    """Return the number of children along each dimension of the blocks of a level that circuit switches join; 1 each
+    where the level is all circuits, None where no circuits join blocks of it."""
     if level.switched or not level.is_grid:
         return None
     if level.tier.shape == "circuit-switch":

@@ -97,12 +97,12 @@ class Tier(Described):
         return self.size if self.dims is None else prod(self.dims)
 
     def sizes(self, children: int) -> tuple[int, ...]:
-        """Return the children along each dimension when there are ``children`` of them: ``dims`` where stated,
-        otherwise sizes as equal as can be, smaller ones first."""
+        """Return the number of children along each dimension when there are ``children`` in all: ``dims`` where stated,
+        otherwise sizes as equal as can be in so many ``dimensions`` (1 by default), smaller ones first."""
         return self.dims or most_square(children, self.dimensions or 1)
 
     def unused_fields(self) -> tuple[str, ...]:
-        """Return the fields that need no line of their own, as the heading says them."""
+        """Return the names of the fields that tables leave out since the heading says them."""
         return "shape", "size", "dims", "twisted"
 
     def heading(self) -> str:
@@ -205,30 +205,32 @@ class Level:
 
     @property
     def planes(self) -> int:
-        """Number of rails that no transfer leaves between two children: the ranks of a child over those that share a
-        port; through a switch beneath 1 where that joins all ports, otherwise its number."""
+        """Number of rails, between which data can change only in the tiers beneath: the ports into the tier of a child
+        of ranks, each rank or group of ranks that share a port counted once. Where the ports are uplinks of switches
+        beneath, 1 if one switch joins them, otherwise as many as that level has."""
         if self.beneath is None:
             return self.child // self.sharing
         return 1 if self.beneath.joined else self.beneath.planes
 
     @property
     def ports(self) -> int:
-        """Ports of a child: as stated, otherwise one a rank; through switches beneath, its ranks over the planes."""
+        """Number of ports into the tier: those of a child, as stated or one a rank; where the ports are uplinks, those
+        of one switch beneath, as stated or one for each of its ranks."""
         if self.tier.ports is not None:
             return self.tier.ports
         return self.child if self.beneath is None else self.child // self.planes
 
     @property
     def port_bandwidth(self) -> float:
-        """Bytes of data per second through the ports of one seat: of a rank, of the ranks that share a port, or of one
-        switch beneath."""
+        """Bytes of data per second, each way, of one link up into the tier: all the ports of a rank, the port that
+        several ranks share, or all uplinks of one switch beneath."""
         rate = self.tier.bandwidth * self.tier.wire_efficiency
         return rate * max(self.ports // self.child, 1) if self.beneath is None else rate * self.ports
 
     @property
     def seats(self) -> int:
-        """Number of links up into the tier in the whole fabric: the ports of one rank, of ranks that share one, or of
-        one switch beneath count once."""
+        """Number of links up into the tier in the whole fabric: one for the ports of each rank, or of ranks that share
+        one, or of each switch beneath."""
         return self.ranks // self.sharing if self.beneath is None else self.ranks // self.child * self.planes
 
     @property
@@ -237,13 +239,15 @@ class Level:
         return self.switched and self.beneath is None and self.number > 1 and self.tier.taper is not None
 
     def plane(self, rank: Ints) -> Ints:
-        """Return the number of the rail of each rank, from 0 within its child."""
+        """Return the number of each rank's rail into the tier, from 0 within its child: [rank]; 0 where a switch
+        beneath joins all ports."""
         if self.beneath is None:
             return rank % self.child // self.sharing
         return np.zeros_like(rank) if self.beneath.joined else self.beneath.plane(rank)
 
     def seat(self, rank: Ints) -> Ints:
-        """Return the number of each rank's link up into the tier, among all of the fabric: [rank]."""
+        """Return the number, from 0 over the whole fabric, of the link by which each rank goes up into the tier:
+        [rank]."""
         return rank // self.sharing if self.beneath is None else rank // self.child * self.planes + self.plane(rank)
 
     def leads_out(self, source: Ints, target: Ints) -> Mask:
@@ -252,8 +256,8 @@ class Level:
         return np.asarray(source // self.child != target // self.child)
 
     def gateway(self, source: Ints, target: Ints) -> Ints:
-        """Return the rank of the source's child from which a transfer takes this tier: the one on the target's rail, or
-        the source itself where all ports are joined or there is one rail: [transfer]."""
+        """Return the rank from which each transfer takes this tier, in the source's child: the one on the rail of
+        ``target``; the source itself where a switch joins all ports or there is one rail: [transfer]."""
         if self.joined or self.planes == 1:
             return source
         unit = self.root.child
@@ -261,7 +265,8 @@ class Level:
 
     @property
     def classes(self) -> list[LinkClass]:
-        """Return the classes of alike links, with count and bytes per second, in the order of the links' numbers."""
+        """Classes of alike links of the level in the whole fabric, in the order of the links' numbers: links into and
+        out of ports first, then those of a tree."""
         if not self.switched:
             copies = self.ranks // self.group * self.planes
             links = self._lattice.links if self._lattice else self.size * (self.size - 1)
@@ -299,23 +304,25 @@ class Level:
         return self._lattice is not None
 
     def runs(self, source: Ints, target: Ints) -> list[tuple[LinkRun, float]]:
-        """Return the runs of links of transfers from child to child, each with the seconds of one link: those of
-        switches beneath first, then the level's own.
+        """Return the runs of links that transfers occupy, each with the seconds of one of its links: those of the
+        switches beneath that are passed first, then the level's own. A run has one entry for each transfer.
 
-        Source and target belong to different children of one group, and each transfer is on the rail of its target.
+        Source and target are ranks of different children of one group, and the source is on the target's rail.
         """
         passed = [(run, level.latency) for level in self.chain for run in level._switch_runs(source, target)]
         own = self._switch_runs(source, target) if self.switched else self._direct_runs(source, target)
         return passed + [(run, self.latency) for run in own]
 
     def ordered_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
-        """Return the links of :meth:`runs` in the order in which transfers cross them: up, along, and down."""
+        """Return the runs of links of :meth:`runs` in the order in which transfers cross them: up through the switches
+        beneath, along this tier, and down again. Source and target are as there."""
         levels = (*self.chain, self) if self.switched else self.chain
         through = [run for level in levels for run in level._switch_runs(source, target)]
         return [*through[::2], *([] if self.switched else self._direct_runs(source, target)), *through[1::2][::-1]]
 
     def _switch_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
-        """Return the runs of links up from the source's port and down to the target's, then those of the tree."""
+        """Return the runs of a switched level, one link each: up from the source and down to the target, then, where
+        the level has a tree, up from the source's child and down to the target's."""
         base, seats = self.base, self.seats
         runs = [_single(base, self.seat(source), seats), _single(base + seats, self.seat(target), seats)]
         if self.tree:
@@ -325,7 +332,8 @@ class Level:
         return runs
 
     def _direct_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
-        """Return the runs of links between the children of two ranks, on the grid or the full mesh."""
+        """Return the runs of links from the child of each source to that of its target, on the grid or the full mesh of
+        the target's rail."""
         copies = self.ranks // self.group * self.planes
         copy = source // self.group * self.planes + self.plane(target)
         start, end = source // self.child % self.size, target // self.child % self.size
@@ -334,7 +342,8 @@ class Level:
         return [_single(self.base, (copy * self.size + start) * (self.size - 1) + end - (end > start), self.links)]
 
     def link_name(self, link: int) -> str:
-        """Return the name of a link of this level, whose number counts from the level's first."""
+        """Return the name of a link, such as ``NVLink uplink of rank 3``; ``link`` counts from the first link of this
+        level."""
         label = self.label
         if not self.switched:
             return f"{label} {self._direct_name(link)}"
@@ -352,7 +361,8 @@ class Level:
         return f"{label} tree {('uplink', 'downlink')[way]} of {inner} {child}"
 
     def _direct_name(self, link: int) -> str:
-        """Return the name of a link between neighbours, with rail and group where there are several."""
+        """Return the name of a link of a grid or a full mesh between children, counted from the level's first, with
+        rail and group where the fabric has more than one of them."""
         if self._lattice is not None:
             _, copy, origin, end, forward = self._lattice.ends(link, self.ranks // self.group * self.planes)
             name = f"{'forward' if forward else 'backward'} link {origin}→{end}"
@@ -372,12 +382,14 @@ class Level:
 
 
 def filled_tiers(ranks: int, tiers: Sequence[Tier]) -> tuple[Tier, ...]:
-    """Return the tiers with the sizes that ranks fill; those that ranks fill wholly, or that are one domain, stay.
+    """Return the tiers with the sizes that ``ranks`` ranks fill; tiers that ranks fill wholly, and one that joins all
+    ranks, are unchanged.
 
-    Domains are filled alike, as full as can be; ports of outer tiers shrink with a domain that is filled in part.
+    Domains of a tier are filled alike, as full as can be and at least half; ports of outer tiers shrink in proportion
+    with a domain that is filled in part.
 
     Raises:
-        ValueError: domains would be less than half full; says which numbers of ranks are next.
+        ValueError: domains would be less than half full; the message says which numbers of ranks are next.
     """
     filled, child = list(tiers), 1
     circuits = any(tier.shape == "circuit-switch" for tier in tiers)
@@ -410,8 +422,9 @@ def _shrinks(tiers: Sequence[Tier], place: int, number: int) -> bool:
 
 
 def _even(children: int, size: int, ports: Sequence[int]) -> int:
-    """Return the most children of a domain of ``size`` places, from half of them on, that fill all domains alike and
-    leave whole ports, each of ``ports`` shrunk in proportion; 0 where there is no such number."""
+    """Return how many children each domain has if ``children`` children fill domains of ``size`` places alike: as many
+    as can be, at least half, such that each count in ``ports``, shrunk in proportion, stays whole. 0 where there is no
+    such number."""
     for domains in range(-(-children // size), 2 * children // size + 1):
         part = children // domains
         if children % domains == 0 and 2 * part >= size and not any(count * part % size for count in ports):
@@ -420,7 +433,16 @@ def _even(children: int, size: int, ports: Sequence[int]) -> int:
 
 
 def _refusal(ranks: int, child: int, tier: Tier, number: int, ports: Sequence[int]) -> str:
-    """Return the message that ranks do not fill a tier evenly, with the nearest counts below and above."""
+    """Return the message that ``ranks`` ranks do not fill the domains of a tier evenly, with the nearest numbers of
+    ranks below and above that do.
+
+    Args:
+        ranks: number of ranks.
+        child: ranks of a child of the tier.
+        tier: the tier.
+        number: place of the tier from 0.
+        ports: ports of outer tiers that have to stay whole when they shrink.
+    """
     size, children = tier.children or 1, ranks // child
     near = next(count for count in range(children - 1, 0, -1) if count <= size or _even(count, size, ports))
     more = next(count for count in range(children + 1, children + size + 1) if _even(count, size, ports))
@@ -437,15 +459,15 @@ def _refusal(ranks: int, child: int, tier: Tier, number: int, ports: Sequence[in
 
 @lru_cache(maxsize=256)
 def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[Level, ...]:
-    """Return the tiers between ``ranks``, innermost first; blocks of a torus and the circuits that join them are one
-    level.
+    """Return the tiers between ``ranks`` ranks, innermost first, with sizes and numbers of links; a torus or mesh and
+    the circuits that join its blocks are one level. ``hop_latency`` holds for tiers without a latency of their own.
 
-    Switches that ranks fill in part have the sizes of :func:`filled_tiers`.
+    Tiers that ranks fill in part have the sizes of :func:`filled_tiers`.
 
     Raises:
         ValueError: two tiers of one name, sizes that do not multiply to the ranks, ports that cannot be spread evenly,
-        uplinks without a switch beneath, circuits that differ from the links of the blocks that they join, or domains
-        less than half full.
+            uplinks without a switch beneath, circuits that differ from the links of the blocks that they join, or
+            domains less than half full.
     """
     places: dict[str, int] = {}
     for number, tier in enumerate(tiers, 1):
@@ -492,9 +514,10 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
 
 
 def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
-    """Return the children along each dimension of a tier that states how many; None where it does not.
+    """Return the children along each dimension of a tier that states its size; None where it does not. ``child`` is the
+    number of ranks of a child.
 
-    Fewer ranks may fill a part of a switch or a full mesh, and a single child of anything.
+    Fewer ranks than stated may fill a part of a switch or a full mesh; of any tier a single child may be there.
     """
     if tier.children is None:
         return None
@@ -507,7 +530,8 @@ def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
 
 
 def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
-    """Refuse circuits whose bandwidth, ports or latency are not those of the blocks, or twisted blocks."""
+    """Raise ValueError unless circuits have the bandwidth, ports and latency of the blocks that they join, and these
+    are not twisted. ``where`` names the tier in messages."""
     rates = [part.bandwidth * part.wire_efficiency for part in (tier, blocks.tier)]
     if rates[0] != rates[1] or tier.ports not in (None, blocks.tier.ports):
         raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected bandwidth and ports of its links")
@@ -520,7 +544,15 @@ def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
 def _switch_beneath(tier: Tier, levels: list[Level], where: str, child: int, *, used: bool) -> Level | None:
     """Return the level through whose switch a tier's ports are reached; None where they are the ranks' own.
 
-    Ports that are not ``used``, since there is one child, need not be spread evenly.
+    Args:
+        tier: the tier.
+        levels: the levels beneath, innermost first.
+        where: name of the tier for messages.
+        child: ranks of a child of the tier.
+        used: True if the tier has several children, so that ports must be spread evenly over the ranks.
+
+    Raises:
+        ValueError: no switch beneath, or ports that cannot be spread evenly.
     """
     if tier.through_switch:
         if not levels or not levels[-1].switched:

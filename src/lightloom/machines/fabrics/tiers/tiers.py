@@ -59,9 +59,12 @@ class Tiers(PacketFabric):
         return self
 
     def library_tiers(self) -> LibraryTiers | None:
-        """Return the innermost tier as the domain and the slowest share of a rank in the others as the network; None
-        where not all tiers are switches. A second tier behind the first one's switches makes every rank a domain of its
-        own."""
+        """Return the two tiers that closed forms of a collective library see: the innermost tier as the domain, and as
+        the network the least bytes per second of a rank over any other tier. None where not all tiers are switches.
+
+        Where the second tier leaves from the first one's switches, every rank is a domain of its own and all tiers are
+        network.
+        """
         if any(not level.switched for level in self.levels):
             return None
         domain = self.levels[0]
@@ -92,8 +95,8 @@ class Tiers(PacketFabric):
 
     @property
     def filling(self) -> str | None:
-        """Return words on the domains that ranks fill in part, and how many ranks stay idle; None where all are
-        full."""
+        """Return a phrase for display that names the domains that ranks fill only in part, and how many ranks stay
+        idle; None where all domains are full."""
         words, child, whole, idle = [], 1, 1, 0
         for tier, filled in zip(self.tiers, filled_tiers(self.ranks, self.tiers), strict=True):
             child, whole = child * (filled.children or 1), whole * (tier.children or 1)
@@ -105,8 +108,8 @@ class Tiers(PacketFabric):
 
     @property
     def circuit_block(self) -> int | None:
-        """Return the number of ranks inside the first tier of circuit switches; None without one, or where a size
-        before it is left out."""
+        """Return the number of ranks inside the innermost tier of circuit switches, all of those of the tiers beneath
+        it; None without such a tier, or where a tier beneath states no size."""
         inside = 1
         for tier in self.tiers:
             if tier.shape == "circuit-switch":
@@ -176,8 +179,11 @@ class Tiers(PacketFabric):
         return np.repeat([level.latency for level in self.levels], [level.links for level in self.levels])
 
     def crossings(self, source: Ints, destination: Ints) -> Iterator[tuple[Level, Mask, Ints, Ints]]:
-        """Yield for each level, outermost first: the level, a mask of the transfers that cross it, and the ranks from
-        which and to which they do, each [transfer]; the source of one crossing is the target of the levels beneath."""
+        """Yield, for each level, outermost first: the level, a mask of the transfers that cross it, and the ranks from
+        which and to which each transfer crosses it, [transfer] each.
+
+        Where a transfer crosses a level, the rank from which it does is the target on the levels beneath.
+        """
         source, target = np.asarray(source, np.int64), np.asarray(destination, np.int64)
         for level in reversed(self.levels):
             crosses = level.leads_out(source, target)
@@ -186,8 +192,8 @@ class Tiers(PacketFabric):
             target = np.where(crosses, gateway, target)
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links that each transfer occupies in all levels that it crosses. Levels of which a transfer
-        crosses at most one share columns of runs, which are empty where a transfer has fewer."""
+        """Return the links that each transfer occupies in all levels that it crosses, as runs of consecutive links.
+        Levels of which a transfer crosses at most one share columns of runs; runs that a transfer lacks are empty."""
         columns: list[list[Ints]] = []
         first = 0
         for level, crosses, gateway, target in self.crossings(source, destination):
@@ -227,16 +233,17 @@ class Tiers(PacketFabric):
 
     @property
     def _used_levels(self) -> list[Level]:
-        """Return the levels whose ports some transfer takes: with several children, or passed by those of such a
-        level."""
+        """Return the levels whose ports some transfer takes, innermost first: those of several children, and those
+        through whose switches the ports of such a level lead."""
         leads = {level.number for level in self.levels if level.size > 1}
         through = {beneath.number for level in self.levels if level.number in leads for beneath in level.chain}
         return [level for level in self.levels if level.number in leads | through]
 
     def _entering(self, level: Level, ranks: int) -> float:
-        """Return the bytes per second that enter ``ranks`` neighbours, a child or a part of one, through one level.
+        """Return the bytes of data per second that can enter ``ranks`` neighbouring ranks, a child of the level or a
+        part of one, through the links of one level.
 
-        Neighbours that share a port have all of it.
+        Neighbours that share a port with others have all of its rate.
         """
         ports, *tree = level.classes
         if tree and ranks == level.child:
@@ -246,7 +253,8 @@ class Tiers(PacketFabric):
         return seats * degree * self._rate(ports)
 
     def _from_outside(self, inside: int, ranks: int) -> float:
-        """Return the bytes per second that enter ``ranks`` neighbours from levels beyond the first ``inside`` ones."""
+        """Return the bytes of data per second that can enter ``ranks`` neighbouring ranks through levels beyond the
+        ``inside`` innermost ones; uplinks of switches count once, where they leave the group."""
         return sum(
             self._entering(level, ranks)
             for level in self._used_levels
@@ -254,7 +262,8 @@ class Tiers(PacketFabric):
         )
 
     def cuts(self) -> list[Cut]:
-        """Return cuts around one rank, around the group of each level, and through the middle of grids and meshes."""
+        """Return the cuts around one rank, around the group of ranks that each level but the outermost joins, and
+        through the middle of each dimension of grids and of full meshes."""
         levels, own = self.levels, [level for level in self._used_levels if level.beneath is None]
         name = "what one rank's ports can receive"
         if len(own) == 1 and not own[0].switched:
@@ -288,7 +297,8 @@ class Tiers(PacketFabric):
             yield Cut(name, ranks, links * level.planes * share + self._from_outside(level.number, ranks))
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        """Return the bytes per second that no rank exceeds in receiving, and in sending, over links of its own."""
+        """Return the bytes of data per second that no rank exceeds in receiving, and in sending, over its ports into
+        all tiers; a port that ranks share counts in full for each: two arrays, [rank]."""
         ranks = np.arange(self.ranks)
         both = np.zeros((2, len(ranks)))
         for level in (level for level in self._used_levels if level.beneath is None):
@@ -300,7 +310,8 @@ class Tiers(PacketFabric):
         return both[0], both[1]
 
     def total_receive_bandwidth(self) -> float:
-        """Return the bytes per second of the links into all ranks, over ports of their own."""
+        """Return the bytes of data per second that all ranks together can receive over their ports; a port that ranks
+        share counts once."""
         total = 0.0
         for level in (level for level in self._used_levels if level.beneath is None):
             share = self._rate(level.classes[0])
@@ -315,8 +326,8 @@ class Tiers(PacketFabric):
     # transfer of a fabric are those of its tiers, one by one.
 
     def reaches(self) -> list[Reach]:
-        """Return the seconds of the nearest and of the farthest transfer, and the links of the longest, for each tier
-        that has several children, innermost first."""
+        """Return the seconds of the quickest and of the slowest transfer that a tier joins, and the most links of one,
+        for each tier of several children, innermost first."""
         reaches: list[Reach] = []
         within = {1: Reach(0.0, 0.0, 0)}
         for level in (level for level in self.levels if level.size > 1):
@@ -344,28 +355,31 @@ class Tiers(PacketFabric):
 
     @property
     def _relays_help(self) -> bool:
-        """True if relaying over an outer tier, there and back, may be quicker than the slowest transfer of an inner
+        """True if relaying over an outer tier, forward and back, may be quicker than the slowest transfer of an inner
         one."""
         return any(inner.farthest > 2 * outer.nearest for inner, outer in combinations(self.reaches(), 2))
 
     def diameter_latency(self) -> float:
-        """Return the largest of the tiers' seconds of a slowest transfer; where relaying over another tier may be
-        quicker, the longest of the quickest ways between two ranks."""
+        """Return the seconds of the slowest transfer between two ranks; where relaying over an outer tier may be
+        quicker, the longest of the quickest ways, relays included."""
         if self._relays_help:
             return derived.diameter_latency(self)
         return max((reach.farthest for reach in self.reaches()), default=0.0)
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Return the latency from rank 0, or to it, of the rank that is farthest, over relays where they are quicker;
-        elsewhere that of the farthest pair, as ranks are alike or 0 is in a corner."""
+        """Return the seconds between rank 0 and the rank farthest from it, towards rank 0 with ``to_root``: those of
+        the farthest pair, as ranks are alike or rank 0 is in a corner; found over relays where these may be quicker."""
         return derived.root_latency(self, to_root=to_root) if self._relays_help else self.diameter_latency()
 
     # Ports of ranks, and groups of ranks at a stride as fabrics of tiers
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
-        """Return, for each transfer while all ports are busy, the number of the tier that joins its ends and the bytes
-        per second of a port there, [transfer] each. Found from links where ranks share ports or switches lead on; None
-        where ranks are joined without switches."""
+        """Return the ports of source and destination and the bytes per second of each transfer while all ports are
+        busy, [transfer] each; None where ranks are joined without switches, or some rank has no link to itself.
+
+        Where each rank has ports of its own into every tier, a port's number is that of the tier that joins the
+        transfer's ends; otherwise ports are found from the links that transfers occupy.
+        """
         if self.joins_ranks:
             return None
         if any(not level.joined or level.sharing > 1 or level.beneath is not None for level in self.levels):
@@ -390,8 +404,9 @@ class Tiers(PacketFabric):
         return derived.ports(few, *ends, parts=outermost.size)
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
-        """Return the group as a fabric of tiers of its own, with its part of what it shares; as a :class:`GroupFabric`
-        where it is no fabric of tiers; None where the groups do not tile the ranks."""
+        """Return a group of ``ranks`` ranks, each ``stride`` from the next, as a fabric of tiers with its part of what
+        it shares with its siblings; as a :class:`GroupFabric` where the group is no fabric of tiers, and None where the
+        groups do not tile the ranks."""
         if self.ranks % (ranks * stride):
             return None
         tiers = _group_tiers(self.levels, ranks, stride)
@@ -406,21 +421,21 @@ class Tiers(PacketFabric):
         return {"tiers": tuple(tier.model_copy(update=rate) for tier, rate in zip(self.tiers, rates, strict=True))}
 
     def with_hop_latency(self, seconds: float) -> Self:
-        """Return the fabric with ``seconds`` for the links of every tier but the innermost, which keeps its own latency
-        where there are several."""
+        """Return this fabric with ``seconds`` as the latency of the links of every tier but the innermost, which keeps
+        its own; of a fabric of one tier, of that tier's links."""
         kept = 1 if len(self.levels) > 1 else 0
         tiers = [*self.tiers[:kept], *(tier.model_copy(update={"latency": None}) for tier in self.tiers[kept:])]
         return self.model_copy(update={"hop_latency": seconds, "tiers": tuple(tiers)})
 
     def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Self:
-        """Return a fabric of other ranks and tiers, its other fields as here."""
+        """Return a fabric of so many ``ranks`` on other ``tiers``, with this fabric's other fields."""
         fields = {name: getattr(self, name) for name in type(self).model_fields if name not in ("ranks", "tiers")}
         return type(self)(ranks=ranks, tiers=tiers, **fields)
 
 
 def _members(level: Level, ranks: int, stride: int) -> int | None:
-    """Return how many ranks of a group at a stride fall into each child of a level that has some; None where children
-    differ."""
+    """Return how many ranks of a group of ``ranks`` ranks at a ``stride`` lie in each child of a level that holds any;
+    None where children hold different numbers."""
     child = level.child
     if stride % child == 0:
         return 1
@@ -458,8 +473,8 @@ def _group_tiers(levels: Sequence[Level], ranks: int, stride: int) -> tuple[Tier
 
 
 def _reduced(level: Level, inside: int, size: int) -> Tier:
-    """Return the tier of a level with ``size`` children of ``inside`` ranks each, and ports, or the bandwidth of
-    uplinks, in proportion."""
+    """Return the tier of a level cut down to ``size`` children of ``inside`` ranks each, with ports, or the bandwidth
+    of uplinks, in proportion to the ranks of a child."""
     tier = level.tier
     fields = {name: getattr(tier, name) for name in type(tier).model_fields}
     if size == level.size:
@@ -487,6 +502,6 @@ def joins_domains(tiers: Sequence[Tier]) -> bool:
 
 
 def _rate(level: Level) -> float:
-    """Return the bytes per second of one rank over a tier's switches while all ranks send: of its ports, or of the tree
-    behind."""
+    """Return the bytes of data per second of one rank through a level of switches while all ranks send: the least over
+    its classes of links, such as ports and tree, of what they carry one way in all over all ranks."""
     return min(alike.bandwidth * (alike.links / (2 * level.ranks)) for alike in level.classes)
