@@ -57,19 +57,22 @@ class Answer:
     """Options or commands that say more."""
 
     def lines(self, width: int) -> Iterator[str]:
-        """Yield the lines that a notebook shows: the winner and what it means, what would change the answer, its limit
-        and what it rests on. The question, the table and further commands are left out."""
+        """Yield the lines that a notebook shows, at most ``width`` columns wide but for the answer itself: the answer
+        and what it means, what would change it, its limit and what it rests on. The question, the table and further
+        commands are left out."""
         yield from self.best
         yield from self._grounds(width)
 
     def head(self, width: int) -> Iterator[str]:
-        """Yield the lines above the table: the question and the answer."""
+        """Yield the lines above the table, wrapped to ``width`` columns: the question, and the answer labelled
+        ``BEST``."""
         yield from wrap(self.question, width)
         yield from labelled("BEST", [line for text in self.best for line in wrap(text, width - INDENT)])
 
     def foot(self, width: int) -> Iterator[str]:
-        """Yield the lines beneath the table: the legend, what would change the answer, its limit, what it rests
-        on, what to ask next."""
+        """Yield the lines beneath the table, wrapped to ``width`` columns: the legend and how many rows are left out,
+        what would change the answer, its limit, what it rests on, and options that say more. Empty parts are left
+        out."""
         left_out = f"{self.hidden:,} more: {self.everything}" if self.hidden else ""
         if self.legend or left_out:
             yield from pack(filter(None, (self.legend, left_out)), width)
@@ -77,7 +80,8 @@ class Answer:
         yield from labelled("More", pack(self.more, width - INDENT))
 
     def _grounds(self, width: int) -> Iterator[str]:
-        """Yield the lines on what would change the answer, its limit and what it rests on."""
+        """Yield the lines, wrapped to ``width`` columns, on what would change the answer, its limit and what it rests
+        on."""
         yield from labelled("What if", pack(self.what_if, width - INDENT))
         yield from labelled("Limit", wrap(self.limit, width - INDENT))
         yield from labelled("Rests on", wrap(self.rests, width - INDENT))
@@ -91,8 +95,8 @@ def labelled(label: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
 
 
 def pack(items: Iterator[str] | Sequence[str], width: int) -> Iterator[str]:
-    """Yield items on as few lines of ``width`` as hold them in their order; an item that is longer than a line is
-    wrapped by itself."""
+    """Yield lines of at most ``width`` columns that hold the items in their order, several on a line with blanks
+    between them; an item that is longer than a line is wrapped."""
     line = ""
     for item in items:
         if line and len(line) + len(_BETWEEN) + len(item) > width:

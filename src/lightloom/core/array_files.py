@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 
 def read_npy(path: Path, *, mapped: bool = False) -> Column:
-    """Return the array of numbers in an ``.npy`` file; with ``mapped`` as a read-only map of the file.
+    """Return the array of numbers (booleans and complex numbers included) in an ``.npy`` file; with ``mapped`` as a
+    read-only map of the file.
 
     Raises:
         ConfigError: unreadable, damaged, cut short, no such file, or an array of anything but numbers.
@@ -41,14 +42,19 @@ def read_npz(path: Path) -> dict[str, Column]:
     """Return all arrays of an ``.npz`` file by name, numbers or texts.
 
     Raises:
-        ConfigError: unreadable, damaged, no such file, objects in an array, or more than :data:`MOST_UNPACKED` bytes.
+        ConfigError: unreadable, damaged, no such file, objects in an array, or more than :data:`MOST_UNPACKED` bytes (8
+            GiB) in all arrays together.
     """
     return _read_checked(path, "an .npz file of arrays", lambda file: _archive(path, file))
 
 
 def _read_checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> T:
-    """Return what ``read`` makes of an open file; raises ConfigError where it is unreadable, or not what ``expected``
-    says in words."""
+    """Return what ``read`` makes of the file, opened for reading bytes.
+
+    Raises:
+        ConfigError: the file is unreadable, or ``read`` raises an error of damaged files; says that the file is not
+            ``expected``, words on what it should be.
+    """
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of heads that Python 2 wrote
@@ -77,8 +83,8 @@ def _array(path: Path, file: IO[bytes], mapped: bool) -> Column:
 
 
 def _claim(file: IO[bytes]) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
-    """Return the bytes that an array's file has by its head, its shape and the type of its elements; the elements are
-    not read."""
+    """Return what the head of an open ``.npy`` file says: bytes of the whole file, head included, shape, and dtype of
+    the elements, which are not read."""
     version = np.lib.format.read_magic(file)
     head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = head(file)

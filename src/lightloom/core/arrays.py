@@ -33,7 +33,8 @@ _Array = TypeVar("_Array", bound=NDArray[Any])
 
 
 def read_only(array: _Array) -> _Array:
-    """Return a contiguous view, or copy, of the array that nothing can be written through.
+    """Return a contiguous view of the array, or of a copy of it where it is not contiguous, that nothing can be written
+    through.
 
     Kernels are compiled for each type of their arguments, and whether an array can be written belongs to its type: what
     comes now from a frozen table and now from a calculation is passed in one form.
@@ -49,11 +50,11 @@ _LARGEST = 1 << 62
 
 
 def packed(columns: Sequence[Codes | Mask]) -> Ints:
-    """Return a key for each row, equal where all columns are, in the order of the first column, then the next: [row].
+    """Return a whole number for each row of several columns: equal where all columns are equal, and in the order of the
+    rows by the first column, then the next: [row]. The numbers have no other meaning.
 
-    The numbers themselves mean nothing: they are compared, and sort as the rows do.
-
-    Columns hold numbers of 0 and more, [row] each. Keys that would not fit 64 bits are numbered anew on the way.
+    Columns are of whole numbers of 0 and more, [row] each. Numbers that would not fit 64 bits are replaced by their
+    ranks on the way.
     """
     key = np.asarray(columns[0], np.int64)
     for column in columns[1:]:
@@ -65,8 +66,8 @@ def packed(columns: Sequence[Codes | Mask]) -> Ints:
 
 
 def first_rows(columns: Sequence[Codes | Mask]) -> tuple[Ints, Ints]:
-    """Return the first row of each combination of values, in the order of :func:`packed`, and for each row the index of
-    its own combination among these: [combinations], [row]."""
+    """Return two arrays of indices: the first row of each distinct combination of the columns' values, in the order of
+    :func:`packed`, [combination], and for each row the index of its combination there, [row]."""
     _, first, own = np.unique(packed(columns), return_index=True, return_inverse=True)
     return first, own
 

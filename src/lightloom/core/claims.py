@@ -72,8 +72,9 @@ class Claim:
 
     @property
     def status(self) -> Status:
-        """Status by which the two compare: the basis where they agree within the tolerance (``match`` for
-        ``reproduced``), else ``deviates``; ``not reproducible`` where one is None."""
+        """Status by which the two figures compare: the basis where they agree within the tolerance, texts where they
+        are equal (``match`` for the basis ``reproduced``), else ``deviates``; ``not reproducible`` where either figure
+        is None."""
         if self.ours is None or self.paper is None:
             return "not reproducible"
         if isinstance(self.ours, str) or isinstance(self.paper, str):
@@ -114,9 +115,11 @@ def status_counts(numbers: Iterable[Settled]) -> dict[Status, int]:
 
 
 def counts_in_words(numbers: Iterable[Settled], findings: int) -> str:
-    """Return the counts as a sentence reads them: ``31 match, 18 deviates, of 49 printed numbers; 7 findings of ours``.
+    """Return the counts of statuses as a sentence reads them: ``31 match, 18 deviates, of 49 printed numbers; 7
+    findings of ours``.
 
-    Matches that rest on fitted constants are named beside them. Without printed numbers only findings are counted.
+    Matches that rest on fitted constants are named beside them. ``findings`` is the number of findings, which alone are
+    named where there are no printed numbers.
     """
     printed = list(numbers)
     words = [f"{count} {status}" for status, count in status_counts(printed).items()]

@@ -48,7 +48,8 @@ def catalog_file(name: str, folder: Path) -> Path | None:
 
 @cache
 def catalog_files(folder: Path) -> dict[str, Path]:
-    """Return the YAML files of a catalog by name without suffix, whichever of its subfolders they lie in, read once."""
+    """Return the YAML files of a catalog by name without suffix, whichever of its subfolders they lie in; searched once
+    a process."""
     return {path.stem: path for path in sorted(folder.rglob("*.yaml"))}
 
 
@@ -71,8 +72,13 @@ def with_settings(
 
 
 def with_entries(entries: Sequence[object], changes: Mapping[str, object], complaint: str) -> list[object]:
-    """Return a list with fields of some of its mappings replaced, by the entry's name or number, then by field; a
-    change that is no mapping replaces the entry.
+    """Return a list in which some entries are changed: of an entry that is a mapping, the fields that a mapping in
+    ``changes`` states; otherwise the entry as a whole.
+
+    Args:
+        entries: the list, which is left as it is.
+        changes: changes by the name (field ``name``) or the number, from 0, of an entry.
+        complaint: begin of the error's message.
 
     Raises:
         ConfigError: there is no entry of a name or number.
@@ -86,10 +92,11 @@ def with_entries(entries: Sequence[object], changes: Mapping[str, object], compl
 
 
 def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Collection[str], complaint: str) -> None:
-    """Replace, in place, the field at a path in a mapping that is not shared; the parts that lead to it are copied.
+    """Set the field at ``path``, the names of fields from the outermost, to ``value``. ``fields`` is changed in place;
+    the parts that lead to the field are copied.
 
     A text on the way, the name of an entry, becomes a mapping with that as its ``base``, if its field is among
-    ``named``. Raises ConfigError that begins with ``complaint``.
+    ``named``. Raises ConfigError that begins with ``complaint`` where something on the way has no fields.
     """
     part, *rest = path
     if not rest:
@@ -122,7 +129,7 @@ def _entry_index(entries: Sequence[object], key: str, complaint: str) -> int:
 
 
 def validate(kind: type[T], data: Mapping[str, Any], where: str) -> T:
-    """Return an object of a type, built from the fields in ``data``.
+    """Return an object of the class ``kind``, built from the fields in ``data``; ``where`` names their source.
 
     Raises:
         ConfigError: the first complaint, as ``where: field: value: expectation``.
@@ -134,8 +141,9 @@ def validate(kind: type[T], data: Mapping[str, Any], where: str) -> T:
 
 
 def read_config(kind: type[C], name: str, file: Path | None, settings: Mapping[str, object]) -> C:
-    """Return the settings of a command from a YAML file, where one is given, with single fields replaced; a dot reaches
-    into a part.
+    """Return the settings of a command, an object of class ``kind``: the fields of a YAML file, or the defaults where
+    ``file`` is None, with ``settings`` in place of single fields; a dot in their names reaches into a part. ``name`` is
+    the command's, for messages.
 
     Raises:
         ConfigError: the file cannot be read, or the first complaint, which names the field.
@@ -150,7 +158,8 @@ def read_config(kind: type[C], name: str, file: Path | None, settings: Mapping[s
 
 
 def _first_complaint(error: ValidationError, kind: Any) -> str:
-    """Return the first error of a validation in words: field, value and expectation, or the fields that are known."""
+    """Return the first error of a validation in words: field, value and expectation; for an unknown field the fields
+    that ``kind`` has."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     message = str(first["msg"]).removeprefix("Value error, ")

@@ -49,7 +49,8 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the content of a file, unpacked where it is gzip, whatever its suffix.
 
     Raises:
-        ConfigError: unreadable, of more than ``most`` bytes, damaged gzip or gzip that unpacks to too much.
+        ConfigError: unreadable, of more than ``most`` bytes, packed or unpacked, damaged gzip, gzip that unpacks to far
+            more than traces do, or no gzip in spite of its suffix ``.gz``.
     """
     try:
         if (size := path.stat().st_size) > most:
@@ -80,7 +81,7 @@ def _unpacked(content: bytes, path: Path, most: int) -> bytes:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """Return the text of a file in UTF-8, without a mark at its begin.
+    """Return the text of a file in UTF-8, unpacked where it is gzip, without a byte order mark.
 
     Raises:
         ConfigError: as :func:`read_bytes`, or other bytes than text.
@@ -92,7 +93,7 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
 
 
 def numbered_rows(text: str) -> list[tuple[int, list[str]]]:
-    """Return (number, words) of each line that is not blank, counted from 1."""
+    """Return (number of the line, counted from 1, words between blanks) of each line that is not blank."""
     return [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
@@ -121,10 +122,11 @@ def load_json(path: Path, most: int = MOST_BYTES) -> Any:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Return the value of a JSON document.
+    """Return the value of a JSON document; ``where`` names it in messages.
 
     Raises:
-        ConfigError: not JSON (names line and column), nested too deeply, a field twice, or NaN and infinity.
+        ConfigError: not JSON (names line and column), nested too deeply, a field twice in one object, or NaN and
+            infinity.
     """
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -143,7 +145,8 @@ def parse_json(text: str, where: str) -> Any:
 
 
 def decode_json(text: str | bytes, where: str, **hooks: Any) -> Any:
-    """Return the value of JSON that a program wrote, in which fields may occur twice and numbers be NaN.
+    """Return the value of JSON that a program wrote, in which fields may occur twice, the last one counting, and
+    numbers be NaN. ``where`` names it in messages; ``hooks`` are arguments of ``json.loads``.
 
     Raises:
         ConfigError: not JSON (names line and column), or nested too deeply.
@@ -161,12 +164,14 @@ def decode_json(text: str | bytes, where: str, **hooks: Any) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Return the value of a YAML document of plain values, lists and mappings.
+    """Return the value of a YAML document of plain values, lists and mappings; ``where`` names it in messages.
 
-    Numbers are of plain digits: ``1:30``, ``1_0`` and ``010``, which YAML 1.1 takes for 90, 10 and 8, are texts.
+    Numbers are of plain digits: ``1:30``, ``1_0`` and ``010``, which YAML 1.1 takes for 90, 10 and 8, are texts, and so
+    are dates.
 
     Raises:
-        ConfigError: not YAML (names line and column), a key twice, nested too deeply, or aliases that repeat too much.
+        ConfigError: not YAML (names line and column), a key twice in one mapping, nested too deeply, or too many
+            values, those that aliases repeat included.
     """
     try:
         _check_events(text, where)
@@ -188,7 +193,8 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _check_events(text: str, where: str) -> None:
-    """Raise ConfigError for a document of too many values, too deep, or with an alias of what it is in, before any of
+    """Raise ConfigError for a YAML document of more than about a million values, those that aliases repeat included, of
+    lists and mappings more than 100 deep, or with an alias that stands for what it is in or for nothing, before any of
     it is built."""
     nodes = 0
     begun: list[tuple[str | None, int]] = []

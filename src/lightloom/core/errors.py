@@ -110,7 +110,8 @@ def needing_torch(
 
 @contextmanager
 def about(file: object) -> Iterator[None]:
-    """Put the name of a file before the message of a WorkloadError that is raised in the context."""
+    """Return a context in which the message of a WorkloadError gets the name of ``file`` before it; other errors pass
+    unchanged."""
     try:
         yield
     except WorkloadError as error:

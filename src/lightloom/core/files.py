@@ -18,7 +18,8 @@ from lightloom.core.errors import ConfigError
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
-    """Write a temporary file and rename it to ``path``, which is returned, so that a reader never sees half a file.
+    """Write ``content``, text as UTF-8, to a temporary file and rename it to ``path``, which is returned, so that a
+    reader never sees half a file; missing folders are made.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -52,8 +53,8 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_file(path: Path | str) -> bool:
-    """Return True if there is a file of that name; False for a text that no file can be called by, as it is too
-    long."""
+    """Return True if there is a file of that name; False for folders, and for a text that no file can be called by,
+    such as one that is too long."""
     try:
         return Path(path).is_file()
     except (OSError, ValueError):
@@ -73,7 +74,7 @@ def cannot_read(path: Path | str, reason: Exception | str, content: str = "") ->
 
 
 def check_writable(path: Path) -> None:
-    """Check before the work that a file can be written where a user wants it; leaves nothing behind.
+    """Check, before work begins, that a file can be written at ``path``; leaves nothing behind and makes no folder.
 
     Raises:
         ConfigError: the path is a folder, or its folder does not exist or cannot be written to.
@@ -98,8 +99,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def visible(text: str) -> str:
-    """Return the text with hexadecimal escapes in the place of characters that would control the terminal; lines and
-    tabs stay."""
+    """Return the text with hexadecimal escapes in the place of characters that would control the terminal or reverse
+    the direction of writing; line feeds and tabs stay."""
     return _CONTROL.sub(lambda match: ascii(match.group())[1:-1], text)
 
 
@@ -111,7 +112,8 @@ LOG = logging.getLogger("lightloom")
 
 @cache
 def say_former(spelling: str) -> None:
-    """Say on stderr, once, how something is spelt now whose former spelling still works: ``a is b now``."""
+    """Log a warning, once a process for each ``spelling``, that a former spelling still works; ``spelling`` says how it
+    is spelt now: ``a is b now``. Warnings go to stderr by default."""
     LOG.warning("warning: %s; the former spelling works in this release", spelling)
 
 
@@ -166,8 +168,8 @@ def source_hash(*parts: str) -> str:
 
 
 def read_entry(path: Path) -> bytes | None:
-    """Return the content of a cache entry without its head; None where there is none, where an older version wrote it,
-    or where it is damaged, which is logged.
+    """Return the content of a cache entry without its head; None where there is none or it cannot be read, where a
+    version before 0.3 wrote it, or where it is damaged, which is logged as a warning.
 
     Raises:
         ConfigError: the entry's folder can be written by others.
@@ -187,8 +189,8 @@ def read_entry(path: Path) -> bytes | None:
 
 
 def write_entry(path: Path, content: str | bytes) -> None:
-    """Write an entry with its digest into its folder, made where missing; one that cannot be written is passed over, as
-    it costs time, nothing else."""
+    """Write a cache entry, its digest before its content, into its folder, made where missing. An entry that cannot be
+    written is left out without an error, as it only costs time."""
     payload = content.encode() if isinstance(content, str) else content
     with suppress(ConfigError, OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -196,6 +198,6 @@ def write_entry(path: Path, content: str | bytes) -> None:
 
 
 def _head(path: Path, content: bytes) -> bytes:
-    """Return the first line of an entry, without its end: a mark and the digest of its name, which says what was asked,
-    and of its content."""
+    """Return the first line of a cache entry, without its line feed: a mark, and the SHA-256 of the file's name, which
+    says what was computed, and of its content."""
     return _MARK + sha256(path.name.encode() + b"\0" + content).hexdigest().encode()

@@ -120,10 +120,10 @@ def looks_like_file(name: str) -> bool:
 
 
 def recognise(path: Path, purpose: Purpose) -> Form:
-    """Return the form of a file that is to describe what ``purpose`` says: a model, a cluster, an accelerator or a
-    schedule.
+    """Return the form of a file by its suffix and, where several forms share that, by its first characters. ``purpose``
+    says what the file is to describe: a model, a cluster, an accelerator or a schedule.
 
-    ``NAME.et`` may stand for ``NAME.0.et``, so that a file with a suffix that decides alone need not exist here.
+    A file whose suffix decides alone is not read and need not exist, as ``NAME.et`` may stand for ``NAME.0.et``.
 
     Raises:
         ConfigError: unreadable, of no form, or of one that describes something else; one line with every form that is
@@ -155,16 +155,18 @@ def expected_forms(purpose: Purpose) -> str:
 
 
 def or_a_file(purpose: Purpose) -> str:
-    """Return the end of a message about an unknown name where a file for this purpose would do: its suffixes."""
+    """Return the end of a message about an unknown name where a file for this purpose would do: ``or a file (.yaml,
+    .yml)``."""
     suffixes = dict.fromkeys(suffix for form in FORMS if form.purpose == purpose for suffix in form.suffixes)
     return f"or a file ({', '.join(suffixes)})"
 
 
 def file_of(name: str, purpose: Purpose, known: Iterable[str]) -> Path:
-    """Return the file that a name means, once its form serves this purpose.
+    """Return the path of the file that a name means, once its form is found to serve this purpose.
 
     Raises:
-        UnknownNameError: a name of no file, which is none of the ``known`` ones either.
+        UnknownNameError: the name does not look like that of a file; ``known`` are the names that would have been
+            known.
         ConfigError: as :func:`recognise`.
     """
     if not looks_like_file(name):
@@ -174,7 +176,8 @@ def file_of(name: str, purpose: Purpose, known: Iterable[str]) -> Path:
 
 
 def read_head(path: Path) -> str:
-    """Return the first 65,536 bytes of a file as text, unpacked where it is gzip; what is no UTF-8 is replaced.
+    """Return the first 65,536 bytes of a file, unpacked where it is gzip, as text; bytes that are no UTF-8 are
+    replaced.
 
     Raises:
         ConfigError: the file cannot be read, or is damaged gzip.
@@ -195,7 +198,8 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]', re.DOTALL)
 
 
 def top_level_keys(head: str) -> Iterator[str]:
-    """Yield the keys of the outermost JSON object, as far as these first characters show them."""
+    """Yield the keys of the outermost JSON object, as far as ``head``, the first characters of a file, shows them; none
+    where it begins no object."""
     if not head.lstrip("\ufeff \t\r\n").startswith("{"):
         return
     depth, text = 0, ""
@@ -216,8 +220,8 @@ def _suffix(path: Path) -> str:
 
 
 def _described(head: str) -> str:
-    """Return the end of a message about a file of no form: where its JSON is broken, else its keys, else how it begins,
-    else that it is empty."""
+    """Return the end of a message about a file of no known form, from its first characters: where its JSON is broken,
+    else its first six keys, else how it begins, else that it is empty."""
     keys = list(dict.fromkeys(top_level_keys(head)))
     if head.lstrip().startswith(("{", "[")) and len(head.encode()) < _HEAD:
         try:

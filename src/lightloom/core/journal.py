@@ -30,8 +30,12 @@ class Journal:
         self.rows = rows
 
     def append(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Append rows (key, row) to the file; later ones count in place of earlier ones of the same key, and all are on
-        the disk when this returns."""
+        """Append rows, each a key and a row of JSON values, to the file; a row replaces an earlier one of the same key,
+        also in ``rows``. All are on the disk when this returns.
+
+        Raises:
+            ValueError: a value is NaN or infinite.
+        """
         new = dict(rows)
         for entry in new.items():
             body = json.dumps(entry, separators=(",", ":"), allow_nan=False).encode()
@@ -43,11 +47,12 @@ class Journal:
 
 @contextmanager
 def open_journal(folder: Path, name: str) -> Iterator[Journal]:
-    """Yield the journal of the run ``name`` in a folder, which is created if it is missing and locked meanwhile.
+    """Return a context with the journal of the run ``name`` in a folder, which is created if it is missing and locked
+    while the context lasts; the journal has the rows that are there already.
 
     Raises:
-        ConfigError: the folder cannot be written to, holds something else or another sweep, or another process is
-            computing there.
+        ConfigError: the folder cannot be written to, holds other files or another run, or another process is computing
+            there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +110,7 @@ def _checksum(body: bytes) -> bytes:
 
 
 def stored_record(path: Path, compute: Callable[[], Any]) -> Any:
-    """Return the content of a JSON file; without the file, that of ``compute``, which is written first.
+    """Return the value that a JSON file holds; without the file, write what ``compute`` returns to it first.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -116,13 +121,13 @@ def stored_record(path: Path, compute: Callable[[], Any]) -> Any:
 
 
 def stored_entries(path: Path, name: str, head: Mapping[str, Any], complaint: str) -> list[dict[str, Any]] | None:
-    """Return the list ``name`` of a JSON document that is rewritten after each entry; empty where there is no file,
-    None where it has another head.
+    """Return the list that a JSON document has in its field ``name``; an empty list where there is no file, None where
+    fields of the document differ from ``head``.
 
     Args:
-        path: the document; there are no entries without it.
-        name: field of the document that holds the entries.
-        head: fields of the document that must have these values; the result is None where they have others.
+        path: the document, which may not exist.
+        name: field of the document that holds the list.
+        head: fields of the document, and the values that they must have.
         complaint: message of the error.
 
     Raises:

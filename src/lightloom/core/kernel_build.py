@@ -42,8 +42,8 @@ class _NotBuilt(TypeError):
 
 
 def name_no_files() -> None:
-    """Let errors of what Numba compiles from now on name no file, as the folders of a build differ; what is built
-    twice is the same."""
+    """Change Numba, for the rest of the process, so that errors of what it compiles name no file: folders of builds
+    differ, and what is built twice is then the same."""
     from numba.core.callconv import CPUCallConv
 
     def struct(_: object, kind: type, arguments: tuple[Any, ...], *_place: object) -> tuple[Any, ...]:
@@ -55,19 +55,25 @@ def name_no_files() -> None:
 
 
 def compiler() -> list[str]:
-    """Return the words of the C compiler's command: ``$CC``, else the one that built this Python."""
+    """Return the words of the C compiler's command: those of ``$CC``, else of the compiler that built this Python, else
+    ``cc``."""
     return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
 
 
 def build(called: dict[tuple[Kernel, Any], None], module: Path = MODULE) -> int:
-    """Write the extension module of kernels for the types of arguments that they were called with.
+    """Compile kernels for the types of arguments that they were called with, and write them as an extension module.
+
+    Args:
+        called: the keys are (kernel, types of its arguments as Numba knows them); each must be compiled already.
+        module: file to write, replaced in one step.
 
     Returns:
-        The number of kernels in it, of a function once for each types; others are left to Numba.
+        The number of kernels in the module, a function counted once for each types. Those whose arguments or results
+        the module cannot pass are left out, to Numba.
 
     Raises:
-        OSError: there is no C compiler.
-        CalledProcessError: it failed.
+        OSError: there is no C compiler, or the module cannot be loaded.
+        CalledProcessError: the compiler failed.
     """
     with tempfile.TemporaryDirectory() as folder:
         entries: list[str] = []
@@ -99,7 +105,13 @@ def build(called: dict[tuple[Kernel, Any], None], module: Path = MODULE) -> int:
 
 
 def _entry(number: int, kernel: Kernel, types: tuple[Any, ...]) -> tuple[str, str]:
-    """Return the key of a kernel's arguments, and the function of C that passes them on and boxes the result."""
+    """Return the key of a kernel's arguments, and the source in C of a function ``call<number>`` that reads them, calls
+    the machine code ``k<number>`` and boxes its result or raises its error.
+
+    Raises:
+        _NotBuilt: arguments or result are of types that ``_kernels.c`` does not know, or the code holds addresses of
+            this process.
+    """
     key, parameters, passed = "", [], []
     position = 0
     for leaf in (leaf for each in types for leaf in _leaves(each)):
@@ -138,7 +150,12 @@ static PyObject *call{number}(const int64_t *w)
 
 
 def _leaves(kind: Any) -> Iterator[str]:
-    """Yield the parts of a type's key: numbers, arrays, and the brackets of tuples."""
+    """Yield the parts of the key of a Numba type, one text each: letters of numbers, layout, dimensions and dtype of
+    arrays, and the brackets around the fields of tuples.
+
+    Raises:
+        _NotBuilt: a type that ``_kernels.c`` does not read.
+    """
     from numba import types
 
     if isinstance(kind, types.Array):
@@ -156,7 +173,12 @@ def _leaves(kind: Any) -> Iterator[str]:
 
 
 def _letter(kind: Any) -> str:
-    """Return the letter of a number's type, or of None's."""
+    """Return the letter that stands for a number's type in keys, as NumPy's codes of types: ``d`` for float64; ``n``
+    for None.
+
+    Raises:
+        _NotBuilt: another type.
+    """
     from numba import types
 
     if isinstance(kind, types.Boolean):
@@ -171,7 +193,12 @@ def _letter(kind: Any) -> str:
 
 
 def _result(kind: Any, place: str) -> tuple[str, str]:
-    """Return the type of C of a kernel's result, and an expression that boxes the result at a place."""
+    """Return the C type of a kernel's result, a struct for arrays and tuples, and a C expression that makes a Python
+    object of the result at ``place``, itself a C expression.
+
+    Raises:
+        _NotBuilt: arrays not in C order, named tuples, and types that are no numbers.
+    """
     from numba import types
 
     if isinstance(kind, types.Array):
@@ -194,8 +221,9 @@ def _result(kind: Any, place: str) -> tuple[str, str]:
 
 
 def _machine_code(compiled: Any, name: str) -> bytes:
-    """Return an object file with a compiled function under a name of its own, and with what it calls; it is for the
-    machine of ``LIGHTLOOM_TARGET`` (as ``aarch64-linux-gnu``, with ``CC``), this one without it."""
+    """Return an object file with a compiled function, under ``name``, and with what it calls. It is for any processor
+    of the machine that ``LIGHTLOOM_TARGET`` names (such as ``aarch64-linux-gnu``, with ``CC``), by default this
+    machine's."""
     from llvmlite import binding as llvm
 
     # What counts references was rewritten for this processor when it was compiled; `_kernels.c` has its own.

@@ -63,7 +63,9 @@ class Kernel:
 
     @cached_property
     def _built(self) -> Mapping[bytes, int]:
-        """Addresses of the machine code that the package brings, by the types of the arguments."""
+        """Addresses of the kernel's machine code in the package's extension module, by the key of the arguments' types;
+        empty where the module has none of this source, while the package is being built, and where Numba is preferred
+        and installed."""
         if self.calls_ahead is not None or not _BUILT or (self._for_processor and _numba_or_why()[0]):
             return {}
         built: Mapping[bytes, int] = _BUILT.get(self.name, {})
@@ -71,7 +73,12 @@ class Kernel:
 
     @cached_property
     def dispatcher(self) -> Any:
-        """The function as Numba compiles it, with Numba's functions in place of the kernels that it calls."""
+        """The function as Numba compiles it at its first call for each types of arguments, with Numba's functions in
+        place of the kernels that it calls; what it compiles is kept on the disk.
+
+        Raises:
+            UnsupportedError: Numba is not installed, or cannot be imported.
+        """
         numba, why = _numba_or_why()
         if numba is None:
             needs = "is not compiled for these arguments and needs Numba: pip install 'lightloom[numba]'"
@@ -104,7 +111,8 @@ def _numba_or_why() -> tuple[Any, str]:
 
 
 def _index_of_this_version(load: Callable[[], dict[object, str]]) -> dict[object, str]:
-    """Return the index of what Numba kept; empty where it was written by a version whose types have moved."""
+    """Return the index of Numba's cache, which ``load`` reads; empty where it was written by a version whose classes
+    have moved, so that kernels are compiled again."""
     try:
         return load()
     except (ImportError, AttributeError):
@@ -113,15 +121,17 @@ def _index_of_this_version(load: Callable[[], dict[object, str]]) -> dict[object
 
 @cache
 def source_stamp(module: str) -> str:
-    """Return a hash of a module's source, of what it imports from the package, of what imported kernels import, and of
-    what builds and calls kernels."""
+    """Return the SHA-256, in hexadecimal, of the source of a module, of the modules of the package that it imports, of
+    what imported modules of kernels import in turn, and of what builds and calls kernels. The module must have been
+    imported."""
     found = {name: Path(__file__).with_name(name).read_bytes() for name in ("_kernels.c", "kernel_build.py")}
     _collect(module, found, deep=True)
     return hashlib.sha256(b"\0".join(found[name] for name in sorted(found))).hexdigest()
 
 
 def _collect(module: str, found: dict[str, bytes], *, deep: bool) -> None:
-    """Add a module's source to those found, and where ``deep`` that of the modules it imports from the package."""
+    """Add the source of a module to ``found``, by module, and where ``deep`` also those of the modules of the package
+    that it imports; of these, modules of kernels (names that end in ``kernels``) are followed in turn."""
     found[module] = source = Path(str(sys.modules[module].__file__)).read_bytes()
     for name in _IMPORT.findall(source.decode()) if deep else ():
         if name not in found:
@@ -129,17 +139,19 @@ def _collect(module: str, found: dict[str, bytes], *, deep: bool) -> None:
 
 
 def _make_array(shape: tuple[int, ...], code: str, memory: bytearray) -> np.ndarray[Any, Any]:
-    """Return an array of memory that a kernel filled."""
+    """Return an array over memory that a kernel filled, without a copy; ``code`` is the dtype as NumPy spells it."""
     return np.ndarray(shape, code, memory)
 
 
 def name_tuple(kind: type[tuple[Any, ...]]) -> bytes:
-    """Return how the key of arguments begins for a named tuple: its class and its fields."""
+    """Return the bytes with which the key of a named tuple among a kernel's arguments begins: its class and its
+    fields."""
     return f"<{' '.join((kind.__name__, *getattr(kind, '_fields', ())))}:".encode()
 
 
 def _raise_error(pickled: bytes) -> None:
-    """Raise the exception of a kernel, which Numba pickled with its arguments and its place."""
+    """Raise the exception of a kernel from what Numba pickled: its class, its arguments and the place where it was
+    raised, which is left out."""
     kind, arguments, _ = pickle.loads(pickled)
     raise kind(*arguments or ())
 
@@ -155,7 +167,8 @@ except (ImportError, RuntimeError):  # built without a C compiler, or of another
 
 
 def _kernels_with(*, for_processor: bool = False, **options: object) -> Callable[[FunctionType], Kernel]:
-    """Return a decorator for kernels that Numba compiles with these options, without the wrapper for C beside it."""
+    """Return a decorator that makes a kernel of a function, which Numba compiles with these options; ``for_processor``
+    prefers Numba, where it is installed, to the package's machine code."""
     return lambda function: Kernel(function, {"no_cfunc_wrapper": True, **options}, for_processor=for_processor)
 
 

@@ -27,7 +27,8 @@ _ALWAYS = 1 << 28
 
 
 def free_memory() -> float:
-    """Return the bytes that this process can still take; infinite where the system does not say."""
+    """Return the bytes that this process can still take: the least of what the machine, its own limit (``ulimit -v``)
+    and its control groups leave; infinite where the system says nothing of any."""
     return min(_free_on_machine(), _below_own_limit(), *_free_in_groups(), float("inf"))
 
 
@@ -80,18 +81,18 @@ def _free_on_machine() -> float:
 
 
 def lacking_memory(nbytes: float, what: str) -> str | None:
-    """Return a sentence that refuses work of ``nbytes`` of memory, ``what`` first; None where as much is free, and
-    always for at most 256 MiB."""
+    """Return a sentence that refuses work that takes ``nbytes`` bytes of memory and begins with ``what``, a name of the
+    work; None where as much memory is free, and always for at most 256 MiB."""
     if nbytes <= _ALWAYS or nbytes <= (free := free_memory()):
         return None
     return f"{what} needs about {format_size(nbytes)} of memory, and {format_size(free)} are free: expected fewer ranks"
 
 
 def require_memory(nbytes: float, what: str) -> None:
-    """Raise UnsupportedError for work that takes more memory than is free, as :func:`lacking_memory` finds.
+    """Raise UnsupportedError unless work that takes ``nbytes`` bytes fits into free memory; at most 256 MiB always fit.
 
     Raises:
-        UnsupportedError: ``nbytes`` are not free.
+        UnsupportedError: the memory is not free; the message begins with ``what``, a name of the work.
     """
     if (why := lacking_memory(nbytes, what)) is not None:
         raise UnsupportedError(why)

@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 def plugins_of(group: str, kind: type[T]) -> list[T]:
-    """Return the plug-ins that installed packages register under ``lightloom.<group>``, without their names, each of
-    which must be a ``kind``.
+    """Return the plug-ins that installed packages register under ``lightloom.<group>``, without their names; each must
+    be an instance of ``kind``.
 
     Raises:
         ConfigError: one is something else, or cannot be imported (names the entry point).

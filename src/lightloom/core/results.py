@@ -50,8 +50,8 @@ class Result(ABC):
         """Return the result in plain types and SI units, keys spelled out."""
 
     def rows(self) -> list[Document]:
-        """Return the result as a table, one mapping from column to value for each row; here one row of the document's
-        plain values."""
+        """Return the result as a table, one mapping from column to value for each row; by default one row of the
+        document's values, lists and mappings left out."""
         return [{key: value for key, value in self.to_json().items() if not isinstance(value, dict | list)}]
 
     def display_rows(self) -> Sequence[Mapping[str, object]]:
@@ -109,18 +109,19 @@ def _cell(value: object) -> str:
 
 
 def ignore(count: int) -> None:
-    """Take a count of finished steps and report nothing, where no progress is shown."""
+    """Do nothing with the number of steps that were finished; stands for a progress bar where none is shown."""
 
 
 def attributes(source: object, names: str) -> Document:
-    """Return attributes of an object by name: ``"ranks time_s=cost.time"`` takes ``ranks``, and ``cost.time`` as
-    ``time_s``."""
+    """Return attributes of an object by name, from ``names``, separated by blanks: ``"ranks time_s=cost.time"`` takes
+    ``ranks``, and ``cost.time`` under the name ``time_s``."""
     pairs = (name.rpartition("=") for name in names.split())
     return {name or path: attrgetter(path)(source) for name, _, path in pairs}
 
 
 def in_groups(values: Iterable[_Value], key: Callable[[_Value], _Key]) -> dict[_Key, list[_Value]]:
-    """Return values in lists by their keys, which are in the order of their first values."""
+    """Return values in lists by their keys (``key`` of each value): keys in the order of their first values, values in
+    their given order."""
     groups: dict[_Key, list[_Value]] = {}
     for value in values:
         groups.setdefault(key(value), []).append(value)
@@ -168,8 +169,14 @@ class _RowFormatter(Formatter):
 
 
 def cells(columns: str, rows: Iterable[object]) -> list[dict[str, str]]:
-    """Return rows, mappings or objects, as texts by column; ``columns`` has the form of each, as ``part: {name} |
-    takes: {run.seconds:time}``. Units are those of :data:`FORMS`."""
+    """Return rows, mappings or objects, as texts by column.
+
+    Args:
+        columns: name and form of each column, as ``part: {name} | takes: {run.seconds:time}``; a form takes values of
+            the row by name, behind a colon a unit of :data:`FORMS` or a format specification of Python. None is empty
+            text, or the unit's word for it.
+        rows: the rows.
+    """
     forms, formatter = [column.split(": ", 1) for column in columns.split(" | ")], _RowFormatter()
     return [{name: formatter.format(form, row) for name, form in forms} for row in rows]
 
@@ -190,8 +197,8 @@ class Described(Config):
         return type(self).__name__
 
     def unused_fields(self) -> tuple[str, ...]:
-        """Return the fields that have a value without a meaning, because of others; the line leaves them out. None of
-        them here."""
+        """Return the names of the fields whose value means nothing because of other fields; the one-line text leaves
+        them out. None by default: an empty tuple."""
         return ()
 
     def __repr__(self) -> str:
@@ -217,7 +224,7 @@ class Described(Config):
 
 def formatted_fields(config: Config) -> dict[str, str]:
     """Return the fields of a configuration that have a value, by name, each as text with its unit; name, kind, ranks
-    and sources are left out, and so are null and empty ones."""
+    and sources are left out, and so are fields that are None or empty texts."""
     return {
         name: _format_value(value, _dimension(field.annotation, *field.metadata))
         for name, field in type(config).model_fields.items()
@@ -242,8 +249,8 @@ def _dimension(*annotations: object) -> units.Dimension | None:
 
 
 def _format_value(value: object, dimension: units.Dimension | None) -> str:
-    """Return a field's value as text. Numbers have the unit of ``dimension``, or four significant digits without one;
-    mappings and configurations read ``name value, name value``, and the entries of tuples are joined by bars."""
+    """Return a field's value as text. Floats have the unit of ``dimension``, or four significant digits without one;
+    mappings and plain configurations read ``name value, name value``, and the entries of tuples are joined by bars."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_format_value(entry, dimension)}" for key, entry in value.items())
     if isinstance(value, tuple):
@@ -259,20 +266,20 @@ def _format_value(value: object, dimension: units.Dimension | None) -> str:
 
 
 def content_hash(value: object) -> str:
-    """Return the first 16 hex digits of the SHA-256 of the value's JSON with sorted keys; what JSON lacks counts as its
-    text."""
+    """Return the first 16 hex digits of the SHA-256 of the value's JSON with sorted keys; what JSON cannot hold counts
+    as its ``str``."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def provenance_line(origin: Mapping[str, object]) -> str:
-    """Return a provenance, as :func:`provenance` makes it, in one line, version, configuration and seed, for terminals
-    and the metadata of pictures."""
+    """Return a provenance, a mapping as :func:`provenance` makes it, in one line for terminals and the metadata of
+    pictures: ``lightloom 0.3, configuration 0c5a99e6d2a1b3f4, seed none``."""
     seed = "none" if origin["seed"] is None else origin["seed"]
     return f"lightloom {origin['lightloom']}, configuration {origin['configuration']}, seed {seed}"
 
 
 def provenance(configuration: object, seed: int | None = None) -> Document:
     """Return the ``provenance`` entry of an output: ``lightloom``, the package's version, ``configuration``, a hash of
-    it, and ``seed``, null where nothing is drawn at random."""
+    ``configuration`` (:func:`content_hash`), and ``seed``, None where nothing is drawn at random."""
     return {"lightloom": version("lightloom"), "configuration": content_hash(configuration), "seed": seed}

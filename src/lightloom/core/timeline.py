@@ -61,8 +61,16 @@ class Counter(NamedTuple):
 
     @classmethod
     def of_changes(cls, name: str, changes: Iterable[tuple[float, float]], base: float = 0.0) -> Counter:
-        """Return the counter of changes (moment in seconds, difference) added up from ``base`` in order of time; those
-        of one moment count together, and values that rounding leaves of 0 are 0."""
+        """Return the counter ``name`` whose value is ``base`` plus all changes so far.
+
+        Args:
+            name: name of the quantity with its unit.
+            changes: (moment in seconds, difference) in any order; those of one moment count together.
+            base: value before the first change.
+
+        Returns:
+            A value for each moment of a change, in order of time; values that rounding leaves of 0 are 0.
+        """
         sums: dict[float, float] = {}
         for moment, difference in changes:
             sums[moment] = sums.get(moment, 0.0) + difference
@@ -118,8 +126,8 @@ class Timeline:
         return [interval for interval in self.intervals if interval.resource == resource]
 
     def load(self) -> Counter:
-        """Return the bytes per second of all transmissions that say their bytes, as a counter; its integral is their
-        sum. Those of no length are left out."""
+        """Return a counter of the bytes per second that all transmissions together carry over time, each at a constant
+        rate from its start to its end. Transmissions that do not state their bytes or have no length are left out."""
         changes = []
         for interval in self.intervals:
             nbytes = interval.details.get("bytes")

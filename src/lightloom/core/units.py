@@ -35,7 +35,8 @@ _SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9, "p":
 
 
 def _with_prefixes(prefixes: dict[str, float], units: dict[str, float]) -> dict[str, float]:
-    """Return the SI sizes of all units by their spelling behind each prefix, such as ``MiB``."""
+    """Return the SI sizes of all units with each prefix before them, by spelling, such as ``MiB``; prefixes and units
+    are sizes by spelling."""
     return {p + u: scale * value for p, scale in prefixes.items() for u, value in units.items()}
 
 
@@ -97,10 +98,12 @@ _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*
 
 
 def parse(value: str | float, dimension: Dimension) -> float:
-    """Read a quantity of the given dimension, a text with a unit or a number in SI units already, and return it in SI.
+    """Return a quantity of the given dimension in SI units, from a text with a unit, such as ``40Gbps``, or a number
+    that is in SI units already. A text without a unit is a number in SI units, but for times and prices of electricity,
+    which need one unless they are 0.
 
     Raises:
-        UnitError: not a number, not finite, negative, or a unit that is not of this dimension.
+        UnitError: not a number, not finite, negative, or a unit that is missing or not of this dimension.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UnitError(f"{value!r} is not a {_words(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
@@ -116,8 +119,8 @@ def parse(value: str | float, dimension: Dimension) -> float:
 
 
 def _split(text: str, dimension: Dimension) -> tuple[float, str]:
-    """Return the number and the unit in a text, the unit empty where there is none, a leading ``$`` as the unit's
-    begin; raises UnitError."""
+    """Return the number and the unit in a text, the unit empty where there is none; a leading ``$`` of a price is put
+    at the unit's begin. UnitError where the text does not begin with a number."""
     leading = "$" if dimension in ("price", "price_of_electricity") and text.lstrip().startswith("$") else ""
     match = _NUMBER.fullmatch(text.lstrip().removeprefix("$") if leading else text)
     if match is None:
@@ -131,8 +134,8 @@ def _words(dimension: Dimension) -> str:
 
 
 def format_quantity(value: float, dimension: Dimension) -> str:
-    """Return an SI quantity as text with four digits, in the largest unit of its dimension that keeps the number at or
-    above one, else the smallest."""
+    """Return an SI quantity as text with four significant digits, in the largest unit of its dimension that keeps the
+    number at or above one, else in the smallest; bandwidths, given in bytes per second, are in bits per second."""
     factor, units = _FORMATS[dimension]
     value *= factor
     if value == 0:
@@ -142,27 +145,31 @@ def format_quantity(value: float, dimension: Dimension) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Return seconds as text in the largest unit, s to ns, that keeps the number at or above one."""
+    """Return seconds as text with four significant digits in the largest unit, s to ns, that keeps the number at or
+    above one; below 1 ns in ns, from 60 s on still in s."""
     return format_quantity(seconds, "time")
 
 
 def format_difference(seconds: float) -> str:
-    """Return a difference of times in seconds as text, always with its sign: + for zero."""
+    """Return a difference of times in seconds as text, always with its sign, + for zero, and otherwise as
+    :func:`format_time`: ``+1.5 ms``."""
     return f"{'-' if seconds < 0 else '+'}{format_time(abs(seconds))}"
 
 
 def format_size(nbytes: float) -> str:
-    """Return a number of bytes as text with four digits, in powers of 1024, B to TiB."""
+    """Return a number of bytes as text with four significant digits, in powers of 1024, B to TiB."""
     return format_quantity(nbytes, "size")
 
 
 def format_bandwidth(bytes_per_second: float) -> str:
-    """Return a rate given in bytes per second as text with four digits in bits per second, powers of 1000."""
+    """Return a rate given in bytes per second as text with four significant digits in bits per second, b/s to Tb/s,
+    powers of 1000."""
     return format_quantity(bytes_per_second, "bandwidth")
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time given in seconds as text in the largest unit, years to s, that keeps the number at or above one."""
+    """Return a time of 0 s or more as text with four significant digits, in the largest unit, years, days, h, min or s,
+    that keeps the number at or above one; below 1 s in s."""
     named = ((YEAR, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"), (0.0, "s"))
     size, unit = next(entry for entry in named if seconds >= entry[0])
     return f"{seconds / (size or 1.0):.4g} {unit}"
@@ -180,15 +187,15 @@ def format_energy(joules: float | None) -> str:
 
 
 def format_ratio(value: float | None) -> str:
-    """Return a ratio as text with a times sign: three digits below 1000, else a whole number; a dash for None, where
-    there is nothing to compare."""
+    """Return a ratio as text with a times sign: three significant digits below 1000, else a whole number with thousands
+    separators; a dash for None, where there is nothing to compare."""
     if value is None:
         return "–"
     return f"{value:.3g}×" if value < 1000 else f"{value:,.0f}×"
 
 
 def format_claim(value: float | str | None) -> str:
-    """Return a claim's figure as text with at most six digits; a text as it is, a dash for None."""
+    """Return a claim's figure as text with at most six significant digits; a text unchanged, a dash for None."""
     if value is None:
         return "–"
     return value if isinstance(value, str) else f"{value:.6g}"

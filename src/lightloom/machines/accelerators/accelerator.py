@@ -97,8 +97,8 @@ class Accelerator(Described):
 
     @property
     def chip(self) -> str:
-        """Return the name of the accelerator itself, whatever calibration prices it: the one that a calibration
-        names."""
+        """Name of the accelerator itself: without a calibration its own name, otherwise the stem of the name or file of
+        the accelerator that the calibration names."""
         return self.name if self.calibration is None else Path(self.calibration.accelerator).stem
 
     def unused_fields(self) -> tuple[str, ...]:
@@ -123,8 +123,8 @@ class Accelerator(Described):
         return self.peak[precision]
 
     def compute_time(self, flops: Amount, precision: Precision) -> Amount:
-        """Return the seconds of arithmetic at the attained rate: the peak times the kernel model's fraction of large
-        products, or else ``efficiency``.
+        """Return the seconds of ``flops`` floating-point operations at the attained rate: the peak of the precision
+        times the kernel model's fraction for large products, or else ``efficiency``; an array for an array.
 
         Raises:
             UnsupportedError: this accelerator has no rate for the precision.
@@ -133,25 +133,26 @@ class Accelerator(Described):
         return flops / (fraction * self.peak_rate(precision))
 
     def memory_time(self, nbytes: Amount) -> Amount:
-        """Return the seconds to move ``nbytes`` to or from memory at the attained fraction of its bandwidth; 0 where
-        the memory is not in the model."""
+        """Return the seconds to move ``nbytes`` to or from main memory at the attained fraction of its bandwidth, the
+        kernel model's or else ``efficiency``; 0 where the accelerator states no memory bandwidth."""
         fraction = self.efficiency if self.kernels is None else self.kernels.memory_fraction
         return nbytes * 0.0 if self.memory_bandwidth is None else nbytes / (fraction * self.memory_bandwidth)
 
     def update_time(self, nbytes: Amount) -> Amount:
-        """Return the seconds of an optimizer's update that moves ``nbytes``; with a kernel model its traffic is scaled,
-        and what every step adds (``step_overhead``) is in it."""
+        """Return the seconds of an optimizer's update that moves ``nbytes`` of main memory; with a kernel model the
+        bytes are scaled by ``optimizer_traffic`` and the seconds that every step adds (``step_overhead``) are
+        included."""
         if self.kernels is None:
             return self.memory_time(nbytes)
         return self.memory_time(nbytes * self.kernels.optimizer_traffic) + self.kernels.step_overhead
 
     def operator_times(self, work: Work, precision: Precision) -> Floats:
-        """Return the seconds of each operator in one pass.
+        """Return the seconds of each operator in one pass, in the shape to which the arrays of ``work`` broadcast.
 
-        Precision is the number format of matrix products; of a narrow one, the rest is computed in :data:`WIDE`.
-        Where there is a kernel model and the kernels are known, those of the kernels. Otherwise the longer of
-        :meth:`compute_time` and :meth:`memory_time`. ``kernel_launch`` is added; an operator without work is not
-        launched and takes no time.
+        ``precision`` is the number format of matrix products; where that is a narrow one, the rest is computed in the
+        format of :data:`WIDE`. The time is that of the kernels where there is a kernel model and ``work`` states them,
+        otherwise the longer of :meth:`compute_time` and :meth:`memory_time`. ``kernel_launch`` is added; an operator
+        without work is not launched and takes no time.
 
         Raises:
             UnsupportedError: this accelerator has no rate for the precision.

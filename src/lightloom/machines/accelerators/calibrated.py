@@ -94,12 +94,13 @@ class Calibration(Described):
 
     @property
     def source(self) -> str:
-        """Where fitted numbers come from: the rows, in words."""
+        """Source of fitted values, in words: ``fitted to 55 steps of megatron-a100 (SHA-256 0c5a99e6d2a1...)``."""
         return f"fitted to {self.rows.line()}"
 
     def fitted(self, known: Iterable[str]) -> tuple[dict[str, float], dict[str, float], dict[str, str]]:
-        """Return the values, spreads and sources of those of its parameters that are ``known``, by name; where the rows
-        do not determine one, its source is that of its prior."""
+        """Return three mappings by name, of those parameters of the calibration that ``known`` lists: values, standard
+        deviations of their logarithms, and sources; the source is that of the prior where the rows do not determine the
+        parameter."""
         entries = {name: entry for name, entry in self.parameters.items() if name in set(known)}
         sources = {name: self.source if entry.determined else entry.source for name, entry in entries.items()}
         values, spreads = ({name: getattr(e, field) for name, e in entries.items()} for field in ("value", "spread"))
@@ -120,7 +121,8 @@ class Calibration(Described):
         return f"<div><p>{escape(str(self))}</p></div>"
 
     def at_priors(self, transport: Iterable[str] = ()) -> list[str]:
-        """Return the names of the parameters that the file does not have, as it was written before they were known.
+        """Return the names of the parameters that stay at their priors since the calibration does not have them, as a
+        file written before they were known.
 
         Args:
             transport: names of the parameters of the transport that is used with it, if one is; those of kernels always
@@ -129,5 +131,5 @@ class Calibration(Described):
         return [name for name in (*PRIORS, *transport) if name not in self.parameters]
 
     def undetermined(self) -> list[str]:
-        """Return the names of the parameters that the rows leave near their priors."""
+        """Return the names of the calibration's parameters that its rows leave near their priors."""
         return [name for name, parameter in self.parameters.items() if not parameter.determined]

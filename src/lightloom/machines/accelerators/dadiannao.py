@@ -88,7 +88,8 @@ class DaDianNao(Config):
         return self.tiles * self.local_edram + self.central_edram
 
     def computation_time(self, products: float, sums: float) -> float:
-        """Return the seconds of Eq. 1: those of the products or of the sums, whichever take longer."""
+        """Return the seconds of Eq. 1 for so many 32-bit products and sums: those of the products or of the sums,
+        whichever take longer."""
         return max(products / self.product_rate, sums / self.sum_rate)
 
     def link(self, name: str) -> ChipLink:
@@ -103,6 +104,6 @@ class DaDianNao(Config):
 
 
 def load_dadiannao() -> DaDianNao:
-    """Return the chip of Table 1, with the source of every value."""
+    """Return the chip of Table 1 of the paper from the package's file, with the source of every value."""
     fields = {key: value for key, value in read_yaml(FILE).items() if key != "description"}
     return validate(DaDianNao, fields, FILE.stem)

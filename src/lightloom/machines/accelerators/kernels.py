@@ -182,7 +182,8 @@ class KernelModel(Config):
         return self
 
     def priors(self) -> dict[str, Prior]:
-        """Return the prior of every parameter that a calibration may change."""
+        """Return the prior of every parameter that a calibration may change, by name, with this model's values, and its
+        spreads and sources where it states them."""
         return {
             name: prior._replace(
                 value=getattr(self, name),
@@ -193,14 +194,16 @@ class KernelModel(Config):
         }
 
     def memory_time(self, nbytes: Floats, rates: Rates) -> Floats:
-        """Return the seconds to move ``nbytes`` to or from memory at the reached fraction of its bandwidth, in the
-        shape of ``nbytes``."""
+        """Return the seconds to move ``nbytes`` to or from memory at the fraction of its bandwidth that kernels reach,
+        in the shape of ``nbytes``."""
         return nbytes / (self.memory_fraction * rates.bandwidth)
 
     def product_time(self, m: Floats, n: Floats, k: Floats, products: Floats, rates: Rates) -> Floats:
-        """Return the seconds of ``products`` products of [m, k] by [k, n], without regard to memory.
+        """Return the seconds of ``products`` independent matrix products of [m, k] by [k, n], memory traffic left out,
+        in the shape to which the arguments broadcast.
 
-        The fastest tile counts. Products too small for all compute units are cut along their depth.
+        Tiles fill the compute units in whole waves; the fastest of the tile sizes counts. Products too small for all
+        units are cut along their depth.
         """
         units, rate = self.compute_units, self.gemm_fraction * rates.peak / self.compute_units
         seconds = np.full(np.broadcast_shapes(np.shape(m), np.shape(n), np.shape(k), np.shape(products)), np.inf)
@@ -269,10 +272,11 @@ class KernelModel(Config):
         return seconds
 
     def _alignment(self, kernels: KernelShapes, element_bytes: int) -> Floats:
-        """Return how many times longer products take whose rows are not multiples of 16 bytes: [rows, operators].
+        """Return the factor, 1 or more, by which products take longer whose rows are not multiples of 16 bytes at
+        ``element_bytes`` bytes an element: [rows, operators].
 
         Rows are as long as the features of a layer, n and k, in the forward pass and for both gradients; convolutions,
-        whose k is that of an implicit matrix, pad their channels.
+        whose k is that of an implicit matrix, pad their channels and are never slower.
         """
         best, even = (max(nbytes // element_bytes, 1) for nbytes in (ROW_BYTES, 4))
         aligned = (kernels.n % best == 0) & (kernels.k % best == 0)
@@ -281,8 +285,8 @@ class KernelModel(Config):
         return np.where(aligned | (kernels.repeats > 1), 1.0, 1.0 / rate)
 
     def _loss(self, kernels: KernelShapes, rates: Rates) -> Floats:
-        """Return the seconds of the cross entropy on the outputs of products, [rows, operators]; 0 where ``losses`` is
-        0."""
+        """Return the seconds of the memory traffic of a cross entropy on the outputs of products, [rows, operators]; 0
+        for operators whose ``losses`` is 0."""
         forward, backward = LOSS_BYTES
         logits = kernels.losses * kernels.m * kernels.n * kernels.products
         return self.memory_time(logits * (forward * kernels.forward + backward * kernels.weight_gradient), rates)
@@ -311,13 +315,13 @@ class KernelModel(Config):
 
 
 def _products_of_passes(kernels: KernelShapes) -> tuple[tuple[Floats, Floats, Floats, Floats], ...]:
-    """Return, for the forward pass, the gradient of the input and that of the weights, how often the product is
-    computed, and its rows, columns and depth, each [rows, operators]."""
+    """Return, for the forward pass, for the gradient of the input and for that of the weights in turn, how often the
+    product is computed, and its rows, columns and depth: four arrays, [rows, operators] each."""
     m, n, k = kernels.m, kernels.n, kernels.k
     return ((kernels.forward, m, n, k), (kernels.input_gradient, m, k, n), (kernels.weight_gradient, k, n, m))
 
 
 def _select(kernels: KernelShapes, which: Ints) -> KernelShapes:
-    """Return the kernels of the operators with the numbers ``which``; other operators are left out of every column."""
+    """Return the kernels of the operators whose numbers are in ``which``, in that order."""
     arrays = {name: getattr(kernels, name)[..., which] for name in KernelShapes._fields if name != "element_bytes"}
     return kernels._replace(**arrays)

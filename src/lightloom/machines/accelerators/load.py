@@ -19,12 +19,13 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Return the names in the catalog, plug-ins included, sorted."""
+    """Return the names of the accelerators in the catalog and of those that plug-ins register, sorted."""
     return sorted(catalog_files(CATALOG).keys() | load_plugins("accelerators").keys())
 
 
 def description(name: str) -> dict[str, Any]:
-    """Return a catalog entry (or a file: YAML, or a system file of ASTRA-sim) as written, with its sources.
+    """Return the fields of a catalog entry or a file (YAML, or a system file of ASTRA-sim) as written, with sources; of
+    an accelerator from a plug-in, all of its fields.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -37,7 +38,8 @@ def description(name: str) -> dict[str, Any]:
 
 
 def fields_of(name: str) -> dict[str, Any]:
-    """Return the fields of an accelerator; those of a calibration file are its accelerator's, fitted parameters in.
+    """Return the fields of an accelerator by name or file; for a calibration file those of the accelerator that it
+    names, found beside the file or in the catalog, with the fitted parameters laid over.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -54,7 +56,8 @@ def fields_of(name: str) -> dict[str, Any]:
 
 
 def calibrated_accelerator(calibration: Calibration) -> Accelerator:
-    """Return the accelerator that a calibration names, with the calibrated parameters.
+    """Return the accelerator that a calibration names, with the fitted parameters in its kernel model; its name ends in
+    ``-calibrated``.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -109,11 +112,11 @@ _DEVICES: tuple[tuple[str, float, str], ...] = (
 
 
 def accelerator_of_device(name: str, memory: float | None = None) -> str | None:
-    """Return the catalog's name of a device; None where the catalog has none like it, or where its size decides and is
-    unknown.
+    """Return the catalog's name of the accelerator that a driver's device name means; None where the catalog has none
+    like it, or where it has several sizes of it and the size is unknown.
 
     Args:
-        name: as its driver names it, such as ``NVIDIA A100-SXM4-80GB``.
+        name: name as the driver gives it, such as ``NVIDIA A100-SXM4-80GB``.
         memory: bytes of its main memory; without it the size in the name counts, if it has one.
     """
     stated = re.search(r"(\d+)\s*GB", name)
@@ -145,10 +148,11 @@ _ALGORITHMS = {
 
 
 def system_fields(path: Path) -> dict[str, Any]:
-    """Return the fields of an accelerator that a system file states, with a list of what is left out as its source.
+    """Return the fields of an accelerator that a system file of ASTRA-sim states: peak rate, the same in every number
+    format, memory bandwidth and efficiency 1. What is left out of the file is listed in its sources.
 
     Raises:
-        ConfigError: unreadable, or without a peak rate: most such files leave computing to the trace.
+        ConfigError: the file cannot be read, or states no peak rate, as most such files leave computing to the trace.
     """
     data = _read_system(path)
     bandwidth = _positive_rate(data, "local-mem-bw", path)
@@ -175,7 +179,12 @@ def system_fields(path: Path) -> dict[str, Any]:
 
 
 def _read_system(path: Path) -> dict[str, Any]:
-    """Return the fields of a .json file, or of ``name: value`` lines of any other, plain numbers as floats."""
+    """Return the entries of a system file: of a .json file its object, of any other its ``name: value`` lines with
+    plain numbers as floats and other values as text.
+
+    Raises:
+        ConfigError: the file cannot be read, or its JSON is no object.
+    """
     text = read_text(path)
     if path.suffix != ".json":
         lines = (line.partition(":") for line in text.splitlines() if ":" in line)
@@ -188,7 +197,8 @@ def _read_system(path: Path) -> dict[str, Any]:
 
 
 def _positive_rate(data: Mapping[str, Any], name: str, path: Path) -> float | None:
-    """Return a number above 0; None where the file does not state it, or states 0; ConfigError for others."""
+    """Return the number that ``data`` states under ``name``; None where it states none, or 0; ConfigError for anything
+    else than a finite number of at least 0."""
     value = data.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
         raise ConfigError(f"{path}: {name}: {value!r}: expected a number above 0")
@@ -196,8 +206,8 @@ def _positive_rate(data: Mapping[str, Any], name: str, path: Path) -> float | No
 
 
 def _algorithms_text(data: Mapping[str, Any]) -> str:
-    """Return by which algorithms the file carries collectives, and the options that take them, in parentheses; empty if
-    it names none."""
+    """Return a phrase in parentheses that names the algorithms of collectives in a system file, and the options that
+    choose those which this package has; empty if the file names none."""
     words: dict[str, None] = {}
     for name, value in data.items():
         if name.endswith("-implementation"):
@@ -209,18 +219,20 @@ def _algorithms_text(data: Mapping[str, Any]) -> str:
 
 
 def is_calibration(fields: Mapping[str, Any]) -> bool:
-    """Return True if the fields of a YAML file are those of a calibration, which name an accelerator and parameters."""
+    """Return True if the fields of a YAML file are those of a calibration: it has both ``accelerator`` and
+    ``parameters``."""
     return "accelerator" in fields and "parameters" in fields
 
 
 def calibrated_fields(fields: Mapping[str, Any], base: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the fields of an accelerator with the parameters of its kernels replaced by those of a calibration.
+    """Return the fields of an accelerator with the parameters of its kernel model replaced by the fitted ones of a
+    calibration, and their sources.
 
     Parameters that the file is too old to have stay at their priors (:meth:`Calibration.at_priors`).
 
     Args:
         fields: the content of a calibration file.
-        base: the fields of the accelerator that it names.
+        base: the fields of the accelerator that it names, with a kernel model.
         where: the file, for messages.
 
     Raises:

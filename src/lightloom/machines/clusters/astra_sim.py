@@ -32,19 +32,25 @@ _JSON = {
 
 
 def read_network(path: Path) -> Fields:
-    """Return the fields of a cluster file that say the same, but for the accelerator, of which a network says nothing.
+    """Return the fields of a cluster file that describe the network in a file of ASTRA-sim (JSON): ranks, and a fabric
+    of a tier for each dimension. There is no accelerator, of which a network says nothing.
 
     Raises:
-        ConfigError: unreadable, or a dimension that is missing or unknown (names it).
+        ConfigError: the file cannot be read, or a dimension is missing or unknown (names it).
     """
     return cluster_fields(load_json(path), path)
 
 
 def cluster_fields(data: Fields, path: Path) -> Fields:
-    """Return the ranks and the tiers of a network, dimension by dimension from the ranks outwards.
+    """Return the fields of a cluster file, ranks and a fabric of tiers, that describe a network of ASTRA-sim: a tier
+    for each dimension, from the ranks outwards, with bandwidths in bytes per second and latencies in seconds.
+
+    Args:
+        data: fields of the network's file, in either of its two forms.
+        path: the file, for messages and sources.
 
     Raises:
-        ConfigError: a dimension that is missing or unknown (names it).
+        ConfigError: a dimension is missing, unknown or out of range (names it).
     """
     names = _YAML if "npus_count" in data else _JSON
     columns = {what: _column(data, name, path) for what, name in names.items()}
@@ -74,8 +80,19 @@ def cluster_fields(data: Fields, path: Path) -> Fields:
 
 
 def _links_per_rank(links: Any, number: int, shape: str, size: int, path: Path) -> float:
-    """Return the links of a rank over those that the shape has, as a factor on bandwidth: a ring has two, a full mesh
-    one to each other rank, a switch one; 1 where the file states none."""
+    """Return the number of links that the file states for a rank in a dimension over those of the shape, as a factor on
+    bandwidth: a ring has two, a full mesh one to each other rank, a switch one; 1 where the file states none.
+
+    Args:
+        links: the field ``links-count``, a list by dimension; anything else counts as not stated.
+        number: number of the dimension, from 0.
+        shape: shape of the dimension, as tiers name it.
+        size: ranks, or groups, that the dimension joins.
+        path: the file, for messages.
+
+    Raises:
+        ConfigError: a count that is no whole number of at least 1, or a ring of single links.
+    """
     count = links[number] if isinstance(links, list) and number < len(links) else None
     if count is None:
         return 1.0
@@ -86,7 +103,8 @@ def _links_per_rank(links: Any, number: int, shape: str, size: int, path: Path) 
 
 
 def _column(data: Fields, name: str, path: Path) -> list[Any]:
-    """Return the list of a field, a single value as a list of one; ConfigError where absent, empty or no list."""
+    """Return the list that ``data`` holds under ``name``, a single text or number as a list of one; ConfigError where
+    it is absent, empty or something else."""
     value = data.get(name)
     if isinstance(value, str | int | float):
         value = [value]
@@ -96,7 +114,12 @@ def _column(data: Fields, name: str, path: Path) -> list[Any]:
 
 
 def _positive_number(value: Any, name: str, path: Path, *, whole: bool = False, least: float | None = None) -> float:
-    """Return a number above 0, or at least ``least`` where given, ``whole`` ones as int; ConfigError for others."""
+    """Return ``value`` as a float, or as an int if ``whole``, where it is a finite number above 0, or at least
+    ``least`` where that is given.
+
+    Raises:
+        ConfigError: the value is anything else; the message names the file and the field ``name``.
+    """
     number = type(value) is int or (type(value) is float and not whole)
     if not number or not (value > 0 if least is None else value >= least) or value == float("inf"):
         expected = "a whole number of at least 1" if whole else "a number above 0" if least is None else "0 or more"
@@ -116,10 +139,11 @@ _MOST_NODES = 1 << 18
 
 
 def read_topology(path: Path) -> Fields:
-    """Return the fields of a cluster file that say the same, but for the accelerator, of which a network says nothing.
+    """Return the fields of a cluster file that describe a topology of ns-3, text with nodes, switches and links: ranks,
+    the nodes that are no switches, in order, and a fabric that is a graph. There is no accelerator.
 
     Raises:
-        ConfigError: unreadable, or a malformed line (names it).
+        ConfigError: the file cannot be read, a line is malformed (names it), or counts contradict the lines.
     """
     rows = numbered_rows(read_text(path))
     nodes, count, links = (_whole_number(path, rows[0], place) for place in range(3))
@@ -147,8 +171,12 @@ def read_topology(path: Path) -> Fields:
 
 
 def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | str]) -> Fields:
-    """Return source, target, bandwidth and latency of a link, from the five words of a line; the loss is read, and left
-    out."""
+    """Return source, target, bandwidth in bytes per second and latency in seconds of a link, from the five words of a
+    line; the share of lost packets, the fifth, is checked and left out.
+
+    ``names`` are the ranks or names of switches by the number of the node in the file. ConfigError for a malformed
+    line.
+    """
     if len(words) != _COLUMNS:
         raise ConfigError(f"{path}, line {line}: {len(words)} columns: expected two nodes, rate, delay and loss")
     ends = [_whole_number(path, (line, list(words)), place) for place in (0, 1)]
@@ -163,7 +191,8 @@ def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | st
 
 
 def _whole_number(path: Path, row: tuple[int, list[str]], place: int) -> int:
-    """Return the whole number in a column, counted from 0, of a numbered line; ConfigError where it has none."""
+    """Return the whole number in column ``place``, from 0, of ``row``, a line's number and its words; ConfigError,
+    which names the line, where there is none."""
     line, words = row
     if place >= len(words) or not re.fullmatch("[0-9]{1,18}", words[place]):
         raise ConfigError(f"{path}, line {line}: expected a whole number in column {place + 1}")

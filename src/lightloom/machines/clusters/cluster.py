@@ -125,7 +125,8 @@ class Cluster(Result):
         return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {self.fabric.kind_name}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return name, description, ranks, all parts with their fields, and sources."""
+        """Return the cluster as a document: name, description, ranks, every part as a mapping of its fields (None for
+        no reference), and sources."""
         parts = {name: getattr(self, name) for name in ("accelerator", "fabric", "reference", "training")}
         return {
             **attributes(self, "name description ranks"),
@@ -183,7 +184,7 @@ class Package:
 
     @property
     def link_width(self) -> float:
-        """Metres across the waveguides of a link, both directions."""
+        """Metres across the waveguides of one link between chips, both directions."""
         return 2 * self.waveguides * self.pitch
 
     @property
@@ -193,7 +194,8 @@ class Package:
 
     @property
     def fibres(self) -> int:
-        """Fibres that leave the package: every outer chip edge is a link, with its waveguides in both directions."""
+        """Number of fibres that leave the package: each outer chip edge is a link, with a fibre for each of its
+        waveguides, both directions."""
         return 4 * self.side * 2 * self.waveguides
 
 
@@ -216,10 +218,11 @@ class Rack:
         return self.chips_per_blade * self.blades
 
     def check(self, chips: int, cure: str = "") -> None:
-        """Raise UnsupportedError if a rack holds fewer than so many chips.
+        """Raise UnsupportedError unless one rack holds so many chips.
 
         Args:
-            chips: how many are needed. cure: what else than more racks would make it fit, for the message.
+            chips: number of chips that are needed.
+            cure: what else than more racks would make them fit, for the message; empty for nothing.
 
         Raises:
             UnsupportedError: too many chips; says how many blades and racks they take.
@@ -236,11 +239,12 @@ class Rack:
 
 
 def transport_tiers(fabric: Fabric, accelerator: Accelerator | None = None) -> LibraryTiers:
-    """Return the innermost tier as the domain, the slowest share of a rank in the others as the network, and the
-    accelerator's memory bandwidth where one is given.
+    """Return the two tiers of a fabric as closed forms of transports see them: the innermost tier as the domain, the
+    least bytes per second of a rank over the other tiers as the network, and the memory bandwidth of ``accelerator``
+    where one is given.
 
     Raises:
-        UnsupportedError: the fabric has no tiers of switches.
+        UnsupportedError: the fabric is not one of tiers that are all switches.
     """
     tiers = fabric.library_tiers() if fabric.tiered else None
     if tiers is None:

@@ -36,16 +36,18 @@ class Place:
     folder: Path
 
     def complaint(self, message: str, inner: str = "") -> ConfigError:
-        """Return an error, not raised, that names this place, ``inner`` being appended to the field."""
+        """Return a ConfigError, not raised, whose message names the cluster, the field, with ``inner`` appended to it,
+        and then says ``message``."""
         return ConfigError(f"{self.where}: field {self.field + inner!r}: {message}")
 
 
 def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place) -> Accelerator:
-    """Return an accelerator, of its plug-in's class where it is based on one; without a name, it is called after its
-    base.
+    """Return the accelerator that a part of a cluster's file describes: a name, fields, or ``base`` and what differs;
+    an object is returned as it is.
 
-    An efficiency that is set over a base replaces the base's kernel model, and parameters of kernels that are set over
-    a calibrated base are no longer calibrated.
+    It has the class of the plug-in's accelerator where it is based on one, and its base's name unless it states one. An
+    efficiency that is set over a base replaces the base's kernel model, and parameters of kernels that are set over a
+    calibrated base are no longer calibrated.
 
     Raises:
         ConfigError: an unknown name, or a field that is missing, unknown or out of range.
@@ -65,8 +67,11 @@ def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place)
 
 
 def _without_replaced(part: Mapping[str, Any], fields: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return fields to lay over those of a base, which void what is set over it: its kernel model (None) by an
-    efficiency, its calibration by any parameter of kernels, and their sources.
+    """Return fields to lay over those of a based accelerator, so that what ``part`` sets does not stand beside what it
+    replaces: an efficiency sets kernel model and calibration to None, parameters of kernels the calibration, and their
+    sources are left out.
+
+    ``fields`` are all fields, those of the base included.
 
     Raises:
         ConfigError: an efficiency and kernels are both set.
@@ -79,10 +84,12 @@ def _without_replaced(part: Mapping[str, Any], fields: Mapping[str, Any], place:
 
 
 def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fabric:
-    """Return a fabric with ``ranks`` attached.
+    """Return the fabric that a part of a cluster's file describes, a name, fields, or ``base`` and what differs, with
+    ``ranks`` ranks attached.
 
     Raises:
-        ConfigError: an unknown name or kind, or a field that is missing, unknown or out of range.
+        ConfigError: an unknown name or kind, a field that is missing, unknown or out of range, or ranks stated in the
+            part.
     """
     fields = with_edge_file(fabrics.renewed(_part_fields(part, place, fabrics.description)), place.folder)
     transport = fields.get("transport")
@@ -104,10 +111,11 @@ _ASSUMED, _FITTED = "assumption: that of the ", "fitted to "
 
 
 def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
-    """Return a fabric whose collectives are carried by software: the transport of the accelerator, calibrated.
+    """Return a fabric with the network software of its accelerator: the accelerator's transport where the fabric states
+    none, with the numbers that the accelerator's calibration fitted.
 
-    What the fabric or the ``part`` of the cluster's file states counts more. A fabric that no closed form serves stays
-    as it is: links without switches, or packets that are counted one by one.
+    What the fabric or the ``part`` of the cluster's file that describes it states takes precedence. A fabric that no
+    closed form serves is unchanged: links without switches, or packets that are counted one by one.
 
     Raises:
         ConfigError: the accelerator names a transport that cannot be read.
@@ -120,8 +128,13 @@ def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Ac
 
 
 def with_accelerator(cluster: Cluster, name: str) -> Cluster:
-    """Return the cluster with another accelerator of the catalog, and with its collective software where the cluster
-    states none."""
+    """Return the cluster with the accelerator ``name``, of the catalog, a plug-in or a file, and with its network
+    software on fabric and reference where these state none of their own.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+        ConfigError: the accelerator, or its transport, cannot be read.
+    """
     accelerator = accelerators.load_accelerator(name)
     fabric, reference = with_software(_stated_software(cluster.fabric), "", accelerator), cluster.reference
     if reference is not None:
@@ -130,8 +143,9 @@ def with_accelerator(cluster: Cluster, name: str) -> Cluster:
 
 
 def _stated_software(fabric: Fabric) -> Fabric:
-    """Return a fabric with the transport that its own file states, or none, in the place of that of an accelerator or
-    of its calibration."""
+    """Return a fabric with the transport that its own file states: without one that came from an accelerator, and with
+    the catalog's numbers in place of those of a calibration. Where either came from is read from the transport's
+    source."""
     source, transport = fabric.sources.get("transport", ""), getattr(fabric, "transport", None)
     stated, fitted, _ = source.partition(f"; numbers {_FITTED}")
     assumed = source.startswith((_ASSUMED, _FITTED))
@@ -146,10 +160,10 @@ def _stated_software(fabric: Fabric) -> Fabric:
 
 
 def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
-    """Return the fabric with the transport's parameters that the accelerator's calibration fitted.
+    """Return the fabric with the transport's parameters that the accelerator's calibration fitted, and their sources.
 
-    The fabric is returned unchanged where there is no calibration or library, where the cluster states a
-    transport, or where the library's transport is not the accelerator's.
+    The fabric is returned unchanged where there is no calibration or library, where ``part``, the fabric's fields in
+    the cluster's file, states a transport, or where the library's transport is not the accelerator's.
     """
     calibration, library = accelerator.calibration, fabric.library
     if calibration is None or library is None or (not isinstance(part, str) and part.get("transport") is not None):
@@ -168,8 +182,12 @@ def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accele
 def _part_fields(
     part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the fields of a part: those of its base or name, looked up by ``describe``, with what differs laid over
-    them and named as the source."""
+    """Return the fields of a part that is a name, fields, or ``base`` and what differs. Differing fields are laid over
+    those of the base, which ``describe`` looks up by name, and the cluster's file becomes their source.
+
+    Raises:
+        ConfigError: the base is unknown or no name, or a kind is stated beside it.
+    """
     if isinstance(part, str):
         return _described(part, place, describe)
     own = {key: value for key, value in part.items() if key != "description"}
@@ -190,8 +208,9 @@ def _part_fields(
 
 
 def _laid_over(below: Any, value: Any, where: str) -> Any:
-    """Return a field's value over that of the base, part by part where both have parts, changed parts with a new
-    source."""
+    """Return a field's value with ``value`` laid over ``below``, that of the base: field by field where both have
+    fields, entry by entry (by name or number) of a list; otherwise ``value``. Changed fields get the source that
+    ``where`` set them."""
     if isinstance(below, list) and isinstance(value, Mapping):
         return with_entries(below, value, where)
     if not isinstance(below, Mapping | Config) or not isinstance(value, Mapping):
@@ -204,7 +223,8 @@ def _laid_over(below: Any, value: Any, where: str) -> Any:
 
 
 def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a name or file, without its description; errors name the place that mentions it."""
+    """Return the fields that ``describe`` gives for a name or a file, relative to the place's folder, without a
+    description; ConfigError, which names the place, where it refuses."""
     is_file = name.endswith((".yaml", ".yml", ".csv", ".json", ".txt"))
     try:
         found = describe(str(place.folder / name) if is_file else name)
@@ -214,7 +234,8 @@ def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]
 
 
 def _validated(kind: Any, fields: Mapping[str, Any], place: Place) -> Any:
-    """Return the model that the fields make; ConfigError for a field that the kind does not know."""
+    """Return the model of class ``kind`` that the fields make; ConfigError, which names the place and the field, for
+    one that is unknown, missing or out of range."""
     known = kind.model_fields.keys() - {"ranks"}
     for key in fields:
         if key not in known and key != "ranks":
@@ -227,7 +248,7 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Return the names in the catalog, sorted."""
+    """Return the names of the clusters in the catalog, sorted."""
     return sorted(catalog_files(CATALOG))
 
 
@@ -247,13 +268,14 @@ ClusterLike: TypeAlias = str | Path | Cluster
 def load_cluster(
     cluster: ClusterLike, ranks: int | None = None, *, set: Mapping[str, object] | None = None, **fields: object
 ) -> Cluster:
-    """Return a cluster from the catalog or a YAML file, with single fields replaced.
+    """Return a cluster from the catalog or a file (YAML, or a network of ASTRA-sim or ns-3), with single fields
+    replaced.
 
     >>> load_cluster("terarack-64", ranks=32, set={"fabric.wavelengths": 16, "training.batch_per_rank": 8})
 
     Args:
         cluster: a name of the catalog, a file, or a cluster, which is returned as it is.
-        ranks: number of ranks; the cluster's own without it.
+        ranks: number of ranks; None for the cluster's own.
         set: fields and their values; a dot reaches into a part, or into an entry of a list
             (``fabric.tiers.rail.ports``). Parts as a whole (``{"accelerator": "my-a100.yaml"}``) are set before what
             reaches into them; their files lie relative to the working directory.
@@ -290,7 +312,19 @@ def cluster_from(
     where: str | None = None,
     folder: Path | None = None,
 ) -> Cluster:
-    """Build a cluster from the mapping that a YAML file holds; files that it names lie relative to ``folder``."""
+    """Build a cluster from the mapping that a YAML file holds.
+
+    Args:
+        data: fields of a cluster file.
+        settings: fields replaced after reading; a dot in a name reaches into a part. Files that they name lie relative
+            to the working directory.
+        name: name of the cluster.
+        where: name of the source for messages; the cluster's name by default.
+        folder: folder to which files that ``data`` names are relative; the working directory by default.
+
+    Raises:
+        ConfigError: a part or field is missing, unknown or out of range.
+    """
     where, folder = where or name, folder or Path()
     given = dict(settings or {})
     for key in given.keys() & _FILES:
@@ -356,7 +390,8 @@ def schema() -> dict[str, Any]:
 
 
 def _part(definitions: dict[str, Any], models: list[str], names: list[str]) -> dict[str, Any]:
-    """Return the JSON schema of a part: a name, all fields of one of the models, or a base and what differs."""
+    """Return the JSON schema of a part of a cluster file: a name (examples: ``names``), all fields of one of the
+    ``models``, which ``definitions`` holds by name, or a ``base`` and the fields that differ."""
     differing: dict[str, Any] = {}
     for model in models:
         differing |= {key: value for key, value in definitions[model]["properties"].items() if key != "kind"}

@@ -112,8 +112,8 @@ class BuiltAverager(Config):
     """Sentences on the conditions that the averager needs, such as locked lasers."""
 
     def text(self) -> str:
-        """Return the averager in a line for people: instances, watts by kind of part with their range, area, unknown
-        parts, needs."""
+        """Return the averager in one line: reducer, instances, meshes, watts of lasers, heaters and electronics with
+        their range in 90 % of draws, area in mm², unknown parts and conditions; what is absent is left out."""
         groups = {"lasers": ("lasers", "local oscillators", "carriers of units"), "heaters": ("heaters",)}
         known = {name: sum(self.watts.get(part, 0.0) for part in parts) for name, parts in groups.items()}
         known["electronics"] = sum(self.watts.values()) - sum(known.values())
@@ -133,6 +133,6 @@ class BuiltAverager(Config):
 
 
 def instances_text(count: int, each: float) -> str:
-    """Return how many instances there are, and what bandwidth each of them has (``each``, bytes per second), in
-    words."""
+    """Return a phrase such as ``2 instances of 400 Gb/s a rank``; ``each`` is the bytes per second of a rank through
+    one instance."""
     return f"{count} instance{'s' * (count > 1)} of {format_bandwidth(each)} a rank"

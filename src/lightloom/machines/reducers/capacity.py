@@ -24,13 +24,18 @@ _DRAWS = 100
 
 
 def instance_bandwidth(bits: int, symbol_rate: float) -> float:
-    """Return the bytes a second of a server through one instance, which carries a code of ``bits`` bits in each
-    symbol."""
+    """Return the bytes per second that a server sends through one instance, which carries a code of ``bits`` bits in
+    each of ``symbol_rate`` symbols per second."""
     return bits * symbol_rate / 8
 
 
 def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
-    """Return how many instances carry ``bandwidth`` bytes a second of every server.
+    """Return the number of instances, rounded up, that carry ``bandwidth`` bytes per second of every server.
+
+    Args:
+        bandwidth: bytes per second that a server sends.
+        bits: bits of a code; an instance carries one code of a server in each symbol.
+        symbol_rate: symbols per second.
 
     Raises:
         ConfigError: the bandwidth or the symbol rate is not positive and finite.
@@ -42,8 +47,14 @@ def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
 
 
 def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
-    """Return how many wavelengths ``spacing`` hertz apart may share meshes of a network with a gain for each row,
-    within its window to either side; at least 1."""
+    """Return how many wavelengths, ``spacing`` hertz apart, may share the meshes of a network with a gain for each row
+    without leaving the window in which its means are right; at least 1. ``ports`` are the servers of one averager, None
+    for one averager for all.
+
+    Raises:
+        UnsupportedError: no network is constructed for so many servers.
+        ConfigError: two levels do not reach all servers.
+    """
     return 1 + floor(2 * network_design(servers, bits, ports).window / spacing_in_metres(spacing) + 1e-9)
 
 
@@ -64,12 +75,13 @@ class Capacity(BuiltAverager):
 
 
 def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
-    """Return what ``bandwidth`` bytes a second of every server, sent and got back as means, take of a reducer.
+    """Return the instances of a reducer that carry a bandwidth, with watts, latency, area and limits of all of them.
 
     Args:
-        averaging: the reducer, of `onn build --reducers`, and what is stated of it.
+        averaging: names the reducer, as `lightloom onn compare-reducers` does, and states bits, wavelengths, ports and
+            constants.
         servers: number of servers.
-        bandwidth: bytes a second that a server sends, and gets back as means.
+        bandwidth: bytes per second that a server sends, and gets back as means.
 
     Raises:
         UnknownNameError: there is no reducer or constant of a name.
@@ -123,7 +135,8 @@ def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None
 
 
 def _watts(rival: Rival, setting: Setting, instances: int, wavelengths: int) -> dict[str, float]:
-    """Return the watts of all instances by part; the heaters of a mesh count once for all its wavelengths."""
+    """Return the watts of all instances of a reducer by part; the heaters of a mesh count once for all ``wavelengths``
+    instances that share it."""
     watts = {part: joules * setting.sent * instances for part, joules in rival.energy.items()}
     if "heaters" in watts:
         watts["heaters"] *= ceil(instances / wavelengths) / instances

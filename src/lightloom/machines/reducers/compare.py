@@ -61,7 +61,14 @@ class Turn(NamedTuple):
 
 
 def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e-4) -> list[Turn]:
-    """Return what each constant does that changes the saving by at least ``least``, the largest change first."""
+    """Return, for each constant that alone changes a saving, what it does over its range; the largest change first.
+
+    Args:
+        saving: the share of energy saved, from the values of all constants in SI units.
+        constants: the constants by name; the others keep their own values while one moves.
+        least: smallest change between the ends of a range that is listed; constants that turn the saving's sign always
+            are.
+    """
     values = nominal(constants)
     turns = []
     for name, constant in constants.items():
@@ -80,10 +87,11 @@ def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e
 
 
 def _break_even(at: Callable[[float], float], constant: Constant) -> float | None:
-    """Return the value, in the constant's own unit, nearest to its own at which the saving changes sign, found by
-    bisection between nine points of the range; ``at`` is the saving at a share of the range.
+    """Return the value, in the constant's own unit, at which the saving changes sign, the one nearest to the constant's
+    own value where there are several; None where the saving has one sign at all nine points of the range that are
+    tried.
 
-    None where the saving has one sign at all these points.
+    ``at`` gives the saving at a share, 0 to 1, of the constant's range.
     """
     signs = [(index / _GRID, at(index / _GRID) > 0) for index in range(_GRID + 1)]
     crossings = []
@@ -155,12 +163,13 @@ class ReducerComparison(Result):
 
     @property
     def path_loss_db(self) -> float:
-        """Loss of a lane's path that the lasers of plain lanes imply, from modulator to detector, margin included."""
+        """Loss in dB of a lane's path from modulator to detector, margin included, as it follows from the laser energy
+        that is published for plain lanes."""
         return Lanes(setting=self.setting, values=nominal(self.constants)).path_loss_db
 
     def saving(self, first: str, second: str) -> float:
-        """Return the share of energy that the first rival saves against the second; negative where it takes more, minus
-        infinity where no light suffices for it."""
+        """Return the share of energy that the rival named ``first`` saves against the one named ``second``; negative
+        where it takes more, minus infinity where no light suffices for it."""
         return saving_of(self.rivals[first], self.rivals[second])
 
     def summary(self) -> str:
@@ -215,8 +224,8 @@ class ReducerComparison(Result):
 
 
 def saving_of(first: Rival, second: Rival) -> float:
-    """Return the share of energy that the first rival saves against the second, 1 less the ratio of both; minus
-    infinity where no light suffices for the first."""
+    """Return the share of energy that the first rival saves against the second, 1 less the ratio of their joules per
+    bit; negative where it takes more, minus infinity where no light suffices for it."""
     if first.energy_per_bit == float("inf"):
         return float("-inf")
     return 1 - first.energy_per_bit / second.energy_per_bit
@@ -232,13 +241,14 @@ _NO_LIGHT = "cannot be had with any power of light"
 
 
 def verdict(made: ReducerComparison) -> tuple[str, ...]:
-    """Return the verdict's sentences: who needs the least, the network, each sum, what turns the verdict, and an
-    earlier estimate."""
+    """Return the sentences that sum up a comparison: the rival of least energy, the network, each sum of light, the
+    constants that alone turn the verdict, and whether an earlier estimate holds."""
     return (_least(made), *_network(made), *_sums(made), _turning(made), _earlier(made))
 
 
 def _least(made: ReducerComparison) -> str:
-    """Return the sentence on the rival of least energy among those that break no limit."""
+    """Return the sentence on the rival that takes the least energy among those that break no limit, with its joules per
+    bit and their range."""
     whole = [rival for rival in made.rivals.values() if not rival.limits]
     best, spread = whole[0], made.ranges[whole[0].name]
     return (
@@ -287,7 +297,8 @@ def _sums(made: ReducerComparison) -> list[str]:
 
 
 def _turning(made: ReducerComparison) -> str:
-    """Return the sentence that names the assumptions that alone turn the verdict of the pair, or says none does."""
+    """Return the sentence that names the constants that alone, within their ranges, turn the verdict between the two
+    rivals of the pair, each with its value and that of break-even, or says that none does."""
     first, second = made.pair
     if not (turning := [turn for turn in made.turns if turn.turns]):
         return f"No single assumption within its range turns the verdict between {first} and {second}."
@@ -318,8 +329,8 @@ def _earlier(made: ReducerComparison) -> str:
 
 
 def _saves(saving: float) -> str:
-    """Return a saving, a share of energy, in words: whole percent saved or taken more, or that no light suffices for
-    minus infinity."""
+    """Return a saving, a share of energy, as words such as ``saves 12 %`` or ``takes 30 % more``; for minus infinity
+    that no light suffices."""
     if saving == float("-inf"):
         return _NO_LIGHT
     return f"saves {100 * saving:.0f} %" if saving >= 0 else f"takes {-100 * saving:.0f} % more"
@@ -359,16 +370,18 @@ def compare_reducers(
 
     Args:
         servers: number of servers, 2 to 32; networks are constructed for up to 16.
-        bits: bits of a code.
+        bits: bits of a code, 1 to 32.
         word_errors: share of wrong words that sums in the light may have, for which no error correction is counted.
-        symbol_rate: digits a second of every lane.
-        given: constants to replace, by name, in the units of `constants.yaml`.
-        pair: rivals whose difference is explained.
-        draws: draws of all constants behind the ranges.
+        symbol_rate: symbols per second of every lane, one digit each.
+        given: constants to replace, by name, in the units of `constants.yaml`; the others keep their ranges.
+        pair: two rivals by name; it is explained what the first saves against the second, and which constants turn
+            that.
+        draws: number of draws of all constants behind the ranges, 20 to 100,000.
 
     Raises:
         ConfigError: an argument is out of range.
         UnknownNameError: there is no rival or constant of a name.
+        UnsupportedError: a rival of the pair cannot be built for so many servers.
     """
     setting = Setting(servers=servers, bits=bits, symbol_rate=symbol_rate, word_errors=word_errors)
     for name in pair:
@@ -406,7 +419,8 @@ def compare_reducers(
 
 
 def _rivals(setting: Setting, values: Values) -> tuple[dict[str, Rival], dict[str, str]]:
-    """Return the rivals by name, least energy first, and, by name, why others refuse the setting."""
+    """Return the rivals by name, the one of least energy first, and the reason why each other one cannot be built in
+    this setting, by name."""
     rivals, refused = {}, {}
     for name, make in RIVALS.items():
         try:
@@ -417,8 +431,8 @@ def _rivals(setting: Setting, values: Values) -> tuple[dict[str, Rival], dict[st
 
 
 def _ranges(setting: Setting, chosen: Mapping[str, Constant], names: list[str], draws: int) -> dict[str, Range]:
-    """Return, for each name, the 5 % and 95 % quantiles of its energy over draws of all constants, and by other rival
-    the share of draws in which it takes less."""
+    """Return the range of each named rival over ``draws`` draws of all constants: the 5 % and 95 % quantiles of its
+    joules per bit, and for each other rival the share of draws in which it takes less."""
     sets = drawn(chosen, draws)
     energy: dict[str, Floats] = {
         name: np.array([RIVALS[name](setting, values).energy_per_bit for values in sets]) for name in names
@@ -434,9 +448,10 @@ def _ranges(setting: Setting, chosen: Mapping[str, Constant], names: list[str], 
 
 
 def _best_case(name: str, setting: Setting, chosen: Mapping[str, Constant]) -> float:
-    """Return a rival's energy over the reducer chip's with every constant at the end that favours the rival.
+    """Return the energy of the rival ``name`` over that of the reducer chip with every constant at the end of its range
+    that favours the rival; infinite where no light suffices.
 
-    The end is found for each constant alone, the others at their own values: exact where no two constants oppose.
+    The end is chosen for each constant alone, the others at their own values: exact where no two constants oppose.
     """
     values = nominal(chosen)
 
@@ -453,15 +468,16 @@ def _best_case(name: str, setting: Setting, chosen: Mapping[str, Constant]) -> f
 
 
 def _most_servers(name: str, setting: Setting, values: Values) -> int:
-    """Return the largest of the tried numbers of servers, from 2 on, up to which a rival breaks no limit; 0 if it
-    breaks one with 2."""
+    """Return the largest of the tried numbers of servers, 2 to 32, such that the rival ``name`` breaks no limit with it
+    or with any smaller one; 0 if it breaks one with 2."""
     limits = (RIVALS[name](replace(setting, servers=servers), values).limits for servers in _SIZES)
     within = takewhile(lambda pair: not pair[1], zip(_SIZES, limits, strict=True))
     return max((servers for servers, _ in within), default=0)
 
 
 def _quantile(energies: Floats, share: float) -> float:
-    """Return the value that a share of the energies stays at or below; sorted, since some may be infinite."""
+    """Return the energy that a ``share``, 0 to 1, of the energies stays at or below, without interpolation; some may be
+    infinite."""
     return float(np.sort(energies)[min(int(share * len(energies)), len(energies) - 1)])
 
 

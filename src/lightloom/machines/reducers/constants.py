@@ -71,12 +71,13 @@ class Constant:
         return self.unit not in ("dB", "dB/Hz", "bits")
 
     def si(self, value: float) -> float:
-        """Return a value that is given in this constant's unit in SI units."""
+        """Return ``value``, given in this constant's unit, in SI units; shares, decibels, bits and radians stay as they
+        are."""
         return value * _SCALES[self.unit]
 
     def draw(self, share: float) -> float:
-        """Return the value a ``share`` of the way from low to high, in SI units; along the logarithm if
-        ``logarithmic``."""
+        """Return the value that lies a ``share``, 0 to 1, of the way from low to high, in SI units; along the logarithm
+        if ``logarithmic``."""
         if self.logarithmic:
             return self.si(float(self.low * (self.high / self.low) ** share))
         return self.si(self.low + (self.high - self.low) * share)
@@ -90,7 +91,8 @@ def published() -> Mapping[str, Constant]:
 
 
 def _constant(name: str, entry: Any) -> Constant:
-    """Return the constant of an entry, which states its value or the figure of a component of the catalog."""
+    """Return the constant ``name`` from its entry in the file, which states value, low and high, or the part of the
+    catalog and the figure of it that the constant is."""
     if "part" in entry:
         part = load_part(entry["part"])
         figure = {"static_power": part.figure("static_power"), "loss": part.loss, "gain": part.gain}[entry["figure"]]
@@ -127,13 +129,14 @@ def constants(given: Mapping[str, float] | None = None) -> dict[str, Constant]:
 
 
 def nominal(chosen: Mapping[str, Constant]) -> dict[str, float]:
-    """Return every constant's value in SI units, by name."""
+    """Return the own value of each of the ``chosen`` constants, in SI units, by name."""
     return {name: constant.si(constant.value) for name, constant in chosen.items()}
 
 
 def drawn(chosen: Mapping[str, Constant], draws: int, seed: int = 0) -> list[dict[str, float]]:
-    """Return ``draws`` sets of values by name, in SI units, every constant drawn evenly over its range (in its
-    logarithm if ``logarithmic``) and independent of the others."""
+    """Return ``draws`` sets of values of the ``chosen`` constants by name, in SI units. Every constant is drawn
+    uniformly over its range, along the logarithm if ``logarithmic``, and independently of the others; the same seed
+    gives the same sets."""
     return [
         {name: constant.draw(float(share)) for (name, constant), share in zip(chosen.items(), row, strict=True)}
         for row in np.random.default_rng(seed).random((draws, len(chosen)))
@@ -188,12 +191,13 @@ class Design:
 
 @lru_cache(maxsize=32)
 def network_design(servers: int, bits: int, ports: int | None = None) -> Design:
-    """Return the network with a gain for each row and homodyne units.
+    """Return the network with a gain for each row and homodyne units for so many servers, stored for the usual sizes
+    and otherwise constructed and simulated.
 
     Args:
         servers: number of servers.
         bits: bits of a code.
-        ports: servers of one averager; beyond, two levels. None: one averager for all.
+        ports: servers of one averager; more servers take two levels. None: one averager for all.
 
     Raises:
         UnsupportedError: no network is constructed for so many servers.
@@ -207,8 +211,8 @@ def network_design(servers: int, bits: int, ports: int | None = None) -> Design:
 
 
 def make_cascade(servers: int, bits: int, ports: int) -> Design:
-    """Return two levels of networks of ``ports`` servers; their full scale is that of one level, scaled by the noise
-    that they must bear.
+    """Construct two levels of networks for ``servers`` servers, each network of ``ports`` of them. Full scale is not
+    simulated but scaled from that of one level by the noise that the cascade must bear; the window is 0, not computed.
 
     Raises:
         UnsupportedError: no cascade bears the noise.
@@ -233,7 +237,7 @@ def make_cascade(servers: int, bits: int, ports: int) -> Design:
 
 
 def make_design(servers: int, bits: int) -> Design:
-    """Return a network that is constructed for so many servers, mapped to meshes and simulated.
+    """Construct one network for so many servers, map it to meshes and simulate its full scale and window.
 
     Raises:
         UnsupportedError: no network is constructed for so many servers.
@@ -258,8 +262,8 @@ def make_design(servers: int, bits: int) -> Design:
 
 
 def _window(mapped: MappedNetwork, made: Construction) -> float:
-    """Return the metres on either side of the meshes' wavelength within which every tried mean is right, in steps of
-    0.2 nm up to 5 nm; may be 0."""
+    """Return the metres of wavelength on either side of the one at which meshes are set, within which every tried mean
+    stays right, in steps of 0.2 nm up to 5 nm; 0 where the first step is too far."""
     dispersion = Dispersion()
     points = min(made.function.points, _WINDOW_POINTS)
     for step, side in product(range(1, _WINDOW_STEPS + 1), (-1, 1)):
@@ -272,7 +276,8 @@ def _window(mapped: MappedNetwork, made: Construction) -> float:
 
 @lru_cache(maxsize=16)
 def sturdiest(servers: int, bits: int) -> tuple[Construction, float | None]:
-    """Return a network of saturating units that bears the most noise of `NOISES`, and that noise.
+    """Return the constructed network of saturating units that bears the most noise of `NOISES`, and that noise as a
+    share of full scale; None for the noise where it is built for exactness alone.
 
     Raises:
         UnsupportedError: no network is constructed at all.
@@ -287,8 +292,8 @@ def sturdiest(servers: int, bits: int) -> tuple[Construction, float | None]:
 
 
 def _full_scale(made: Construction, arguments: FunctionArguments) -> float:
-    """Return the least watts of full scale for the tried share of wrong words, to 0.1 %, by bisection in the logarithm;
-    infinite beyond 100 W."""
+    """Return the least watts of full scale with which the share of wrong words is at most `TRIED_ERRORS`, simulated
+    with noise of the detectors alone and found by bisection, three significant digits; infinite beyond 100 W."""
     chip = design_chip(made.network, arguments)
     defaults = Link()
     link = replace(ideal(defaults), shot_noise=True, noise_density=defaults.noise_density)
@@ -312,7 +317,7 @@ def _stored() -> Document:
 
 
 def main() -> None:
-    """Design every network anew and write what the comparison reads of it to `designs.yaml`."""
+    """Construct the usual networks anew and write them to `designs.yaml`, in place of what it holds."""
     import yaml
 
     document = {}

@@ -64,7 +64,7 @@ class Total:
 
     @classmethod
     def of(cls, **parts: float | None) -> Total:
-        """Return a total of figures by name; None marks a device without a figure, which becomes one of ``lacking``."""
+        """Return a total of figures by name; names whose figure is None become ``lacking``."""
         known = {name: value for name, value in parts.items() if value is not None}
         return cls(known, tuple(name for name, value in parts.items() if value is None))
 
@@ -100,7 +100,7 @@ class AveragerLevel:
 
     @property
     def units(self) -> int:
-        """Number of nonlinear units of all averagers, one for each output of a hidden layer."""
+        """Number of nonlinear units of all averagers of the level, one for each output of a hidden layer."""
         return self.averagers * sum(self.layers[1:-1])
 
 
@@ -112,16 +112,17 @@ class AveragerHardware:
     levels: tuple[AveragerLevel, ...]
 
     def latency(self, parts: Averaging) -> Total:
-        """Return the latency from a sender's light to a receiver's code, in seconds, by waveguides, units and
-        receivers."""
+        """Return the seconds from a sender's light to a receiver's code, of all levels, as parts: waveguides, units and
+        receivers. ``parts`` states the devices; units and receivers are lacking where it has no figure."""
         flight = self.depth * (parts.mzi_length or MZI_LENGTH) * (parts.group_index or GROUP_INDEX) / LIGHT
         layers = sum(len(level.layers) - 2 for level in self.levels)
         units = None if parts.unit_latency is None else layers * parts.unit_latency
         return Total.of(waveguides=flight, units=units, receivers=parts.receiver_latency)
 
     def power(self, parts: Averaging) -> Total:
-        """Return the power during transmission, in watts, by heaters, units, amplifiers, lasers, modulators and
-        receivers."""
+        """Return the watts while all servers send, of all levels, as parts: heaters, units, amplifiers, lasers,
+        modulators and receivers. ``parts`` states the devices; those without a figure are lacking, but heaters, which
+        then have the catalog's."""
         bits, rate = self.levels[0].bits, parts.symbol_rate or SYMBOL_RATE
         sent = self.servers * bits * rate
         mzis, units = sum(level.mzis for level in self.levels), sum(level.units for level in self.levels)
@@ -136,8 +137,8 @@ class AveragerHardware:
         )
 
     def _lasers(self, parts: Averaging) -> float | None:
-        """Return the electrical power in watts of lasers that supply every receiver after all columns and splitting;
-        None without one of the figures that it follows from."""
+        """Return the watts of electricity of the lasers, which supply every receiver through all columns and splitting;
+        None where ``parts`` lacks sensitivity, loss or efficiency."""
         if parts.receiver_sensitivity is None or parts.loss_db is None or parts.laser_efficiency is None:
             return None
         loss = splitting_loss_db(self.servers, columns=self.depth, loss_db=parts.loss_db)
@@ -149,8 +150,8 @@ class AveragerHardware:
         return sum(level.columns for level in self.levels)
 
     def launched(self, parts: Averaging) -> float | None:
-        """Return the watts of light that a server sends on each lane: what a receiver needs, and the loss of all
-        columns; None without the figures that it follows from.
+        """Return the watts of light that a server sends on each lane: what a receiver needs, times the loss of all
+        columns; None where ``parts`` lacks the sensitivity of receivers or the loss of an MZI.
 
         All lanes of all servers share what every receiver needs, so that splitting cancels and the columns' loss stays.
         """
@@ -160,14 +161,16 @@ class AveragerHardware:
 
 
 def columns(outputs: int, inputs: int) -> int:
-    """Return the number of columns of MZIs that `meshes.map_matrix` uses for an economy SVD, in closed form."""
+    """Return the number of columns of MZIs that light passes in a matrix of ``outputs`` by ``inputs`` that is mapped by
+    an economy SVD, in closed form."""
     side = min(outputs, inputs)
     first = layout("triangular" if inputs > outputs else "rectangular", inputs, side)
     return first.depth + 1 + layout("triangular" if outputs > inputs else "rectangular", side, outputs).depth
 
 
 def of_layers(servers: int, bits: int, layers: Sequence[int]) -> AveragerHardware:
-    """Return the hardware of one averager whose network has these layers."""
+    """Return the hardware of a single averager for so many servers whose network has ``layers`` values in each layer,
+    inputs and outputs included."""
     return AveragerHardware(servers, (AveragerLevel(averagers=1, ports=servers, bits=bits, layers=tuple(layers)),))
 
 
@@ -180,9 +183,17 @@ def averager_for(
     noise: float | None = None,
     nonlinearity: Nonlinearity = "relu",
 ) -> AveragerHardware:
-    """Return the constructed averager for ``ranks``: one level, or two if an averager has only ``servers`` ports.
+    """Return the hardware of the constructed averager for ``ranks`` ranks: one level, or two if ``servers``, the ports
+    of one averager, are fewer than the ranks.
 
-    The widths of its layers are kept on the disk, since the search for a network that tolerates noise takes longest.
+    The layers' widths are cached on disk, since the search for a network that tolerates noise takes longest.
+
+    Args:
+        ranks: number of ranks.
+        bits: bits of a code.
+        servers: ports of one averager; None for as many as there are ranks.
+        noise: noise that the network must tolerate, as a share of full scale; None for exactness alone.
+        nonlinearity: nonlinearity of the network's units.
 
     Raises:
         ConfigError: two levels do not reach all ranks, or an argument is out of range.

@@ -46,7 +46,8 @@ class Rival:
 
     @property
     def energy_per_bit(self) -> float:
-        """Joules for each bit of a server; infinite where no light suffices."""
+        """Joules of all parts together for each bit that a server sends and gets back as a mean; infinite where no
+        light suffices."""
         return sum(self.energy.values())
 
     @property
@@ -92,13 +93,14 @@ class Setting:
 
     @property
     def sent(self) -> float:
-        """Bits a second that all servers together send to one instance."""
+        """Bits per second of codes that all servers together send to one instance."""
         return self.servers * (self.bits * self.symbol_rate)
 
 
 @lru_cache(maxsize=4096)
 def needed(receiver: DigitReceiver, word_errors: float, scheme: Scheme) -> float:
-    """Return the watts at the detector for that share of wrong words; infinite where no light suffices."""
+    """Return the least watts of a server's lane at the detector with which the receiver errs in no more than a share
+    ``word_errors`` of words under a detection ``scheme``; infinite where no light suffices."""
     power = receiver.needed_power(word_errors, scheme)
     return inf if power is None else power
 
@@ -113,26 +115,29 @@ class Lanes:
 
     @property
     def digits(self) -> int:
-        """Lanes of a server: one for each digit of log2(levels) bits of a word."""
+        """Number of lanes of a server to one instance: one for each digit of log2(levels) bits of a word."""
         return -(-self.setting.bits // int(log2(self.levels)))
 
     @property
     def symbol_electronics(self) -> float:
-        """Joules of the electronics of both ends of a lane for a symbol, lasers left out."""
+        """Joules of the electronics of both ends of a lane for each symbol, lasers left out."""
         return 2 * (self.values["end"] - self.values["laser"]) * (self.values["nrz_lane"] if self.levels == 2 else 1.0)
 
     @property
     def sender(self) -> float:
-        """Joules of a lane's transmitter for a symbol: its share of the electronics of both ends."""
+        """Joules of a lane's transmitter for each symbol, its laser left out: the transmitter's share of the
+        electronics of both ends."""
         return self.values["transmitter_share"] * self.symbol_electronics
 
     @property
     def receiver(self) -> float:
-        """Joules of a lane's receiver for a symbol: the share of the electronics that the transmitter leaves."""
+        """Joules of a lane's receiver for each symbol: the part of the electronics of both ends that the transmitter
+        leaves."""
         return (1 - self.values["transmitter_share"]) * self.symbol_electronics
 
     def per_bit(self, joules_per_symbol: float) -> float:
-        """Return the joules for each bit of a server, from the joules that each of its lanes takes for a symbol."""
+        """Return the joules for each bit of a server's codes, from the joules that each of its lanes takes for a
+        symbol."""
         return joules_per_symbol * self.digits / self.setting.bits
 
     def digit_receiver(self, servers: int) -> DigitReceiver:
@@ -160,7 +165,7 @@ class Lanes:
 
     @property
     def plain_laser(self) -> float:
-        """Joules a symbol of the laser of a plain PAM4 lane with error correction."""
+        """Joules for each symbol of the laser of a plain PAM4 lane with error correction."""
         return self.laser(self.plain_power)
 
     @property
@@ -175,12 +180,13 @@ class Lanes:
         return 10 * log10(self.launched(2 * self.values["laser"]) / self.reference_power)
 
     def laser(self, power: float, extra_db: float = 0.0) -> float:
-        """Return the joules a symbol of the laser of a lane that needs ``power`` watts at the detector behind
-        ``extra_db`` more of loss than a plain lane's."""
+        """Return the joules for each symbol of the laser of a lane that needs ``power`` watts at the detector, behind
+        ``extra_db`` more of loss than a plain lane has."""
         return 2 * self.values["laser"] * (power / self.reference_power) * 10 ** (extra_db / 10)
 
     def launched(self, joules: float) -> float:
-        """Return the watts of light at the modulator of a lane whose laser takes ``joules`` of electricity a symbol."""
+        """Return the watts of light at the modulator of a lane whose laser takes ``joules`` of electricity for each
+        symbol."""
         return joules * self.setting.symbol_rate * self.values["laser_efficiency"]
 
 
@@ -192,13 +198,15 @@ NEEDS = ("nothing beyond an ordinary link: error correction, retransmission and 
 
 
 def reducer_asic(setting: Setting, values: Values) -> Rival:
-    """Return a dedicated chip with an optical end for every server, which corrects errors on both ways."""
+    """Return the costs of a dedicated chip with an optical end for every server, which corrects errors on the way in
+    and on the way out."""
     costs = {"corrections": 2, "logic": values["reducer_logic"], "latency": values["reducer_latency"]}
     return _with_ends(setting, values, "reducer-asic", "reducer chip, an optical end for each server", **costs)
 
 
 def broadcasting_asic(setting: Setting, values: Values) -> Rival:
-    """Return a dedicated chip whose mean leaves on as few transmitters as their modulators bear, split to servers."""
+    """Return the costs of a dedicated chip that sends each mean once, split to all servers by light, on as few
+    transmitters as their modulators bear."""
     lanes = Lanes(setting=setting, values=values)
     down, transmitters = broadcast(lanes, RATE * lanes.plain_laser)
     chip = reducer_asic(setting, values)
@@ -213,7 +221,7 @@ def broadcasting_asic(setting: Setting, values: Values) -> Rival:
 
 
 def packet_switch(setting: Setting, values: Values) -> Rival:
-    """Return a packet switch with co-packaged optics that reduces in the network."""
+    """Return the costs of a packet switch with co-packaged optics that reduces in the network."""
     costs = {"corrections": 1, "logic": values["switch_silicon"], "latency": values["switch_latency"]}
     return _with_ends(setting, values, "packet-switch", "packet switch that reduces", **costs)
 
@@ -221,10 +229,16 @@ def packet_switch(setting: Setting, values: Values) -> Rival:
 def _with_ends(
     setting: Setting, values: Values, name: str, title: str, *, corrections: float, logic: float, latency: float
 ) -> Rival:
-    """Return a reducer with an optical end for every server.
+    """Return the costs of a reducer with an optical end for every server.
 
-    ``corrections`` is the number of error corrections that the reducer's energy and latency do not hold yet, ``logic``
-    its joules a bit, ``latency`` its seconds.
+    Args:
+        setting: servers, bits and rate.
+        values: value of every constant, in SI units.
+        name: name of the rival.
+        title: description of the rival.
+        corrections: number of error corrections that ``logic`` and ``latency`` do not hold yet.
+        logic: joules of the reducer for each bit.
+        latency: seconds of the reducer.
     """
     lanes = Lanes(setting=setting, values=values)
     return Rival(
@@ -248,11 +262,12 @@ def _with_ends(
 
 
 def broadcast(lanes: Lanes, joules: float) -> tuple[float, int]:
-    """Return the laser's joules a symbol for each server, splitters included, and the fewest transmitters of a digit
-    that reach all servers.
+    """Return the joules for each symbol and server of the lasers that broadcast one digit to all servers, splitters'
+    loss included, and the fewest transmitters that reach them.
 
-    ``joules`` is the laser's for one server alone. One modulator feeds as many servers as the light that it bears;
-    where none bears more than one, each server has its own, without splitters.
+    One modulator feeds as many servers as the light that it bears; where none bears that of more than one server, each
+    has its own, without splitters. ``joules`` is what the laser takes for each symbol to reach one server without a
+    splitter.
     """
     servers, values = lanes.setting.servers, lanes.values
     for fewest in range(1, servers):
@@ -276,7 +291,8 @@ UNCORRECTED = "raw word errors: the way up is counted without error correction; 
 
 
 def digit_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
-    """Return a wavelength for each server, summed by photodiodes, with digital carries."""
+    """Return the costs of a sum of powers: a wavelength for each server, summed digit by digit on photodiodes, with
+    digital carries; ``levels`` is 4 for PAM4, 2 for on-off keying."""
     up = Lanes(setting=setting, values=values, levels=levels)
     power = needed(up.digit_receiver(setting.servers), setting.word_errors, "wavelengths")
     return _summing_rival(
@@ -292,7 +308,8 @@ def digit_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
 
 
 def homodyne_sum(setting: Setting, values: Values) -> Rival:
-    """Return the fields of locked lasers, combined and detected against a local oscillator, with digital carries."""
+    """Return the costs of a sum of fields: locked lasers, combined digit by digit and detected against a local
+    oscillator, with digital carries."""
     up = Lanes(setting=setting, values=values)
     receiver = up.digit_receiver(setting.servers)
     power = needed(receiver, setting.word_errors, "homodyne")
@@ -327,15 +344,16 @@ def _summing_rival(
     causes: str,
     needs: tuple[str, ...],
 ) -> Rival:
-    """Return a rival that sums digits in the light.
+    """Return the costs of a rival that sums digits in the light.
 
     Args:
         up: lanes from the servers to the reducer.
-        name, title: of the rival.
-        power: watts of a lane at the detector; infinite where no light suffices, for these ``causes``.
-        laser: joules a symbol of the laser of a lane.
-        more: joules a bit of parts that other sums lack.
-        causes: of the light that a sum needs, in words.
+        name: name of the rival.
+        title: description of the rival.
+        power: watts of a lane at the detector; infinite where no light suffices.
+        laser: joules for each symbol of the laser of a lane.
+        more: joules for each bit of parts that other sums lack, by part.
+        causes: words on why no light may suffice.
         needs: conditions of the rival beside those of all sums.
     """
     setting, values = up.setting, up.values
@@ -373,8 +391,8 @@ def _summing_rival(
 
 
 def modulator_limit(lanes: Lanes, laser: float) -> tuple[str, ...]:
-    """Return a sentence if a server's modulator does not bear the light of a laser of ``laser`` joules a symbol; none
-    if it does, or if no light suffices anyway."""
+    """Return a sentence, in a tuple, if a server's modulator does not bear the light of a laser that takes ``laser``
+    joules for each symbol; empty if it does, or if no light suffices anyway."""
     watts, limit = lanes.launched(laser), lanes.values["modulator_limit"]
     if watts <= limit or watts == inf:
         return ()
@@ -397,8 +415,9 @@ _COLUMN = 3e-4 * 4.2 / 299792458.0
 
 
 def full_scale(made: Design, setting: Setting, values: Values) -> float:
-    """Return the watts of full scale for the setting's word errors and rate, scaled from the simulated ones along a
-    Gaussian tail and by the constants' noise, with the margin for the rest."""
+    """Return the watts of full scale that the network ``made`` needs for the setting's word errors and symbol rate: the
+    simulated ones, scaled along a Gaussian tail and by the constants' noise, with the margin for what was not
+    simulated."""
     normal = NormalDist()
     tail = (normal.inv_cdf(setting.word_errors) / normal.inv_cdf(TRIED_ERRORS)) ** 2
     densities = (nominal(published())["noise_density"], values["noise_density"])
@@ -408,8 +427,12 @@ def full_scale(made: Design, setting: Setting, values: Values) -> float:
 
 
 def row_gain_network(setting: Setting, values: Values) -> Rival:
-    """Return the network with a gain for each row and limiting homodyne units; UnsupportedError where none is
-    constructed for so many servers."""
+    """Return the costs of a network of interferometers with a gain for each row and limiting homodyne units.
+
+    Raises:
+        UnsupportedError: no network is constructed for so many servers.
+        ConfigError: two levels do not reach all servers.
+    """
     made = network_design(setting.servers, setting.bits, setting.ports)
     lanes, scale = Lanes(setting=setting, values=values), full_scale(made, setting, values)
     up = lanes.laser(scale * made.lane_share)
@@ -445,7 +468,8 @@ _NEEDS = ("lasers of all servers locked in phase, below 0.1 rad", ALIGNED, "mesh
 
 
 def _limits(made: Design) -> tuple[str, ...]:
-    """Return what makes a network fragile: a line on the noise that it bears; none where it bears enough."""
+    """Return a sentence, in a tuple, on the noise that a network bears where it is fragile, or where its light is
+    scaled from one level; empty where it bears the most noise that networks are constructed for."""
     if made.noise is not None and made.noise >= NOISES[0]:
         return ()
     if made.levels > 1:

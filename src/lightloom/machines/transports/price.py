@@ -62,7 +62,8 @@ class Constants:
 
     @classmethod
     def of(cls, transport: Transport) -> Constants:
-        """Return a transport's corrections, shared figures and scales; corrections of absent protocols are 1."""
+        """Return a transport's corrections of latencies, shared figures and scales as arrays; corrections of protocols
+        that it lacks are 1."""
         factors = [
             getattr(transport.protocols[name].corrections, what) if name in transport.protocols else 1.0
             for name in PROTOCOLS
@@ -80,8 +81,8 @@ def scales_array(scales: Scales) -> Floats:
 
 
 def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the terms in seconds and protocols of every way to carry each of the collectives, which may be of
-    different kinds: columns in the order of the tasks. Ways that a collective lacks are infinite."""
+    """Return the ways of collectives that may be of different kinds as columns in the order of ``tasks``: for every way
+    its protocol, its terms in seconds and its name. Ways that a collective lacks, as others have more, are infinite."""
     parts = []
     for kind, places in in_groups(range(len(tasks)), lambda place: tasks[place].kind).items():
         sizes = np.array([tasks[place][1:] for place in places], np.float64).T
@@ -100,8 +101,8 @@ def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) ->
 
 
 def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the terms in seconds and protocols of every way to carry each of the tasks, which are of one kind.
-    Latencies are scaled to the accelerator's clock; a way that does not serve a task is infinite."""
+    """Return the ways of collectives of one kind as columns: for every way its protocol, its terms in seconds and its
+    name. Latencies are scaled to the accelerator's clock; ways that do not serve a task are infinite."""
     every = list(ways(tasks, tiers, transport))
     count = len(tasks.ranks)
     terms = np.empty((_TERMS, len(every), count))
@@ -122,9 +123,11 @@ def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
 
 
 def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) -> Floats:
-    """Return the seconds of a transmission behind a latency, with the pipeline's filling. The filling adds ``fill``
-    times the root of the product of both, smoothly limited to ``limit`` times the latency; without a latency there is
-    the transmission alone."""
+    """Return the seconds of a pipelined transfer from its latency and its transmission, both in seconds.
+
+    The filling of the pipeline adds ``fill`` times the root of the product of both, smoothly limited to ``limit`` times
+    the latency. Without a latency the transmission alone is returned.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = fill * np.sqrt(transmission / latency)
         seconds = transmission + latency * (1 + reach / np.sqrt(1 + (reach / limit) ** 2))
@@ -132,8 +135,8 @@ def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) 
 
 
 def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
-    """Return the seconds of each way, not only the quickest: [ways, collectives]; infinite where a collective lacks a
-    way."""
+    """Return the seconds of every way of every collective with these constants: [ways, collectives]; infinite where a
+    collective lacks a way."""
     steps = np.append(constants.factors, 1.0)
     base_at, step_at, network_at = np.array([[0, 3, 6, -1], [1, 4, 7, 9], [2, 5, 8, 10]])
     family = np.where(ways_of.protocol == REDUCTION, 3, ways_of.protocol)
@@ -152,7 +155,8 @@ def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
 
 
 def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
-    """Return the seconds of each collective by its quickest way: [collectives]; infinite where it has none."""
+    """Return the seconds of each collective by its quickest way with these constants: [collectives]; infinite where it
+    has none."""
     return np.asarray(seconds_of_ways(ways_of, constants).min(axis=0))
 
 
@@ -160,10 +164,11 @@ def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
 
 
 def ranks_in_domain(domain: int, ranks: Ints, stride: Ints) -> Ints:
-    """Return how many ranks of each group, which lie ``stride`` apart, at least share a domain of ``domain`` ranks,
-    from 1 on: [groups].
+    """Return how many ranks of each group lie together in a domain of ``domain`` neighbouring ranks, at least:
+    [groups]; 1 where each may lie alone.
 
-    Groups lie side by side from rank 0 on, so that domains cut some of them unless either size divides the other.
+    ``ranks`` is the size of each group and ``stride`` the distance between its neighbours, [groups] each. Groups tile
+    the ranks from 0 on, so that domains cut some of them unless one size divides the other.
     """
     return np.asarray(np.clip(np.gcd(domain, ranks * stride) // stride, 1, ranks))
 
@@ -186,33 +191,37 @@ class Library:
         return self.tiers.domain
 
     def group(self, ranks: int, stride: int) -> Library:
-        """Return the library of a group of ``ranks`` that lie ``stride`` apart; fewer of them share a domain."""
+        """Return the library of a group of ``ranks`` ranks, each ``stride`` from the next, on the same links: its
+        domain is the number of these ranks that share one."""
         together = ranks_in_domain(self.tiers.domain, np.array(ranks), np.array(stride))
         return replace(self, tiers=self.tiers._replace(domain=int(together)))
 
     @cached_method()
     def message_latency(self, stride: int) -> float:
-        """Return the seconds that a message from a rank to the one ``stride`` further on takes besides its bytes."""
+        """Return the seconds that a message from a rank to the one ``stride`` further on takes besides its bytes, as a
+        broadcast of nothing between two ranks: of one domain where the stride is less than a domain's size, otherwise
+        of two."""
         pair = replace(self, tiers=self.tiers._replace(domain=2 if stride < self.domain else 1))
         return float(pair.seconds("broadcast", np.array([2]), np.array([1]), np.zeros(1))[0])
 
     def message_latencies(self, source: Ints, destination: Ints) -> Floats:
-        """Return the seconds that messages between ranks take beside their bytes, inside a domain or across: [message],
-        as ``source``."""
+        """Return the seconds that messages between ranks take besides their bytes, those within one domain and those
+        across: [message]. ``source`` and ``destination`` are ranks, [message] each."""
         together = source // self.domain == destination // self.domain
         inside, across = (self.message_latency(stride) for stride in (1, self.domain))
         return np.where(together, inside if self.domain > 1 else across, across)
 
     def seconds(self, kind: str, ranks: Ints, stride: Ints, nbytes: Floats) -> Floats:
-        """Return the seconds of collectives, each by its quickest way; 0 where there is one rank.
+        """Return the seconds of collectives, each by its quickest way, in the shape of ``nbytes``; 0 for groups of one
+        rank.
 
         Where nothing is sent these are the seconds of their latencies.
 
         Args:
-            kind: of collective.
-            ranks: of each group, [rows].
-            stride: distance between neighbours of each group, in ranks, [rows].
-            nbytes: of each collective, as ``Collective.nbytes``, [rows] or [rows, ...].
+            kind: kind of the collectives, such as ``all-reduce``.
+            ranks: number of ranks of each group, [rows].
+            stride: distance between neighbouring ranks of each group, [rows].
+            nbytes: bytes of each collective, counted as ``Collective.nbytes``, [rows] or [rows, ...].
         """
         shape = ranks.shape + (1,) * (nbytes.ndim - ranks.ndim)
         domains = -(-ranks // ranks_in_domain(self.tiers.domain, ranks, stride))

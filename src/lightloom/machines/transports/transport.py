@@ -167,11 +167,13 @@ class Transport(Described):
 
     @property
     def arithmetic_share(self) -> float:
-        """Part of an accelerator's arithmetic that collectives take from computing beside them."""
+        """Share, 0 to 1, of an accelerator's arithmetic that collectives take from computing beside them; 0 without a
+        generation of accelerators."""
         return 0.0 if self.generation is None else self.generation.arithmetic_share
 
     def priors(self) -> dict[str, Prior]:
-        """Return the prior of every parameter that a calibration may change; none of an ideal transport."""
+        """Return the prior of every parameter that a calibration may change, by name, with this transport's values: the
+        four scales, and the share of arithmetic where it is not 0; empty for an ideal transport."""
         values = {} if self.ideal else self.scales.model_dump()
         if self.arithmetic_share > 0:
             values["arithmetic_share"] = self.arithmetic_share
@@ -185,8 +187,8 @@ class Transport(Described):
         }
 
     def with_parameters(self, values: Mapping[str, float]) -> Self:
-        """Return the transport with some scales, or its generation's share of arithmetic, at other values; unknown
-        names are passed over."""
+        """Return the transport with other values of the scales that ``values`` names, and of its generation's
+        ``arithmetic_share``; other names are ignored."""
         scales = self.scales.model_copy(update={name: values[name] for name in Scales.model_fields if name in values})
         changes: dict[str, object] = {"scales": scales}
         if self.generation is not None and "arithmetic_share" in values:
@@ -194,7 +196,7 @@ class Transport(Described):
         return self.model_copy(update=changes)
 
     def heading(self) -> str:
-        """Return the name, after the word transport."""
+        """Return ``transport`` and the name."""
         return f"transport {self.name}"
 
 
@@ -204,8 +206,8 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Return the names in the catalog, sorted: a library, and the generation of accelerators that it runs on where it
-    has several."""
+    """Return the names of the transports in the catalog, sorted: of a library, or, where it has several generations of
+    accelerators, of the library with each, such as ``nccl-hopper``."""
     found = []
     for path in CATALOG.glob("*.yaml"):
         generations = read_yaml(path).get("generations")
@@ -238,9 +240,12 @@ def load_transport(name: str) -> Transport:
 
 
 def _transport_fields(value: object) -> object:
-    """Return a transport for its name or file, or the fields of one where a mapping says what differs from its
-    ``base``: ``{base: nccl-hopper, scales: {latency: 0.9}}``; anything else unchanged, ValueError for an unknown
-    base."""
+    """Return the transport that a name or a file means, or the fields of one for a mapping with a ``base``: the base's
+    with the mapping's laid over, as in ``{base: nccl-hopper, scales: {latency: 0.9}}``; anything else unchanged.
+
+    Raises:
+        ValueError: the base or name is unknown, or cannot be read.
+    """
     name = value.get("base") if isinstance(value, Mapping) else value
     if not isinstance(name, str):
         return value

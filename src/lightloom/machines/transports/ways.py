@@ -104,15 +104,16 @@ _BOARD = 8
 
 
 def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> LibraryTask:
-    """Return a collective of so many ranks on so many nodes; nodes inside one domain of more than 8 ranks count as
-    one."""
+    """Return a collective of ``ranks`` ranks on ``nodes`` nodes, with the number of domains that they lie in: the
+    nodes, but at least as many as the ranks fill; where a domain has more than 8 ranks, so that it spans nodes, as many
+    as the ranks fill."""
     domains = nodes if tiers.domain <= _BOARD else ceil(ranks / tiers.domain)
     return LibraryTask(kind, ranks, max(domains, ceil(ranks / tiers.domain)), nbytes)
 
 
 def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
-    """Yield every way that the transport has for collectives of a kind, by protocol, then adding switches for an
-    all-reduce."""
+    """Yield every way that the transport has of carrying collectives of one kind over two tiers, protocol by protocol,
+    then, for an all-reduce where the domain's switches can add, the way through these."""
     for number, name in enumerate(PROTOCOLS):
         if name in transport.protocols:
             yield from _ways_of_protocol(tasks, tiers, transport, number)
@@ -143,14 +144,15 @@ def _across(tasks: Tasks, nbytes: Floats, tiers: Tiers) -> Floats:
 
 def _leaving(tasks: Tasks, nbytes: Floats, tiers: Tiers, transport: Transport) -> Floats:
     """Return the seconds, [collectives], in which ``nbytes`` bytes of a whole domain, [collectives], enter the network
-    through the ports of those of its ranks by which rings and trees leave it: ``leaving_ranks``, at most all."""
+    through the ports of those of its ranks by which rings and trees leave it: ``leaving_ranks``, at most all; 0 for
+    collectives in one domain."""
     return _across(tasks, nbytes / np.minimum(tasks.inside, transport.leaving_ranks), tiers)
 
 
 def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Floats | float:
-    """Return the fraction of a domain's bandwidth that a ring reaches with a protocol, given by its place in
-    :data:`PROTOCOLS`. That of LL is no more than the ceiling, in bytes per second, of the generation for so many
-    domains."""
+    """Return the fraction of a domain's bandwidth that a ring reaches with the protocol at place ``number`` of
+    :data:`PROTOCOLS`: a number, or for LL an array [collectives], since its bandwidth is also limited by the
+    generation's ceiling for 1, 2 or more domains."""
     share = transport.protocols[PROTOCOLS[number]].share
     if transport.generation is None or number > 0:
         return share
@@ -166,8 +168,8 @@ def _tree_bytes(tasks: Tasks) -> Floats:
 
 
 def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Iterator[Way]:
-    """Yield the ways that one protocol has for the tasks' kind: ring or chain, all pairs, tree, then rails and parallel
-    trees."""
+    """Yield the ways that the protocol at place ``number`` of :data:`PROTOCOLS` has for the tasks' kind: ring or chain,
+    all pairs, tree, then rails and parallel trees; none for kinds that it does not carry."""
     name = PROTOCOLS[number]
     protocol, passes = transport.protocols[name], PASSES.get(tasks.kind, 0)
     n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes
@@ -209,7 +211,8 @@ def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: 
 
 
 def _single_pass_ways(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Iterator[Way]:
-    """Yield the rails and the parallel trees of an all-gather or a reduce-scatter, where the transport has them."""
+    """Yield the rails and the parallel trees of an all-gather or a reduce-scatter, where the transport has them;
+    ``number`` is the place of their protocol in :data:`PROTOCOLS`."""
     n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes
     way = partial(Way, protocol=number, copy_seconds=_own(tasks, tiers))
     if transport.rails:
