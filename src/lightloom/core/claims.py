@@ -109,7 +109,8 @@ class Settled(Protocol):
 
 
 def status_counts(numbers: Iterable[Settled]) -> dict[Status, int]:
-    """Return how many have each status, the best status first; statuses that none has are left out."""
+    """Return how many of the numbers have each status, by status, the best first; statuses that none has are left
+    out."""
     statuses = [number.status for number in numbers]
     return {status: count for status in STATUSES if (count := statuses.count(status))}
 

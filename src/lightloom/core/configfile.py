@@ -27,8 +27,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def read_entry(path: Path, kind: str) -> dict[str, Any]:
-    """Return the fields of a catalog's file, or of what ``lightloom catalog NAME`` prints, where they lie under `kind`
-    and entries that are derived are left out.
+    """Return the fields that a catalog's file states. In a file of what ``lightloom catalog NAME`` prints they lie
+    under ``kind`` (``cluster``, ``fabric``, ``accelerator`` or ``part``); entries there that are derived for something
+    are left out.
 
     Raises:
         ConfigError: as :func:`read_yaml`.
@@ -56,11 +57,17 @@ def catalog_files(folder: Path) -> dict[str, Path]:
 def with_settings(
     fields: Mapping[str, object], settings: Mapping[str, object], where: str, named: Collection[str] = ()
 ) -> dict[str, object]:
-    """Return fields with some of them replaced; a dot reaches into a part: ``averaging.loss_db``, ``tiers.rail.ports``.
+    """Return a copy of fields in which some are replaced; a dot in a name reaches into a part: ``averaging.loss_db``,
+    ``tiers.rail.ports``.
 
-    A part is a mapping, nothing yet, or a list of mappings, whose entries go by their names or numbers; those in
-    ``named`` may be names, which become ``base: NAME``. Parts as a whole are set before what reaches into them.
-    ``fields`` and its parts are left as they are.
+    A part is a mapping, nothing yet, or a list of mappings, whose entries go by their names or numbers. Parts as a
+    whole are set before what reaches into them.
+
+    Args:
+        fields: the fields, which are left as they are, parts included.
+        settings: values by name.
+        where: name of the source for messages.
+        named: fields whose value may be a name, which becomes ``base: NAME`` where a setting reaches into it.
 
     Raises:
         ConfigError: a dot that reaches into something without fields, or an entry that a list lacks.
@@ -118,8 +125,8 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
 
 
 def _entry_index(entries: Sequence[object], key: str, complaint: str) -> int:
-    """Return the place of an entry that goes by its name or its number, from 0 on; raises ConfigError where there is
-    none."""
+    """Return the place, from 0, of the entry of a list that goes by ``key``: its field ``name``, or its number;
+    ConfigError, which begins with ``complaint``, where there is none."""
     names = [str(entry.get("name", place)) if isinstance(entry, Mapping) else "" for place, entry in enumerate(entries)]
     if key in names:
         return names.index(key)

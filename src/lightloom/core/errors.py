@@ -83,7 +83,9 @@ class BoundError(LightloomError):
 def needing(
     needs: str, install: str, module: str = "", otherwise: str = "", error: type[InputError] = UnsupportedError
 ) -> Iterator[None]:
-    """Raise ``error`` where an import in the context does not find ``module``, or any module where none is named.
+    """Return a context that raises ``error`` where an import in it does not find ``module``, or any module where none
+    is named; the message says how to install the library. A missing module of another name raises ModuleNotFoundError
+    as usual.
 
     Args:
         needs: begin of the message, what needs which library: ``figures need Matplotlib``.
@@ -103,8 +105,8 @@ def needing(
 def needing_torch(
     what: str, otherwise: str = "", error: type[InputError] = UnsupportedError
 ) -> AbstractContextManager[None]:
-    """Return a context that raises ``error`` where an import in it finds no PyTorch, which ``what`` needs;
-    ``otherwise`` says what to do instead."""
+    """Return a context that raises ``error`` where an import in it finds no PyTorch. The message begins with ``what``,
+    the thing that needs it, and ends with ``otherwise``, what to do instead."""
     return needing(f"{what} needs PyTorch", "'lightloom[torch]'", "torch", otherwise, error)
 
 

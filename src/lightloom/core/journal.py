@@ -71,7 +71,8 @@ def open_journal(folder: Path, name: str) -> Iterator[Journal]:
 
 
 def _check_head(folder: Path, name: str) -> None:
-    """Write the folder's head if there is none, else raise ConfigError unless it is that of the run ``name``."""
+    """Write the head, which names the run, into a folder without one; raise ConfigError where the head that is there is
+    not that of the run ``name``."""
     path = folder / _HEAD
     if not path.exists():
         write_atomically(path, json.dumps({"schema": _SCHEMA, "name": name}) + "\n")
@@ -88,8 +89,8 @@ def _check_head(folder: Path, name: str) -> None:
 
 
 def _rows(file: BinaryIO) -> dict[str, dict[str, Any]]:
-    """Return the rows of all lines with a valid checksum by key, the last line of a key; an incomplete last line is cut
-    off the file."""
+    """Return the rows of all lines of a journal with a valid checksum, by key, the last one of a key; lines without are
+    left out, and an incomplete last line is cut off the file."""
     file.seek(0)
     content = file.read()
     end = content.rfind(b"\n") + 1

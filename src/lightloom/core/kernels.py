@@ -58,7 +58,8 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """Name of the kernel and its source, as the machine code that the package brings calls it."""
+        """Name of the kernel's machine code in the package's extension module: module and function, and a hash of their
+        source."""
         return f"{self._path} {source_stamp(self.__module__)}"
 
     @cached_property
@@ -102,7 +103,8 @@ class Kernel:
 
 @cache
 def _numba_or_why() -> tuple[Any, str]:
-    """Return Numba, or None and why it cannot be imported: not installed, or of no use with this NumPy or Python."""
+    """Return (Numba, empty text), or (None, the reason) where Numba cannot be imported: not installed, or of no use
+    with this NumPy or Python."""
     try:
         import numba
     except ImportError as error:

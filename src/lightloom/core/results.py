@@ -47,7 +47,7 @@ class Result(ABC):
 
     @abstractmethod
     def to_json(self) -> Document:
-        """Return the result in plain types and SI units, keys spelled out."""
+        """Return the result as a document: plain types of JSON in SI units, keys spelled out."""
 
     def rows(self) -> list[Document]:
         """Return the result as a table, one mapping from column to value for each row; by default one row of the
@@ -103,7 +103,8 @@ def html_table(rows: Sequence[Mapping[str, object]], most: int = _ROWS_SHOWN) ->
 
 
 def _cell(value: object) -> str:
-    """Return a value as an HTML cell: floats with six digits, None as empty."""
+    """Return a value as a cell of an HTML table: floats with six significant digits, None as empty, other values as
+    their text."""
     text = f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
     return f'<td style="{_CELL}">{escape(text)}</td>'
 
@@ -158,11 +159,12 @@ class _RowFormatter(Formatter):
     """Formats a row, a mapping or an object, in the form of a cell."""
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return a value of the row, the only argument."""
+        """Return the value of the row, ``args[0]``, under ``key``: an entry of a mapping, otherwise an attribute."""
         return args[0][key] if isinstance(args[0], Mapping) else getattr(args[0], str(key))
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return a value as text; empty for None, unless the form is of a unit that has words for it."""
+        """Return a value as text, in the form of a unit of :data:`FORMS` or by Python's format specification; None is
+        empty text, unless the unit has words for it or no form is given."""
         if value is None and format_spec not in ("", "energy", "ratio", "claim"):
             return ""
         return FORMS[format_spec](value) if format_spec in FORMS else format(value, format_spec)
@@ -239,7 +241,8 @@ def _belongs_in_line(value: object) -> bool:
 
 
 def _dimension(*annotations: object) -> units.Dimension | None:
-    """Return the first dimension that annotations of a field state, at any depth; None where they state none."""
+    """Return the dimension of the first ``Quantity`` among annotations of a field, at any depth; None where there is
+    none."""
     for annotation in annotations:
         if isinstance(annotation, Quantity):
             return annotation.dimension

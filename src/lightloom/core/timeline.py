@@ -93,8 +93,13 @@ class Timeline:
 
     @classmethod
     def of(cls, intervals: Iterable[Interval]) -> Timeline:
-        """Return a timeline of intervals sorted by start, then end, so that an interval of no length comes before what
-        follows it."""
+        """Return a timeline of intervals in any order, sorted by start, then end, so that an interval of no length
+        comes before what follows it.
+
+        Raises:
+            AssertionError: an interval ends before it starts, begins before 0 or is of no known category, or two
+                overlap on a resource.
+        """
         return cls(tuple(sorted(intervals, key=lambda interval: (interval.start, interval.end))))
 
     def __post_init__(self) -> None:

@@ -86,7 +86,8 @@ class Accelerator(Described):
 
     @model_validator(mode="after")
     def _kernels_move_memory(self) -> Self:
-        """Refuse a kernel model without a memory bandwidth."""
+        """Raise ValueError for a kernel model without a memory bandwidth; otherwise return the accelerator
+        unchanged."""
         if self.kernels is not None and self.memory_bandwidth is None:
             raise ValueError("kernels need a memory_bandwidth")
         return self
@@ -106,7 +107,8 @@ class Accelerator(Described):
         return () if self.kernels is None else ("efficiency",)
 
     def flat(self) -> Self:
-        """Return the same accelerator priced by the roofline and ``efficiency``, without its kernel model."""
+        """Return a copy of the accelerator without its kernel model and calibration, whose operators are priced by the
+        roofline and ``efficiency``."""
         return self.model_copy(update={"kernels": None, "calibration": None})
 
     def peak_rate(self, precision: Precision) -> float:

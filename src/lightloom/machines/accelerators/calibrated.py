@@ -83,7 +83,8 @@ class Calibration(Described):
 
     @model_validator(mode="after")
     def _square(self) -> Self:
-        """Refuse a covariance that is not a symmetric matrix, a row for each parameter, or has negative eigenvalues."""
+        """Raise ValueError for a covariance that is not a symmetric matrix with a row for each parameter, or that has
+        negative eigenvalues; otherwise return the calibration unchanged."""
         size = len(self.parameters)
         if len(self.covariance) != size or any(len(row) != size for row in self.covariance):
             raise ValueError(f"covariance: expected {size} rows of {size} numbers, one for each parameter")

@@ -93,7 +93,7 @@ class DaDianNao(Config):
         return max(products / self.product_rate, sums / self.sum_rate)
 
     def link(self, name: str) -> ChipLink:
-        """Return the kind of link of that name.
+        """Return the kind of link with this name, with bandwidth, latency and power.
 
         Raises:
             UnknownNameError: the chip has no such links.

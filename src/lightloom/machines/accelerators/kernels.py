@@ -175,7 +175,8 @@ class KernelModel(Config):
 
     @model_validator(mode="after")
     def _known_parameters(self) -> Self:
-        """Refuse spreads and sources of parameters that the model does not have."""
+        """Raise ValueError for spreads or sources of parameters that the model does not have; otherwise return it
+        unchanged."""
         unknown = (self.spreads.keys() | self.sources.keys()) - type(self).model_fields.keys()
         if unknown:
             raise ValueError(f"spreads and sources of unknown parameters: {', '.join(sorted(unknown))}")
@@ -215,11 +216,17 @@ class KernelModel(Config):
         return seconds
 
     def operator_times(self, nbytes: Floats, flops: Floats, kernels: KernelShapes, rates: Rates) -> Floats:
-        """Return the seconds of each operator in one pass, [rows, operators]; ``nbytes`` and ``flops`` likewise.
+        """Return the seconds of each operator in one pass: [rows, operators].
 
         Operators that wait for memory take the time of their bytes, scaled by ``fusion``; products of unknown shape the
-        longer of that of their bytes and of their FLOPs; products of known shape and attention that of their kernels.
-        Operators without FLOPs and bytes take no time.
+        longer of that of their bytes and of their FLOPs; products of known shape and attention that of their kernels,
+        products in the narrow format where ``rates`` has a peak for it. Operators without FLOPs and bytes take no time.
+
+        Args:
+            nbytes: bytes read from and written to main memory, [rows, operators].
+            flops: floating-point operations, [rows, operators].
+            kernels: the kernels that the operators launch.
+            rates: peak rates of the accelerator.
         """
         seconds = self.memory_time(nbytes, rates)
         memory, arithmetic = kernels.kind == KernelKind.MEMORY, kernels.kind == KernelKind.ARITHMETIC

@@ -121,7 +121,8 @@ class Cluster(Result):
         return f"{self.ranks:,} rank{'s' if self.ranks > 1 else ''}"
 
     def summary(self) -> str:
-        """Return name, ranks, accelerator and kind of fabric in one line."""
+        """Return name, ranks, accelerator and kind of fabric in one line, such as ``terarack-64: 64 × h100 on a
+        wdm-ring``."""
         return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {self.fabric.kind_name}"
 
     def to_json(self) -> dict[str, Any]:
@@ -189,7 +190,8 @@ class Package:
 
     @property
     def gap(self) -> float:
-        """Metres between chips, and from chips to the interposer's edge, when spread evenly."""
+        """Metres between neighbouring chips, and from outer chips to the interposer's edge, when chips are spread
+        evenly."""
         return (self.interposer_edge - self.side * self.chip_edge) / (self.side + 1)
 
     @property

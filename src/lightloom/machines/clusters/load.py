@@ -253,10 +253,11 @@ def names() -> list[str]:
 
 
 def description(name: str) -> dict[str, Any]:
-    """Return the fields of a catalog entry as written, with its sources.
+    """Return the fields of a catalog's cluster, or of a YAML file, as written, with sources.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
+        ConfigError: the file cannot be read, or has no form that describes a cluster.
     """
     return read_entry(_find_cluster(name), "cluster")
 
@@ -357,7 +358,13 @@ _FORMER = {
 
 
 def _find_cluster(name: str) -> Path:
-    """Return the path of a catalog's cluster, or of a file; UnknownNameError where the name is neither."""
+    """Return the path of a catalog's cluster, by its present or former name, or of a file; a former name is answered
+    with a warning.
+
+    Raises:
+        UnknownNameError: the name is neither.
+        ConfigError: a file of no form that describes a cluster.
+    """
     if name in _FORMER:
         say_former(f"cluster {name} is {_FORMER[name]} now")
     return catalog_file(_FORMER.get(name, name), CATALOG) or file_of(name, "cluster", names())
@@ -367,8 +374,8 @@ def _find_cluster(name: str) -> Path:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a cluster file; ``fabric`` is a union over all kinds, plug-ins
-    included."""
+    """Return the JSON Schema (draft 2020-12) of a cluster file, for editors; ``fabric`` and ``reference`` may be of any
+    kind, those of plug-ins included."""
     kinds = list(fabrics.kinds().values())
     models: list[type[BaseModel]] = [ClusterFile, Accelerator, *kinds]
     _, document = models_json_schema([(model, "validation") for model in models])

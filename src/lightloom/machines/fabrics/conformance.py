@@ -39,7 +39,7 @@ def check_fabric(fabric: Fabric) -> None:
 
 
 def _check_fields(fabric: Fabric) -> Iterator[str]:
-    """Yield a complaint where ``kind`` is missing, or the fields, read again, give another fabric."""
+    """Yield a complaint where the class has no field ``kind``, or a fabric built anew from the fields is not equal."""
     if "kind" not in type(fabric).model_fields:
         yield 'field "kind" is missing: expected kind: Literal["my-kind"] = "my-kind"'
     elif type(fabric).model_validate({name: getattr(fabric, name) for name in type(fabric).model_fields}) != fabric:
@@ -47,7 +47,8 @@ def _check_fields(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_links(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints about shape and values of ``link_bandwidth``, and about names that links share."""
+    """Yield complaints where ``link_bandwidth`` has not one positive and finite value for each link (0 only on damaged
+    fabrics), or links share a name."""
     bandwidth = np.asarray(fabric.link_bandwidth())
     if bandwidth.shape != (fabric.links,):
         yield f"link_bandwidth has shape {bandwidth.shape}: expected [links] = ({fabric.links},)"
@@ -210,8 +211,8 @@ def _check_bandwidths(fabric: Fabric) -> Iterator[str]:
 
 
 def _exchange_seconds(fabric: Fabric) -> float:
-    """Return the seconds in which every rank sends a byte straight to every other, propagation aside: those of the
-    busiest link, or of a rank's transmitters where they are fewer."""
+    """Return the seconds in which every rank sends a byte straight to every other, propagation left out: those of the
+    busiest link, or of a rank's transmitters where these take longer."""
     whole, members = fabric.siblings()
     load = np.zeros(whole.links)
     for source, destination in derived.pairs(fabric.ranks):
@@ -255,9 +256,12 @@ def _group_sizes(fabric: Fabric) -> list[int]:
 
 
 def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
-    """Return the seconds of a gigabyte over the busiest link (first row), and the longest latency (second), when every
-    rank of every group sends to the one 1, 2, ... further on in its group: [2, shift]; ``members`` are the groups,
-    [group, rank]."""
+    """Return, for each shift 1, 2, ... below the size of groups, the seconds of a gigabyte over the busiest link (first
+    row) and of the longest latency (second row) when every rank sends to the one so much further on in its group, in
+    all groups at once: [2, shift].
+
+    ``members`` are ranks of the fabric, [group, rank].
+    """
     whole, inner = fabric.siblings()
     seconds, ranks = np.zeros((2, members.shape[1] - 1)), np.arange(members.shape[1])
     for shift in range(1, members.shape[1]):

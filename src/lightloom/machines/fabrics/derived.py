@@ -72,14 +72,12 @@ class CellOrder(NamedTuple):
 
 
 def ordered_links(runs: Sequence[tuple[Any, Any, Any, Any]], backward: Sequence[Any]) -> Ints:
-    """Return the links of runs one after the other, those of backward runs from the last to the first; −1 fills up.
+    """Return the links of runs one after the other, those of backward runs from the last to the first: [transfer,
+    place], −1 filling up behind each run.
 
     Args:
-        runs: ``(base, start, length, period)``, each [transfer].
-        backward: whether a run is crossed from its last link to its first, for each run: [transfer] or one value.
-
-    Returns:
-        Shape [transfer, place].
+        runs: ``(base, start, length, period)`` of each run, arrays of shape [transfer].
+        backward: for each run, whether it is crossed from its last link to its first: [transfer] or one value.
     """
     parts = []
     for (base, start, length, period), back in zip(runs, backward, strict=True):
@@ -92,8 +90,8 @@ def ordered_links(runs: Sequence[tuple[Any, Any, Any, Any]], backward: Sequence[
 
 
 def links_of(footprint: Footprint) -> tuple[Ints, Ints]:
-    """Return the links that transfers occupy, one entry for each link of each transfer: numbers of the transfers, and
-    of the links, two arrays of the same length in the order of the transfers."""
+    """Return every link that every transfer occupies, as two arrays of one entry for each: number of the transfer,
+    ascending, and number of the link."""
     length = footprint.length.ravel()
     run = np.repeat(np.arange(len(length)), length)
     step = np.arange(len(run)) - np.repeat(np.cumsum(length) - length, length)

@@ -204,7 +204,7 @@ class Fabric(Described):
 
     @property
     def implementation(self) -> tuple[str, str]:
-        """Return module and name of the class, which tell results of different code apart."""
+        """Module and name of the fabric's class, by which results of different code are told apart."""
         return type(self).__module__, type(self).__name__
 
     @property
@@ -306,7 +306,8 @@ class Fabric(Described):
 
     @property
     def usable_channels(self) -> int:
-        """Channels of each link that schedules may fill without any node running out of transceivers."""
+        """Number of channels of each link that schedules may fill without any node running out of transceivers; all
+        channels unless a fabric says otherwise."""
         return self.channels
 
     @property
@@ -472,7 +473,8 @@ class Fabric(Described):
         return ordered_links(runs, [False] * len(runs))
 
     def link_latency(self) -> Floats:
-        """Return the seconds that a bit takes over each link, the parts of ``latency``, shape [links]."""
+        """Return the seconds that a bit takes over each link: [link]. A transfer's ``latency`` is the sum over its
+        links."""
         return np.full(self.links, self.hop_latency)
 
     def route(self, source: Ints, destination: Ints) -> Ints:
@@ -490,7 +492,8 @@ class Fabric(Described):
         return self.hop_latency * self.hops(source, destination, route).astype(np.float64)
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Return the number of links that each transfer crosses: [transfer]."""
+        """Return the number of links that each transfer crosses on its route: [transfer]. The arguments are ranks and
+        route numbers, [transfer] each."""
         crossed: Ints = self.footprint(source, destination, route).length.sum(axis=1)
         return crossed
 
@@ -576,8 +579,8 @@ class Fabric(Described):
         return self, np.arange(self.ranks)[None]
 
     def channel_sharing(self, stride: Ints) -> Ints:
-        """Return, for each stride, the number of groups whose ranks lie ``stride`` apart that divide the same channels,
-        besides what ``group`` counts; by default 1."""
+        """Return, for each stride, how many groups whose ranks lie ``stride`` apart divide the same channels, beyond
+        the sharing that ``group`` counts already: [stride]; 1, no division, by default."""
         return np.ones_like(stride)
 
     def _with(self, **fields: int) -> Self | None:
@@ -736,7 +739,8 @@ class GroupFabric(Fabric):
 
     @model_validator(mode="after")
     def _groups_tile_the_fabric(self) -> Self:
-        """Refuse sizes and strides whose product does not divide the fabric's ranks, and fabrics without packets."""
+        """Raise ValueError where ranks times stride do not divide the whole fabric's ranks, or that has circuits or
+        adds in the network; otherwise return the group unchanged."""
         if self.whole.ranks % (self.ranks * self.stride):
             raise ValueError(
                 f"groups of {self.ranks} ranks at stride {self.stride} do not tile {self.whole.ranks} ranks: expected "
@@ -847,8 +851,8 @@ class GroupFabric(Fabric):
         return self.whole.link_latency()
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links of the whole fabric that each transfer occupies together with the same transfer of all
-        sibling groups: one row for each transfer of a group."""
+        """Return the links of the whole fabric that each transfer occupies together with its counterparts in all
+        sibling groups, one row for each transfer. ``route`` is not used: the whole fabric chooses the routes."""
         runs = self.whole.footprint(*self._of_all(source, destination))
         width = len(self.siblings()[1]) * runs.base.shape[1]
         return Footprint(*(part.reshape(-1, width) for part in runs))
@@ -860,16 +864,17 @@ class GroupFabric(Fabric):
         return self.whole.path(*self._of_all(source, destination)).reshape(len(np.asarray(source)), -1)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        """Return the seconds of the slowest of the groups' transfers: [transfer]."""
+        """Return the seconds of the slowest of each transfer's counterparts in all sibling groups, on the routes that
+        the whole fabric chooses, whatever ``route``: [transfer]."""
         return self._largest(self.whole.latency(*self._of_all(source, destination)))
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Return, for each transfer, the largest number of links that it crosses in any of the sibling groups:
-        [transfer]."""
+        """Return, for each transfer, the largest number of links that it or a counterpart in a sibling group crosses,
+        whatever ``route``: [transfer]."""
         return self._largest(self.whole.hops(*self._of_all(source, destination)))
 
     def bill(self, choices: BillChoices | None = None) -> Bill:
-        """Return the bill of a rank of the whole fabric, for the group's ranks."""
+        """Return the bill of the whole fabric, which is per rank, with the group's number of ranks."""
         return replace(self.whole.bill(choices), ranks=self.ranks)
 
     def ring_order(self) -> Ints:

@@ -257,8 +257,8 @@ class DamagedWdmRing(WavelengthRing):
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
-        """Refuse failures of things that the ring does not have, ones that cut it apart, and ones that leave a node
-        nothing to send or receive on."""
+        """Raise ValueError for failures of things that the ring does not have, that cut it apart, or that leave a node
+        nothing to send or receive on; otherwise return the ring unchanged."""
         for failure in self.failures:
             parts = "wavelengths" if failure.what == "wavelength" else "nodes"
             limit: int = getattr(self, parts)
@@ -304,7 +304,8 @@ class DamagedWdmRing(WavelengthRing):
         return lit
 
     def blocked(self) -> Mask:
-        """Return a mask, true for the channels of each link that carry nothing: [link, channel]."""
+        """Return a mask, true for the channels of each link that carry nothing, as their wavelength is dark or the
+        fibres between the link's ends are broken: [link, channel]."""
         blocked = np.tile(~self.lit_channels, (self.links, 1))
         for failure in self.failures:
             if failure.what in ("segment", "cable", "dark-node"):
@@ -320,7 +321,8 @@ class DamagedWdmRing(WavelengthRing):
         return np.asarray(self.blocked().all(axis=1).reshape(2, self.ranks))
 
     def blocked_ends(self) -> Mask:
-        """Return a mask, true for transceivers that have failed: [rank, way, channel]."""
+        """Return a mask, true for the channels on which a rank can neither send nor receive one way around, as its
+        transceiver has failed: [rank, way, channel]."""
         blocked = np.zeros((self.ranks, self.routes, self.channels), np.bool_)
         for failure in self.failures:
             if failure.what == "transceiver" and failure.at in self.survivors:
@@ -396,11 +398,12 @@ class DamagedWdmRing(WavelengthRing):
         return float(np.minimum(*seconds).max())
 
     def neighbour_latency(self) -> float:
-        """Return the seconds between the nearest ranks with a working link between them, past dead nodes."""
+        """Return the least seconds between two neighbouring ranks with a working link between them, one way or the
+        other; each dead node between them counts as a link."""
         return self.hop_latency * float(self._gaps[~self._dark.all(axis=0)].min())
 
     def link_bandwidth(self) -> Floats:
-        """Return the bytes per second of each link's channels that are left: [link]."""
+        """Return the bytes per second of the channels that are left on each link: [link]."""
         return np.asarray((~self.blocked()).sum(axis=1) * self.wavelength_bandwidth, np.float64)
 
     def _rank_channels(self, *, receive: bool) -> Ints:
@@ -430,7 +433,8 @@ class DamagedWdmRing(WavelengthRing):
         ]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        """Return the bytes per second of the channels on which each rank can receive, and send: [rank] each."""
+        """Return the bytes per second of the channels that are left on which each rank can receive, and send, no more
+        than its transceivers: two arrays, [rank]."""
         both = np.array([self._rank_channels(receive=way) for way in (True, False)], np.float64)
         receive, send = both * self.wavelength_bandwidth
         return receive, send
@@ -440,7 +444,7 @@ class DamagedWdmRing(WavelengthRing):
         return float(self._rank_channels(receive=True).sum()) * self.wavelength_bandwidth
 
     def blocks(self) -> list[tuple[int, float, str]]:
-        """Return no blocks, as what enters them differs with where they lie."""
+        """Return an empty list, as what enters a block of neighbours differs with where it lies."""
         return []
 
 

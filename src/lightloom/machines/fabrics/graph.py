@@ -127,9 +127,14 @@ class Routes(NamedTuple):
         return cls(distance, link)
 
     def walk(self, head: Ints, source: Ints, destination: Ints) -> Ints:
-        """Return the numbers of the links of transfers in the order in which they cross them, -1 beyond the end:
-        [transfer, place]. ``source`` and ``destination`` are vertices, [transfer], and ``head`` [link] is the vertex to
-        which each link leads."""
+        """Return the numbers of the links of transfers in the order in which they cross them, −1 beyond the end:
+        [transfer, place].
+
+        Args:
+            head: vertex to which each link leads, [link].
+            source: vertex at which each transfer begins, [transfer].
+            destination: rank at which it ends, [transfer].
+        """
         place = np.array(source, dtype=np.int64)
         links = self.distance[place, destination].max(initial=0)
         path = np.full((len(place), max(int(links), 1)), -1, np.int64)
@@ -231,7 +236,8 @@ class LinkNetwork:
         return len(self.tail)
 
     def link_name(self, link: int) -> str:
-        """Return the names of a link's ends, with its number where several lead from one to the other."""
+        """Return the two ends of a link, such as ``link 0→leaf``, with its number, from 1, where several links lead
+        from one to the other."""
         tail, head = int(self.tail[link]), int(self.head[link])
         same = np.flatnonzero((self.tail == tail) & (self.head == head))
         number = "" if len(same) == 1 else f" number {int(np.searchsorted(same, link)) + 1}"
@@ -369,7 +375,8 @@ class Graph(PacketFabric):
 
     @model_validator(mode="after")
     def _routes_join_ranks(self) -> Self:
-        """Set up the network of the edges and given routes; ValueError where these join no ranks."""
+        """Set up the network of the edges and given routes in ``_network`` and return the graph; ValueError for edges
+        or routes that :class:`LinkNetwork` refuses, such as those that do not join all ranks."""
         self._network = LinkNetwork(self.ranks, self.edges, self.hop_latency, one_way=self.one_way)
         if self.given_routes:
             self._network.give(self.given_routes)
@@ -387,7 +394,7 @@ class Graph(PacketFabric):
 
     @property
     def joins_ranks(self) -> bool:  # type: ignore[override]
-        """True if every rank has a link to another and one from another."""
+        """True if every rank has a link straight to another rank and one straight from another."""
         network = self._network
         single = (network.tail < self.ranks) & (network.head < self.ranks)
         return len(np.unique(network.tail[single])) == len(np.unique(network.head[single])) == self.ranks
@@ -398,7 +405,7 @@ class Graph(PacketFabric):
         return ("nic",) if len(self._network.names) > self.ranks else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return cards, switch ports and cables of all links, for each rank."""
+        """Return the bill of the cards, switch ports and cables of all links, per rank."""
         from lightloom.machines.fabrics.bills.links import graph_bill
 
         return graph_bill(self.ranks, self._network.tail, self._network.head, self._network.bandwidth, choices)
@@ -439,7 +446,8 @@ class Graph(PacketFabric):
         return self._network.latency.copy()
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        """Return the summed seconds of the links on each transfer's way: [transfer]."""
+        """Return the summed seconds of the links on the path of each transfer, whatever the route number:
+        [transfer]."""
         path = self._network.paths(source, destination)
         return np.asarray(np.where(path >= 0, self._network.latency[path], 0.0).sum(axis=1))
 

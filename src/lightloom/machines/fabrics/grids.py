@@ -42,7 +42,8 @@ class Mesh(HopFabric):
 
     @model_validator(mode="after")
     def _grid_holds_ranks(self) -> Self:
-        """Refuse rows that do not divide the ranks, dims whose product is not the ranks, and both at once."""
+        """Raise ValueError for rows that do not divide the ranks, dims whose product is not the ranks, and both at
+        once; otherwise return the grid unchanged."""
         if self.rows is not None and self.ranks % self.rows:
             raise ValueError(f"rows={self.rows} does not divide ranks={self.ranks}: expected a divisor")
         if self.dims is not None and prod(self.dims) != self.ranks:
@@ -63,7 +64,7 @@ class Mesh(HopFabric):
 
     @property
     def lattice(self) -> Lattice:
-        """Positions, links and distances of the grid that these sizes make."""
+        """The shape of the grid, which computes positions, links and distances."""
         return Lattice(self.shape, self.wraps)
 
     @property
@@ -99,8 +100,8 @@ class Mesh(HopFabric):
         return self.lattice.links
 
     def link_name(self, link: int) -> str:
-        """Return heading and ends of a link: ``eastward link 0→1`` in two dimensions, otherwise the dimension and if it
-        leads forward."""
+        """Return direction and ends of a link: ``eastward link 0→1`` in two dimensions, otherwise ``forward link 0→1 of
+        dimension 3``, dimensions counted from 1."""
         axis, _, origin, end, forward = self.lattice.ends(link)
         if len(self.shape) == 2:
             return f"{_HEADINGS[axis][not forward]}ward link {origin}→{end}"
@@ -111,7 +112,8 @@ class Mesh(HopFabric):
         return np.full(self.links, self.bandwidth)
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links of each transfer, one run for each dimension, the last dimension first."""
+        """Return the links of each transfer, one run for each dimension, the last dimension first; ``route`` is not
+        used, as there is one."""
         return Footprint.of([run[:4] for run in self.lattice.runs(source, destination)])
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
@@ -121,7 +123,8 @@ class Mesh(HopFabric):
         return ordered_links([run[:4] for run in runs], [run.backward for run in runs])
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Return the sum of the distances along the dimensions of each transfer, in links: [transfer]."""
+        """Return the number of links of each transfer's shortest route, summed over the dimensions: [transfer];
+        ``route`` is not used."""
         return self.lattice.hops(source, destination)
 
     def cuts(self) -> list[Cut]:
@@ -142,7 +145,7 @@ class Mesh(HopFabric):
         return receive.astype(np.float64) * self.bandwidth, send.astype(np.float64) * self.bandwidth
 
     def total_receive_bandwidth(self) -> float:
-        """Return the bytes per second of all links on which ranks receive."""
+        """Return the bytes per second of all links on which ranks receive, summed over the ranks."""
         return self.lattice.total_degree * self.bandwidth
 
     def diameter(self) -> int:
@@ -167,7 +170,8 @@ class Torus(Mesh):
 
     @model_validator(mode="after")
     def _sizes_can_be_twisted(self) -> Self:
-        """Refuse a twist of sizes other than a side and its double."""
+        """Raise ValueError for a twisted torus of sizes other than a side and its double; otherwise return the torus
+        unchanged."""
         if self.twisted and (error := twist_error(self.shape)) is not None:
             raise ValueError(error)
         return self

@@ -42,7 +42,8 @@ class JoinedFabric(Fabric):
 
     @model_validator(mode="after")
     def _parts_make_the_ranks(self) -> Self:
-        """Refuse parts whose ranks do not multiply to the fabric's."""
+        """Raise ValueError where the ranks of both parts do not multiply to the fabric's; otherwise return the fabric
+        unchanged."""
         if self.inside.ranks * self.between.ranks != self.ranks:
             raise ValueError(
                 f"{self.between.ranks} groups of {self.inside.ranks} ranks are no {self.ranks} ranks: expected ranks "
@@ -62,7 +63,8 @@ class JoinedFabric(Fabric):
 
     @property
     def built_of(self) -> str:
-        """Lines on the devices that the bandwidths of the parts need."""
+        """The lines of both parts on the devices that their bandwidths need, joined by semicolons; empty where neither
+        part has one."""
         return "; ".join(filter(None, (part.built_of for part in self.parts)))
 
     @property
@@ -112,7 +114,8 @@ class JoinedFabric(Fabric):
         return np.concatenate([np.tile(inside, self.between.ranks), np.tile(between, self.inside.ranks)])
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Raise UnsupportedError: ranks of different groups and places send each other nothing."""
+        """Raise UnsupportedError, whatever the arguments, as no transfer crosses both parts: collectives run on the
+        parts."""
         raise UnsupportedError(
             f"{self.heading()} carries what its groups and the fabrics between them carry, part by part"
         )
@@ -130,8 +133,8 @@ class JoinedFabric(Fabric):
         ]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        """Return the bytes per second that no rank exceeds in receiving, and in sending, inside and between together:
-        [rank] each."""
+        """Return the bytes per second that no rank exceeds in receiving, and in sending, over both parts together: two
+        arrays, [rank]."""
         inside, between = np.asarray(self.inside.rank_bandwidths()), np.asarray(self.between.rank_bandwidths())
         receive, send = (between[:, :, None] + inside[:, None, :]).reshape(2, self.ranks)
         return receive, send

@@ -117,7 +117,7 @@ class LinkBudget(Config):
 
     @property
     def receiving_loss(self) -> float:
-        """Loss from the last fibre to the photodiode, in dB: coupler, rings passed, and the drop."""
+        """Loss in dB from the last fibre to the photodiode: a coupler, the rings of all wavelengths, and the drop."""
         return self.coupler_loss + self.wavelengths * self.ring_loss + self.drop_loss
 
     @property

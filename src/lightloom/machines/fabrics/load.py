@@ -73,18 +73,18 @@ FabricLike: TypeAlias = str | Path | Fabric
 def load_fabric(
     fabric: FabricLike, ranks: int | None = None, *, set: Mapping[str, object] | None = None, **fields: object
 ) -> Fabric:
-    """Return a fabric from the catalog, a YAML file or an edge list (CSV), with single fields replaced.
+    """Return a fabric from the catalog, a plug-in, a YAML file or an edge list (CSV), with single fields replaced.
 
     >>> load_fabric("wdm-ring", 64, wavelengths=16, conversion_time="1us")
 
     Args:
-        fabric: a name of the catalog, a file, or a fabric of which a changed copy is wanted.
+        fabric: a name of the catalog or of a plug-in's kind, a file, or a fabric of which a changed copy is wanted.
         ranks: number of ranks attached; may be left out for a fabric that is given as an object.
         set: fields and their values; a dot reaches into a part.
-        fields: single fields by keyword, quantities as text or in SI units.
+        fields: single fields by keyword, quantities as text or in SI units; they take precedence over ``set``.
 
     Raises:
-        UnknownNameError: neither a catalog name nor a file.
+        UnknownNameError: neither a name nor a file.
         ConfigError: a field is unknown or out of range, or ``ranks`` is missing.
     """
     settings = {**(set or {}), **fields}

@@ -42,7 +42,8 @@ class PacketFabric(Fabric):
 
     @model_validator(mode="after")
     def _packets_and_transport_agree(self) -> Self:
-        """Refuse a transport without tiers of switches or beside packets, and headers without a payload."""
+        """Raise ValueError for a transport without tiers of switches or beside packets, unless it is ideal, and for
+        headers or packet times without a payload; otherwise return the fabric unchanged."""
         transport = None if self.transport is None or self.transport.ideal else self.transport
         if transport is not None and self.library_tiers() is None:
             raise ValueError(f"transport {transport.name!r} needs tiers of switches: expected no other shape")

@@ -72,7 +72,8 @@ class CircuitSwitch(StarGeometry):
         return fabric.with_derived(data, times, sources)
 
     def stated_fields(self) -> dict[str, object]:
-        """Return the fields, by name, without the times that equal those of the product."""
+        """Return the fields, by name, from which a changed copy is built, without the set-up times that equal those of
+        the ``product`` and their sources."""
         from lightloom.machines.fabrics.bills.switches import circuit_switch_product
 
         product = None if self.product is None else circuit_switch_product(self.product)
@@ -109,8 +110,8 @@ class CircuitSwitch(StarGeometry):
         return self.bandwidth
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return cards, transceivers, fibres and switches of the planes, of the ``product`` unless ``choices`` name
-        another."""
+        """Return the bill of cards, transceivers, fibres and switches of the planes, per rank; the switches are of
+        ``product`` unless ``choices`` name another."""
         from lightloom.machines.fabrics.bills.switches import circuit_switch_bill
 
         if choices.circuit_switch is None and self.product is not None:
@@ -232,7 +233,8 @@ class PartFabric(fabric.GroupFabric):
 
     @model_validator(mode="after")
     def _groups_tile_the_fabric(self) -> Self:
-        """Refuse members that repeat or are not ranks of the fabric, and fabrics that carry no packets."""
+        """Raise ValueError for members that repeat or are not ranks of the fabric, and for fabrics of circuits or that
+        add in the network; otherwise return the part unchanged."""
         if len(set(self.members)) != self.ranks or not all(0 <= rank < self.whole.ranks for rank in self.members):
             raise ValueError(f"members of a part of {self.ranks} ranks: expected as many of {self.whole.ranks}")
         if self.whole.exclusive or self.whole.in_network_reduction:

@@ -44,7 +44,8 @@ class RingGeometry(fabric.EvenFabric):
         return f"clockwise link {a}→{b}" if link < n else f"counter-clockwise link {b}→{a}"
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links that each transfer passes on its way around, one run each."""
+        """Return the links that each transfer passes on its way around, 0 clockwise or 1 counter-clockwise (``route``),
+        one run each."""
         n, forward = self.ranks, np.asarray(route) == fabric.CLOCKWISE
         start = np.where(forward, source, destination)
         length = np.where(forward, destination - source, source - destination) % n
@@ -158,9 +159,12 @@ class WavelengthRing(RingGeometry):
         return wavelength_ring_bill(self.ranks, sending, self.wavelength_bandwidth, 2 * self.fibres, light, choices)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Return the bytes per second at which every rank sends to the one ``stride`` further on, and the seconds of
-        latency: each rank has its share of what all can receive, as circuits are set where they are needed, at the
-        least latency of the ring. Infinite and 0 where that is the rank itself."""
+        """Return the bytes per second at which every rank sends to the one ``stride`` further on, all at once, and the
+        seconds of latency; infinite and 0 where that is the rank itself.
+
+        Circuits are set where they are needed, so that each rank has its share of what all can receive, at the least
+        latency of the ring.
+        """
         if stride % self.ranks == 0:
             return np.inf, 0.0
         return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
@@ -273,8 +277,9 @@ class SharedRing(WavelengthRing):
         return fabric.Shift(hop, hops, width, rate, hops * (hop * self.hop_latency + self.conversion_time))
 
     def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[fabric.Lightpaths, int]:
-        """Return the circuits of one hop of every rank onward and then those of every rank back, and the number of
-        channels of each circuit. They lie within ``channels`` channels of every link, from number ``first`` on.
+        """Return the circuits of :meth:`shift` as lightpaths, first one hop of every rank onward, then one of every
+        rank back, and the number of channels of each. They lie within ``channels`` channels of every link, from number
+        ``first`` on.
 
         Hops that pass the end of a ring that does not close go the long way, on the upper half of the channels.
         """
@@ -329,7 +334,8 @@ class RingGroup(SharedRing):
         return self.held
 
     def embedding(self) -> Self:
-        """Return this part of a ring with the wavelengths on which light goes back, too: all that it holds."""
+        """Return this ring with all wavelengths that the group holds, those on which light goes back the long way
+        included."""
         return self.model_copy(update={"wavelengths": self.held})
 
     def pair(self, stride: int) -> tuple[float, float]:

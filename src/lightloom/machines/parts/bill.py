@@ -230,12 +230,14 @@ class Bill:
         return self._total("mtbf")
 
     def energy(self, seconds: float, bits: float) -> Total:
-        """Return the joules of one rank that runs for ``seconds`` and sends ``bits`` over its links."""
+        """Return the joules of one rank that runs for ``seconds`` and sends ``bits`` over its links in that time:
+        static power times the seconds plus dynamic energy times the bits."""
         static, dynamic = self.static_power.times(seconds), self.dynamic_energy.times(bits)
         return summed("energy", (replace(static, unit="energy"), replace(dynamic, unit="energy")))
 
     def times(self, count: float) -> Bill:
-        """Return the bill with ``count`` times as many of every part for a rank, and as much bandwidth."""
+        """Return the bill with ``count`` times as many of every part for a rank, and as many times the bandwidth; the
+        number of ranks is the same."""
         rate = None if self.bandwidth is None else self.bandwidth * count
         lines = tuple(replace(line, per_rank=line.per_rank * count) for line in self.lines)
         return replace(self, lines=lines, bandwidth=rate)

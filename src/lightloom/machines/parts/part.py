@@ -73,7 +73,7 @@ class Figure(Config, Generic[Number]):
 
     @model_validator(mode="after")
     def _range_holds_the_value(self) -> Self:
-        """Refuse a range that does not hold the value."""
+        """Raise ValueError for a range that does not hold the value; otherwise return the figure unchanged."""
         if not self.least <= self.value <= self.most:
             shown = [format_amount(value, self.unit) for value in (self.least, self.value, self.most)]
             raise ValueError(f"a range of {shown[0]} to {shown[2]} does not hold the value {shown[1]}")
@@ -244,7 +244,8 @@ class Part(Described):
 
     @model_validator(mode="after")
     def _null_is_explained_once(self) -> Self:
-        """Refuse both static power and energy, and a figure that also has a reason to have none."""
+        """Raise ValueError for both static power and static energy, and for a figure that also has a reason to have
+        none; otherwise return the part unchanged."""
         if self.static_power is not None and self.static_energy is not None:
             raise ValueError("static_power and static_energy are the same watts: expected one of them")
         for name in (*self.counted_elsewhere, *self.unknown):
@@ -274,7 +275,7 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Return the names in the catalog, sorted."""
+    """Return the names of the parts in the catalog, sorted."""
     return sorted(catalog_files(CATALOG))
 
 
@@ -298,7 +299,7 @@ def load_part(name: str) -> Part:
 
 
 def loss_of(name: str) -> float:
-    """Return the loss of a component of the catalog that states one, in decibels."""
+    """Return the loss, in decibels, of a component of the catalog, which must state one."""
     loss = load_part(name).loss
     assert loss is not None
     return loss.value

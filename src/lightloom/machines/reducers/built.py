@@ -62,7 +62,8 @@ class Averaging(Config):
 
     @model_validator(mode="after")
     def _devices_or_a_reducer(self) -> Self:
-        """Refuse constants or wavelengths without a reducer, and fields of devices beside one."""
+        """Raise ValueError for constants or wavelengths without a reducer, and for fields of devices beside one;
+        otherwise return the object unchanged."""
         if self.reducer is None:
             if self.constants:
                 raise ValueError("constants belong to a reducer: name one, or leave them out")

@@ -123,7 +123,11 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
 
 
 def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None:
-    """Raise ConfigError unless the reducer has meshes to share, and so many wavelengths can share one."""
+    """Raise ConfigError unless the reducer has meshes to share, and so many wavelengths can share one.
+
+    Raises:
+        ConfigError: the reducer has no mesh, or fewer wavelengths fit within the window of the network's meshes.
+    """
     if reducer != NETWORK:
         raise ConfigError(f"wavelengths = {wavelengths}: expected 1, since {reducer} has no mesh that they could share")
     most = most_wavelengths(setting.servers, setting.bits, setting.ports)

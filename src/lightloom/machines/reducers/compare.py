@@ -158,7 +158,7 @@ class ReducerComparison(Result):
 
     @property
     def proof(self) -> tuple[str, ...]:
-        """Steps of the proof that digit sums average exactly."""
+        """Steps, in words, of the proof that sums of digits average the codes of so many servers exactly."""
         return DigitSum(servers=self.setting.servers, bits=self.setting.bits, rounding="floor").steps()
 
     @property
@@ -258,8 +258,8 @@ def _least(made: ReducerComparison) -> str:
 
 
 def _network(made: ReducerComparison) -> list[str]:
-    """Return the sentence that sets the network's energy against the reducer chip's; none where no network is
-    compared."""
+    """Return, in a list, the sentence that sets the network's energy against the reducer chip's; empty where no network
+    is compared."""
     if NETWORK not in made.rivals:
         return []
     less, best = made.ranges[NETWORK].sooner["reducer-asic"], made.best_cases[NETWORK]

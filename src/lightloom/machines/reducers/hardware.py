@@ -81,7 +81,7 @@ class AveragerLevel:
 
     @property
     def signals(self) -> int:
-        """Number of PAM4 signals per sender."""
+        """Number of PAM4 signals by which a sender sends a code, one for each two bits."""
         return symbols_for(self.bits)
 
     @property

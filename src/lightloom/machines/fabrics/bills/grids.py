@@ -167,8 +167,8 @@ def wavelength_ring_bill(
 
 
 def _light(wavelengths: int, launch: float) -> Line:
-    """Return the line of the light sources of a rank, whose watts follow from ``launch`` watts of light for each of the
-    wavelengths and the source's efficiency."""
+    """Return the line of the light sources of a rank for so many ``wavelengths``, 16 to a source. Their watts of
+    electricity follow from ``launch``, watts of light for each wavelength, and the source's efficiency."""
     source = load_part("comb-source")
     sources = ceil(wavelengths / _PER_SOURCE)
     efficiency = source.efficiency
@@ -218,8 +218,8 @@ def averager_bill(
 
 
 def _device(name: str, power: Power | None) -> Part:
-    """Return one kind of device of the averager, of all instances together, with the watts that they draw or, for None,
-    no figure."""
+    """Return a part that stands for all devices of one kind (``name``) in an averager's instances, with the watts that
+    they draw together; no figure where ``power`` is None."""
     return Part(
         name=f"{name} of the averager",
         kind="averager",

@@ -81,8 +81,12 @@ def _rate_of_chosen(choices: BillChoices) -> float | None:
 
 
 def port_part(kind: Kind, ports: Ports, choices: BillChoices) -> Part:
-    """Return the transceiver, card or switch port that was chosen, or the catalog's, at the rate of the ports;
-    ConfigError where the catalog has none, or the chosen part has another rate."""
+    """Return the transceiver, card or switch port (``kind``) that was chosen, otherwise the one of the catalog at the
+    rate of the ports.
+
+    Raises:
+        ConfigError: the catalog has none at this rate, or the chosen part has another rate or is of another kind.
+    """
     field = kind.replace("-", "_")
     chosen: str | None = getattr(choices, field)
     if chosen is None and ports.rate / _GBPS not in RATES:
@@ -232,7 +236,8 @@ def stated_bill(
 
 
 def with_stated_price(bill: Bill, dollars: float, source: str) -> Bill:
-    """Return the bill with ``dollars``, the price of all parts of one rank, in place of the prices of the parts."""
+    """Return the bill with ``dollars``, the stated price of all parts of one rank, in place of the prices of the parts;
+    ``source`` is where it comes from."""
     note = "a price of the fabric stands for those of all parts"
     # A price has a year; nothing is made of that of a stated one.
     figure = Price(value=dollars, confidence=_confidence(source), source=source, year=2025)
@@ -304,7 +309,8 @@ def bill_complaints(bill: Bill, ranks: int) -> Iterator[str]:
 
 
 def _energies(bill: Bill) -> Iterator[str]:
-    """Yield complaints where the energy of 2 s, idle or at full load, is not that of the bill's powers."""
+    """Yield complaints where the joules of 2 s, without load or at full load, differ from what the bill's static and
+    dynamic power give."""
     static, dynamic = bill.static_power.value, bill.dynamic_power.value
     idle = bill.energy(2.0, 0.0).value
     if static is not None and not math.isclose(idle or 0.0, 2.0 * static, rel_tol=_ROUNDING):

@@ -28,8 +28,8 @@ class Tree(NamedTuple):
 
     @property
     def uplinks(self) -> float:
-        """Links between switches of two tiers, for every port that the tree joins: tiers beyond the first, over the
-        taper."""
+        """Number of links between switches of neighbouring tiers for every port that the tree joins: tiers beyond the
+        first, divided by the taper."""
         return (self.tiers - 1) / self.taper
 
     def whole_ports(self, ports: int) -> int:
@@ -175,8 +175,8 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
 
 
 def _stages(ports: int, radix: int) -> int | None:
-    """Return how many switches light passes in a plane of so many ports on switches of ``radix``: 1 or 3; None where
-    three stages do not join them."""
+    """Return how many switches light passes in a plane of ``ports`` ports on switches of ``radix`` ports: 1, or 3 where
+    one switch does not suffice; None where three stages do not join them."""
     return 1 if ports <= radix else 3 if ports <= radix * radix // 2 else None
 
 
@@ -196,8 +196,9 @@ def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
 
 
 def _chosen_switch(planes: int, ports: int, choices: BillChoices) -> Part:
-    """Return the circuit switch that the choices name, else the part of a single port where only used ports are paid,
-    else, of whole products, that with the fewest stages, and of these the one whose switches cost least in all."""
+    """Return the circuit switch for ``planes`` planes of ``ports`` ports: the one that the choices name, otherwise the
+    part of a single port where only used ports are paid, otherwise the product with the fewest stages, and among these
+    the one whose switches cost least in all."""
     if choices.circuit_switch is not None:
         return circuit_switch_product(choices.circuit_switch)
     if choices.switches == "used":

@@ -68,7 +68,8 @@ class Tier(Described):
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
-        """Refuse sizes, dimensions and options that contradict each other or the tier's shape."""
+        """Raise ValueError for sizes, dimensions and options that contradict each other or the tier's shape; otherwise
+        return the tier unchanged."""
         if self.dims is not None and (self.size is not None or self.dimensions is not None):
             other = "size" if self.size is not None else "dimensions"
             raise ValueError(f"dims and {other} contradict each other: expected one of them")
@@ -106,7 +107,7 @@ class Tier(Described):
         return "shape", "size", "dims", "twisted"
 
     def heading(self) -> str:
-        """Return name, shape and stated size of the tier in words."""
+        """Return name, shape and stated size of the tier, such as ``NVLink, switch of 8``."""
         extent = "" if self.children is None else f" of {describe(self.dims) if self.dims else self.size}"
         return f"{self.name or 'tier'}, {'twisted ' * self.twisted}{self.shape}{extent}"
 
@@ -188,19 +189,19 @@ class Level:
 
     @property
     def root(self) -> Level:
-        """Return the level whose ports, those of ranks, lead here: this one, or the innermost whose switches are
-        passed."""
+        """The level whose ports are those of the ranks from which data come here: this one, or the innermost one whose
+        switches its uplinks leave from."""
         return self if self.beneath is None else self.beneath.root
 
     @property
     def chain(self) -> tuple[Level, ...]:
-        """Return the levels through whose switches the ports are reached, innermost first, without this one; none where
-        ports are the ranks' own."""
+        """The levels through whose switches data reach this one's ports, innermost first, without this one; empty where
+        its ports are the ranks' own."""
         return () if self.beneath is None else (*self.beneath.chain, self.beneath)
 
     @property
     def sharing(self) -> int:
-        """Neighbouring ranks that share a port; 1 where each has its own."""
+        """Number of neighbouring ranks that share a port into the tier; 1 where each has ports of its own."""
         return 1 if self.tier.ports is None else max(self.child // self.tier.ports, 1)
 
     @property
@@ -235,7 +236,8 @@ class Level:
 
     @property
     def tree(self) -> bool:
-        """True if children have links of their own into the switch, behind their ports."""
+        """True if each child has links of its own into the switch, behind its ports: the tier is not the innermost,
+        states a taper, and has ports of the ranks."""
         return self.switched and self.beneath is None and self.number > 1 and self.tier.taper is not None
 
     def plane(self, rank: Ints) -> Ints:
@@ -294,8 +296,8 @@ class Level:
 
     @property
     def lattice(self) -> Lattice:
-        """The grid of one group and rail; for a switch or a full mesh an open line of the children, that of a full mesh
-        where they are two."""
+        """The grid that the children of one group form on one rail; for a switch or a full mesh, which form none, an
+        open line of the children."""
         return self._lattice or Lattice((self.size,), wraps=False)
 
     @property

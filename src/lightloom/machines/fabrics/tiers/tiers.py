@@ -54,7 +54,8 @@ class Tiers(PacketFabric):
 
     @model_validator(mode="after")
     def _tiers_hold_ranks(self) -> Self:
-        """Refuse ranks that the tiers cannot hold, by deriving the levels."""
+        """Raise ValueError where the tiers cannot hold the ranks, as :func:`levels_of` finds; otherwise return the
+        fabric unchanged."""
         _ = self.levels
         return self
 
@@ -139,14 +140,15 @@ class Tiers(PacketFabric):
         return ("nic",) if any(level.switched for level in self.levels) else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Return the parts of every tier, with a note on domains that ranks fill in part."""
+        """Return the bill of every tier, per rank, with a note on domains that ranks fill in part."""
         from lightloom.machines.fabrics.tiers.bill import tiers_bill
 
         bill = tiers_bill(self.ranks, self.levels, self.tiers, choices)
         return replace(bill, kind=self.kind_name, notes=(*bill.notes, self.filling) if self.filling else bill.notes)
 
     def ring_order(self) -> Ints:
-        """Return the ranks one after the other, through the cells of each grid in a snake."""
+        """Return the ranks in an order from rank 0 on that finishes each group before the next and takes the children
+        of each grid in a snake: [place]."""
         order = np.zeros(1, np.int64)
         for level in self.levels:
             places = level.lattice.snake() if level.is_grid else np.arange(level.size)
@@ -211,7 +213,7 @@ class Tiers(PacketFabric):
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the links of each transfer in the order in which it crosses them, inner tiers first, −1 filling up:
-        [transfer, place]."""
+        [transfer, place]; ``route`` is not used."""
         runs, backward = [], []
         for level, crosses, gateway, target in reversed(list(self.crossings(source, destination))):
             if crosses.any():
@@ -221,7 +223,8 @@ class Tiers(PacketFabric):
         return ordered_links(runs, backward) if runs else np.full((len(np.asarray(source)), 1), -1)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        """Return the seconds of all links that each transfer crosses, the way to its gateway included: [transfer]."""
+        """Return the seconds of all links that each transfer crosses, those to the rank on its destination's rail
+        included: [transfer]; ``route`` is not used."""
         total = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)))
         for level, crosses, gateway, target in self.crossings(source, destination):
             for run, seconds in level.runs(gateway, target) if crosses.any() else ():
@@ -393,8 +396,12 @@ class Tiers(PacketFabric):
         return Ports(tier, tier, rates[tier])
 
     def _ports_by_links(self, source: Ints, destination: Ints) -> Ports | None:
-        """Return the ports and rates of transfers, [transfer] each, found from the links that they occupy. The children
-        of an outermost switch are alike, so that a fabric of three of them is searched in place of one of more."""
+        """Return the ports and rates of transfers, [transfer] each, found from the links that they occupy; None where
+        some rank has no link to itself.
+
+        The children of an outermost switch are alike, so that a fabric of three of them is searched in place of one of
+        more.
+        """
         outermost, tiers = self.levels[-1], filled_tiers(self.ranks, self.tiers)
         if not outermost.switched or outermost.size <= 3 or len(tiers) != len(self.levels):
             return derived.ports(self, source, destination)
@@ -413,8 +420,8 @@ class Tiers(PacketFabric):
         return super().group(ranks, stride) if tiers is None else self.of_tiers(ranks, tiers)
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
-        """Return the tiers with their bandwidths scaled: the innermost by the factor of domains where it joins one, all
-        others by that of the network."""
+        """Return ``tiers``, the field with the tiers, their bandwidths multiplied by the factors in ``scales``: the
+        innermost by that of domains, where it joins one, all others by that of the network."""
         innermost = scales.bandwidth if joins_domains(self.tiers) else scales.network_bandwidth
         factors = [innermost, *[scales.network_bandwidth] * (len(self.tiers) - 1)]
         rates = [{"bandwidth": factor * tier.bandwidth} for tier, factor in zip(self.tiers, factors, strict=True)]
