@@ -121,7 +121,7 @@ class Cluster(Result):
         return f"{self.ranks:,} rank{'s' if self.ranks > 1 else ''}"
 
     def summary(self) -> str:
-        """Return name, ranks, accelerator and kind of fabric in one line, such as ``terarack-64: 64 × h100 on a
+        """Return name, ranks, accelerator and kind of fabric in one line, such as ``terarack-64: 64 × a100 on a
         wdm-ring``."""
         return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {self.fabric.kind_name}"
 

@@ -202,7 +202,7 @@ class Lattice(NamedTuple):
 
     def hops(self, source: Ints, destination: Ints) -> Ints:
         """Return the number of links on a shortest route between cells, in the shape to which ``source`` and
-        ``destination`` broadcast; those of a twisted torus must have one shape."""
+        ``destination`` broadcast."""
         if self.twisted:
             return np.asarray(np.sum(np.abs(self.steps(source, destination)), axis=0))
         links = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)), np.int64)
