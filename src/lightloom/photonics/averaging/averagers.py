@@ -46,8 +46,10 @@ class Averager(Protocol):
 
 
 def average_into(averager: Averager, codes: Codes, out: Codes) -> None:
-    """Write the averager's mean of unsigned codes (servers, n) into ``out`` (n,); an exact mean takes one pass over
-    memory."""
+    """Write the averager's mean of codes (servers, n) into ``out`` (n,), codes being unsigned integers.
+
+    For an `IdealAverager` this takes one pass over memory, without an array in between.
+    """
     if isinstance(averager, IdealAverager):
         mean_codes(codes, averager.rounding, out)
     else:
@@ -104,8 +106,10 @@ class NetworkAverager:
 
     @cached_property
     def table(self) -> Int32s | None:
-        """Mean code of every grid point, the last input varying fastest; None with noise, for a grid of more than 2^24
-        points, or beyond 31 bits."""
+        """Received mean code of every grid point, int32 [points], the last input varying fastest; computed once.
+
+        None with noise, for a grid of more than 2^24 points, or for codes of more than 31 bits.
+        """
         if self.sigma or self.function.points > TABULATED_POINTS or self.bits > 31:
             return None
         return np.concatenate([self._received(points).astype(np.int32) for points in self.function.grid(_AT_ONCE)])
@@ -115,7 +119,8 @@ class NetworkAverager:
         return in_chunks(codes, self.servers, self._average, _AT_ONCE)
 
     def _average(self, codes: Codes) -> Ints:
-        """Return the mean codes (n,) of one chunk of codes, from the table if there is one."""
+        """Return the mean codes (n,) of one chunk of codes (servers, n): from the table if there is one, else from a
+        run of the network."""
         points = points_of_servers(codes, self.bits, self.function)
         if self.table is None:
             return self._received(points)
@@ -141,13 +146,18 @@ class ErrorDistribution:
 
     @property
     def rms(self) -> float:
-        """Root mean square error of all codes, in units of the last place."""
+        """Root mean square error over all codes, right ones included, in units of the last place."""
         total = sum(share for _, share in self.shares) or 1.0
         return float(np.sqrt(self.rate * sum(share * error**2 for error, share in self.shares) / total))
 
 
 def _table_ii(accuracy_percent: float, *shares: tuple[int, float]) -> ErrorDistribution:
-    """Return the errors of a row of Table II: its accuracy in percent, and pairs of an error and its frequency."""
+    """Return the error distribution of a row of Table II.
+
+    Args:
+        accuracy_percent: share of right codes, in percent.
+        shares: pairs of an error, in units of the last place, and its relative frequency among wrong codes.
+    """
     return ErrorDistribution(rate=round(1 - accuracy_percent / 100, 9), shares=shares)
 
 
@@ -190,7 +200,7 @@ class ErringAverager:
 
 
 def check_shape(codes: Codes, servers: int) -> None:
-    """Check that ``codes`` [servers, n] has a row per server.
+    """Raise InputError unless ``codes`` has two dimensions and a row per server, (servers, n).
 
     Raises:
         InputError: it has another shape.
@@ -200,10 +210,11 @@ def check_shape(codes: Codes, servers: int) -> None:
 
 
 def in_chunks(codes: Codes, servers: int, average: Callable[[Codes], Ints], chunk: int) -> Ints:
-    """Return the mean codes (n,) of codes (servers, n) that ``average`` computes of ``chunk`` columns at a time.
+    """Return the mean codes (n,) as int64 of codes (servers, n), computed by ``average`` from ``chunk`` columns at a
+    time.
 
     Raises:
-        InputError: the codes have another shape.
+        InputError: the codes are not (servers, n).
     """
     check_shape(codes, servers)
     means = np.empty(codes.shape[1], np.int64)
@@ -239,12 +250,12 @@ class DigitSum:
 
     @property
     def digits(self) -> int:
-        """Number of digits of a code, M."""
+        """Number of digits of a code, M: its bits over log2 of the levels, rounded up."""
         return -(-self.bits // self._digit_bits)
 
     @property
     def _digit_bits(self) -> int:
-        """Number of bits of a digit: log2 of the levels."""
+        """Number of bits of a digit: log2 of its levels."""
         return int(log2(self.levels))
 
     @property
@@ -253,26 +264,35 @@ class DigitSum:
         return self.servers // 2 if self.rounding == "half-up" else 0
 
     def largest_digits(self) -> Ints:
-        """Return the largest digit of each place, the least significant first, [M]; the last may lack a bit."""
+        """Return the largest value of a code's digit at each place, [M], the least significant first.
+
+        It is one less than the levels, and less at the last place if the bits do not fill it.
+        """
         top = np.full(self.digits, self.levels - 1, np.int64)
         top[-1] = (1 << self.bits - self._digit_bits * (self.digits - 1)) - 1
         return top
 
     def carries(self) -> Ints:
-        """Return the largest carry into each place, the lowest first, and last that out of the highest: [M + 1]."""
+        """Return the largest carry into each place of the sum of all servers' codes, [M + 1].
+
+        The least significant place comes first (its carry is 0); the last entry is the carry out of the highest place.
+        """
         carries = [0]
         for digit in self.largest_digits().tolist():
             carries.append((self.servers * digit + carries[-1]) // self.levels)
         return np.array(carries, np.int64)
 
     def spread(self, codes: Ints) -> Bytes:
-        """Return the digits of codes [...]: [M, ...], the least significant first."""
+        """Return the digits of codes [...] as uint8, [M, ...], the least significant first."""
         shifts = self._digit_bits * np.arange(self.digits).reshape(-1, *(1,) * codes.ndim)
         return ((codes[None] >> shifts) & (self.levels - 1)).astype(np.uint8)
 
     def mean(self, sums: Ints) -> Ints:
-        """Return the mean codes (n,) of decided sums [M, n], the least significant first, by carrying between
-        places."""
+        """Return the mean codes (n,), rounded as the averager rounds, of sums [M, n] of all servers' digits at each
+        place.
+
+        The least significant place comes first; carries pass from place to place.
+        """
         carry = np.zeros(sums.shape[1:], np.int64)
         total = np.zeros_like(carry)
         for place, column in enumerate(sums):
@@ -284,7 +304,8 @@ class DigitSum:
         return mean
 
     def steps(self) -> tuple[str, ...]:
-        """Return the steps of the proof that the mean is exact, each checked in whole numbers.
+        """Return the proof that the mean is exact, as five sentences, after checking their numbers in whole-number
+        arithmetic.
 
         Raises:
             VerificationError: a step does not hold.
@@ -316,11 +337,14 @@ class DigitSum:
         )
 
     def try_sums(self, most: int = 1 << 21, seed: int = 0) -> tuple[int, int]:
-        """Return how many tuples of sums were tried, and of how many the mean by carries differs from that of their
-        total.
+        """Try tuples of digit sums, and return how many were tried and for how many the mean by carries is wrong.
 
-        A grid of up to ``most`` tuples is tried whole; of larger ones so many are drawn, half of them beside totals at
-        which the mean changes.
+        A tuple has a sum of all servers' digits for each place; the right mean is that of their weighted total.
+
+        Args:
+            most: a grid of at most so many tuples is tried whole; of a larger one so many are drawn, half of them
+                beside totals at which the mean changes.
+            seed: seed of the drawn tuples.
         """
         sizes = [self.servers * digit + 1 for digit in self.largest_digits().tolist()]
         count = int(np.prod([float(size) for size in sizes])) if len(sizes) * np.log2(max(sizes)) < 60 else most + 1
@@ -366,7 +390,7 @@ class DigitSumAverager:
 
     @cached_property
     def receiver(self) -> DigitReceiver:
-        """The receiver of one digit's sum."""
+        """Receiver of the sum of the servers' digits at one place, with the averager's servers, bits and levels."""
         return DigitReceiver(**attributes(self.arithmetic, "servers bits levels"))
 
     def __call__(self, codes: Codes) -> Ints:
@@ -374,12 +398,17 @@ class DigitSumAverager:
         return in_chunks(codes, self.servers, self._average, _AT_ONCE)
 
     def _average(self, codes: Codes) -> Ints:
-        """Return the mean codes (n,) of one chunk of codes, with the receivers' noise."""
+        """Return the mean codes (n,) of one chunk of codes (servers, n), with the receivers' noise, limited to the
+        largest code."""
         sums = self._decided(self.arithmetic.spread(check_codes(codes, self.bits)))
         return np.minimum(self.arithmetic.mean(sums), (1 << self.bits) - 1)
 
     def _decided(self, digits: Bytes) -> Ints:
-        """Return the sums [M, n] that the receivers decide of digits [M, servers, n]."""
+        """Return the sums over servers [M, n] that the receivers decide of digits [M, servers, n].
+
+        Without a power they are exact; with one, Gaussian noise is added, and the sum is rounded to the nearest
+        possible one.
+        """
         sums: Ints = digits.sum(axis=1, dtype=np.int64)
         if self.power is None:
             return sums

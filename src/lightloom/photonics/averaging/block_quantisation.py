@@ -33,7 +33,15 @@ over servers passes it to all of them."""
 
 
 def synchronisation_share(values: int, bits: int, block: int = 256) -> float:
-    """Return the bytes that a server sends to agree on scales, one per block, as a share of the bytes of its codes."""
+    """Return the bytes of exponents that a server sends to agree on scales, as a share of the bytes of its codes.
+
+    One byte is sent for each block.
+
+    Args:
+        values: number of gradient values, at least 1.
+        bits: bits per code.
+        block: values per block; the last one may be shorter.
+    """
     return -(-values // block) / (values * bits / 8)
 
 
@@ -47,8 +55,12 @@ class CodeBuffers:
 
     @classmethod
     def of(cls, sizes: Sequence[int], bits: int = 16, block: int = 256) -> CodeBuffers:
-        """Return the quantisation of contiguous parameters of these ``sizes``, each in blocks of ``block`` values, the
-        last one shorter.
+        """Return the quantisation of a buffer that holds parameters one after the other.
+
+        Args:
+            sizes: number of values of each parameter.
+            bits: bits per code.
+            block: values per block; the last block of each parameter may be shorter.
 
         Raises:
             ConfigError: bits are outside 2..32, or blocks are empty.
@@ -73,29 +85,44 @@ class CodeBuffers:
         return np.uint16 if self.bits <= 16 else np.uint32
 
     def scales(self, values: Float32s) -> Bytes:
-        """Return the byte of each block, its exponent + 127 or `UNFIT`, [blocks]; servers agree on the maximum."""
+        """Return the scale byte of each block of float32 values, [blocks]; servers agree on the maximum of theirs.
+
+        It is 127 plus the least exponent E with all magnitudes below 2^E, or `UNFIT` for blocks with NaN, infinities or
+        magnitudes of 2^127 or more.
+        """
         offer = np.empty(self.blocks, np.uint8)
         _largest_exponents(values.view(np.int32), self.edges, offer)
         return offer
 
     def encode(self, values: Float32s, scales: Bytes, out: Codes) -> None:
-        """Write codes of values into ``out`` of `code_type`; scales are agreed, and none of them is `UNFIT`."""
+        """Write the offset-binary codes of float32 values into ``out`` (of `code_type`), one code for each value.
+
+        ``scales`` [blocks] are the agreed scale bytes, none of which may be `UNFIT`. Values are rounded half up to
+        steps of 2^(E - bits + 1), E the scale byte less 127, and saturate at the largest code.
+        """
         _encode(values, scales, self.edges, self.bits, out)
 
     def decode(self, codes: Codes, scales: Bytes, out: Float32s) -> None:
-        """Write values of codes into ``out``; those of more than 24 bits are rounded to float32."""
+        """Write the float32 values of offset-binary codes into ``out``; codes of more than 24 bits are rounded.
+
+        ``scales`` [blocks] are the scale bytes with which the codes were written.
+        """
         _decode(codes, scales, self.edges, self.bits, out)
 
 
 def mean_codes(rows: Codes, rounding: Rounding, out: Codes) -> None:
-    """Write the exact mean of unsigned codes (servers, n) into ``out`` (n,), for up to 32 bits and 2^18 servers."""
+    """Write the exact mean of unsigned codes (servers, n), rounded down or half up, into ``out`` (n,).
+
+    It is exact for up to 32 bits and 2^18 servers.
+    """
     _mean(rows, len(rows) // 2 if rounding == "half-up" else 0, out)
 
 
 def averaging_bias(servers: int, rounding: Rounding) -> float:
-    """Return the mean error of averaged codes in units of the last place, for sums spread evenly over residues mod N.
+    """Return the mean error of averaged codes, rounded less exact, in units of the last place.
 
-    floor(T/N): -(N-1)/(2N). Half-up: 0 for odd N, +1/(2N) for even N, whose ties all go up.
+    Sums are assumed to be spread evenly over residues mod N. floor(T/N): -(N-1)/(2N). Half-up: 0 for odd N, +1/(2N) for
+    even N, whose ties all go up.
     """
     if rounding == "floor":
         return -(servers - 1) / (2 * servers)

@@ -56,9 +56,16 @@ _NOISY_TUPLES = 100_000
 def second_level(
     groups: int, servers: int, bits: int, inputs: int = 4, rounding: Rounding = "floor"
 ) -> AveragingFunction:
-    """Return the function of level 2 over ``groups`` averagers of ``servers`` each; T is the sum over all servers.
+    """Return the averaging function of level 2 of a cascade, whose T is the sum of all servers' codes over all groups.
 
     The last input carries decimals and has steps of 1/(groups * servers); the other inputs have steps of 1/groups.
+
+    Args:
+        groups: number of averagers of level 1.
+        servers: number of servers of each group.
+        bits: bits per code.
+        inputs: most inputs of the network (`AveragingFunction.of`).
+        rounding: rounding of the mean, ``floor`` or ``half-up``.
 
     Raises:
         ConfigError: a count is out of range.
@@ -88,9 +95,9 @@ class PlainLevel:
         return mzi_count(self.network.layers)
 
     def verify(self, samples: int = 1_000_000) -> Verification:
-        """Return the errors of the network on its grid, as `proof.verify` does.
+        """Return the errors of the level's network on its grid, as `proof.verify` does.
 
-        Grids of more than 20 million points are sampled at ``samples`` points.
+        All points are tried of grids of at most 20 million points; of larger ones about ``samples`` hard points.
         """
         return verify(self.network, self.function, samples)
 
@@ -121,10 +128,15 @@ class Cascade:
     def light(
         self, codes: Ints, sigma: float = 0.0, rng: Rng | None = None, fabricated: Networks | None = None
     ) -> Floats:
-        """Return the analogue outputs of level 2: codes (groups, servers, n) to (outputs, n).
+        """Return the analogue outputs of level 2, before receivers round them: codes (groups, servers, n) to (outputs,
+        n).
 
-        ``sigma`` is the noise on every signal relative to its full scale, which needs ``rng``. ``fabricated`` replaces
-        the network of every group of level 1, and that of level 2.
+        Args:
+            codes: codes of every server of every group.
+            sigma: standard deviation of the noise on every signal of both levels, relative to its full scale.
+            rng: generator of the noise; required with ``sigma``.
+            fabricated: the networks of all groups of level 1 and that of level 2, in place of the cascade's; None takes
+                the cascade's.
         """
         function = self.first.function
         networks, second = fabricated or ([self.first.network] * self.groups, self.second.network)
@@ -134,7 +146,7 @@ class Cascade:
         return np.asarray(second(preprocessing @ np.concatenate(firsts), sigma, rng), dtype=np.float64)
 
     def average(self, codes: Ints) -> Ints:
-        """Return the codes that every server receives: codes (groups, servers, n) to (n,)."""
+        """Return the mean codes that every server receives, without noise: codes (groups, servers, n) to (n,)."""
         return self.second.function.decide(self.light(codes))
 
     @property
@@ -146,13 +158,21 @@ class Cascade:
 def build_cascade(
     groups: int, servers: int, bits: int, nonlinearity: Nonlinearity = "relu", noise: float | None = None
 ) -> Cascade:
-    """Return the smallest pair of networks that is proved exact in float64.
+    """Return the smallest pair of constructed networks that is proved exact in float64.
 
-    The proved tolerance of level 2 must exceed the proved error of level 1, in units of full scale. With ``noise``, a
-    share of full scale on every signal of both levels, 99.99 % of the tuples must come out right.
+    The proved tolerance of level 2 must exceed four times the proved error of level 1, in units of full scale.
+
+    Args:
+        groups: number of averagers of level 1.
+        servers: number of servers of each group.
+        bits: bits per code.
+        nonlinearity: ``relu`` or ``clipped``.
+        noise: standard deviation of the noise on every signal of both levels as a share of its full scale, at which
+            99.99 % of random tuples of codes must come out right; each network is then proved exact alone. None
+            requires exactness only.
 
     Raises:
-        ConfigError: there is no such pair.
+        ConfigError: there is no such pair, or a count is out of range.
         UnsupportedError: no pair bears the noise.
     """
     if noise is not None:
@@ -168,8 +188,10 @@ def build_cascade(
 
 
 def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinearity, noise: float) -> Cascade:
-    """Return the first pair that bears the noise: the smallest level 2 that does alone, with the smallest level 1 that
-    does with it.
+    """Return the first pair of networks that bears the noise: the smallest level 2 that bears it alone, with the
+    smallest level 1 with which 99.99 % of 100,000 random tuples of codes come out right.
+
+    ``noise`` is the standard deviation on every signal as a share of its full scale.
 
     Raises:
         UnsupportedError: the noise on the inputs alone is too much, or no pair bears it.
@@ -197,15 +219,18 @@ def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinea
 
 
 def basic(codes: Ints) -> Ints:
-    """Return the mean with both levels rounding down (eq. 9): codes (groups, servers, n) to (n,)."""
+    """Return the mean codes when both levels round down and no decimals pass between (eq. 9).
+
+    Codes are (groups, servers, n), the result is (n,).
+    """
     result: Ints = (codes.sum(axis=1) // codes.shape[1]).sum(axis=0) // codes.shape[0]
     return result
 
 
 def random_codes(groups: int, servers: int, bits: int, count: int, rng: Rng, near_equal: float = 0.2) -> Ints:
-    """Return random codes (groups, servers, count), uniform but for a share ``near_equal`` of the tuples.
+    """Return ``count`` random tuples of codes, (groups, servers, count): uniform, or close to each other.
 
-    Those are within 3 of a common value, where carries are frequent.
+    With the probability ``near_equal`` all codes of a tuple are within 3 of a common value, where carries are frequent.
     """
     top = (1 << bits) - 1
     uniform = rng.integers(0, top + 1, (groups, servers, count))
@@ -214,11 +239,19 @@ def random_codes(groups: int, servers: int, bits: int, count: int, rng: Rng, nea
 
 
 def end_to_end(cascade: Cascade, tuples: int, seed: int = 0, advance: Advance = ignore) -> dict[str, Any]:
-    """Return counts of wrong results, with and without decimals (eq. 9), of random tuples of codes sent through both
-    levels.
+    """Count wrong results of random tuples of codes sent through both levels, with and without decimals (eq. 9).
 
-    Returns ``tuples``, ``wrong_with_decimals``, ``wrong_without_decimals`` and ``share_wrong_without_decimals``; a
-    tuple is wrong if its result is not the floor of the mean. ``advance`` is called with the tuples done.
+    A result is wrong if it is not the floor of the mean. A fifth of the tuples is near-equal (`random_codes`).
+
+    Args:
+        cascade: the cascade, run without noise.
+        tuples: number of tuples, each of a code for every server.
+        seed: seed of the tuples.
+        advance: called with the number of tuples done since the last call.
+
+    Returns:
+        ``tuples``, the counts ``wrong_with_decimals`` and ``wrong_without_decimals``, and
+        ``share_wrong_without_decimals``.
 
     Raises:
         VerificationError: an error of eq. 9 is not one unit in the last place.
@@ -260,7 +293,7 @@ def save_cascade(path: Path, cascade: Cascade) -> Path:
 
 
 def is_cascade(path: Path) -> bool:
-    """Return whether a file says that it holds a cascade.
+    """Return whether an ``.npz`` file states the schema of a cascade; its other content is not checked.
 
     Raises:
         ConfigError: the file cannot be read, or is not an archive of arrays.
@@ -269,11 +302,14 @@ def is_cascade(path: Path) -> bool:
 
 
 def load_cascade(path: Path) -> Cascade:
-    """Return the cascade of a file that `save_cascade` wrote; networks that a construction makes are recognised.
+    """Return the cascade of a file that `save_cascade` wrote.
+
+    A network whose weights are those of one of our constructions becomes that `Construction`, any other one a
+    `PlainLevel`.
 
     Raises:
-        ConfigError: the file cannot be read or has another schema, a number is out of range, or a network is invalid
-            or of another shape than its level.
+        ConfigError: the file cannot be read or has another schema, a number is out of range, or a network is invalid or
+            of another shape than its level.
     """
     with reading(path, SCHEMA) as content:
         bits, groups, servers = (_whole(content[name], name) for name in _NUMBERS)
@@ -283,7 +319,8 @@ def load_cascade(path: Path) -> Cascade:
 
 
 def cascade_hash(cascade: Cascade) -> str:
-    """Return the hash of all that a file of the cascade holds, for the provenance of what is computed from it."""
+    """Return 16 hex digits that hash all that a file of the cascade holds, for the provenance of what is computed from
+    it."""
     levels = (cascade.first.network, cascade.second.network)
     arrays = [[network.nonlinearity, plain_arrays(network)] for network in levels]
     return content_hash([SCHEMA, cascade.bits, cascade.groups, cascade.servers, arrays])
@@ -301,6 +338,9 @@ def _whole(value: np.ndarray[Any, Any], name: str) -> int:
 
 
 def _level(content: Mapping[str, np.ndarray[Any, Any]], level: str, function: AveragingFunction) -> Level:
-    """Return one level of a file's arrays: the construction that has its weights, or else a `PlainLevel`."""
+    """Return the level whose network's arrays have names that start with ``level`` (``first`` or ``second``) and ``_``.
+
+    It is the construction of ``function`` that has exactly these weights, or else a `PlainLevel`.
+    """
     network = network_of_arrays(content, f"{level}_")
     return recognise(network, function) or PlainLevel("no construction of ours", function, network)

@@ -64,12 +64,13 @@ class Form:
 
     @property
     def key(self) -> Terms:
-        """Terms of the form as a hashable key; the constant is left out."""
+        """Terms of the form, pairs of atom and coefficient, as a hashable key; the constant is left out."""
         return frozenset(self.terms.items())
 
     @property
     def grid(self) -> Fraction:
-        """Largest g of which all values of the form are multiples, as atoms are integers; 0 for the form 0."""
+        """Largest g of which the constant and all coefficients, and so all values of the form, are multiples; 0 for the
+        form 0."""
         return _common_divisor(*self.terms.values(), self.constant)
 
 
@@ -82,7 +83,12 @@ class Floor:
     count: int
 
     def window(self, bit: int) -> tuple[Fraction, Fraction]:
-        """Return the two neighbouring values of the source between which [s >= (bit + 1) divisor] changes."""
+        """Return the two neighbouring values of the source between which bit number ``bit`` (from 0) changes from 0 to
+        1.
+
+        The bit is [source >= (bit + 1) divisor]; the values are multiples of the source's grid, the last without and
+        the first with the bit.
+        """
         grid = self.source.grid
         first = grid * ceil((bit + 1) * self.divisor / grid)
         return first - grid, first
@@ -106,13 +112,15 @@ class Circuit:
     _raw_bounds: dict[tuple[Terms, bool], Bounds] = field(default_factory=dict)
 
     def input(self, index: int) -> Form:
-        """Return input a_``index`` as a form."""
+        """Return input number ``index`` (from 0) of the circuit as a form of one atom."""
         return Form({Atom(-1, index): Fraction(1)})
 
     def floor(self, source: Form, divisor: int | Fraction, radix: int = 4) -> Form:
-        """Return floor(source / divisor), computed digit by digit in base ``radix`` from the most significant one.
+        """Return the form of floor(source / divisor), computed digit by digit in base ``radix`` from the most
+        significant one.
 
-        Floors are appended to ``groups``; the form is 0 if the source never reaches ``divisor``.
+        Floors, one for each digit, are appended to ``groups`` unless equal ones are there. The form is 0 if the source
+        never reaches ``divisor``; the source must not be negative.
         """
         divisor = Fraction(divisor)
         count = floor(self.bounds(source)[1] / divisor)
@@ -127,9 +135,9 @@ class Circuit:
         return digit * place + self.floor(source - digit * (divisor * place), divisor, radix)
 
     def _bits(self, source: Form, divisor: Fraction) -> Form:
-        """Return floor(source / divisor) as a sum of bits, one for each step that the source may reach.
+        """Return floor(source / divisor) as a form that is a sum of bits, one for each step that the source may reach.
 
-        An equal floor of the circuit is used again.
+        The floor is appended to ``groups``; an equal one that is there is used again.
         """
         step = Floor(source, divisor, floor(self.bounds(source)[1] / divisor))
         if step not in self.groups:
@@ -138,12 +146,19 @@ class Circuit:
         return Form({Atom(group, bit): Fraction(1) for bit in range(step.count)})
 
     def decided(self, form: Form) -> Form:
-        """Return the form as a sum of bits, one for each step of its grid that it may reach."""
+        """Return a form of equal value made of decided bits, one for each step of the form's grid that it may reach.
+
+        The floor that gives these bits is appended to ``groups`` unless an equal one is there; the form must not be
+        negative.
+        """
         grid = form.grid
         return self.floor(form, grid, 1 + int(self.bounds(form)[1] / grid)) * grid
 
     def hold(self, source: Form) -> Form:
-        """Append the form to ``groups`` and return it as an atom; a constant form is returned as it is."""
+        """Append a held form with this source to ``groups``, and return the atom that stands for it as a form.
+
+        Later layers carry it as one signal. A constant form is returned as it is, and nothing is appended.
+        """
         if not source.terms:
             return source
         self.groups.append(Held(source))
@@ -158,16 +173,22 @@ class Circuit:
         return self.expand(remainder + self.groups[held.group].source * factor)
 
     def bounds(self, form: Form) -> Bounds:
-        """Return the least and largest value that the inequalities of atoms and floors allow, on the form's grid."""
+        """Return the least and largest value of a form that the inequalities of atoms and floors allow, on the form's
+        grid.
+
+        The bounds are exact rationals, proved rather than sampled, and cached by form.
+        """
         key = (form.key, form.constant)
         if key not in self._bounds_by_form:
             self._bounds_by_form[key] = self._tightest(form)
         return self._bounds_by_form[key]
 
     def _tightest(self, form: Form) -> Bounds:
-        """Return the least and the largest value of a form, rounded inwards to the form's grid. Both ways of bounding
-        it count, the tighter one at each end: with every floor replaced by its source over its divisor, and with only
-        those replaced whose factor is negative."""
+        """Return the least and the largest value of a form, rounded inwards to multiples of the form's grid.
+
+        Two ways of bounding are compared, and the tighter value is taken at each end: with every floor replaced by its
+        source over its divisor, and with only those replaced whose factor is negative.
+        """
         tight, loose = (self._bounds(self.expand(form), always) for always in (True, False))
         low, high = max(tight[0], loose[0]), min(tight[1], loose[1])
         grid = form.grid
@@ -176,10 +197,10 @@ class Circuit:
         return grid * ceil(low / grid), grid * floor(high / grid)
 
     def _bounds(self, form: Form, always: bool) -> Bounds:
-        """Return the least and the largest value that a form without held forms can have.
+        """Return bounds (least, largest) of the values of a form without held forms, not rounded to its grid.
 
-        Its latest floor is replaced by (s - remainder) / d, for its source s and divisor d, where its factor is
-        negative or ``always`` is set; else each bit of the floor is 0 or 1.
+        The form's latest floor is replaced by (s - remainder) / d, for its source s and divisor d, where its factor is
+        negative or ``always`` is set; else each bit of the floor is 0 or 1. Bounds without the constant are cached.
         """
         if not form.terms:
             return form.constant, form.constant
@@ -190,8 +211,11 @@ class Circuit:
         return low + form.constant, high + form.constant
 
     def _bounds_of_terms(self, form: Form, always: bool) -> Bounds:
-        """Return bounds of a form without constant, by its latest floor and then the remaining terms, or by its inputs
-        if it has no floor."""
+        """Return bounds of a form whose constant is 0 and that has no held forms, by its latest floor and then the
+        remaining terms, or by its inputs (each 0 to its maximum) if it has no floor.
+
+        ``always`` is that of `_bounds`.
+        """
         group = max(atom.group for atom in form.terms)
         own = {a: c for a, c in form.terms.items() if a.group == group}
         rest = Form({a: c for a, c in form.terms.items() if a.group != group})
@@ -211,18 +235,19 @@ class Circuit:
 
     @property
     def floors(self) -> list[tuple[int, Floor]]:
-        """Floors among the groups, each with its group number."""
+        """Floors among the groups, held forms left out, as pairs of the group's number (from 0) and the floor."""
         return [(g, m) for g, m in enumerate(self.groups) if isinstance(m, Floor)]
 
     def is_held(self, atom: Atom) -> bool:
-        """True where an atom stands for a held form."""
+        """True where an atom stands for a held form, and not for an input or a bit of a floor."""
         return atom.group >= 0 and isinstance(self.groups[atom.group], Held)
 
     def check_floors(self) -> None:
-        """Check that the source of every floor is non-negative and below the first step without a bit.
+        """Check that every floor's source is at least 0 and below the first step without a bit, and that held forms are
+        integers.
 
         Raises:
-            VerificationError: a floor violates this, a step reads a later one, or a held form is not an integer.
+            VerificationError: a floor or held form violates this, or reads a later one.
         """
         for group, step in enumerate(self.groups):
             low, high = self.bounds(step.source)
@@ -236,13 +261,14 @@ class Circuit:
 
 
 def _common_divisor(*values: Fraction) -> Fraction:
-    """Return the largest rational of which all values are integer multiples."""
+    """Return the largest rational of which all values are integer multiples; 0 if all values are 0."""
     scale = lcm(*(value.denominator for value in values))
     return Fraction(gcd(*(int(value * scale) for value in values)), scale)
 
 
 def _sums_of_signs(values: Iterable[Fraction]) -> tuple[Fraction, Fraction]:
-    """Return the sum of the negative values and that of the positive ones: bounds of a sum of values times 0 to 1."""
+    """Return the sum of the negative values and that of the positive ones: the bounds of sum_i x_i value_i for x_i in
+    0..1."""
     zero, parts = Fraction(0), list(values)
     return sum((min(part, zero) for part in parts), zero), sum((max(part, zero) for part in parts), zero)
 
@@ -262,8 +288,12 @@ class Block:
 
 
 def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places: int) -> list[Block]:
-    """Return ``factor`` * (T + offset) as blocks of ``places`` base-4 places in all, a block per input, least
-    significant first."""
+    """Return ``factor`` * (T + offset), the sum of all servers' codes, as blocks of base-4 digits, least significant
+    first.
+
+    There is a block for each input of the function. ``places`` is the number of base-4 places of all blocks together;
+    the excess of a block over its digits has not been carried yet.
+    """
     ordered = list(enumerate(function.inputs))[::-1]
     # The exponents of four in the weights.
     positions = [((i.weight & -i.weight).bit_length() - 1) // 2 for _, i in ordered] + [places]
@@ -277,7 +307,7 @@ def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places
 
 
 def sum_of_servers(circuit: Circuit, function: AveragingFunction) -> Form:
-    """Return T + offset as a form of the inputs."""
+    """Return T + offset, the sum of all servers' codes and what rounding adds, as a form of the inputs."""
     return sum((circuit.input(k) * i.weight for k, i in enumerate(function.inputs)), Form({})) + function.offset
 
 
@@ -287,13 +317,18 @@ def carry_save(
     """Return blocks that have passed their excess over their digits to the next one, all at once, so that ranges shrink
     in one step.
 
-    Returns the blocks, and one of 0 digits more if there may be a carry out of the last.
+    A block of 0 digits is appended if there may be a carry out of the last one.
 
-    With ``decided_from``, blocks with digits above that position consist of decided bits (the floor of a form to its
-    own grid is the form itself). Lower blocks contribute only their carry, which is decided anyway.
-
-    With ``digits_decided``, what a block keeps becomes decided bits of few steps before the carry from below joins it.
-    A mesh then never adds a large analogue value to the bits of several blocks at once, which only it could spoil.
+    Args:
+        circuit: receives the floors that compute the carries.
+        blocks: blocks of a sum, least significant first.
+        radix: base in which floors are computed digit by digit (`Circuit.floor`).
+        decided_from: blocks with digits above this base-4 position are first replaced by decided bits (the floor of a
+            form to its own grid is the form itself). Lower blocks contribute only their carry, which is decided anyway.
+            None decides no block.
+        digits_decided: whether what a block keeps becomes decided bits of few steps before the carry from below joins
+            it. A mesh then never adds a large analogue value to the bits of several blocks at once, which only it could
+            spoil.
     """
     excess = [circuit.floor(b.form, 4**b.digits, radix) if b.digits else Form({}) for b in blocks]
     result = []
@@ -309,8 +344,12 @@ def carry_save(
 
 
 def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Block], Form]:
-    """Return blocks of exactly their digits, after carrying from block to block, and the carry out of the last. Carries
-    are decided digit by digit in base ``radix``, as :meth:`Circuit.floor` does."""
+    """Return blocks of exactly their digits, after carrying from block to block, and the carry out of the last as a
+    form.
+
+    ``blocks`` are given and returned least significant first; those of 0 digits only add to the carry. Carries are
+    computed by floors of the circuit, digit by digit in base ``radix`` as `Circuit.floor` does.
+    """
     carry, done = Form({}), []
     for block in blocks:
         source = block.form + carry
@@ -321,13 +360,24 @@ def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Bloc
 
 
 def split(circuit: Circuit, form: Form, digits: int, lowest: int = 0) -> list[Form]:
-    """Return the base-4 digits of a form, most significant first, down to digit ``lowest``."""
+    """Return the base-4 digits ``digits`` - 1 down to ``lowest`` of a non-negative form below 4^digits, as forms.
+
+    Place 0 is the least significant digit; the list is most significant first.
+    """
     taken, rest = divide(circuit, form, 1, range(digits - 1, max(lowest, 1) - 1, -1))
     return [*taken, rest] if digits > lowest == 0 else taken  # the last digit is the remainder of the form
 
 
 def divide(circuit: Circuit, form: Form, divisor: int, places: range, radix: int = 4) -> tuple[list[Form], Form]:
-    """Return the base-4 digits of form / ``divisor`` at ``places``, most significant first, and the remainder."""
+    """Return the base-4 digits of form / ``divisor`` at ``places``, and the remainder of the form after them.
+
+    Args:
+        circuit: receives the floors that compute the digits.
+        form: dividend, not negative.
+        divisor: what is divided by.
+        places: exponents of 4, in falling order; the digits are returned in this order.
+        radix: base in which each floor is computed (`Circuit.floor`).
+    """
     digits = []
     for place in places:
         digits.append(circuit.floor(form, divisor * 4**place, radix))
@@ -336,7 +386,10 @@ def divide(circuit: Circuit, form: Form, divisor: int, places: range, radix: int
 
 
 def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Circuit) -> list[Form]:
-    """Return the outputs with (T - N * result) / N added to the last if the function carries decimals."""
+    """Return the outputs, with (T + offset - N * result) / N added to the last one if the function carries decimals.
+
+    ``outputs`` are the base-4 digits of the result, most significant first; N is the function's divisor.
+    """
     if not function.carries_decimals:
         return outputs
     rest = sum_of_servers(circuit, function)
@@ -357,7 +410,11 @@ def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Cir
 
 
 def long_division(function: AveragingFunction, radix: int = 4) -> Circuit:
-    """Return the circuit of a long division behind carries; floors compute ``radix`` - 1 bits per layer."""
+    """Return the circuit that carries upwards through the digits of T and then divides by N downwards, for any number N
+    of servers.
+
+    ``radix``: each layer decides one digit in this base, of ``radix`` - 1 bits.
+    """
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     done, top = ripple(circuit, blocks_of(circuit, function, 1, function.outputs), radix)
     remainder = circuit.hold(top)
@@ -387,10 +444,16 @@ def long_division(function: AveragingFunction, radix: int = 4) -> Circuit:
 def lsb_ripple(
     function: AveragingFunction, radix: int = 4, saved: int = 0, decided: bool = False, digits_decided: bool = False
 ) -> Circuit:
-    """Return the circuit that carries from the least significant digit; floors compute ``radix`` - 1 bits per layer.
+    """Return the circuit that carries from the least significant digit; dividing by N is a shift.
 
-    With ``digits_decided`` each round of carry-saving also decides the digits that stay (`carry_save`): the
-    sturdiest against errors of interferometers, as analogue values of many levels reach two layers only.
+    Args:
+        function: the averaging function, for N servers, a power of two.
+        radix: each layer decides one digit in this base, of ``radix`` - 1 bits.
+        saved: rounds of carry-saving before the ripple (`carry_save`), which shrink all blocks at once.
+        decided: whether the first layer decides every step of every input that an output depends on, as a receiver
+            would.
+        digits_decided: whether each round of carry-saving also decides the digits that stay (`carry_save`): the
+            sturdiest against errors of interferometers, as analogue values of many levels reach two layers only.
 
     Raises:
         UnsupportedError: N is not a power of two (see `long_division`).
@@ -425,8 +488,11 @@ def lsb_ripple(
 
 
 def msb_first(function: AveragingFunction, radix: int = 4) -> Circuit:
-    """Return the circuit that divides the whole sum from the most significant digit; ``radix`` 4 computes a digit per
-    layer, 2 a bit per layer."""
+    """Return the circuit that divides the whole sum T from the most significant digit, for any number of servers.
+
+    ``radix`` 4 computes a base-4 digit per layer, 2 a bit per layer. The last output is an analogue remainder that the
+    receiver's rounding decides.
+    """
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     total, places = sum_of_servers(circuit, function), range(function.outputs - 1, 0, -1)
     outputs, rest = divide(circuit, total, function.divisor, places, radix)
@@ -435,7 +501,10 @@ def msb_first(function: AveragingFunction, radix: int = 4) -> Circuit:
 
 
 def last_output(rest: Form, function: AveragingFunction) -> Form:
-    """Return the last output for the remainder that it stands for: with decimals, or in the middle of its digit's
-    steps."""
+    """Return the last output as a form, for ``rest``, what T + offset leaves after all higher digits times N.
+
+    It is rest / N if the function carries decimals, else rest / N - (N - 1) / (2 N), so that the values of each digit
+    lie around its level and a receiver's rounding takes the floor.
+    """
     middle = 0 if function.carries_decimals else Fraction(function.divisor - 1, 2 * function.divisor)
     return rest * Fraction(1, function.divisor) - middle

@@ -42,7 +42,8 @@ class Realisation:
 
     @property
     def words(self) -> str:
-        """The end of a construction's name: copies if above 1, and ``regenerated`` if bits are."""
+        """The options as the end of a construction's name: ``, N copies`` if above 1, and ``, regenerated`` if bits
+        are."""
         return (f", {self.copies} copies" if self.copies > 1 else "") + (", regenerated" if self.regenerate else "")
 
 
@@ -94,8 +95,10 @@ class Realised:
 
 
 def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisation, depth: int = 0) -> Realised:
-    """Return the gadgets that compute the circuit's outputs from the inputs of ``function``, with at least ``depth``
-    hidden layers: the last ones carry the outputs along if fewer suffice."""
+    """Return the gadgets, layer by layer, that compute the circuit's outputs from the inputs of ``function``.
+
+    There are at least ``depth`` hidden layers: the last ones carry the outputs along if fewer suffice.
+    """
     layering = _Layering(circuit, function, realisation)
     layering.depth = max(layering.depth, depth)
     return Realised(circuit, realisation, layering.layers())
@@ -104,8 +107,8 @@ def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisat
 def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisation) -> LayeredNetwork:
     """Return the network of realised gadgets in float64, each weight rounded from its exact rational.
 
-    Full scales are those of the gadgets, 1 for hidden units. ``realisation`` decides the nonlinearity alone: clipped if
-    bounded, else relu.
+    Full scales of inputs and outputs are those of the gadgets, those of hidden units are 1. ``realisation`` decides the
+    nonlinearity alone: clipped if bounded, else relu.
     """
     weights, biases = [], []
     scales = [np.array([float(abs(g.source.high / g.readout[0])) for g in layers[0]])]
@@ -149,8 +152,10 @@ class _Layering:
         self.bits: dict[tuple[object, ...], Atom] = {}
 
     def ready(self, atom: Atom) -> int:
-        """Return the number of the first layer whose values include an atom of the circuit: 0 for an input; where bits
-        are regenerated a bit is ready a layer later."""
+        """Return the number of the first layer that has an atom of the circuit as a value: 0, the inputs, for an input.
+
+        Where bits are regenerated, a bit is ready a layer after its first ramp.
+        """
         if atom.group < 0:
             return 0
         return self.raw[atom.group] + (self.how.regenerate and not self.circuit.is_held(atom))
@@ -177,9 +182,10 @@ class _Layering:
         return Gadget(("output", index), self.source(form, self.depth), ((Fraction(1), Fraction(0)),), (Fraction(1),))
 
     def ramps(self, layer: int) -> Iterable[Gadget]:
-        """Yield a gadget for each bit of the floors of this layer.
+        """Yield a gadget for each bit of the floors whose ramps are in this layer.
 
-        Bits with an equal source and window share the first one's gadget and are noted in ``shared``.
+        Bits with an equal source and window share the first one's gadget and are noted in ``shared``. Where bits are
+        regenerated, these gadgets are the raw bits.
         """
         for group, floor in self.circuit.floors:
             if self.raw[group] == layer:
@@ -194,7 +200,7 @@ class _Layering:
                         self.shared |= {(kind, atom): (kind, first) for kind in ("raw", "bit")}
 
     def regenerated(self, layer: int) -> Iterable[Gadget]:
-        """Yield a second ramp for each bit of the layer before, if bits are regenerated."""
+        """Yield a second ramp for each bit whose first one is in the layer before; none unless bits are regenerated."""
         zero, one = Fraction(0), Fraction(1)
         for group, floor in self.circuit.floors:
             if self.how.regenerate and self.raw[group] == layer - 1:
@@ -204,7 +210,8 @@ class _Layering:
                         yield self.ramp(("bit", atom), source, (zero, one))
 
     def kept(self, layer: int) -> Iterable[Gadget]:
-        """Yield a gadget for each distinct sum that is ready before this layer and read after it."""
+        """Yield a gadget for each distinct sum that this layer carries along: ready before it, and read from it or a
+        later one."""
         readers = [(m.source, self.raw[g] - isinstance(m, Floor)) for g, m in enumerate(self.circuit.groups)]
         readers += [(form, self.depth) for form in self.circuit.outputs]
         seen = set()
@@ -215,8 +222,11 @@ class _Layering:
                     yield self.keep(("kept", partial.key), self.source(partial, layer - 1))
 
     def older(self, form: Form, layer: int) -> list[tuple[Form, Fraction]]:
-        """Return the parts of a form that are ready before a layer, each with its factor: every held form by itself,
-        then all other atoms as one part whose first coefficient is 1."""
+        """Return the parts of a form that are ready before a layer, as pairs of a form and its factor.
+
+        Every held form is a part by itself; all other ready atoms together are one more part, whose first coefficient
+        is 1. The constant is in none.
+        """
         ready = [a for a in form.terms if self.ready(a) < layer]
         parts = [(Form({a: Fraction(1)}), form.terms[a]) for a in ready if self.circuit.is_held(a)]
         loose = sorted((a for a in ready if not self.circuit.is_held(a)), key=lambda a: (a.group, a.index))
@@ -226,12 +236,16 @@ class _Layering:
         return parts
 
     def source(self, form: Form, layer: int) -> Source:
-        """Return a form as what a gadget reads of a layer, with its proved bounds."""
+        """Return a form as what a gadget of the next layer reads from ``layer``, with its proved least and largest
+        value."""
         return Source(*self.read(form, layer), *self.circuit.bounds(form))
 
     def read(self, form: Form, layer: int) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:
-        """Return how a form is computed from a layer: pairs of the index of a gadget there and its factor, and a
-        constant. Gadgets are those of bits, of completed held forms and of partial sums that are carried along."""
+        """Return how a form is computed from a layer: pairs of the index of a gadget of that layer and its factor, and
+        a constant.
+
+        Gadgets are those of bits, of what completed held forms consist of, and of partial sums that are carried along.
+        """
         index, constant = self.index[layer], form.constant
         reads = [(index[("kept", partial.key)], factor) for partial, factor in self.older(form, layer)]
         for atom, factor in form.terms.items():
@@ -244,8 +258,11 @@ class _Layering:
         return tuple(reads), constant
 
     def keep(self, key: Key, source: Source) -> Gadget:
-        """Return a gadget that carries a value along to the next layer: units whose arguments are the value scaled to 0
-        to 1, as many copies as the realisation says, each read with an equal part."""
+        """Return a gadget that carries a value along to the next layer, named by ``key``.
+
+        Its units' arguments are the value scaled from its proved range to 0..1; there are as many copies as the
+        realisation says, each read with an equal part.
+        """
         span = source.high - source.low
         units = ((1 / span, -source.low / span),) * self.how.copies
         return Gadget(key, source, units, (span / self.how.copies,) * self.how.copies, source.low)

@@ -84,13 +84,17 @@ class Embedding:
 
     @property
     def dark(self) -> list[Floats]:
-        """Sum of the magnitudes of the weights from dark signals, (live signals,), for each matrix."""
+        """Sums of the magnitudes of the weights with which each live signal reads dark ones, an array (live signals,) a
+        matrix."""
         parts = zip(self.network.weights, self.places, self.places[1:], strict=False)
         return [np.abs(np.delete(matrix[rows], columns, axis=1)).sum(axis=1) for matrix, columns, rows in parts]
 
 
 def embed(network: LayeredNetwork, layers: Sequence[int]) -> Embedding:
-    """Return the network in layers of these numbers of signals, with rows of every square orthogonal to rounding.
+    """Return the network in wider layers, so that the rows of every square of its matrices are orthogonal to rounding.
+
+    ``layers`` are the numbers of signals from the inputs to the outputs, of which inputs and outputs must be the
+    network's. Signals that the network lacks are dark: always 0, with nonzero weights to the live ones.
 
     Raises:
         UnsupportedError: the layers are of another number, narrower, or too narrow for orthogonal rows.
@@ -121,12 +125,20 @@ def embed(network: LayeredNetwork, layers: Sequence[int]) -> Embedding:
 
 
 def _places(network: LayeredNetwork, wide: tuple[int, ...], layer: int) -> Ints:
-    """Return the place of every signal of a hidden layer: in the emptiest squares of the matrices before and after that
-    can still be completed, so that rows get the fewest entries from dark signals.
+    """Return the place of every signal of a hidden layer in the wider layer, [signals].
 
-    Squares of the matrix before lie one below the other where the layer is not narrower than the one before, and a
-    place decides which of them its row joins. Those of the matrix after lie side by side where the next layer is
-    narrower.
+    Places are in the emptiest squares of the matrices before and after that can still be completed, so that rows get
+    the fewest entries from dark signals. Squares of the matrix before lie one below the other where the layer is not
+    narrower than the one before, and a place decides which of them its row joins. Those of the matrix after lie side by
+    side where the next layer is narrower.
+
+    Args:
+        network: the network to embed.
+        wide: numbers of signals of the wider layers, from the inputs to the outputs.
+        layer: number of the hidden layer, from 1.
+
+    Raises:
+        UnsupportedError: a signal fits nowhere.
     """
     before, after = (np.asarray(matrix, np.float64) for matrix in network.weights[layer - 1 : layer + 1])
     width, inputs, outputs = wide[layer], wide[layer - 1], wide[layer + 1]
@@ -152,11 +164,12 @@ def _places(network: LayeredNetwork, wide: tuple[int, ...], layer: int) -> Ints:
 
 
 def _completion(rows: Floats, dark: int, least: float = 0.0) -> Floats | None:
-    """Return the entries of rows [n, live columns] in ``dark`` further columns that make them orthogonal, [n, dark];
-    None if that takes more columns. Rows that overlap with no other get none.
+    """Return entries of rows [n, live columns] in ``dark`` further columns that make the rows orthogonal, [n, dark].
 
-    They are triangular, with ``least`` as the least λ: squares whose first rows are parallel to each other's then read
-    equal shares of the same dark signals, so that the noise of these cancels where the two halves of a ramp differ.
+    None is returned if that takes more columns. Rows that overlap with no other get entries of 0. Entries are
+    triangular, with ``least`` as the least λ, the squared length of the rows scaled to a live length of 1: squares
+    whose first rows are parallel to each other's then read equal shares of the same dark signals, so that the noise of
+    these cancels where the two halves of a ramp differ.
     """
     overlaps = _overlaps(rows)
     lengths, added, used = np.linalg.norm(rows, axis=1), np.zeros((len(rows), dark)), 0
@@ -208,24 +221,33 @@ class Construction:
 
     @property
     def mzi_count(self) -> int:
-        """Number of interferometers of the matrices in the paper's convention, without P, T and biases."""
+        """Number of interferometers of the network's matrices in the paper's convention, without P, T and biases.
+
+        The matrices of an embedding count as squares Σ · U.
+        """
         sizes = self.realised.sizes if self.embedding is None else self.network.layers
         return network_count(sizes, () if self.embedding is None else range(1, len(sizes)))
 
     def verify(self, samples: int = 1_000_000) -> Verification:
         """Return the errors of the network on its grid, as `proof.verify` does.
 
-        Grids of more than 20 million points are sampled at ``samples`` points.
+        All points are tried of grids of at most 20 million points; of larger ones about ``samples`` hard points.
         """
         return verify(self.network, self.function, samples)
 
     def noise_limit(self, evaluations: int = EVALUATIONS) -> float:
-        """Return the largest noise as a share of full scale at which 99.99 % are still right, to 3 %; 0 if it is below
-        1e-9."""
+        """Return the largest noise on every signal, as a share of its full scale, at which 99.99 % of the inputs are
+        still right.
+
+        It is found to 3 % with ``evaluations`` noisy evaluations for each accuracy, and 0 if it is below 1e-9.
+        """
         return noise_limit(self.network, self.function, evaluations=evaluations)
 
     def tolerates(self, noise: float) -> bool:
-        """Return whether at least 99.99 % of the inputs are averaged correctly at that noise, a share of full scale."""
+        """Return whether at least 99.99 % of the inputs are averaged correctly with noise on every signal.
+
+        ``noise`` is the standard deviation as a share of the signal's full scale.
+        """
         # A tenth of the draws suffices to rule out a network that clearly fails.
         quick = noisy_accuracy(self.network, self.function, noise, EVALUATIONS // 10)
         return quick >= 1 - 4 * (1 - TARGET) and noisy_accuracy(self.network, self.function, noise) >= TARGET
@@ -252,9 +274,10 @@ class Construction:
 
 
 def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
-    """Yield the name and the circuit of every construction of the function, but for those that would be too wide.
+    """Yield the name and the circuit of every construction of the function, except those that would be too wide.
 
-    Ripples need a power of two of servers; long division is there for other numbers and for odd powers of two.
+    Divisions from the most significant digit serve any number of servers; ripples need a power of two; long division is
+    there for other numbers and for odd powers of two.
     """
     yield "msb-first", msb_first(function)
     yield "msb-first, a bit a layer", msb_first(function, 2)
@@ -273,9 +296,10 @@ def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
 
 
 def sturdy_circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
-    """Yield the names and circuits of `circuits`, then those whose digits are decided.
+    """Yield the names and circuits of `circuits`, then those whose digits are decided if the servers are a power of
+    two.
 
-    The latter bear errors of interferometers; they need a power of two of servers.
+    The latter bear errors of interferometers best.
     """
     yield from circuits(function)
     if function.divisor & (function.divisor - 1) == 0:
@@ -284,7 +308,8 @@ def sturdy_circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]
 
 
 def sturdy_realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
-    """Yield realisations of every window in `WINDOWS` and number in `COPIES`; plain ReLUs also with regenerated bits.
+    """Yield a realisation for every window in `WINDOWS` and number of copies in `COPIES`; plain ReLUs also with
+    regenerated bits.
 
     Raises:
         InputError: the nonlinearity is unknown.
@@ -299,8 +324,9 @@ def sturdy_realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
 def candidates(
     function: AveragingFunction, nonlinearity: Nonlinearity = "relu", smallest: bool = False
 ) -> list[Construction]:
-    """Return all constructions with one kind of unit, the fewest MZIs first; with ``smallest``, one realisation of each
-    circuit.
+    """Return all constructions of the function with one kind of unit, the fewest MZIs first.
+
+    Each circuit of `circuits` comes in a few realisations; with ``smallest`` only in the first, the smallest one.
 
     Raises:
         InputError: the nonlinearity is unknown.
@@ -316,7 +342,9 @@ def candidates(
 
 
 def embedded(function: AveragingFunction, nonlinearity: Nonlinearity, layers: Sequence[int]) -> list[Construction]:
-    """Return the constructions that fit into ``layers``, numbers of signals, with every matrix of squares Σ · U.
+    """Return the constructions of the function that fit into ``layers``, with every matrix of squares Σ · U.
+
+    ``layers`` are numbers of signals from the inputs to the outputs. Constructions that do not fit are left out.
 
     Raises:
         InputError: the nonlinearity is unknown.
@@ -330,8 +358,11 @@ def embedded(function: AveragingFunction, nonlinearity: Nonlinearity, layers: Se
 
 
 def recognise(network: LayeredNetwork, function: AveragingFunction) -> Construction | None:
-    """Return the first construction of the function with exactly these weights, whose proof then applies to them, or
-    None."""
+    """Return the first construction of the function that has exactly the network's weights and biases, None if there is
+    none.
+
+    Its proof then applies to the network.
+    """
     units = network.nonlinearity
     for construction in chain(candidates(function, units), embedded(function, units, network.layers)):
         if construction.network.same_weights(network):

@@ -43,16 +43,27 @@ def symbols_for(bits: int) -> int:
 
 
 def digits(codes: Ints, bits: int) -> Float32s:
-    """Return the PAM4 levels 0 to 3 of codes: [..., signals, words] of [..., words], most significant first (eq. 2)."""
+    """Return the PAM4 levels of codes, most significant digit first (eq. 2).
+
+    Args:
+        codes: whole numbers from 0 to below 2^bits, [..., words]; they are not checked (`check_codes` does).
+        bits: bits per code; of an odd number the first digit holds one bit alone.
+
+    Returns:
+        Levels 0 to 3 as float32, [..., signals, words], with ceil(bits / 2) signals.
+    """
     shifts = 2 * np.arange(symbols_for(bits) - 1, -1, -1, dtype=np.int64)[:, None]
     return ((codes[..., None, :] >> shifts) & (LEVELS - 1)).astype(np.float32)
 
 
 def check_codes(codes: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """Return codes of any shape as int64.
+    """Return codes of any shape as int64, after checking that each fits into ``bits`` bits.
+
+    Floats are accepted if they are whole numbers.
 
     Raises:
         InputError: a code is not a whole number in [0, 2^bits).
+        ConfigError: ``bits`` is not a whole number from 1 to 32.
     """
     symbols_for(bits)
     array, high = np.asarray(codes), (1 << bits) - 1
@@ -92,10 +103,18 @@ class AveragingFunction:
     def of(
         cls, servers: int, bits: int, inputs: int = 4, rounding: Rounding = "floor", carries_decimals: bool = False
     ) -> AveragingFunction:
-        """Return the function of N servers that send ``bits`` bits each; P groups the signals to at most ``inputs``.
+        """Return the function that averages the codes of N servers.
+
+        Args:
+            servers: number of servers N, 1 to 2^20.
+            bits: bits per code, 1 to 32, sent as ceil(bits / 2) PAM4 signals.
+            inputs: most inputs K of the network: neighbouring signals are grouped, ceil(signals / inputs) to an input,
+                so that there may be fewer inputs than this. The most significant group may be shorter.
+            rounding: rounding of the mean to a code, down (``floor``) or half-up.
+            carries_decimals: whether the last output also carries the fraction of the mean, for a second level.
 
         Raises:
-            ConfigError: a count is out of range, or a rounded mean should carry decimals.
+            ConfigError: a count is out of range, the rounding is unknown, or a rounded mean should carry decimals.
         """
         count = symbols_for(bits)
         if type(servers) is not int or not 1 <= servers <= MAX_SERVERS:
@@ -122,7 +141,7 @@ class AveragingFunction:
 
     @property
     def largest(self) -> int:
-        """Largest sum T of a point of the grid."""
+        """Largest weighted sum T of a point of the grid, with every input at its maximum."""
         return sum(i.weight * i.maximum for i in self.inputs)
 
     def grid(self, chunk: int = 1 << 16) -> Iterator[Ints]:
@@ -137,13 +156,13 @@ class AveragingFunction:
             yield np.stack(columns[::-1])
 
     def light(self, points: Ints) -> Floats:
-        """Return the signals A_k of grid points: (K, n) integers to (K, n) amplitudes."""
+        """Return the amplitudes A_k = a_k / denominator_k of grid points: (K, n) integers to (K, n) floats."""
         scale = np.array([[i.denominator] for i in self.inputs], dtype=np.float64)
         light: Floats = points / scale
         return light
 
     def total(self, points: Ints) -> Ints:
-        """Return the sum T of grid points: (K, n) to (n,)."""
+        """Return the sum T = sum_k weight_k a_k of grid points, that of all servers' codes: (K, n) integers to (n,)."""
         return np.array([i.weight for i in self.inputs], dtype=np.int64) @ points
 
     def average(self, points: Ints) -> Ints:
@@ -151,7 +170,11 @@ class AveragingFunction:
         return (self.total(points) + self.offset) // self.divisor
 
     def ideal(self, points: Ints) -> Floats:
-        """Return the ideal output levels: (K, n) to (outputs, n), with decimals in the last if they are carried."""
+        """Return the ideal output levels of grid points: (K, n) to (outputs, n), most significant digit first.
+
+        Levels are 0 to 3, the base-4 digits of the average; if decimals are carried, the last one has the fraction ((T
+        + offset) mod divisor) / divisor added.
+        """
         mean, rest = np.divmod(self.total(points) + self.offset, self.divisor)
         shifts = 2 * np.arange(self.outputs - 1, -1, -1, dtype=np.int64)[:, None]
         levels = ((mean[None, :] >> shifts) & 3).astype(np.float64)
@@ -162,7 +185,9 @@ class AveragingFunction:
     def decide(self, signals: Floats) -> Ints:
         """Round outputs to the nearest levels and return the integers that they spell: (outputs, n) to (n,).
 
-        The unit is the step of the last output: 1, or 1/divisor if decimals are carried. NaN counts as level 0.
+        Outputs are ordered from the most significant, and levels are limited to 0 to 3. The unit of the integers is the
+        step of the last output: 1, or 1/divisor if decimals are carried (the integer is then divisor times the mean).
+        NaN counts as level 0.
         """
         step = self.divisor if self.carries_decimals else 1
         clean = np.nan_to_num(np.asarray(signals, dtype=np.float64))
@@ -177,9 +202,10 @@ class AveragingFunction:
         return self.total(points) + self.offset if self.carries_decimals else self.average(points)
 
     def points_of(self, totals: Ints, rng: np.random.Generator) -> Ints:
-        """Draw grid points of given sums T: (n,) to (K, n).
+        """Draw grid points whose weighted sums T are the given ``totals``: (n,) to (K, n) integers.
 
-        Each input is drawn from the values for which the other inputs can supply the remainder.
+        From the first input to the last, each is drawn uniformly from the values for which the inputs behind it can
+        supply the remainder.
 
         Raises:
             InputError: a total is outside 0..largest.
@@ -228,10 +254,11 @@ def preprocessing_matrix(servers: int, signals: int, inputs: int) -> NDArray[np.
 def splitting_matrix(servers: int, signals: int) -> NDArray[np.float64]:
     """Return T [servers · signals, signals]: every server receives every signal with its amplitude divided by √servers.
 
-    The columns are orthonormal: splitting loses no light, but each server receives 1/servers of the power.
+    Row n · signals + j is signal j of server n. The columns are orthonormal: splitting loses no light, but each server
+    receives 1/servers of the power.
 
     Raises:
-        ConfigError: no servers or signals.
+        ConfigError: there are no servers or no signals.
     """
     if servers < 1 or signals < 1:
         raise ConfigError(f"servers={servers}, signals={signals}: expected at least 1 of each")
@@ -239,10 +266,16 @@ def splitting_matrix(servers: int, signals: int) -> NDArray[np.float64]:
 
 
 def splitting_loss_db(servers: int, *, columns: int = 0, loss_db: float = 0.0) -> float:
-    """Return the loss from a signal before T to a server's copy in dB: 10 log₁₀ servers, and ``loss_db`` per column.
+    """Return the loss in dB from a signal in front of T to one server's copy of it: 10 log₁₀(servers) + columns ·
+    loss_db.
+
+    Args:
+        servers: number of servers among which the light is divided.
+        columns: columns of interferometers that the light passes in T.
+        loss_db: loss of one column, in dB.
 
     Raises:
-        ConfigError: there are no servers, or a loss is negative.
+        ConfigError: there are no servers, or a number is negative.
     """
     if servers < 1 or columns < 0 or not loss_db >= 0:
         raise ConfigError(f"servers={servers}, columns={columns}, loss_db={loss_db}: expected 1, 0 and 0 or more")
@@ -250,7 +283,10 @@ def splitting_loss_db(servers: int, *, columns: int = 0, loss_db: float = 0.0) -
 
 
 def points_of_servers(codes: ArrayLike, bits: int, function: AveragingFunction) -> NDArray[np.int64]:
-    """Return the grid points a of servers' codes: (servers, n) codes to (K, n) integers, without rounding.
+    """Return the grid points of servers' codes: (servers, n) codes to (K, n) integers, exact and without rounding.
+
+    Integer k is the sum over servers of the number that the digits of input k's group spell, so that the light of the
+    input is that integer over the number of servers.
 
     Raises:
         InputError: a code does not fit into ``bits`` bits.

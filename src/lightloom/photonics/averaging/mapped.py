@@ -74,11 +74,17 @@ class Levels(NamedTuple):
 
 
 def set_levels(matrices: Matrices, target: Floats, setting: Setting) -> Levels:
-    """Return matrices whose real parts are as near to ``target`` [outputs, inputs] in least squares as the factors of a
-    setting allow.
+    """Set factors of outputs and inputs so that the real parts of matrices come nearest to ``target`` in least squares.
 
-    ``none`` returns them unchanged, with factors of 1. A pass of ``levels`` sets outputs, then inputs; inputs weigh
-    every output alike, however large its row.
+    Args:
+        matrices: fabricated matrices, [..., outputs, inputs].
+        target: the designed matrix, [outputs, inputs].
+        setting: what is set: ``none`` returns the matrices unchanged, with factors of 1; ``matrix`` one factor for all
+            outputs; ``rows`` a factor for each output; ``levels`` also one for each input, in passes that set outputs,
+            then inputs, in which inputs weigh every output alike, however large its row.
+
+    Returns:
+        The matrices with the factors applied, still complex if they were, and the factors.
     """
     outputs, inputs = np.ones(matrices.shape[:-1]), np.ones((*matrices.shape[:-2], matrices.shape[-1]))
     if setting == "matrix":
@@ -97,13 +103,15 @@ def set_levels(matrices: Matrices, target: Floats, setting: Setting) -> Levels:
 
 
 def output_factors(matrices: Floats, target: Floats, covariances: Floats | None = None) -> Floats:
-    """Return the factor of every row [..., outputs] with which its squared error is least, 1 for a row that no input
-    reaches.
+    """Return the factor of every row with which its squared error from the target is least, [..., outputs].
+
+    The factor is 1 for a row that no input reaches.
 
     Args:
-        matrices: real parts, [..., outputs, inputs].
-        target: [outputs, inputs].
-        covariances: of the inputs that occur, [inputs, inputs]; without them every element weighs alike.
+        matrices: real parts of fabricated matrices, [..., outputs, inputs].
+        target: the designed matrix, [outputs, inputs].
+        covariances: of the inputs that occur, [inputs, inputs], by which the error is weighted; None weighs every
+            element alike.
     """
     powers = whole = (matrices**2).sum(axis=-1)
     wanted = target
@@ -143,17 +151,17 @@ class MappedParts:
 
     @property
     def mzis(self) -> int:
-        """Number of MZIs of all matrices."""
+        """Number of MZIs of all matrices, Σ included."""
         return sum(matrix.mzis for matrix in self.matrices)
 
     @property
     def depth(self) -> int:
-        """Number of columns of MZIs that the light passes, one matrix after the other."""
+        """Number of columns of MZIs that the light passes, one matrix after the other, Σ included."""
         return sum(matrix.depth for matrix in self.matrices)
 
     @property
     def gain(self) -> float:
-        """Largest amplitude gain of an amplifier."""
+        """Largest amplitude gain of an amplifier behind any matrix."""
         return max(matrix.gain for matrix in self.matrices)
 
 
@@ -166,12 +174,16 @@ class MappedNetwork(MappedParts):
 
     @cached_property
     def target_matrices(self) -> list[Matrix]:
-        """The matrices that ideal devices implement, one for each layer."""
+        """The matrices [outputs, inputs] that the meshes should implement, one for each layer, gains included, in units
+        of amplitude."""
         return light_matrices(self.network)
 
 
 def map_network(network: LayeredNetwork, mapping: MeshMapping | None = None) -> MappedNetwork:
-    """Return the meshes of every matrix; the form ``sigma-u`` is an approximation, the others are exact."""
+    """Return the meshes of every layer's matrix, mapped as ``mapping`` says; None takes the default mapping.
+
+    The form ``sigma-u`` is an approximation, the others are exact.
+    """
     return MappedNetwork(network=network, matrices=tuple(map_part(each, mapping) for each in light_matrices(network)))
 
 
@@ -180,12 +192,14 @@ def effective_network(
 ) -> LayeredNetwork:
     """Return the network that fabricated meshes implement: the same biases, and the weights of the fabricated devices.
 
+    Weights are the real parts of the fabricated matrices.
+
     Args:
         mapped: the meshes as designed.
         disturbed: the fabricated meshes of each matrix.
-        calibration: whether each amplifier, or all amplifiers of a matrix together, apply the real factor that
-            minimises the error. Uniform loss then causes no error.
-        correct: whether coupler errors and crosstalk are measured and corrected, see `correction.corrected`.
+        calibration: which amplifiers apply the real factor that minimises the error: each one (``rows``), all of a
+            matrix together (``matrix``), or ``none``. Uniform loss then causes no error, except with ``none``.
+        correct: whether coupler errors and crosstalk are measured and corrected first, see `correction.corrected`.
     """
     weights, units = [], light_units(mapped.network)
     for layer, (device, target) in enumerate(zip(disturbed, mapped.target_matrices, strict=True)):
@@ -196,18 +210,22 @@ def effective_network(
 
 
 def fabricated(mapped: MappedNetwork, non_idealities: NonIdealities, rng: Rng, **how: Any) -> LayeredNetwork:
-    """Return the `effective_network` of newly drawn devices, ``how`` its options; the caller adds detector noise, drawn
-    for every detection."""
+    """Return the `effective_network` of newly drawn devices.
+
+    ``how`` are its options ``calibration`` and ``correct``. Detector noise is left to the caller, as it is drawn for
+    every detection.
+    """
     return effective_network(mapped, [disturb(matrix, non_idealities, rng) for matrix in mapped.matrices], **how)
 
 
 def averaging_accuracy(
     mapped: MappedNetwork, function: AveragingFunction, *, samples: int = SAMPLES, **how: Any
 ) -> Evaluate:
-    """Return the evaluation of the share, from 0 to 1, of inputs averaged correctly, for `sweep` and `monte_carlo`.
+    """Return a function that measures the share, from 0 to 1, of inputs averaged correctly on fabricated meshes.
 
-    All points of the grid are tried if there are at most ``samples``, uniformly drawn points otherwise. ``how`` are the
-    options of `effective_network`.
+    `sweep` and `monte_carlo` call it with the fabricated meshes of every layer and a generator of the detectors' noise.
+    All points of the grid are tried if there are at most ``samples``, else so many that are drawn uniformly. ``how``
+    are the options of `effective_network`.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: Rng) -> float:
@@ -253,26 +271,31 @@ class MappedAverager(MappedParts):
 
     @property
     def targets(self) -> dict[str, Matrix]:
-        """Matrices that each part should implement, by the names of `parts`, in units of amplitude."""
+        """Matrices [outputs, inputs] that each part should implement, gains included, by the names of `parts`, in units
+        of amplitude."""
         units = unit_matrices(self.arguments)
         return dict(zip(self.parts, (units["P"], *self.layers.target_matrices, units["T"]), strict=True))
 
     @property
     def gain(self) -> float:
-        """Largest amplitude gain of an amplifier, which only layers have."""
+        """Largest amplitude gain of an amplifier; P and T have no amplifiers."""
         return self.layers.gain
 
     @property
     def crossings(self) -> int:
-        """Number of crossings of waveguides between the meshes, with lanes of the servers in order at both ends."""
+        """Number of crossings of waveguides before, between and behind the meshes of P, the layers and T.
+
+        The lanes of the servers are in order at both ends.
+        """
         return part_crossings(self.matrices)
 
 
 def map_averager(
     network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping | None = None
 ) -> MappedAverager:
-    """Return the meshes of P, every layer and T. With ``sigma-u`` the layers are approximated, and P and T are exact
-    (svd).
+    """Return the meshes of P, every layer and T, mapped as ``mapping`` says; None takes the default mapping.
+
+    With ``sigma-u`` the layers are approximated, and P and T are exact (svd).
 
     Raises:
         ConfigError: the network carries decimals, which servers cannot receive.
@@ -286,18 +309,21 @@ def map_averager(
 
 
 def part_crossings(parts: Sequence[Part]) -> int:
-    """Return the number of crossings before, between and behind ``parts``; waveguides before and behind are in order.
+    """Return the number of crossings before, between and behind ``parts``, in the order of the light, each counted
+    once.
 
-    Nonlinear units stand wherever their waveguide is, so that the outputs of a part and the inputs of the next one need
-    a single permutation.
+    Waveguides are in order before the first and behind the last part. Nonlinear units stand wherever their waveguide
+    is, so that the outputs of a part and the inputs of the next one need a single permutation.
     """
     return sum(int(counts.sum()) for counts in guide_crossings(parts)) // 2
 
 
 def guide_crossings(parts: Sequence[Part]) -> list[Ints]:
-    """Return how often each waveguide crosses others: [inputs] in front of every part, then [outputs] behind the last.
+    """Return how many others each waveguide crosses: an array [inputs] in front of every part, then [outputs] behind
+    the last.
 
-    Each crossing counts for both of its waveguides.
+    Each crossing counts for both of its waveguides. Waveguides are in order before the first and behind the last part;
+    dark ones cross none.
     """
     counts, leaving = [], np.arange(parts[0].shape[1])
     for part in parts:
@@ -314,7 +340,11 @@ def guide_crossings(parts: Sequence[Part]) -> list[Ints]:
 
 
 def _order(part: Part, side: str) -> Ints:
-    """Return the waveguides of one side of a part from its upper to its lower edge."""
+    """Return the numbers of the waveguides on one side of a part, ``inputs`` or ``outputs``, from its upper to its
+    lower edge.
+
+    Waveguides that several blocks share appear for each of them.
+    """
     return np.concatenate([*getattr(part, side), np.empty(0, np.int64)])
 
 
@@ -349,14 +379,21 @@ class MappedCascade(MappedParts):
 
 
 def map_cascade(cascade: Cascade, mapping: MeshMapping | None = None) -> MappedCascade:
-    """Return the meshes of the networks of both levels, as `map_network` maps them; without P and T."""
+    """Return the meshes of the networks of both levels, as `map_network` maps them, without P and T.
+
+    Level 1 is mapped once, for the chip that every group has.
+    """
     first, second = (map_network(level.network, mapping) for level in (cascade.first, cascade.second))
     return MappedCascade(cascade=cascade, first=first, second=second)
 
 
 def cascade_matrices(cascade: Cascade, units: bool = False) -> dict[str, Matrix]:
-    """Return the matrices of one chip of each level as ``level 1 layer 1``, ..., in the order of the light; with
-    ``units`` also ``level 1 P``, ``level 2 P`` and ``T``."""
+    """Return the matrices [outputs, inputs] of one chip of each level by name, in the order of the light, in units of
+    amplitude.
+
+    Names are ``level 1 layer 1``, ..., ``level 2 layer 1``, ...; with ``units`` also ``level 1 P`` and ``level 2 P``,
+    each before its layers, and ``T`` at the end.
+    """
     named: dict[str, Matrix] = {}
     signals, outputs = symbols_for(cascade.bits), cascade.first.function.outputs
     sent = light_units(cascade.first.network)[-1]
@@ -374,10 +411,11 @@ def cascade_matrices(cascade: Cascade, units: bool = False) -> dict[str, Matrix]
 
 
 def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: Any) -> Evaluate:
-    """Return the evaluation of the share of right averages over random tuples of codes, half of them near-equal.
+    """Return a function that measures the share, from 0 to 1, of right averages of a fabricated cascade.
 
-    The fabrications are those of `MappedCascade.matrices`. P and T are ideal, and so are the units. ``how`` are the
-    options of `effective_network`.
+    `sweep` and `monte_carlo` call it with fabrications of `MappedCascade.matrices` and a generator, which draws
+    ``samples`` tuples of codes, half of them near-equal, and the detectors' noise. P and T are ideal, and so are the
+    units. ``how`` are the options of `effective_network`.
     """
     cascade, depth = mapped.cascade, len(mapped.first.matrices)
 
@@ -400,8 +438,10 @@ def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: An
 
 
 def detecting(network: LayeredNetwork, received: bool = True) -> LayeredNetwork:
-    """Return the network with full scales of 0 where no light is detected, so that no noise is added: at its inputs,
-    and behind it unless it is ``received``."""
+    """Return the network with full scales of 0 where no light is detected, so that no detector noise is added there.
+
+    That is at its inputs, and at its outputs unless they are ``received``.
+    """
     # A full scale of 0 keeps detector noise away.
     scales = [np.zeros(network.layers[0]), *network.full_scale[1:]]
     if not received:

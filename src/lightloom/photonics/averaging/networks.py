@@ -72,9 +72,13 @@ class LayeredNetwork:
     def of(
         cls, weights: Sequence[ArrayLike], biases: Sequence[ArrayLike] = (), nonlinearity: Nonlinearity = "relu"
     ) -> LayeredNetwork:
-        """Return a network with full scales of 1, and biases of 0 if they are None.
+        """Return a network with full scales of 1, from a matrix (outputs, inputs) and a bias vector (outputs,) for each
+        layer.
 
-        `proof.with_measured_full_scale` measures full scales.
+        Without ``biases`` all are 0. `proof.with_measured_full_scale` measures full scales.
+
+        Raises:
+            InputError: shapes do not fit, or a weight or bias is not finite.
         """
         matrices = tuple(np.atleast_2d(np.asarray(w, dtype=np.float64)) for w in weights)
         vectors = tuple(np.asarray(b, dtype=np.float64) for b in (biases or [np.zeros(w.shape[0]) for w in matrices]))
@@ -83,7 +87,7 @@ class LayeredNetwork:
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Number of signals of the inputs, the hidden layers and the outputs."""
+        """Numbers of signals of the inputs, of every hidden layer, and of the outputs."""
         return (self.weights[0].shape[1], *(w.shape[0] for w in self.weights))
 
     def same_weights(self, other: LayeredNetwork) -> bool:
@@ -93,8 +97,12 @@ class LayeredNetwork:
         return self.layers == other.layers and all(map(np.array_equal, ours, theirs))
 
     def pruned(self, noise: bool) -> LayeredNetwork:
-        """Return the network without hidden signals that cannot change its outputs: those that nothing reads, and
-        unless there is ``noise`` those that are always 0, with rows and biases of 0."""
+        """Return the network without hidden signals that cannot change its outputs; full scales of the others stay.
+
+        Removed are signals that the next layer reads with weights of 0 alone, and unless there is ``noise`` (on every
+        signal, zeros included) those that are always 0, with a row and a bias of 0. Signals that only removed ones read
+        are kept.
+        """
         kept = [np.arange(self.layers[0])]
         for matrix, bias, after in zip(self.weights, self.biases, self.weights[1:], strict=False):
             kept.append(np.flatnonzero(after.any(axis=0) & (noise | matrix.any(axis=1) | (bias != 0))))
@@ -109,11 +117,17 @@ class LayeredNetwork:
     ) -> list[Floats]:
         """Return all signals, an array (n_layer, n) a layer: inputs, hidden ones after their nonlinearity, outputs.
 
+        Noise is added to each signal behind its nonlinearity, the inputs included; the next layer reads it with its
+        noise, and the arrays hold it.
+
         Args:
             inputs: input amplitudes (K, n).
             sigma: standard deviation of Gaussian noise on every signal, relative to the signal's full scale.
             rng: generator of the noise; required with ``sigma``.
             dtype: type of the arithmetic, float64 or float32.
+
+        Raises:
+            InputError: the inputs have another shape, or there is ``sigma`` without ``rng``.
         """
         signal: Floats = np.asarray(inputs, dtype=dtype)
         if signal.ndim != 2 or signal.shape[0] != self.layers[0]:
@@ -168,23 +182,32 @@ class FunctionArguments:
 
 
 def network_hash(network: LayeredNetwork, arguments: FunctionArguments) -> str:
-    """Return the hash of all that a file of the network holds but a mapping.
+    """Return 16 hex digits that hash all that a file of the network holds except a mapping to meshes.
 
-    It is the provenance of what is computed from the network.
+    They cover the schema, the nonlinearity, the function's arguments, weights, biases and full scales, and are the
+    provenance of what is computed from the network.
     """
     return content_hash([SCHEMA, network.nonlinearity, asdict(arguments), plain_arrays(network)])
 
 
 def plain_arrays(network: LayeredNetwork) -> list[list[list[Any]]]:
-    """Return the weights, the biases and the full scales of a network as nested lists, three lists with an entry a
-    layer each."""
+    """Return the weights, the biases and the full scales of a network as nested lists.
+
+    These are three lists; the first two have an entry for each layer, the third one more, for the inputs.
+    """
     return [[array.tolist() for array in part] for part in (network.weights, network.biases, network.full_scale)]
 
 
 def save_network(
     path: Path, network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping | None = None
 ) -> Path:
-    """Write an ``.npz`` file atomically, with the mapping that the network was judged with if any; return its path.
+    """Write a network with the arguments of its function to an ``.npz`` file atomically, and return its path.
+
+    Args:
+        path: file to write.
+        network: weights, biases, nonlinearity and full scales.
+        arguments: arguments of the averaging function that the network computes.
+        mapping: how the network's matrices were mapped to meshes when it was judged; None stores no mapping.
 
     Raises:
         ConfigError: the suffix is not ``.npz``, or the file cannot be written.
@@ -209,8 +232,11 @@ def write_npz(path: Path, content: Mapping[str, Any]) -> Path:
 
 
 def network_arrays(network: LayeredNetwork, prefix: str = "") -> dict[str, Any]:
-    """Return a network by the names in a file behind ``prefix``: nonlinearity, ``weights_1``, ``biases_1``, ... and
-    ``full_scale_0``, ..."""
+    """Return the values of a network by the names that they have in a file, each name behind ``prefix``.
+
+    The names are ``nonlinearity``, ``full_scale_0`` (inputs), ``full_scale_1``, ..., and from 1 for each layer
+    ``weights_1``, ``biases_1``, ...
+    """
     content: dict[str, Any] = {f"{prefix}nonlinearity": network.nonlinearity}
     content |= {f"{prefix}full_scale_{index}": scale for index, scale in enumerate(network.full_scale)}
     content |= {f"{prefix}weights_{layer}": weights for layer, weights in enumerate(network.weights, 1)}
@@ -218,7 +244,7 @@ def network_arrays(network: LayeredNetwork, prefix: str = "") -> dict[str, Any]:
 
 
 def network_of_arrays(content: Mapping[str, NDArray[Any]], prefix: str = "") -> LayeredNetwork:
-    """Return the network of which `network_arrays` gave the arrays.
+    """Return the network whose arrays have the names of `network_arrays` behind ``prefix``; other names are ignored.
 
     Raises:
         KeyError: an array is missing.
@@ -235,7 +261,10 @@ def network_of_arrays(content: Mapping[str, NDArray[Any]], prefix: str = "") -> 
 
 @contextmanager
 def reading(path: Path, schema: str | None = None) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield the arrays of an ``.npz`` file by name to a block, whose complaints about them then name the file.
+    """Yield the arrays of an ``.npz`` file by name to a ``with`` block, and let errors of the block name the file.
+
+    KeyError, InputError, TypeError and ValueError that the block raises become ConfigError. ``schema`` is what the file
+    must state as its schema; None accepts any.
 
     Raises:
         ConfigError: the file cannot be read or has another schema, or the block misses an array or refuses a value.
@@ -266,8 +295,10 @@ def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
 
 
 def check_ends(network: LayeredNetwork, function: AveragingFunction, where: str = "") -> None:
-    """Raise ConfigError, with ``where`` before its message, for a network of other inputs or outputs than those of the
-    function."""
+    """Raise ConfigError unless a network has as many inputs and outputs as the averaging function.
+
+    ``where`` is put before the message.
+    """
     ends, expected = (network.layers[0], network.layers[-1]), (len(function.inputs), function.outputs)
     if ends != expected:
         counts = f"from {ends[0]} to {ends[1]} signals, expected {expected[0]} to {expected[1]}"
@@ -275,10 +306,11 @@ def check_ends(network: LayeredNetwork, function: AveragingFunction, where: str 
 
 
 def load_mapping(path: Path) -> MeshMapping | None:
-    """Return the mapping to meshes that a network in a file was judged with, None if the file has none.
+    """Return the mapping to meshes that a network's file holds, that with which it was judged; None if the file has
+    none.
 
     Raises:
-        ConfigError: the file cannot be read, or its mapping lacks a value or has an unknown one.
+        ConfigError: the file cannot be read, or its mapping lacks a value or has an invalid one.
     """
     with reading(path) as content:
         if not any(name.startswith(_MAPPING) for name in content):
@@ -295,25 +327,37 @@ Matrix = NDArray[np.float64]
 
 
 def light_units(network: LayeredNetwork) -> tuple[float, ...]:
-    """Return the signal that amplitude 1 stands for, the largest full scale, before the first and after every layer."""
+    """Return the signal value that optical amplitude 1 stands for, at the inputs and behind every layer.
+
+    It is the largest full scale there, or 1 where all full scales are 0.
+    """
     return tuple(float(scale.max()) or 1.0 for scale in network.full_scale)
 
 
 def light_matrices(network: LayeredNetwork) -> list[Matrix]:
-    """Return the weights (outputs, inputs) of every layer, biases apart, in units of amplitude: times the signal for
-    which amplitude 1 stands before the layer, over that after it."""
+    """Return the weights (outputs, inputs) of every layer, without biases, in units of optical amplitude.
+
+    Each is the weight times the signal that amplitude 1 stands for before the layer, over that behind it
+    (`light_units`).
+    """
     units = light_units(network)
     return [np.asarray(w * (units[i] / units[i + 1]), np.float64) for i, w in enumerate(network.weights)]
 
 
 def light_biases(network: LayeredNetwork) -> list[Matrix]:
-    """Return the biases (outputs,) of every layer, in units of amplitude."""
+    """Return the biases (outputs,) of every layer in units of optical amplitude: over the signal that amplitude 1
+    stands for behind the layer (`light_units`)."""
     units = light_units(network)[1:]
     return [np.asarray(bias / unit, np.float64) for bias, unit in zip(network.biases, units, strict=True)]
 
 
 def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
-    """Return P before the network and T after it by name, in units of the full scales of their inputs and outputs."""
+    """Return the matrices ``P`` before and ``T`` behind the network of an averager, by these names, in units of
+    amplitude.
+
+    P [inputs, servers · signals] averages digits over servers: amplitude 1 is the highest PAM4 level before it and the
+    largest input's full scale behind it. T [servers · signals, signals] divides every result among the servers.
+    """
     function, signals = arguments.function(), symbols_for(arguments.bits)
     preprocessing = preprocessing_matrix(arguments.servers, signals, len(function.inputs))
     full_scale = max(grid_input.maximum / grid_input.denominator for grid_input in function.inputs)
@@ -321,7 +365,8 @@ def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
 
 
 def largest_gain_db(network: LayeredNetwork) -> float:
-    """Return the largest amplitude gain of an amplifier behind any layer, in dB, with a gain for each row."""
+    """Return the largest amplitude gain in dB of the amplifiers behind all layers, where each row of a matrix has a
+    gain."""
     return max(decibels(float(row_gains(matrix).max())) for matrix in light_matrices(network))
 
 
@@ -332,18 +377,25 @@ def largest_gain_db(network: LayeredNetwork) -> float:
 
 
 def mzi_count(layers: Sequence[int], convention: Convention = "paper", bias: bool = False) -> int:
-    """Return the number of interferometers of a network's matrices.
+    """Return the number of interferometers of a network's matrices, none of them approximated, without P and T.
 
     Args:
         layers: number of signals of the inputs, the hidden layers and the outputs.
-        convention: ``paper`` or ``economy``.
+        convention: ``paper`` counts a full singular value decomposition, ``economy`` only MZIs that light reaches.
         bias: whether biases are optical: a signal of constant light more in every layer but the outputs.
     """
     return network_count([*(n + bias for n in layers[:-1]), layers[-1]], convention=convention)
 
 
 def mzi_of_units(servers: int, bits: int, inputs: int, convention: Convention = "paper") -> int:
-    """Return the number of interferometers of preprocessing P (K x N M) and splitting T (N M x M)."""
+    """Return the number of interferometers of preprocessing P (K x N M) and splitting T (N M x M) together.
+
+    Args:
+        servers: number of servers, N.
+        bits: bits per code, sent as M = ceil(bits / 2) signals.
+        inputs: inputs of the network, K.
+        convention: ``paper`` counts a full singular value decomposition, ``economy`` only MZIs that light reaches.
+    """
     count = symbols_for(bits)
     ports = servers * count
     return full_count(inputs, ports, convention) + full_count(ports, count, convention)
@@ -361,16 +413,22 @@ class PaperNetwork:
     """Printed area ratio, in percent."""
 
     def area(self, convention: Convention = "paper", approximated: bool = True, units: bool = True) -> int:
-        """Return the number of interferometers, with P and T unless ``units`` is false.
+        """Return the number of interferometers of this row's network.
 
-        Matrices are approximated as in the table if ``approximated``, else all are whole.
+        Args:
+            convention: how matrices that are not approximated are counted, ``paper`` or ``economy``.
+            approximated: whether the table's approximated matrices are counted as such (squares Σ · U); else all are
+                whole.
+            units: whether P and T are counted too.
         """
         network = network_count(self.layers, self.approximated if approximated else (), convention)
         return network + units * mzi_of_units(self.servers, self.bits, self.layers[0], convention)
 
     def ratio(self, convention: Convention = "paper", units: bool = True) -> float:
-        """Return the approximated area in percent of the full area; ``convention`` counts whole matrices in both, and P
-        and T if ``units``."""
+        """Return the area with the table's approximated matrices in percent of that with all matrices whole.
+
+        ``convention`` counts whole matrices in both areas, and both include P and T if ``units``.
+        """
         return 100 * self.area(convention, True, units) / self.area(convention, False, units)
 
 

@@ -47,11 +47,17 @@ class Proof:
 
 
 def prove(realised: Realised, function: AveragingFunction, dark: Sequence[Floats] | None = None) -> Proof:
-    """Prove that the network computes the function, and return the figures of the proof.
+    """Prove that a realised network computes the function, and return the figures of the proof.
 
-    Only integers and digits must hold: ``float64`` says whether errors of that arithmetic stay within the margin.
-    ``dark`` are the sums of the magnitudes of weights from signals that are 0 (`construct.Embedding`): they change no
-    signal and no rounding, but what such a signal is off by reaches others.
+    Only integers and digits must hold: ``float64`` of the result says whether errors of that arithmetic stay within the
+    margin of the receivers.
+
+    Args:
+        realised: circuit and gadgets of the network.
+        function: the averaging function.
+        dark: for each matrix, the sums of the magnitudes of weights from signals that are 0
+            (`construct.Embedding.dark`): they change no signal and no rounding, but what such a signal is off by
+            reaches others. None if there are none.
 
     Raises:
         VerificationError: the integers or the digits fail.
@@ -78,7 +84,14 @@ def prove(realised: Realised, function: AveragingFunction, dark: Sequence[Floats
 
 
 def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
-    """Check step 2 of the proof, and return the largest error of an output that receivers allow, in levels.
+    """Check that the circuit's outputs are the base-4 digits of floor((T + offset) / N) for all inputs, by exact
+    bounds.
+
+    Each output must be an integer in 0..3 that leaves a remainder below N; the last one may instead be the analogue
+    remainder that a receiver rounds.
+
+    Returns:
+        The largest error of an output that receivers allow, in levels: 0.5, or 0.5 / N with an analogue last output.
 
     Raises:
         VerificationError: an output is not a digit, or the digits are not those of the mean.
@@ -108,12 +121,14 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
 def _output_error(
     realised: Realised, unit: float, tau: float, bend: float = 0.0, dark: Sequence[Floats] | None = None
 ) -> float:
-    """Return a bound on the error of any output in levels.
+    """Return a bound on the error of any output, in levels.
 
-    Arithmetic has the rounding unit ``unit``, and every signal is off by a share ``tau``.
-
-    The shares are of a signal's full scale; values that are kept bend by ``bend`` of full scale. ``dark`` is that of
-    `prove`.
+    Args:
+        realised: circuit and gadgets of the network.
+        unit: rounding unit of the arithmetic, such as 2^-53.
+        tau: share of its full scale that every signal is off by, all in the worst direction.
+        bend: share of full scale by which values that are kept (not bits) bend.
+        dark: that of `prove`.
     """
     scales = realised.network.full_scale
     inputs = zip(realised.layers[0], scales[0], strict=True)
@@ -138,10 +153,16 @@ def _output_error(
 
 
 def _gadget_error(gadget: Gadget, source: float, rounding: NDArray[Any], off: NDArray[Any], saturates: bool) -> float:
-    """Return a bound on the error of a gadget's value from its source's error, its units' rounding, and their signals'
-    errors.
+    """Return a bound on the error of a gadget's value, in units of the value.
 
     A bit's source may err by the free range beside its ramp without effect.
+
+    Args:
+        gadget: the gadget.
+        source: bound on the error of the value that it reads.
+        rounding: rounding errors of its units' arguments, [units].
+        off: errors of its units' signals, [units].
+        saturates: whether units are clipped, so that they absorb what a bit's argument is beyond its ramp.
     """
     readout = np.array([abs(float(r)) for r in gadget.readout])
     if gadget.ramp is None:
@@ -197,7 +218,8 @@ class Verification:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Wrong outputs, inputs tried and whether these were all, as fields of JSON documents."""
+        """The counts ``wrong_outputs`` and ``checked_inputs``, and ``exhaustive``, true if all inputs were tried, for
+        JSON."""
         return attributes(self, "wrong_outputs checked_inputs exhaustive")
 
 
@@ -238,10 +260,11 @@ def verify(
 
 
 def adversarial_points(function: AveragingFunction, samples: int, seed: int, chunk: int = 1 << 16) -> Iterator[Ints]:
-    """Yield chunks of hard grid points (K, n): the extremes, then points of which half are next to a carry.
+    """Yield chunks of hard grid points (K, up to ``chunk``): first the extremes, then ``samples`` points in all.
 
-    A carry into output digit j happens where T + offset passes a multiple of N 4^j. Sums on both sides of such
-    multiples are drawn, for every j, and distributed to inputs at random.
+    The extremes are all inputs at 0 or at their maximum, and these with one input off by 1. Of the others half are next
+    to a carry and half uniform. A carry into output digit j happens where T + offset passes a multiple of N 4^j. Sums
+    on both sides of such multiples are drawn, for every j, and distributed to inputs at random.
     """
     rng = np.random.default_rng(seed)
     maxima = np.array([[i.maximum] for i in function.inputs])
@@ -267,7 +290,7 @@ EVALUATIONS = 400_000
 
 
 def with_measured_full_scale(network: LayeredNetwork, function: AveragingFunction) -> LayeredNetwork:
-    """Return the network with measured full scales: the largest magnitude of each signal on the grid.
+    """Return the network with measured full scales: the largest magnitude of each signal, without noise, on the grid.
 
     Grids beyond 20 million points are sampled at a million uniform points.
     """
@@ -281,10 +304,17 @@ def with_measured_full_scale(network: LayeredNetwork, function: AveragingFunctio
 def noisy_accuracy(
     network: LayeredNetwork, function: AveragingFunction, sigma: float, evaluations: int = EVALUATIONS, seed: int = 0
 ) -> float:
-    """Return the share of inputs received correctly with noise of relative standard deviation ``sigma``.
+    """Return the share, from 0 to 1, of inputs received correctly with Gaussian noise on every signal.
 
-    Grids of at most ``evaluations`` points are passed over completely; points of larger grids are drawn uniformly. The
-    same seed draws the same points and noise.
+    Grids of at most ``evaluations`` points are passed over completely, as often as that takes; points of larger grids
+    are drawn uniformly. The same seed draws the same points and noise.
+
+    Args:
+        network: the network.
+        function: the function that it should compute.
+        sigma: standard deviation of the noise, relative to each signal's full scale.
+        evaluations: least number of evaluations.
+        seed: seed of points and noise.
 
     Raises:
         InputError: ``sigma`` is negative.
@@ -318,7 +348,11 @@ def _points_to_try(function: AveragingFunction, most: int, samples: int, seed: i
 def noise_limit(
     network: LayeredNetwork, function: AveragingFunction, *, evaluations: int = EVALUATIONS, lowest: float = 1e-9
 ) -> float:
-    """Return the largest sigma with `TARGET` accuracy, to 3 %, by bisection with fixed draws; 0 below ``lowest``."""
+    """Return the largest noise, as a share of full scale, at which 99.99 % of the inputs are received correctly.
+
+    It is found to 3 % by bisection between ``lowest`` and 0.5 with the same draws for all values, with ``evaluations``
+    noisy evaluations each; 0 if ``lowest`` is not borne.
+    """
     low, high = lowest, 0.5
     if noisy_accuracy(network, function, low, evaluations) < TARGET:
         return 0.0
