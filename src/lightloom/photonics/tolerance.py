@@ -65,12 +65,12 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Construction, window, copies if above 1, ``regenerated`` if bits are, and mapping, in words."""
+        """Construction, window, copies if above 1, ``regenerated`` if bits are, and mapping, as one text."""
         return f"{self.construction.name}, window {self.how.window}{self.how.words}, {self.mapping}"
 
     @property
     def how(self) -> Realisation:
-        """The window and copies of its units, and whether bits are regenerated."""
+        """Options of the construction's nonlinear units: window, copies, and whether bits are regenerated."""
         return self.construction.realised.realisation
 
     def mapped(self) -> MappedAverager:
@@ -81,10 +81,15 @@ class Candidate:
 def candidates(
     arguments: networks.FunctionArguments, nonlinearity: networks.Nonlinearity = "clipped", advance: Advance = ignore
 ) -> list[Candidate]:
-    """Return all candidates: every sturdy circuit with every sturdy realisation in both `MAPPINGS`.
+    """Return all averagers that a search tries, those with the fewest interferometers first.
 
-    Those with the fewest interferometers come first; of equal ones those with fewer copies, then with a wider window.
-    ``advance`` is called with 1 after every circuit and realisation.
+    These are every sturdy circuit with every sturdy realisation in both `MAPPINGS`. Of equal ones those with fewer
+    copies come first, then those with a wider window.
+
+    Args:
+        arguments: servers, bits and the other arguments of the averaging function.
+        nonlinearity: ``clipped`` or ``relu``.
+        advance: called with 1 after every pair of a circuit and a realisation.
 
     Raises:
         InputError: the nonlinearity is unknown, or an argument of the function is out of range.
@@ -104,9 +109,10 @@ def candidates(
 
 
 def component_count(matrix: networks.Matrix, form: Form) -> int:
-    """Return the number of interferometers of `map_components`, without decomposing.
+    """Return the number of interferometers of a matrix mapped by its connected components, without decomposing it.
 
-    ``compact`` counts every component without modes beyond its rank; any other form counts its full decomposition.
+    ``matrix`` is [outputs, inputs]. ``compact`` counts every component without modes beyond its rank; any other form
+    counts its full decomposition.
     """
     total = 0
     for rows, columns in connected_components(matrix):
@@ -131,10 +137,11 @@ _LINK = Link()
 
 
 def noise_behind(gains: Floats, full_scale: float) -> Floats:
-    """Return the standard deviation of a quadrature behind amplifiers of these amplitude gains, relative to full scale.
+    """Return the standard deviation of a quadrature behind optical amplifiers, as a share of the amplitude of full
+    scale.
 
-    ``full_scale`` is its power in watts; the result has the shape of ``gains``. Noise figure and bandwidth are those of
-    the link; without gain (at most 1) there is no noise.
+    ``gains`` are amplitude gains, ``full_scale`` is the power of full scale in watts; the result has the shape of
+    ``gains``. Noise figure and bandwidth are the defaults of `Link`; a gain of at most 1 adds no noise.
     """
     return amplifier_noise(np.maximum(np.square(gains), 1.0), _LINK.noise_figure_db, _LINK.bandwidth, full_scale)
 
@@ -162,21 +169,20 @@ class FabricatedAveragers:
 
 
 def fabricate_averagers(mapped: MappedAverager, devices: NonIdealities, rng: Rng, count: int) -> FabricatedAveragers:
-    """Return ``count`` drawn fabrications, with the levels of all lanes, outputs of units, amplifiers and receivers
-    set.
+    """Return ``count`` fabrications of an averager drawn with the errors of ``devices``, and their levels set.
 
-    Each is set for the least error of the real matrix between two detections. Set-up measures this once, with known
-    light; amplifier noise follows the gains that result.
+    The levels of all lanes, outputs of units, amplifiers and receivers are set for the least error of the real matrix
+    between two detections. Set-up measures this once, with known light; amplifier noise follows the gains that result.
     """
     return averagers_of(mapped, [fabricated_matrices(part, devices, rng, count) for part in mapped.matrices])
 
 
 def averagers_of(mapped: MappedAverager, drawn: list[Matrices], setting: Setting = "levels") -> FabricatedAveragers:
-    """Return averagers for the matrices [count, outputs, inputs] of P, the layers and T that were fabricated.
+    """Return averagers made of matrices of P, the layers and T that were fabricated, with their gains.
 
     Args:
         mapped: the meshes as designed.
-        drawn: fabricated matrices, in the order of the light.
+        drawn: fabricated complex matrices [count, outputs, inputs], in the order of the light.
         setting: what is set for the least error: ``levels`` of lanes, units, amplifiers and receivers, ``rows``
             (amplifiers and receivers), one gain for each ``matrix``, or ``none``.
     """
@@ -233,7 +239,8 @@ class Tolerance:
 
     @property
     def errors(self) -> dict[str, float]:
-        """Errors that are not 0, by name; ``power`` in watts."""
+        """Errors that are not 0, by their names in a request and in the units of `DEVICE_FIELDS`, then ``power`` in
+        watts, if noise is asked for."""
         given = {name: float(getattr(self.devices, field)) for name, (field, _) in DEVICE_FIELDS.items()}
         power = {} if self.full_scale is None else {POWER: self.full_scale}
         return {name: value for name, value in given.items() if value} | power
@@ -242,7 +249,7 @@ class Tolerance:
         """Return the request with all device errors times ``share``, and the power of full scale divided by its square.
 
         Noise falls with the square root of the power, so it grows by ``share`` too. DAC bits and the word error rate
-        stay, and an error that would exceed the largest one of its kind stops there.
+        stay, and an error that would exceed the largest one that `NonIdealities` allows stops there.
         """
         errors = {field: getattr(self.devices, field) * share for field, _ in DEVICE_FIELDS.values()}
         del errors["dac_bits"]
@@ -263,12 +270,14 @@ class Tolerance:
 
 
 def describe(errors: dict[str, float]) -> str:
-    """Return errors by name as text with their units, separated by commas; ``nothing`` if there are none."""
+    """Return errors by name as one text with values to three digits and units, separated by commas; ``nothing`` if
+    there are none."""
     return ", ".join(described(name, value) for name, value in errors.items()) or "nothing"
 
 
 def described(name: str, value: float) -> str:
-    """Return one error as text with its name and unit; a power is given in watts and shown in milliwatts."""
+    """Return one error as text: name, value to three digits and unit; a power is given in watts and shown in
+    milliwatts."""
     if name == POWER:
         return f"power {value * 1e3:.3g} mW"
     unit = DEVICE_FIELDS[name][1]
@@ -276,12 +285,16 @@ def described(name: str, value: float) -> str:
 
 
 def parse_tolerance(text: str, word_errors: float) -> Tolerance:
-    """Return the request that ``NAME=VALUE,...`` states; angles in rad, loss in dB, power in W (mW, uW, ...).
+    """Return the request that ``NAME=VALUE,...`` states, with ``word_errors`` as the largest share of wrong words.
+
+    Names are those of `DEVICE_FIELDS` and ``power``; angles are in rad, losses in dB, the power has a unit (W, mW, uW,
+    ...). Errors that are not named are 0, and without a power amplifiers have no noise.
 
     Raises:
-        ConfigError: it cannot be read, names an error twice, or a power above 0 is outside the range of a link.
+        ConfigError: the text cannot be read, names an error twice, a device error is out of range, or a power above 0
+            is outside the range of a link.
         UnknownNameError: there is no such error.
-        InputError: a value is out of range.
+        InputError: the power is 0, or ``word_errors`` is out of range.
     """
     fields: dict[str, float] = {}
     for item in text.split(","):
@@ -305,7 +318,7 @@ def parse_tolerance(text: str, word_errors: float) -> Tolerance:
 
 
 def _number(name: str, text: str) -> float:
-    """Return the number of an error's text: a whole one for ``dac-bits``.
+    """Return the number that ``text`` states for the error ``name``: an int for ``dac-bits``, else a float.
 
     Raises:
         ConfigError: it cannot be read.
@@ -329,9 +342,15 @@ def count_wrong_words(
 ) -> WrongWords:
     """Return the wrong words of many fabrications of an averager, each of which averages words, P and T included.
 
-    ``tried`` are ``fabrications``, ``words`` sent through each of them, and a ``seed``, 0 without one. The result holds
-    the wrong words of each fabrication; ``advance`` is called with the fabrications done. Half of the words are
-    near-equal (`draw_words`). Noise of amplifiers is drawn for every word, for ``full_scale`` watts; None has none.
+    Half of the words are near-equal (`draw_words`).
+
+    Args:
+        mapped: the meshes as designed.
+        devices: errors of the devices, drawn for every fabrication.
+        full_scale: watts of full scale, from which the noise of amplifiers follows, drawn for every word; None has
+            none.
+        advance: called with the number of fabrications done since the last call.
+        tried: ``fabrications``, ``words`` sent through each of them, and ``seed``, 0 by default.
     """
     fabrications, words = tried["fabrications"], tried["words"]
     rng = np.random.default_rng((tried.get("seed", 0), fabrications, words))
@@ -349,11 +368,12 @@ def count_wrong_words(
 def words_right(
     mapped: MappedAverager, *, words: int, calibration: Calibration = "rows", correct: bool = False
 ) -> Evaluate:
-    """Return the evaluation of the share of words that all servers receive right, for `monte_carlo`.
+    """Return a function that measures the share of words, from 0 to 1, that all servers receive right, for
+    `monte_carlo`.
 
-    It takes one fabrication of P, every layer and T, and returns a share from 0 to 1 of ``words`` words.
-    ``calibration`` says which gains are set (`averagers_of`); with ``correct``, couplers and crosstalk are corrected
-    first (`corrected`). Units and receivers detect with the detector noise of the devices.
+    It takes the fabricated meshes of P, every layer and T and a generator, and sends ``words`` words. ``calibration``
+    says which gains are set (`averagers_of`); with ``correct``, couplers and crosstalk are corrected first
+    (`corrected`). Units and receivers detect with the detector noise of the devices.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
@@ -374,16 +394,17 @@ def words_right(
 def wrong_words(
     batch: FabricatedAveragers, noise: Noise, words: int, rng: Rng, receivers: float = 0.0, at_once: int = _AT_ONCE
 ) -> Ints:
-    """Return the number of wrong ones of ``words`` words on every fabrication, [fabrications].
+    """Send words through every fabrication, and return the number of wrong ones of each, [fabrications].
 
-    A word is wrong if any server receives a digit that is not that of the exact rounded mean.
+    A word, one code of each server, is wrong if any server receives a digit that is not that of the exact rounded mean.
 
     Args:
         batch: the fabrications.
-        noise: standard deviations of the noise behind every layer, relative to full scale; None has none.
-        words: words on each of them.
+        noise: standard deviation of the noise behind every layer relative to full scale, [fabrications or 1, outputs,
+            1]; None for a layer without noise.
+        words: number of words for each fabrication; every one gets other words.
         rng: generator of words and noise.
-        receivers: noise of the receivers, relative to full scale.
+        receivers: noise of the receivers, as a share of the highest PAM4 level.
         at_once: words that are drawn and averaged at a time.
     """
     arguments, wrong = batch.mapped.arguments, np.zeros(batch.count, np.int64)
@@ -398,9 +419,10 @@ def wrong_words(
 
 
 def received_levels(batch: FabricatedAveragers, codes: Ints, noise: Noise, rng: Rng, receivers: float = 0.0) -> Ints:
-    """Return the levels that servers decide, [count, servers, signals, words], for codes [count, servers, words].
+    """Return the PAM4 levels that servers decide, [count, servers, signals, words], for codes [count, servers, words].
 
-    Levels are 0 to 3, the most significant digit first. ``noise`` and ``receivers`` are those of `wrong_words`.
+    Each of the ``count`` fabrications averages its own codes. Levels are 0 to 3, the most significant digit first.
+    ``noise`` and ``receivers`` are those of `wrong_words`.
     """
     fields = digits(codes, batch.mapped.arguments.bits).astype(np.float64) / (LEVELS - 1)
     fields = fields.reshape(batch.count, -1, codes.shape[-1])
@@ -423,7 +445,7 @@ def received_levels(batch: FabricatedAveragers, codes: Ints, noise: Noise, rng: 
 
 
 def _add_noise(fields: Floats, sigma: Floats | float | None, rng: np.random.Generator) -> None:
-    """Add Gaussian noise of standard deviation ``sigma`` to ``fields`` in place; None adds none."""
+    """Add Gaussian noise of standard deviation ``sigma``, which broadcasts, to ``fields`` in place; None adds none."""
     if sigma is not None:
         fields += sigma * rng.standard_normal(fields.shape, dtype=np.float32)
 
@@ -452,15 +474,17 @@ class TolerantAverager:
 
 
 def _screened(mapped: MappedAverager, request: Tolerance, seed: int) -> WrongWords:
-    """Return the wrong words of 10 fabrications with 200 words each, under the errors of ``request``."""
+    """Return the wrong words of 10 fabrications with 200 words each, under the errors and the power of ``request``."""
     tried: Document = {"fabrications": _SCREENED_FABRICATIONS, "words": _SCREENED_WORDS, "seed": seed}
     return count_wrong_words(mapped, request.devices, request.full_scale, **tried)
 
 
 def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> WrongWords | None:
-    """Return a small sample of wrong words that rules the averager out; None if it does not.
+    """Return a small sample of wrong words (10 fabrications, 200 words each) that rules the averager out; None if it
+    does not.
 
-    It does where the 95 % interval of its rate begins above three times the target, and at least 3 words are wrong.
+    It does where the 95 % interval of its rate begins above three times the target of the request, and at least 3 words
+    are wrong.
     """
     sample = _screened(mapped, request, seed)
     # A rate of the words alone says little about other fabrications, so that it must be far off.
@@ -471,11 +495,11 @@ def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> 
 def measure_wrong_words(
     mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = ignore, wrong: float = 40.0
 ) -> WrongWords:
-    """Return the wrong words of `FABRICATIONS` fabrications, or of the small sample of `clearly_fails` if that rules
-    the averager out.
+    """Return the wrong words of 100 fabrications, or the small sample of `clearly_fails` if that rules the averager
+    out.
 
     Enough words are tried, at least 500 for each fabrication, for ``wrong`` wrong ones to be expected in all where the
-    averager just meets the target.
+    averager just meets the target of the request. ``advance`` is called with the fabrications done since the last call.
     """
     if (sample := clearly_fails(mapped, request, seed)) is not None:
         return sample
@@ -494,8 +518,15 @@ def find_tolerant(
 ) -> TolerantAverager:
     """Return the averager with the fewest interferometers, P and T included, that tolerates the request.
 
-    The upper end of the 95 % interval of the word error rate over `FABRICATIONS` fabrications must not exceed the
-    target. The construction must be proved exact in float64.
+    The upper end of the 95 % interval of the word error rate over 100 fabrications must not exceed the target. The
+    construction must be proved exact in float64.
+
+    Args:
+        arguments: servers, bits and the other arguments of the averaging function.
+        request: errors to bear and the largest share of wrong words.
+        nonlinearity: ``clipped`` or ``relu``.
+        seed: seed of fabrications and words.
+        advance: called with 1 for every averager made and every one measured.
 
     Raises:
         UnsupportedError: there is none; the message says how much the sturdiest one tolerates.
@@ -515,7 +546,8 @@ def find_tolerant(
 def _intolerable(
     arguments: networks.FunctionArguments, request: Tolerance, tried: list[Candidate], seed: int, advance: Advance
 ) -> str:
-    """Return the message that no candidate tolerates the request, with what the sturdiest one tolerates."""
+    """Return the message that no candidate tolerates the request, with how much of it the sturdiest one tolerates at
+    once and of each error alone."""
     candidate, share = sturdiest(tried, request, seed, advance)
     asked = f"{describe(request.errors)} at a word error rate of {request.word_errors:g}"
     units = tried[0].construction.network.nonlinearity
@@ -537,7 +569,8 @@ def sturdiest(
 ) -> tuple[Candidate | None, float]:
     """Return the candidate that tolerates the largest share of a request, and that share; (None, 0) if none does.
 
-    Only the `_STURDIEST` candidates with the fewest wrong words under eased requests are compared by `largest_share`.
+    Only the six candidates with the fewest wrong words under 0.3, 0.6 and 1 of the request are compared by
+    `largest_share`.
     """
     rates = []
     for candidate in tried:
@@ -551,7 +584,8 @@ def sturdiest(
 
 
 def largest_share(mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = ignore) -> float:
-    """Return the largest share of all errors of a request that the averager tolerates at once, to 3 %.
+    """Return the largest share of all errors of a request (`Tolerance.scaled`) that the averager tolerates at once, to
+    3 %.
 
     At most 8 is returned, and 0 if a thousandth is not tolerated.
     """
@@ -564,8 +598,15 @@ def largest_alone(
     """Return the largest value of one error alone that the averager tolerates, to 3 %, in the unit of its field.
 
     For ``power`` it is the least power in watts, and for ``dac-bits`` the least number of bits from 1 to 20, since
-    there less is worse. At most 1 (crosstalk: 0.5) is returned; None if not even 1e-5 (crosstalk: 1e-6), 10 kW or 20
-    bits are tolerated.
+    there less is worse. At most 1 (crosstalk: 0.5) is returned, and no power below 1.1e-9 W; None if not even 1e-5
+    (crosstalk: 1e-6), 10 kW or 20 bits are tolerated.
+
+    Args:
+        mapped: the meshes of the averager.
+        request: states the word error rate that must not be exceeded; its errors do not matter.
+        name: a key of `DEVICE_FIELDS`, or ``power``.
+        seed: seed of fabrications and words.
+        advance: called with 1 for every step of the bisection.
     """
 
     def tolerated(value: float) -> bool:
@@ -582,12 +623,16 @@ def largest_alone(
 
 
 def _tolerates(mapped: MappedAverager, request: Tolerance, seed: int) -> bool:
-    """True where the upper end of the 95 % interval of the word error rate is at most the target of the request."""
+    """True where the upper end of the 95 % interval of the word error rate is at most the target of the request.
+
+    Fewer words are tried than `find_tolerant` tries.
+    """
     return measure_wrong_words(mapped, request, seed, wrong=10.0).interval[1] <= request.word_errors
 
 
 def _largest_tolerated(tolerates: Callable[[float], bool], low: float, high: float, advance: Advance) -> float:
-    """Return the largest value that is tolerated, to 3 %, by bisection of its logarithm.
+    """Return the largest value from ``low`` to ``high`` for which ``tolerates`` is true, to 3 %, by bisection of its
+    logarithm.
 
     It is 0 if ``low`` is not tolerated, and ``high`` if that is. ``advance`` is called with 1 for every bisection.
     """
@@ -606,8 +651,10 @@ def _largest_tolerated(tolerates: Callable[[float], bool], low: float, high: flo
 
 
 def assumptions(full_scale: float | None) -> list[str]:
-    """Return what the word error rate rests on, and what it leaves out, as sentences; without ``full_scale`` there is
-    no noise."""
+    """Return what a word error rate rests on, and what it leaves out, as sentences.
+
+    ``full_scale`` None means that there was no noise; its value does not matter otherwise.
+    """
     levels = "assumption: lanes, outputs of units, amplifiers and receivers set for the loss of their paths"
     left_out = "crossings without loss; lasers, units and receivers without errors (onn link has them)"
     if full_scale is None:
@@ -620,7 +667,12 @@ def assumptions(full_scale: float | None) -> list[str]:
 
 
 def tolerance_document(result: TolerantAverager, advance: Advance = ignore) -> Document:
-    """Return the request, what was measured, and how much of each error the averager tolerates alone and at once."""
+    """Return the JSON document of an averager that was found: the request, what was measured, sizes, and what it
+    tolerates.
+
+    ``tolerated_share`` is the largest share, at least 1, of all errors at once, ``tolerated_alone`` the largest value
+    of each error alone, which are measured here.
+    """
     mapped, request, seed = result.mapped, result.request, result.seed
     # The whole request is tolerated: that was measured with more words than shares of it are.
     share = max(largest_share(mapped, request, seed, advance), 1.0)
@@ -650,11 +702,19 @@ def calibrate_averager(
     """Return the figures of chips that are fabricated and calibrated, one for each block of every part.
 
     ``accuracy_before`` and ``accuracy_after`` are shares of words that all servers receive right, with the phases of
-    ideal devices and with the calibrated ones; amplifiers make up for loss in both.
+    ideal devices and with the calibrated ones; amplifiers make up for loss in both. ``chips`` has a row for each chip.
 
     Coherent light is assumed at the inputs of each part and detectors at its outputs while it is calibrated, and phases
     of its outputs that homodyne units, receivers or, behind P, the next mesh follow. Light in quadrature counts little,
     as real parts are detected in the end; that of P goes through the first layer before.
+
+    Args:
+        mapped: the meshes as designed.
+        devices: errors of the devices.
+        conditions: how chips are measured; ``real`` is taken as true.
+        words: number of words sent for each share.
+        seed: seed of fabrications, measurements and words.
+        advance: called with 1 for every step of a fit.
     """
     conditions = replace(conditions, real=True)
     trials = {
@@ -681,7 +741,8 @@ def calibrate_averager(
 def _share_right(mapped: MappedAverager, matrices: Mapping[str, Sequence[Fields]], words: int, seed: int) -> float:
     """Return the share of ``words`` words, from 0 to 1, that all servers receive right without noise.
 
-    ``matrices`` are the passive matrices of every part, one for each of its blocks; gains of rows are set.
+    ``matrices`` are the fabricated passive matrices [outputs, inputs] of every part by its name, one for each of its
+    blocks; gains of rows are set anew.
     """
     drawn = []
     for name, part in mapped.parts.items():
@@ -695,7 +756,8 @@ def _share_right(mapped: MappedAverager, matrices: Mapping[str, Sequence[Fields]
 def _amplified(chip: MappedMatrix, matrix: Fields, detected: bool) -> Fields:
     """Return a chip's fields behind its amplifiers, [outputs, inputs], with the output phases nearest to its target.
 
-    If they are ``detected``, imaginary parts are 0.
+    ``matrix`` is what the passive chip implements, [outputs, inputs]. If outputs are ``detected``, imaginary parts are
+    0.
     """
     phases = np.exp(1j * np.angle(np.einsum("oi,oi->o", matrix.conj(), target_of(chip))))
     fields = chip.gains[:, None] * (phases[:, None] * matrix)

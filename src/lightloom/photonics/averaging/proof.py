@@ -260,7 +260,7 @@ def verify(
 
 
 def adversarial_points(function: AveragingFunction, samples: int, seed: int, chunk: int = 1 << 16) -> Iterator[Ints]:
-    """Yield chunks of hard grid points (K, up to ``chunk``): first the extremes, then ``samples`` points in all.
+    """Yield chunks of hard grid points (K, up to ``chunk``): first the extremes, then ``samples`` other points.
 
     The extremes are all inputs at 0 or at their maximum, and these with one input off by 1. Of the others half are next
     to a carry and half uniform. A carry into output digit j happens where T + offset passes a multiple of N 4^j. Sums

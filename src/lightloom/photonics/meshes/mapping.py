@@ -74,7 +74,7 @@ class MappedMatrix:
 
     @property
     def mzis(self) -> int:
-        """Number of MZIs of both meshes and of Σ."""
+        """Number of MZIs of both meshes and of the attenuators Σ."""
         return self.input_mesh.mzis + self.attenuations.size + (self.output_mesh.mzis if self.output_mesh else 0)
 
     @property
@@ -84,7 +84,7 @@ class MappedMatrix:
 
     @property
     def depth(self) -> int:
-        """Number of columns that the light passes, with Σ."""
+        """Number of columns of MZIs that the light passes, one of them that of Σ."""
         return self.input_mesh.layout.depth + 1 + (self.output_mesh.layout.depth if self.output_mesh else 0)
 
     @property
@@ -113,7 +113,8 @@ class MappedMatrix:
         return np.asarray(matrices[0])
 
     def propagate(self, fields: ArrayLike) -> Complex:
-        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...] on ideal devices, behind the
+        amplifiers."""
         inner = self.input_mesh.propagate(fields)
         behind = self.output_mesh.propagate if self.output_mesh else None
         return self.behind(inner, mzi(*self.attenuator_phases)[:, 0, 0], behind)
@@ -121,8 +122,10 @@ class MappedMatrix:
     def behind(self, inner: Column, column: Column, output_mesh: Callable[[Column], Column] | None) -> Complex:
         """Return the fields behind Σ, U and the amplifiers, [outputs, ...].
 
-        ``inner`` are the fields behind V†, ``column`` the amplitude transmissions of Σ; ``output_mesh`` propagates
-        fields through U, ideal or fabricated, and is None in the form sigma-u.
+        Args:
+            inner: fields behind V†, [modes, ...].
+            column: amplitude transmissions of the MZIs of Σ, [mzis].
+            output_mesh: propagates fields through U, ideal or fabricated; None in the form sigma-u.
         """
         count = min(len(inner), column.size)
         lit = self.output_mesh.inputs if self.output_mesh else self.shape[0]
@@ -139,18 +142,22 @@ class MappedMatrix:
 def map_matrix(
     matrix: ArrayLike, form: Form = "economy", kind: Kind = "rectangular", gains: Gains = "rows"
 ) -> MappedMatrix:
-    """Return the meshes, attenuators and amplifiers for ``matrix`` [outputs, inputs], real or complex.
+    """Return the meshes, attenuators and amplifiers for ``matrix`` [M outputs, N inputs], real or complex.
 
-    ``svd`` is the paper's form (eq. 1) with both square unitaries and M(M+1)/2 + N(N−1)/2 MZIs. ``economy`` leaves out
-    MZIs that no light reaches and has M · N. ``compact`` also leaves out modes beyond the rank r of the matrix and has
-    r(M + N) − r². All three are exact; paths of light through the square meshes of ``svd`` are the most alike, so it
-    bears loss best. ``sigma-u`` is the paper's approximation Σ_a · U_a of a
-    square matrix (eq. 4 to 6) with N(N+1)/2 MZIs. ``kind`` applies to square meshes, others are triangular. ``gains``
-    is ``rows``, or ``common`` for amplification of every output by the largest singular value.
+    Args:
+        matrix: any finite matrix.
+        form: ``svd`` is the paper's form (eq. 1) with both square unitaries and M(M+1)/2 + N(N−1)/2 MZIs. ``economy``
+            leaves out MZIs that no light reaches and has M · N. ``compact`` also leaves out modes beyond the rank r of
+            the matrix and has r(M + N) − r². All three are exact; paths of light through the square meshes of ``svd``
+            are the most alike, so it bears loss best. ``sigma-u`` is the paper's approximation Σ_a · U_a of a square
+            matrix (eq. 4 to 6) with N(N+1)/2 MZIs.
+        kind: layout of square meshes; others are triangular.
+        gains: ``rows`` for a gain of each output, or ``common`` for amplification of every output by the largest
+            singular value (at least 1).
 
     Raises:
-        ConfigError: the argument is not a finite matrix, or ``sigma-u`` is given one that is not square
-            (`map_blocks` takes it).
+        ConfigError: the argument is not a finite matrix, or ``sigma-u`` is given one that is not square (`map_blocks`
+            takes it).
         UnknownNameError: the form does not exist, or the kind of gains.
     """
     MeshMapping(form=form, mesh=kind, gains=gains)  # refuses unknown names
@@ -179,8 +186,10 @@ def map_matrix(
 
 
 def row_gains(matrix: ArrayLike) -> Floats:
-    """Return the gain r_i s of each row [outputs]: r_i = |row i| (1 for a row of zeros), s = largest singular value of
-    diag(1/r) W.
+    """Return the amplitude gain behind each output of a mapped ``matrix`` W, [outputs].
+
+    It is r_i s for r_i = |row i| (1 for a row of zeros) and s = the largest singular value of diag(1/r) W, so that the
+    passive remainder diag(1/(r s)) W has singular values of at most 1.
 
     Raises:
         ConfigError: the argument is not a finite matrix.
@@ -196,12 +205,13 @@ def decibels(gain: float) -> float:
 
 
 def positive(values: Floats) -> Floats:
-    """Return values with 1 in place of those that are not above 0."""
+    """Return a copy of ``values`` with 1 in place of those that are not above 0."""
     return np.where(values > 0, values, 1.0)
 
 
 def sigma_u(matrix: ArrayLike) -> tuple[Column, Floats]:
-    """Return U_a and the diagonal of Σ_a, so that Σ_a · U_a approximates a square matrix (eq. 4 to 6).
+    """Return the unitary U_a and the diagonal of Σ_a, for which Σ_a · U_a approximates a square ``matrix`` W (eq. 4 to
+    6).
 
     U_a = U_s V_sᵀ is the nearest unitary (the polar factor), and d_i = Σ_j W_ij conj(U_a,ij) is the least-squares scale
     of row i; as W U_a† is positive semidefinite, no d_i is negative.
@@ -261,12 +271,12 @@ class MappedBlocks:
 
     @property
     def depth(self) -> int:
-        """Number of columns of the deepest block."""
+        """Number of columns of MZIs of the deepest block, Σ included; 0 without blocks."""
         return max((block.depth for block in self.blocks), default=0)
 
     @property
     def gain(self) -> float:
-        """Largest amplitude gain of an amplifier."""
+        """Largest amplitude gain of an amplifier, over all outputs (`gains`)."""
         return float(self.gains.max())
 
     @property
@@ -284,12 +294,15 @@ class MappedBlocks:
         return np.where(gains > 0, gains, 1.0)
 
     def matrix(self) -> Complex:
-        """Return the matrix [outputs, inputs] that ideal devices implement: the sum of the blocks' at their places."""
+        """Return the matrix [outputs, inputs] that ideal devices implement: the blocks' matrices, gains included, added
+        up at their places."""
         return self.joined([block.matrix() for block in self.blocks])
 
     def joined(self, matrices: Sequence[Column]) -> Complex:
-        """Return the matrix of ``shape`` from those of the blocks, which add up where they overlap; with leading axes,
-        [..., outputs, inputs]."""
+        """Return the matrix of ``shape`` from those of the blocks, which add up where they overlap.
+
+        Matrices are [..., outputs, inputs], one for each block in order; rows and columns of dark modes are left out.
+        """
         total = np.zeros((*(matrices[0].shape[:-2] if matrices else ()), *self.shape), np.complex128)
         for matrix, rows, columns in zip(matrices, self.outputs, self.inputs, strict=True):
             total[..., rows[:, None], columns] += matrix[..., : rows.size, : columns.size]
@@ -297,8 +310,10 @@ class MappedBlocks:
 
 
 def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular", gains: Gains = "rows") -> MappedBlocks:
-    """Return ``matrix`` [outputs, inputs] as square blocks along its longer side, each approximated by one mesh
-    (``sigma-u``).
+    """Return the meshes of ``matrix`` [outputs, inputs] cut into square blocks along its longer side.
+
+    Each square is approximated by one mesh and a scale for each row (``sigma-u``); the last one is filled up with
+    zeros.
 
     Raises:
         ConfigError: the argument is not a finite matrix.
@@ -309,14 +324,19 @@ def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular", gains: Gains = "ro
 
 
 def square_blocks(shape: tuple[int, int], blocks: Sequence[MappedMatrix]) -> MappedBlocks:
-    """Return ``blocks`` as squares along the longer side of a matrix of ``shape``, in order; the last one may be partly
-    dark."""
+    """Return ``blocks`` as the squares along the longer side of a matrix of ``shape`` (outputs, inputs), in order.
+
+    The last one may be partly dark.
+    """
     outputs, inputs = zip(*square_places(shape), strict=True)
     return MappedBlocks(shape=shape, blocks=tuple(blocks), outputs=outputs, inputs=inputs)
 
 
 def square_places(shape: tuple[int, int]) -> list[tuple[Ints, Ints]]:
-    """Return the outputs and the inputs of every square along the longer side of a matrix of ``shape``, in order."""
+    """Return the output numbers and the input numbers of every square along the longer side of a matrix, in order.
+
+    ``shape`` is (outputs, inputs); the last square may be cut off.
+    """
     side, most = sorted(shape)
     along = [np.arange(start, min(start + side, most)) for start in range(0, most, side)]
     across = np.arange(side)
@@ -327,6 +347,9 @@ def map_components(
     matrix: ArrayLike, form: Form = "compact", kind: Kind = "rectangular", gains: Gains = "rows"
 ) -> MappedBlocks:
     """Return the meshes of every connected component of ``matrix`` [outputs, inputs], which are exact.
+
+    Rows and columns that no element joins to the others are mapped by themselves (`connected_components`), each by
+    `map_matrix` with the other arguments.
 
     Raises:
         ConfigError: the argument is not a finite matrix, or ``form`` is the approximation sigma-u.
@@ -340,10 +363,10 @@ def map_components(
 
 
 def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:
-    """Return a pair of outputs and inputs, ascending, for every component, in the order of their mean places.
+    """Return the outputs and the inputs, both ascending, of every connected component of ``matrix`` [outputs, inputs].
 
-    Outputs and inputs are joined where the element of ``matrix`` [outputs, inputs] is not 0; dark ones, of a row or
-    column of zeros, are in none.
+    Outputs and inputs are joined where the element is not 0; dark ones, of a row or column of zeros, are in none.
+    Components are in the order of their mean places.
 
     Raises:
         ConfigError: the argument is not a finite matrix.
@@ -365,10 +388,10 @@ def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:
 
 
 def crossings(places: Sequence[int] | Ints) -> Ints:
-    """Return how many others each waveguide crosses, [waveguides], if the one that leaves at k arrives at
+    """Return how many others each waveguide crosses, [waveguides], if the waveguide that leaves at place k arrives at
     ``places[k]``.
 
-    They leave in ascending order; each crossing counts for both of its waveguides.
+    Places differ from each other; each crossing counts for both of its waveguides.
     """
     order = np.asarray(places)
     exchanged = np.triu(order[:, None] > order, 1)
@@ -376,7 +399,10 @@ def crossings(places: Sequence[int] | Ints) -> Ints:
 
 
 def approximate(matrix: ArrayLike) -> Column:
-    """Return the matrix that `map_blocks` implements; hardware-aware training projects its weights to it.
+    """Return ``matrix`` [outputs, inputs] with every square along its longer side replaced by its approximation Σ_a ·
+    U_a.
+
+    This is what `map_blocks` implements; hardware-aware training projects its weights to it.
 
     Raises:
         ConfigError: the argument is not a finite matrix.
@@ -407,11 +433,13 @@ Convention = Literal["paper", "economy"]
 
 
 def compact_count(outputs: int, inputs: int, rank: int) -> int:
-    """Return the number of MZIs, r (M + N) − r², of an ``outputs`` x ``inputs`` matrix without modes beyond its rank,
-    with Σ.
+    """Return the number of MZIs, r (M + N) − r², of an ``outputs`` x ``inputs`` matrix of rank r without modes beyond
+    it.
+
+    Those of Σ are included.
 
     Raises:
-        ConfigError: the rank is not from 1 to the smaller side.
+        ConfigError: a size is below 1, or the rank is not from 1 to the smaller side.
     """
     full_count(outputs, inputs)  # refuses sizes below 1
     if not 1 <= rank <= min(outputs, inputs):
@@ -420,7 +448,7 @@ def compact_count(outputs: int, inputs: int, rank: int) -> int:
 
 
 def full_count(outputs: int, inputs: int, convention: Convention = "paper") -> int:
-    """Return the number of MZIs of an ``outputs`` x ``inputs`` matrix, with Σ.
+    """Return the number of MZIs of an ``outputs`` x ``inputs`` matrix that is not approximated, those of Σ included.
 
     ``paper`` counts a full singular value decomposition, M(M+1)/2 + N(N−1)/2, ``economy`` M · N.
 
@@ -435,17 +463,25 @@ def full_count(outputs: int, inputs: int, convention: Convention = "paper") -> i
 
 
 def approximated_count(outputs: int, inputs: int) -> int:
-    """Return the number of MZIs with square blocks Σ_a · U_a (eq. 4): s(s+1)/2 per block, s = min(outputs, inputs)."""
+    """Return the number of MZIs of an ``outputs`` x ``inputs`` matrix approximated by square blocks Σ_a · U_a (eq. 4).
+
+    They are s(s+1)/2 per block, s = min(outputs, inputs), with as many blocks as cover the longer side.
+
+    Raises:
+        ConfigError: a size is below 1.
+    """
     full_count(outputs, inputs)  # refuses sizes below 1
     side = min(outputs, inputs)
     return -(-max(outputs, inputs) // side) * side * (side + 1) // 2
 
 
 def network_count(layers: Sequence[int], approximated: Collection[int] = (), convention: Convention = "paper") -> int:
-    """Return the number of MZIs of a network; ``approximated`` lists its approximated matrices, from 1 as in Table I.
+    """Return the number of MZIs of all matrices of a network, without P and T.
 
-    ``layers`` are the numbers of signals of the inputs, the hidden layers and the outputs; ``convention`` counts the
-    matrices that are not approximated.
+    Args:
+        layers: numbers of signals of the inputs, the hidden layers and the outputs.
+        approximated: numbers of the matrices that consist of squares Σ · U, from 1 as in Table I.
+        convention: how the other matrices are counted, ``paper`` or ``economy``.
 
     Raises:
         ConfigError: there are fewer than two layers, or an approximated matrix does not exist.
@@ -505,15 +541,16 @@ class MeshMapping:
         return self
 
     def around(self) -> MeshMapping:
-        """Return the mapping of P and T, which the paper does not approximate: ``svd`` in place of ``sigma-u``."""
+        """Return the mapping for P and T, which the paper does not approximate: ``svd`` in place of ``sigma-u``, else
+        unchanged."""
         return self if self.is_exact else replace(self, form="svd")
 
     def but(self, **changes: Any) -> MeshMapping:
-        """Return the mapping with other values."""
+        """Return the mapping with the values of some fields changed."""
         return replace(self, **changes)
 
     def to_json(self) -> Document:
-        """Return all four values by name."""
+        """Return form, mesh, gains and components by name."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -528,8 +565,10 @@ BALANCED = MeshMapping(form="svd", components=True)
 
 
 def map_part(matrix: ArrayLike, mapping: MeshMapping | None = None) -> MappedMatrix | MappedBlocks:
-    """Return the meshes of one matrix [outputs, inputs]: of all of it, its connected components, or the squares of
-    ``sigma-u``.
+    """Return the meshes of one matrix [outputs, inputs], mapped as ``mapping`` says; None takes the default mapping.
+
+    They are those of its connected components, of the squares of ``sigma-u`` (both `MappedBlocks`), or of the whole
+    matrix.
 
     Raises:
         ConfigError: the argument is not a finite matrix.
