@@ -36,7 +36,7 @@ LIGHT = 299792458.0
 
 
 def coupler(error: ArrayLike = 0.0) -> Complex:
-    """Return directional couplers of mixing angle π/4 + ``error`` radians, shape [..., 2, 2].
+    """Return the transfer matrices of directional couplers of mixing angle π/4 + ``error`` radians, shape [..., 2, 2].
 
     B = [[cos, i sin], [i sin, cos]]; an error of 0.01 rad is a power split of 51:49.
     """
@@ -48,10 +48,14 @@ def coupler(error: ArrayLike = 0.0) -> Complex:
 def mzi(
     theta: ArrayLike, phi: ArrayLike, *, first: ArrayLike = 0.0, second: ArrayLike = 0.0, transmission: ArrayLike = 1.0
 ) -> Complex:
-    """Return transfer matrices T(θ, φ) of shape [..., 2, 2]; arguments broadcast.
+    """Return transfer matrices T(θ, φ) of Mach-Zehnder interferometers, shape [..., 2, 2]; arguments broadcast.
 
-    ``first`` and ``second`` are the errors of the two couplers in radians, ``transmission`` is the power transmission
-    of the device.
+    Args:
+        theta: phase between the couplers, in radians.
+        phi: phase at the upper input, in radians.
+        first: mixing-angle error of the first coupler, in radians.
+        second: mixing-angle error of the second coupler, in radians.
+        transmission: power transmission of the device, 1 without loss.
     """
     theta, phi = np.asarray(theta, np.float64), np.asarray(phi, np.float64)
     common = 1j * np.exp(0.5j * theta) * np.sqrt(np.asarray(transmission, np.float64))
@@ -61,9 +65,14 @@ def mzi(
 
 
 def bar_and_cross(half: Floats, first: Floats, second: Floats) -> tuple[Complex, Complex]:
-    """Return the bar and cross amplitudes without common phases, for θ/2 and coupler errors in radians.
+    """Return the bar and the cross amplitudes of interferometers without common phases.
 
     Ideal couplers give sin θ/2 and cos θ/2, for light from the upper input.
+
+    Args:
+        half: θ/2 in radians.
+        first: mixing-angle error of the first coupler, in radians.
+        second: mixing-angle error of the second coupler, in radians.
     """
     # Products of sines and cosines of the couplers' angles, as sums and differences; exact for any error.
     both, between = first + second, second - first
@@ -79,7 +88,8 @@ def _matrix(a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> Complex:
 
 
 def _error(largest: float, unit: str, name: str, default: float = 0.0) -> Any:
-    """Return a field of `NonIdealities`: its largest value with the unit, and its name in sweeps and settings."""
+    """Return a dataclass field of `NonIdealities` whose metadata hold its largest value, unit, and name in sweeps and
+    settings."""
     return field(default=default, metadata={"largest": largest, "unit": unit, "name": name})
 
 
@@ -118,7 +128,10 @@ class NonIdealities:
 
 
 def check_size(name: str, value: float, largest: float = np.inf, unit: str = "") -> None:
-    """Raise ConfigError for an error's size that is negative, not finite or above the largest one."""
+    """Raise ConfigError unless the size of an error is finite and from 0 to ``largest``.
+
+    ``name`` and ``unit`` are for the message.
+    """
     if not np.isfinite(value) or value < 0:
         raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
     if value > largest:
@@ -138,8 +151,16 @@ def amplifier_noise(
 ) -> Floats:
     """Return the field noise per quadrature of optical amplifiers, relative to the amplitude of their output ``power``.
 
-    Spontaneous emission n_sp h ν (G − 1) B with n_sp = F/2, half of it in each quadrature (Agrawal, *Fiber-Optic
-    Communication Systems*, ch. 6). ``gain`` is in power; without gain there is no noise.
+    It is the standard deviation √(n_sp h ν (G − 1) B / 2 / power) of spontaneous emission, with n_sp = F/2 and half of
+    the emission in each quadrature (Agrawal, *Fiber-Optic Communication Systems*, ch. 6). Without gain there is no
+    noise.
+
+    Args:
+        gain: power gain G, at least 1; the result has its shape.
+        noise_figure_db: noise figure F, in dB.
+        bandwidth: optical bandwidth B of the noise, in Hz.
+        power: power in watts to whose amplitude the noise is relative.
+        wavelength: wavelength of the light in vacuum, in metres.
 
     Raises:
         ConfigError: the gain is below 1, or another quantity is not positive.

@@ -526,7 +526,7 @@ def find_tolerant(
         request: errors to bear and the largest share of wrong words.
         nonlinearity: ``clipped`` or ``relu``.
         seed: seed of fabrications and words.
-        advance: called with 1 for every averager made and every one measured.
+        advance: called with 1 for every construction made and every averager measured.
 
     Raises:
         UnsupportedError: there is none; the message says how much the sturdiest one tolerates.

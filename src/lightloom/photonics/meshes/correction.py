@@ -33,11 +33,15 @@ class Correction:
 
 
 def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = False) -> Correction:
-    """Return phases for ``mesh`` that make up for its coupler errors ``first`` and ``second`` in radians, [mzis] each.
+    """Return phases for ``mesh`` that make up for errors of its couplers, with the number of MZIs out of reach.
 
-    With ``real``, MZIs out of reach keep their phases. Coupler errors add light in quadrature, which affects a real
-    matrix with detected real parts in second order only; the nearest splitting within reach would have an error of
-    first order.
+    Args:
+        mesh: the mesh with the phases of ideal devices.
+        first: mixing-angle errors of the first couplers in radians, [mzis].
+        second: those of the second couplers.
+        real: whether MZIs out of reach keep their phases. Coupler errors add light in quadrature, which affects a real
+            matrix with detected real parts in second order only; the nearest splitting within reach, which is set
+            otherwise, would have an error of first order.
 
     Raises:
         ConfigError: the number of errors is not the number of MZIs, or an error is not finite.
@@ -55,10 +59,11 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = Fal
 
 
 def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
-    """Return heater settings that give the phases of ``mesh`` if ``share`` of every phase appears in nearest heaters.
+    """Return the mesh with settings of θ and φ that give its phases in spite of thermal crosstalk.
 
-    Crosstalk is linear, so there are settings that cancel it exactly (before rounding by a DAC). As heaters cannot
-    cool, small phases are increased by 2π to keep all settings non-negative.
+    ``share`` of every phase appears in each of the nearest heaters. Crosstalk is linear, so there are settings that
+    cancel it exactly (before rounding by a DAC). As heaters cannot cool, small phases are increased by 2π to keep all
+    settings non-negative. Output phases stay.
 
     Raises:
         ConfigError: the share is outside [0, 0.1]; beyond, an additional 2π may not suffice.
@@ -68,10 +73,13 @@ def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
 
 
 def without_crosstalk(wanted: Floats, beside: Mask, share: float, efficiencies: Floats | float = 1.0) -> Floats:
-    """Return settings of θ and φ, [2, mzis], for which ``wanted`` ones act in spite of crosstalk.
+    """Return settings of θ and φ, [2, mzis], for which ``wanted`` phases act (modulo 2π) in spite of crosstalk.
 
-    MZIs k and k + 1 are neighbours where ``beside[k]`` is true. ``efficiencies`` are the phases of the heaters relative
-    to their commands. ``share`` of every phase appears in each nearest heater.
+    Args:
+        wanted: phases θ and φ in radians, [2, mzis].
+        beside: true at k where MZIs k and k + 1 are neighbours in a column, [mzis - 1].
+        share: share of every phase that appears in each nearest heater.
+        efficiencies: phases of the heaters relative to their commands.
 
     Raises:
         ConfigError: the share is outside [0, 0.1].
@@ -116,11 +124,18 @@ def corrected(disturbed: disturb.Disturbed, *, real: bool = False) -> Any:
 
 
 def splittings(wanted: Floats, bar_power: Floats, couplers: Floats, real: bool) -> tuple[Floats, Floats, Mask]:
-    """Return the splittings that MZIs with unequal couplers have instead of ``wanted`` ones.
+    """Return the splittings that MZIs with unequal couplers can have in place of ``wanted`` ones.
 
-    These are θ/2 [mzis], the phases that the couplers add to the bar and to the cross amplitude [2, mzis], and where
-    the splitting is out of reach; with ``real``, MZIs out of reach keep their θ. ``wanted`` are θ/2 of ideal devices,
-    ``bar_power`` their bar powers, ``couplers`` [2, mzis] the errors of both couplers.
+    Args:
+        wanted: θ/2 of ideal devices in radians, [mzis].
+        bar_power: bar powers of ideal devices, 0 to 1, [mzis].
+        couplers: mixing-angle errors of both couplers in radians, [2, mzis].
+        real: whether MZIs out of reach keep their θ, with no phases added.
+
+    Returns:
+        θ/2 to set [mzis], the phases that the couplers add to the bar and to the cross amplitude [2, mzis], and where
+        the
+        splitting is out of reach [mzis].
     """
     half, outside = within_reach(bar_power, couplers)
     added = np.asarray(np.angle(bar_and_cross(half, *couplers)), np.float64)
@@ -130,10 +145,11 @@ def splittings(wanted: Floats, bar_power: Floats, couplers: Floats, real: bool) 
 
 
 def within_reach(bar_power: Floats, couplers: Floats) -> tuple[Floats, Mask]:
-    """Return θ/2 for the bar power nearest to ``bar_power``, and where the couplers cannot reach it.
+    """Return θ/2 for the bar power nearest to ``bar_power`` within reach, and where the couplers cannot reach it:
+    [mzis] both.
 
-    Bar powers are shares from 0 to 1; θ/2 lies in [0, π/2]. ``couplers`` [2, mzis] are the errors of the two couplers
-    in radians.
+    Bar powers are shares from 0 to 1; θ/2 lies in [0, π/2]. ``couplers`` [2, mzis] are the mixing-angle errors of the
+    two couplers in radians.
     """
     alpha, beta = couplers
     least, most = np.sin(alpha + beta) ** 2, np.cos(beta - alpha) ** 2
@@ -143,10 +159,14 @@ def within_reach(bar_power: Floats, couplers: Floats) -> tuple[Floats, Mask]:
 
 
 def pass_phases_on(wiring: disturb.Wiring, wanted: Floats, half: Floats, added: Floats) -> tuple[Floats, Floats]:
-    """Return φ of every MZI and the phases left on every waveguide, so that every column agrees with the ideal one.
+    """Return φ of every MZI [devices] and the phases left on every waveguide, so that each column agrees with the ideal
+    one.
 
-    ``wanted`` [2, mzis] are θ and φ of ideal devices, ``half`` is θ/2 as set, ``added`` [2, mzis] are the phases that
-    unequal couplers add to the bar and cross amplitudes.
+    Args:
+        wiring: places of the interferometers.
+        wanted: θ and φ of ideal devices, [2, devices].
+        half: θ/2 as set, [devices].
+        added: phases that unequal couplers add to the bar and to the cross amplitudes, [2, devices].
     """
     (theta, ideal_phi), (straight, across) = wanted, added
     pending = np.zeros(wiring.size)

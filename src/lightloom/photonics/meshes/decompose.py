@@ -20,12 +20,15 @@ _PADDING: Effort = 8  # float64 numbers in a cache line
 def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float = 1e-8) -> Mesh:
     """Return the mesh whose matrix is ``matrix``: ``decompose(u).matrix() = u`` to about 1e-14.
 
-    ``matrix`` [outputs, inputs] is real or complex and unitary; for a triangle it may be tall with orthonormal columns
-    (fewer inputs than modes) or wide with orthonormal rows. Rotations of neighbouring modes null elements in the order
-    of Clements et al. (Optica 3, 1460) or Reck et al. (PRL 73, 58). For a unitary matrix, a diagonal of unit numbers
-    remains, so the result is also the test of unitarity.
+    Rotations of neighbouring modes null elements in the order of Clements et al. (Optica 3, 1460) or Reck et al. (PRL
+    73, 58). For a unitary matrix, a diagonal of unit numbers remains, so the result is also the test of unitarity. θ
+    lies in [0, π], all other phases in [0, 2π).
 
-    θ lies in [0, π], all other phases in [0, 2π).
+    Args:
+        matrix: real or complex unitary matrix [outputs, inputs]; for a triangle it may be tall with orthonormal columns
+            (fewer inputs than modes) or wide with orthonormal rows.
+        kind: layout of the mesh, ``rectangular`` or ``triangular``.
+        tolerance: largest deviation from a unitary matrix.
 
     Raises:
         ConfigError: the argument is not a finite matrix, or this kind of mesh cannot have its shape.
@@ -68,7 +71,9 @@ def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float
 
 
 def checked_matrix(matrix: ArrayLike, name: str = "matrix") -> Floats | Complex:
-    """Return ``matrix`` as a finite, non-empty array of two dimensions, real or complex.
+    """Return ``matrix`` as a finite, non-empty array of two dimensions, complex128 if it is complex and else float64.
+
+    ``name`` is for messages.
 
     Raises:
         ConfigError: it is not such an array.
@@ -89,8 +94,13 @@ def checked_matrix(matrix: ArrayLike, name: str = "matrix") -> Floats | Complex:
 def _unit_diagonal(planes: Floats, lit: int, tolerance: float) -> Floats:
     """Return the diagonal after nulling, [modes, real | imaginary], normalised to unit numbers; dark modes have 1.
 
+    Args:
+        planes: the nulled matrix, [row, real | imaginary, column]; its diagonal is set to 0 in place.
+        lit: number of columns, those of lit modes.
+        tolerance: largest deviation of what remains from a unit diagonal.
+
     Raises:
-        InputError: what remains deviates from a unit diagonal by more than ``tolerance``.
+        InputError: the deviation is larger.
     """
     diagonal = np.zeros((planes.shape[0], 2))
     diagonal[:, 0] = 1.0
@@ -110,8 +120,11 @@ def _unit_diagonal(planes: Floats, lit: int, tolerance: float) -> Floats:
 
 @cache
 def _nulling_places(kind: Kind, size: int, lit: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return, for each MZI, the sweep and the step that computed its rotation, and whether it was applied from the
-    left: three arrays [mzis]."""
+    """Return which rotation of the nulling each MZI of a mesh carries out: three arrays [mzis], in the layout's order.
+
+    These are the sweep and the step in which the rotation was computed, and whether it was applied from the left.
+    ``lit`` of the ``size`` modes have inputs.
+    """
     place: Layout = layout(kind, lit, size)
     modes, columns = place.modes, place.columns
     if kind == "triangular":
@@ -127,7 +140,7 @@ def _nulling_places(kind: Kind, size: int, lit: int) -> tuple[NDArray[np.int64],
 
 
 def switch(destinations: Sequence[int], kind: Kind = "rectangular") -> Mesh:
-    """Return the mesh that connects input i to output ``destinations[i]``; all θ are 0 (cross) or π (bar).
+    """Return the mesh that connects input i to output ``destinations[i]``: every θ is 0 (cross) or π (bar).
 
     Raises:
         ConfigError: ``destinations`` is not a permutation of 0, 1, ..., n − 1.

@@ -37,8 +37,10 @@ class Fabrication:
 def fabricate(
     shape: int | tuple[int, int], outputs: int, non_idealities: NonIdealities, rng: np.random.Generator
 ) -> Fabrication:
-    """Return drawn devices of one mesh of ``shape`` MZIs, or of [fabrications, MZIs], with ``outputs`` output
-    phases."""
+    """Return devices drawn with the errors of ``non_idealities``, of one mesh or of several.
+
+    ``shape`` is the number of MZIs, or (fabrications, MZIs); ``outputs`` is the number of output phases of a mesh.
+    """
     sizes = np.atleast_1d(shape)
     drawn = rng.normal(size=(5, *sizes))
     phases, couplers = (np.stack(list(pair), axis=-2) for pair in (drawn[:2], drawn[2:4]))
@@ -75,16 +77,16 @@ class DisturbedMesh:
 
     @cached_property
     def devices(self) -> Complex:
-        """Transfer matrices of the MZIs, [mzis, 2, 2]."""
+        """Transfer matrices of the fabricated MZIs, [mzis, 2, 2], ordered by column, then by mode."""
         return disturbed_devices(self.mesh.phases, neighbours(self.mesh.layout), self.non_idealities, self.fabrication)
 
     def propagate(self, fields: ArrayLike) -> Complex:
-        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...] on the fabricated devices."""
         phases = quantised(self.mesh.output_phases, self.non_idealities.dac_bits) + self.fabrication.output_error
         return propagate(self.mesh.layout, self.devices, phases, fields)
 
     def matrix(self) -> Complex:
-        """Return the matrix that is implemented; with loss it is not unitary."""
+        """Return the matrix [outputs, inputs] that the fabricated devices implement; with loss it is not unitary."""
         return self.propagate(np.eye(self.mesh.inputs))
 
 
@@ -106,7 +108,8 @@ class DisturbedMatrix:
         return attenuations(self.attenuator_phases, self.non_idealities, self.attenuators)
 
     def propagate(self, fields: ArrayLike) -> Complex:
-        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...] on the fabricated devices, behind the
+        amplifiers."""
         behind = self.output_mesh.propagate if self.output_mesh else None
         return self.mapped.behind(self.input_mesh.propagate(fields), self.column, behind)
 
@@ -124,8 +127,8 @@ class DisturbedBlocks:
     blocks: tuple[DisturbedMatrix, ...]
 
     def matrix(self) -> Complex:
-        """Return the matrix [outputs, inputs] that the fabricated devices implement: the sum of the blocks' at their
-        places."""
+        """Return the matrix [outputs, inputs] that the fabricated devices implement: the blocks' matrices, gains
+        included, added up at their places."""
         return self.mapped.joined([block.matrix() for block in self.blocks])
 
 
@@ -137,7 +140,10 @@ Disturbed = DisturbedMesh | DisturbedMatrix | DisturbedBlocks
 
 
 def disturb(ideal: Ideal, non_idealities: NonIdealities, rng: np.random.Generator) -> Any:
-    """Draw the devices of a mesh or of mapped meshes, and return the same phases on them, see `on_devices`."""
+    """Return the phases of a mesh or of mapped meshes on devices drawn with the errors of ``non_idealities``.
+
+    A `Mesh` gives a `DisturbedMesh`, a `MappedMatrix` a `DisturbedMatrix`, `MappedBlocks` give `DisturbedBlocks`.
+    """
 
     def drawn(phases: Floats, output_phases: Floats, _: int) -> Fabrication:
         """Return devices drawn for one mesh, or for Σ, whatever its place."""
@@ -150,8 +156,13 @@ def on_devices(ideal: Ideal, non_idealities: NonIdealities, fabrication: Fabrica
     """Return the phases of a mesh or of mapped meshes on devices that err.
 
     A `Mesh` gives a `DisturbedMesh`, a `MappedMatrix` a `DisturbedMatrix`, `MappedBlocks` give `DisturbedBlocks`.
-    ``fabrication`` returns the devices for phases [2, mzis], output phases (none for Σ) and a place: that of V† is
-    ``place`` and three more in every further block; Σ and U follow it.
+
+    Args:
+        ideal: the phases as designed.
+        non_idealities: gives crosstalk and the rounding of phases; static errors are those of ``fabrication``.
+        fabrication: returns the devices for phases [2, mzis], output phases (none for Σ) and a place, which tells
+            meshes apart.
+        place: place of V† or of a single mesh; Σ and U have the next two, and every further block starts three later.
     """
     if isinstance(ideal, Mesh):
         devices = fabrication(ideal.phases, ideal.output_phases, place)
@@ -181,8 +192,12 @@ def quantised(phases: Floats, bits: int) -> Floats:
 def heat_from_neighbours(phases: Floats, beside: Mask) -> Floats:
     """Return the sum of the phases of the nearest heaters, for every θ and every φ, [..., 2, mzis].
 
-    These are the other heater of the same MZI and the same heaters of neighbouring MZIs. MZIs k and k + 1 are
-    neighbours in a column where ``beside[k]`` is true.
+    The nearest heaters are the other heater of the same MZI and the same heaters of neighbouring MZIs. Crosstalk adds a
+    share of the result.
+
+    Args:
+        phases: θ and φ of all heaters in radians, [..., 2, mzis].
+        beside: true at k where MZIs k and k + 1 are neighbours in a column, [mzis - 1].
     """
     heat = phases[..., ::-1, :].copy()
     heat[..., 1:] += phases[..., :-1] * beside
@@ -191,14 +206,20 @@ def heat_from_neighbours(phases: Floats, beside: Mask) -> Floats:
 
 
 def neighbours(mesh_layout: Layout) -> NDArray[np.bool_]:
-    """Return, for each MZI but the last, whether the next one is below it in the same column, [mzis - 1]."""
+    """Return, for each MZI but the last, whether the next one is directly below it in the same column, [mzis - 1]."""
     return np.asarray((np.diff(mesh_layout.columns) == 0) & (np.diff(mesh_layout.modes) == 2))
 
 
 def disturbed_devices(phases: Floats, beside: Mask, non_idealities: NonIdealities, fabrication: Fabrication) -> Complex:
-    """Return the transfer matrices [..., mzis, 2, 2] of devices set to ``phases`` [2, mzis], θ and φ in radians.
+    """Return the transfer matrices [..., mzis, 2, 2] of fabricated devices set to ``phases``.
 
-    ``beside`` [mzis - 1] says which next device is near enough to be heated (:func:`neighbours`).
+    Settings are rounded to the resolution of the DAC, then heaters' efficiencies, crosstalk and phase errors act.
+
+    Args:
+        phases: θ and φ in radians, [2, mzis].
+        beside: which next device is near enough to be heated, [mzis - 1] (:func:`neighbours`).
+        non_idealities: gives crosstalk and the resolution.
+        fabrication: static errors of the devices, [..., mzis].
     """
     settings = quantised(phases, non_idealities.dac_bits)
     heat = non_idealities.thermal_crosstalk * heat_from_neighbours(settings, beside)
@@ -208,7 +229,11 @@ def disturbed_devices(phases: Floats, beside: Mask, non_idealities: NonIdealitie
 
 
 def attenuations(phases: Floats, non_idealities: NonIdealities, fabrication: Fabrication) -> Complex:
-    """Return the amplitude transmissions [..., mzis] of the MZIs of Σ, each next to the one before, set to θ and φ."""
+    """Return the complex amplitude transmissions [..., mzis] of the fabricated MZIs of Σ, from upper input to upper
+    output.
+
+    ``phases`` [2, mzis] are θ and φ in radians; each MZI is a neighbour of the one before.
+    """
     beside = np.ones(max(phases.shape[1] - 1, 0), np.bool_)
     return disturbed_devices(phases, beside, non_idealities, fabrication)[..., 0, 0]
 
@@ -217,9 +242,10 @@ def attenuations(phases: Floats, non_idealities: NonIdealities, fabrication: Fab
 
 
 def fabricated_matrices(part: Ideal, non_idealities: NonIdealities, rng: np.random.Generator, count: int) -> Complex:
-    """Return the matrices that ``count`` fabrications implement, [count, outputs, inputs].
+    """Return the complex matrices that ``count`` drawn fabrications of a part implement, [count, outputs, inputs].
 
-    Gains of amplifiers are included; there is no detector noise.
+    Gains of amplifiers are included; there is no detector noise. The distributions are those of `disturb`, drawn in
+    another order.
     """
     if isinstance(part, MappedBlocks):
         return part.joined([fabricated_matrices(block, non_idealities, rng, count) for block in part.blocks])
@@ -236,8 +262,7 @@ def fabricated_matrices(part: Ideal, non_idealities: NonIdealities, rng: np.rand
 
 
 def _mesh_matrices(mesh: Mesh, non_idealities: NonIdealities, rng: np.random.Generator, count: int) -> Complex:
-    """Return the matrices [count, outputs, inputs] of ``count`` fabrications of a mesh, multiplied column by column of
-    MZIs."""
+    """Return the complex matrices [count, outputs, inputs] of ``count`` drawn fabrications of a mesh."""
     place = mesh.layout
     fabrication = fabricate((count, mesh.mzis), mesh.outputs, non_idealities, rng)
     devices = disturbed_devices(mesh.phases, neighbours(place), non_idealities, fabrication)
@@ -275,17 +300,17 @@ class Wiring:
 
     @property
     def devices(self) -> int:
-        """Number of interferometers of all columns."""
+        """Number of interferometers of the chip, over all columns."""
         return int(self.upper.size)
 
     @property
     def outputs(self) -> int:
-        """Number of modes that are detected."""
+        """Number of waveguides that are detected."""
         return int(self.output_modes.size)
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
-        """Interferometers of each column, as one slice per column in the order of the light."""
+        """Interferometers of each column, as one slice of their numbers per column, in the order of the light."""
         if not self.devices:
             return ()
         starts = np.flatnonzero(np.diff(self.columns, prepend=-1))
@@ -340,8 +365,10 @@ Evaluate = Callable[[Sequence[Disturbed], np.random.Generator], float]
 
 
 def spread(values: Floats) -> dict[str, float]:
-    """Return ``mean``, ``standard_deviation`` (of a sample; 0 of a single draw), ``least`` and ``largest`` of
-    values."""
+    """Return ``mean``, ``standard_deviation``, ``least`` and ``largest`` of values [n] by name.
+
+    The standard deviation is that of a sample (divided by n - 1), 0 for a single value.
+    """
     return {
         "mean": float(values.mean()),
         "standard_deviation": float(values.std(ddof=1)) if values.size > 1 else 0.0,
@@ -355,7 +382,14 @@ def monte_carlo(
 ) -> Floats:
     """Return the values [draws] that ``evaluate`` gives for ``draws`` fabrications of all matrices of ``network``.
 
-    Draw k starts from the same seed for all ``non_idealities``.
+    Draw k starts from the same seed for all ``non_idealities``, so that these can be compared in pairs.
+
+    Args:
+        network: meshes or mapped matrices, in the order of the light.
+        non_idealities: errors with which their devices are drawn.
+        evaluate: takes one fabrication of all of them and a generator, and returns a value such as an accuracy.
+        draws: number of fabrications.
+        seed: seed of the fabrications and of the generators.
 
     Raises:
         ConfigError: ``draws`` is below 1.
@@ -377,14 +411,23 @@ def sweep(
     draws: int = 20,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Return a JSON document of :func:`monte_carlo` for each value of one field of ``base`` (default ideal).
+    """Return a JSON document of :func:`monte_carlo` for each of several values of one non-ideality.
 
     ``{"schema", "parameter", "draws", "seed", "mzis", "rows": [{"value", "mean", "standard_deviation", "least",
-    "largest"}]}``
+    "largest"}]}``, a row for each value in the given order.
+
+    Args:
+        network: meshes or mapped matrices, in the order of the light.
+        parameter: field of `NonIdealities` to change.
+        values: its values, in the unit of the field.
+        evaluate: that of :func:`monte_carlo`.
+        base: values of all other fields; None means ideal devices.
+        draws: number of fabrications for each value.
+        seed: seed of the fabrications, the same for all values.
 
     Raises:
         UnknownNameError: the field does not exist.
-        ConfigError: a value is out of the field's range.
+        ConfigError: a value is out of the field's range, or ``draws`` is below 1.
     """
     if parameter not in LARGEST:
         raise UnknownNameError("non-ideality", parameter, LARGEST)

@@ -25,10 +25,10 @@ _GUIDE, _INK, _FAINT = "#8b94a3", "#1b2330", "#c9ced6"
 
 
 def draw(mesh: Mesh) -> Figure:
-    """Return the drawing of a mesh, columns across and modes downwards: θ as the colour of a device, φ as that of the
-    dot at its upper input.
+    """Return a Matplotlib figure of a mesh, columns across and modes downwards, with its phases as colours.
 
-    Meshes of more than 24 modes are drawn as maps of θ and of φ.
+    θ is the colour of a device, φ that of the dot at its upper input. Meshes of more than 24 modes are drawn as two
+    maps, of θ and of φ.
     """
     from matplotlib.figure import Figure
 
@@ -53,9 +53,10 @@ def draw(mesh: Mesh) -> Figure:
 
 
 def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
-    """Return the drawing of a mapped matrix in the order of the light: V†, the column of Σ, U.
+    """Return a Matplotlib figure of a mapped matrix in the order of the light: V†, the column of Σ, U.
 
-    If a mesh has more than 24 modes, all are drawn as maps of θ.
+    If a mesh has more than 24 modes, all are drawn as maps of θ. The figure's title is ``title`` (by default the
+    numbers of signals), followed by the numbers of MZIs and columns, and by the largest gain if it is above 1.
     """
     from matplotlib.figure import Figure
 
@@ -92,7 +93,10 @@ def _title(figure: Figure, text: str) -> None:
 
 
 def _attenuators(ax: Axes, mapped: MappedMatrix, size: int) -> None:
-    """Draw Σ as boxes on their modes, coloured by θ and labelled with their amplitude transmission if there are few."""
+    """Draw Σ as a column of boxes, one for each mode, coloured by θ.
+
+    ``size`` is the number of modes that the axes show; up to 24, boxes are labelled with their amplitude transmission.
+    """
     from matplotlib import colormaps
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -144,8 +148,10 @@ def _devices(ax: Axes, mesh: Mesh, limit: float, rows: int | None = None) -> Non
 
 
 def _map(ax: Axes, mesh: Mesh, phases: Floats, colours: str, limit: float) -> None:
-    """Draw phases modulo 2π as colours from 0 to ``limit``, columns across and modes downwards; an MZI fills the rows
-    of both its modes."""
+    """Draw ``phases`` [mzis] modulo 2π as a map of colours from 0 to ``limit``, columns across and modes downwards.
+
+    An MZI fills the rows of both its modes; ``colours`` is the name of the colour map.
+    """
     place = mesh.layout
     image = np.full((place.size, place.depth), np.nan)
     image[place.modes, place.columns] = image[place.modes + 1, place.columns] = phases % _TURN
@@ -157,7 +163,8 @@ def _map(ax: Axes, mesh: Mesh, phases: Floats, colours: str, limit: float) -> No
 
 
 def _scale(figure: Figure, ax: Axes, colours: str, limit: float, label: str) -> None:
-    """Add a colour bar from 0 to ``limit``, which is π or 2π, below the axes."""
+    """Add a colour bar from 0 to ``limit``, which is π or 2π, below the axes; ``colours`` is the name of the colour
+    map."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 

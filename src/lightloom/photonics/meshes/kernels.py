@@ -50,7 +50,11 @@ def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
 
 @njit_contracting
 def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Floats) -> None:
-    """Apply a chain of rotations to positions (m, m + 1), m = first, first + step, ..., of every vector in the tile."""
+    """Apply a chain of rotations, in place, to positions (m, m + 1) of every vector in a tile.
+
+    ``m`` is ``first``, ``first + step``, ..., ``count`` times; ``rotations`` [count, 4] are (s, c, e real, e
+    imaginary). The tile holds for each position the real parts of all its vectors, then the imaginary parts.
+    """
     for k in range(count):
         m = first + step * k
         pair = tile[2 * m * _ROTATED_TILE : (2 * m + 4) * _ROTATED_TILE]
@@ -103,7 +107,12 @@ def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation
 
 @njit_contracting
 def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count: int, rotations: Floats) -> None:
-    """Apply a chain to columns (first, first + 1), (first − 1, first), ...; each row is read once."""
+    """Apply a chain of ``count`` rotations, in place, to columns (first, first + 1), (first − 1, first), ... of a
+    matrix.
+
+    Rows ``start`` to before ``stop`` are rotated, each read once; ``rotations`` [count, 4] are (s, c, e real, e
+    imaginary).
+    """
     for row in range(start, stop):
         real = planes[row, 0, first - count + 1 : first + 2]
         imag = planes[row, 1, first - count + 1 : first + 2]
@@ -119,8 +128,10 @@ def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count:
 
 @njit_for_processor
 def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Floats) -> None:
-    """Null the element (row, column) by a rotation with its right neighbour, of the rows from ``top`` down to ``row``;
-    ``out`` receives the rotation (s, c, e real, e imaginary)."""
+    """Null the matrix element (row, column), in place, by a rotation of columns ``column`` and ``column + 1``.
+
+    Rows from ``top`` down to ``row`` are rotated; ``out`` receives the rotation (s, c, e real, e imaginary).
+    """
     s, c, er, ei = _null_against(
         planes[row, 0, column], planes[row, 1, column], planes[row, 0, column + 1], planes[row, 1, column + 1]
     )
@@ -133,8 +144,10 @@ def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Float
 
 @njit_for_processor
 def _null_from_left(planes: Floats, row: int, column: int, stop: int, out: Floats) -> None:
-    """Null the element (row, column) by a rotation with its upper neighbour, of the columns from ``column`` to
-    ``stop``; ``out`` receives the rotation (s, c, e real, e imaginary)."""
+    """Null the matrix element (row, column), in place, by a rotation of rows ``row - 1`` and ``row``.
+
+    Columns from ``column`` to before ``stop`` are rotated; ``out`` receives the rotation (s, c, e real, e imaginary).
+    """
     s, c, er, ei = _null_against(
         planes[row, 0, column], planes[row, 1, column], planes[row - 1, 0, column], planes[row - 1, 1, column]
     )
@@ -145,9 +158,11 @@ def _null_from_left(planes: Floats, row: int, column: int, stop: int, out: Float
 
 @njit_for_processor
 def null_rectangle(planes: Floats, size: int, rotations: Floats) -> None:
-    """Null all elements below the diagonal by antidiagonals (Clements et al.): sweep i in ``rotations[i, j]``, j < i.
+    """Null all elements below the diagonal by antidiagonals (Clements et al.), and write the rotations.
 
-    Odd sweeps rotate columns (i − 1 − j, i − j), even ones rows (size + j − i − 1, size + j − i).
+    ``planes`` [size, real | imaginary, column] is the matrix, changed in place. ``rotations[i, j]``, j < i, receives
+    step j of sweep i as (s, c, e real, e imaginary). Odd sweeps rotate columns (i − 1 − j, i − j), even ones rows (size
+    + j − i − 1, size + j − i).
     """
     tile = np.zeros(2 * _ROTATED_TILE * size)
     for start in range(1, size, _BLOCK):
@@ -184,9 +199,11 @@ def null_rectangle(planes: Floats, size: int, rotations: Floats) -> None:
 
 @njit_for_processor
 def null_triangle(planes: Floats, size: int, lit: int, rotations: Floats) -> None:
-    """Null all elements below the diagonal of ``lit`` columns, column by column from below (Reck et al.).
+    """Null all elements below the diagonal of ``lit`` columns, column by column from below (Reck et al.), and write the
+    rotations.
 
-    Rotation j of column k, on rows (size − 2 − j, size − 1 − j), is ``rotations[k, j]``.
+    ``planes`` [size, real | imaginary, column] is the matrix, changed in place. ``rotations[k, j]`` receives rotation j
+    of column k, on rows (size − 2 − j, size − 1 − j), as (s, c, e real, e imaginary).
     """
     tile = np.zeros(2 * _ROTATED_TILE * size)
     for start in range(0, lit, _BLOCK):
@@ -203,8 +220,10 @@ def null_triangle(planes: Floats, size: int, lit: int, rotations: Floats) -> Non
 
 @njit_for_processor
 def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
-    """Copy ``width`` columns from ``column`` on of rows ``top`` to before ``bottom`` into a tile, real and imaginary
-    parts of each row behind each other."""
+    """Copy ``width`` columns, from ``column`` on, of rows ``top`` to before ``bottom`` of a matrix into a tile.
+
+    The tile holds for each row the real parts of the columns, then the imaginary parts.
+    """
     for m in range(bottom - top):
         for p in range(2):
             for v in range(width):
@@ -213,7 +232,8 @@ def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int
 
 @njit_for_processor
 def _store_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
-    """Copy a tile back to where :func:`_load_columns` took it from."""
+    """Copy a tile back to the columns and rows of the matrix from which `_load_columns` took it with the same
+    arguments."""
     for m in range(bottom - top):
         for p in range(2):
             for v in range(width):
@@ -237,14 +257,14 @@ def pass_diagonal(rotations: Floats, modes: Ints, diagonal: Floats) -> None:
 
 @njit_inlined
 def _wrapped(angle: float) -> float:
-    """Return an angle in radians, from 0 to below 2π."""
+    """Return an angle in radians, wrapped to the range from 0 to below 2π."""
     wrapped = angle - 2.0 * pi * floor(angle / (2.0 * pi))
     return wrapped if wrapped < 2.0 * pi else 0.0
 
 
 @njit_for_processor
 def settle_phases(rotations: Floats, at_input: bool, modes: Ints, pending: Floats, theta: Floats, phi: Floats) -> None:
-    """Compute the phases of devices equivalent to the rotations, in the order of the light.
+    """Compute the phases θ and φ of devices equivalent to rotations, in the order of the light.
 
     A device adds the factor i e^{iθ/2} to both its outputs. Its inverse, and the phase ``pending[mode]`` at the inputs,
     is carried to the next device of the mode.
@@ -293,9 +313,16 @@ def _pass_device(tile: Floats, mode: int, device: Floats) -> None:
 
 @njit_for_processor
 def propagate(fields: Floats, modes: Ints, devices: Floats, size: int, out: Floats) -> None:
-    """Propagate ``fields`` [inputs, 2 batch] through ``devices`` [count, 8] on ``modes`` to ``out`` [outputs, 2 batch].
+    """Propagate ``fields`` through the devices of a mesh, in the order given, to ``out``.
 
     Real and imaginary parts alternate. Inputs and outputs are the first modes; modes without input are dark.
+
+    Args:
+        fields: input fields, [inputs, 2 · batch].
+        modes: upper mode of each device, [count].
+        devices: real and imaginary parts of the four elements of each transfer matrix, row by row, [count, 8].
+        size: number of modes.
+        out: receives the output fields, [outputs, 2 · batch].
     """
     inputs, outputs, batch = fields.shape[0], out.shape[0], fields.shape[1] // 2
     tile = np.zeros(2 * size * _VECTOR_TILE)

@@ -80,7 +80,8 @@ def mzi_count(kind: Kind, inputs: int, outputs: int) -> int:
 
 @cache
 def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
-    """Return the layout of that kind; its arrays are shared and read-only.
+    """Return the positions of the MZIs of a mesh of that kind; results are cached, and their arrays shared and
+    read-only.
 
     Raises:
         InputError: there is no such mesh, see `mzi_count`.
@@ -102,17 +103,20 @@ def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
 
 
 def _rectangle(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the column and mode of every MZI of a rectangle of ``size`` modes and columns, where both are even or both
-    odd."""
+    """Return the columns and the modes of all MZIs of a rectangular mesh of ``size`` modes, two arrays [mzis].
+
+    It has ``size`` columns; an MZI is where column and mode are both even or both odd.
+    """
     column, mode = np.meshgrid(np.arange(size), np.arange(size - 1), indexing="ij")
     used = (column - mode) % 2 == 0
     return column[used], mode[used]
 
 
 def _triangle(size: int, lit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the column and mode of every MZI of a triangle with light in ``lit`` of ``size`` modes.
+    """Return the columns and the modes of all MZIs of a triangular mesh, two arrays [mzis].
 
-    Chain k runs from mode k to the last; the chain of the last lit mode comes first.
+    ``lit`` of its ``size`` modes have light at the inputs. Chain k of MZIs runs from mode k to the last; the chain of
+    the last lit mode comes first.
     """
     last = min(lit - 1, size - 2)
     chain, mode = np.meshgrid(np.arange(last + 1), np.arange(size - 1), indexing="ij")
@@ -180,23 +184,33 @@ class Mesh:
 
     @cached_property
     def devices(self) -> Complex:
-        """Transfer matrices of the MZIs, [mzis, 2, 2]."""
+        """Transfer matrices of the MZIs as ideal devices, [mzis, 2, 2], ordered by column, then by mode."""
         return mzi(self.theta, self.phi)
 
     def propagate(self, fields: ArrayLike) -> Complex:
-        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...] on ideal devices.
+
+        Raises:
+            ConfigError: the number of fields is not the number of inputs.
+        """
         return propagate(self.layout, self.devices, self.output_phases, fields)
 
     def matrix(self) -> Complex:
-        """Return the transfer matrix [outputs, inputs] of the mesh."""
+        """Return the transfer matrix [outputs, inputs] of the mesh on ideal devices."""
         return self.propagate(np.eye(self.inputs))
 
 
 def propagate(mesh_layout: Layout, devices: Complex, output_phases: Floats, fields: ArrayLike) -> Complex:
-    """Return the output fields [outputs, ...] of fields [inputs, ...] through ``devices`` [mzis, 2, 2], unitary or not.
+    """Return the output fields [outputs, ...] of input fields [inputs, ...] through a mesh of given devices.
 
     For more vectors than inputs, the transfer matrix is computed first and multiplied: propagation costs 16
     multiplications for each MZI and vector, the product 4 for each matrix element and vector.
+
+    Args:
+        mesh_layout: positions of the MZIs.
+        devices: transfer matrices of the MZIs, unitary or not, [mzis, 2, 2].
+        output_phases: phases behind the last column, in radians, [outputs].
+        fields: input fields, [inputs, ...].
 
     Raises:
         ConfigError: the number of fields is not the number of inputs.
@@ -211,7 +225,10 @@ def propagate(mesh_layout: Layout, devices: Complex, output_phases: Floats, fiel
 
 
 def by_columns(mesh_layout: Layout, devices: Complex, output_phases: Floats, fields: ArrayLike) -> Complex:
-    """Return the output fields [outputs, batch] of fields [inputs, batch], MZI by MZI in O(mzis · batch)."""
+    """Return the output fields [outputs, batch] of input fields [inputs, batch], MZI by MZI in O(mzis · batch).
+
+    ``devices`` [mzis, 2, 2] are the transfer matrices of the MZIs, ``output_phases`` [outputs] are in radians.
+    """
     flat = np.ascontiguousarray(fields, np.complex128)
     out = np.empty((mesh_layout.outputs, flat.shape[1]), np.complex128)
     ordered = np.ascontiguousarray(devices[mesh_layout.chains]).view(np.float64).reshape(mesh_layout.count, 8)
