@@ -100,7 +100,7 @@ class DigitReceiver:
 
     @property
     def sum_levels(self) -> int:
-        """Levels of the sum of one digit over all servers, N(R-1)+1."""
+        """Number of levels of the sum of one digit over all servers, N(R-1)+1."""
         return self.servers * (self.levels - 1) + 1
 
     @property
@@ -109,10 +109,12 @@ class DigitReceiver:
         return self.noise_bandwidth * self.symbol_rate
 
     def word_error(self, power: float, scheme: Scheme = "wavelengths") -> float:
-        """Return the share of wrong words at ``power`` watts of a server's highest level at the detector.
+        """Return the share of words received wrong, from 0 to 1, at ``power`` watts of a server's highest level at the
+        detector.
 
-        The power of `homodyne` is that of a server's lane in front of the combiner. A separate receiver follows its
-        server's power, so that levelling costs it nothing.
+        A word is wrong if the sum of any of its digits is. The power of `homodyne` is that of a server's lane in front
+        of the combiner. A `separate` receiver follows its server's power, so that levelling costs it nothing; there a
+        word is wrong if that of any server is.
         """
         if scheme == "separate":
             alone = replace(self, servers=1, levelling=0.0).word_error(power)
@@ -121,9 +123,11 @@ class DigitReceiver:
         return float(-np.expm1(self.digits * np.log1p(-min(digit, 1 - 1e-12))))
 
     def needed_power(self, word_error: float, scheme: Scheme = "wavelengths") -> float | None:
-        """Return the least watts of a server's lane at which no more than that share of words is wrong, to 0.01 %.
+        """Return the least power, in watts of a server's highest level, at which at most ``word_error`` of the words
+        are wrong.
 
-        None where 0.1 W does not suffice; 1e-8 W where less would.
+        It is found to 0.01 %, for the power of `word_error`. None where 0.1 W does not suffice; 1e-8 W where less
+        would.
         """
         from scipy.optimize import brentq
         from scipy.special import ndtri
@@ -139,10 +143,11 @@ class DigitReceiver:
         return _WEAKEST if beyond(low) <= 0 else exp(brentq(beyond, low, high, xtol=_PRECISION) + _PRECISION)
 
     def needed_enob(self, word_error: float) -> float:
-        """Return the effective number of bits of a converter whose noise alone makes that share of words wrong; it need
-        not be whole.
+        """Return the effective number of bits of a converter whose noise alone makes the share ``word_error`` of words
+        wrong.
 
-        The noise of a converter of E bits whose range is the N(R-1) steps is range / (2^E sqrt 12).
+        It need not be whole. The noise of a converter of E bits whose range is the N(R-1) steps between sums is range /
+        (2^E sqrt 12).
         """
         levels = self.sum_levels
         digit = -np.expm1(np.log1p(-word_error) / self.digits)
@@ -150,8 +155,11 @@ class DigitReceiver:
         return float(np.log2((levels - 1) * 2 * steps / 12**0.5))
 
     def intensities(self) -> Floats:
-        """Return the intensities of the levels as shares of the highest, ascending and evenly spaced from the lowest,
-        which the extinction ratio gives, to 1: [R]."""
+        """Return the intensities of a digit's R levels as shares of the highest, [R], ascending and evenly spaced up to
+        1.
+
+        The lowest is given by the extinction ratio.
+        """
         lowest = 10 ** (-self.extinction_db / 10)
         shares: Floats = lowest + (1 - lowest) * np.arange(self.levels) / (self.levels - 1)
         return shares
@@ -163,9 +171,12 @@ class DigitReceiver:
         return float(self.responsivity * power * (shares[1] - shares[0]))
 
     def noise_variance(self, power: float, counts: Ints) -> Floats:
-        """Return the variance in A^2 of sums of intensities, shape [...]: thermal, shot, intensity noise and levelling.
+        """Return the variance in A² of the photocurrent of sums of intensities: thermal, shot, intensity noise and
+        levelling.
 
-        ``counts`` [..., R] are the servers at each level, ``power`` is that of the highest level in watts.
+        Args:
+            power: power of a server's highest level at the detector, in watts.
+            counts: number of servers at each level, the lowest first, [..., R]; the result has its leading axes.
         """
         shares = self.intensities()
         first, second = counts @ shares * power, counts @ shares**2 * power**2
@@ -176,8 +187,11 @@ class DigitReceiver:
         return variance
 
     def _intensity_error(self, power: float) -> float:
-        """Return the probability that the sum of one digit is decided wrong where powers add, averaged over
-        compositions."""
+        """Return the probability that the sum of one digit is decided wrong where powers add, at ``power`` watts of a
+        server's highest level.
+
+        It is averaged over all compositions of uniform, independent digits.
+        """
         from scipy.special import ndtr
 
         counts, weights = compositions(self.servers, self.levels)
@@ -187,8 +201,11 @@ class DigitReceiver:
         return float((weights * sides * tails).sum())
 
     def _homodyne_error(self, power: float) -> float:
-        """Return the probability that the sum of one digit is decided wrong where fields add, averaged over
-        compositions."""
+        """Return the probability that the sum of one digit is decided wrong where fields add, at ``power`` watts of a
+        server's lane in front of the combiner.
+
+        It is averaged over all compositions of uniform, independent digits.
+        """
         counts, weights = compositions(self.servers, self.levels)
         fields: Floats = np.arange(self.levels, dtype=np.float64) - (self.levels - 1) / 2 * self.antipodal
         sums = counts @ np.arange(self.levels)
@@ -206,7 +223,15 @@ class DigitReceiver:
 
 
 def homodyne_variance(oscillator: float, responsivity: float, noise_density: float, bandwidth: float) -> float:
-    """Return the variance of a balanced detector's current in A^2: the oscillator's shot noise, and the amplifier's."""
+    """Return the variance of a balanced detector's current in A²: the oscillator's shot noise, and the amplifier's
+    noise.
+
+    Args:
+        oscillator: power of the local oscillator, in watts.
+        responsivity: of the photodiodes, in A/W.
+        noise_density: input-referred noise of the amplifier, in A/√Hz.
+        bandwidth: noise bandwidth, in Hz.
+    """
     return (2 * _ELECTRON * responsivity * oscillator + noise_density**2) * bandwidth
 
 
@@ -258,13 +283,14 @@ def _tail(variance: Floats, counts: Ints, fields: Floats, phase_error: float) ->
 
 @lru_cache(maxsize=64)
 def compositions(servers: int, levels: int) -> tuple[Ints, Floats]:
-    """Return how often each level occurs among the servers, shape [compositions, R], in every possible way, and the
-    odds of each.
+    """Return in how many ways N servers' digits divide among R levels, and the probability of each way.
 
-    Shares [compositions] are probabilities for uniform, independent digits and add up to 1.
+    Returns:
+        Number of servers at each level, the lowest first, [compositions, R], and probabilities for uniform, independent
+        digits, which add up to 1, [compositions].
 
     Raises:
-        ConfigError: there are too many of them to average over.
+        ConfigError: there are more than 20,000 compositions.
     """
     if comb(servers + levels - 1, levels - 1) > _MOST_COMPOSITIONS:
         raise ConfigError(f"servers = {servers}: expected fewer, to average over every composition of {levels} levels")

@@ -26,10 +26,11 @@ import numpy as np
 
 @lru_cache(maxsize=256)
 def linear_height(swing: float) -> float:
-    """Return h for which h sin(swing · u) is nearest to u on [0, 1], in the largest deviation.
+    """Return the h for which h sin(swing · u) is nearest to u on [0, 1], in the largest deviation.
 
-    It is the field of the carrier of a unit that keeps values, relative to full scale. The deviation at 1,
-    1 - h sin(swing), then equals the largest one inside, where h swing cos(swing · u) = 1.
+    ``swing`` is in radians, above 0 and below π/2. h is the field of the carrier of a unit that keeps values, relative
+    to full scale. The deviation at 1, 1 - h sin(swing), then equals the largest one inside, where h swing cos(swing ·
+    u) = 1.
     """
     from scipy.optimize import brentq
 

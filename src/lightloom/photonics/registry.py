@@ -86,10 +86,10 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
 
 
 def _network_for(name: str, servers: int, bits: int, rounding: str) -> tuple[LayeredNetwork, FunctionArguments]:
-    """Return the network of a file, and the arguments of its function.
+    """Return the network of the file ``name``, and the arguments of its function.
 
     Raises:
-        ConfigError: it cannot be read, or is for other servers, bits or rounding.
+        ConfigError: it cannot be read, or is not for these servers, bits and rounding.
     """
     network, arguments = load_network(Path(name))
     stated, wanted = (arguments.servers, arguments.bits, arguments.rounding), (servers, bits, rounding)
@@ -100,9 +100,10 @@ def _network_for(name: str, servers: int, bits: int, rounding: str) -> tuple[Lay
 
 
 def _link_options(spec: str, rest: str) -> tuple[str, dict[str, str]]:
-    """Return the file name and the options of `link` as text.
+    """Return the file name and the options by name, as text, of ``rest``, what follows ``link:`` in an averager's name.
 
-    The name ends with ``.npz`` in front of the first comma behind such a name.
+    The file name ends with ``.npz`` in front of the first comma behind such a name. ``spec``, the averager's whole
+    name, is for messages.
 
     Raises:
         ConfigError: an option has no equals sign.
@@ -119,8 +120,9 @@ def _link_options(spec: str, rest: str) -> tuple[str, dict[str, str]]:
 
 
 def _digit_sum_options(spec: str, options: str) -> tuple[int, float | None]:
-    """Return the levels of a digit (4 unless given), and the watts at the detector or None where no power is given,
-    from the options of `digit-sum`.
+    """Return the levels of a digit (4 unless given) and the watts at the detector (None unless given in dBm).
+
+    ``options`` is what follows ``digit-sum:`` in the averager's name ``spec``, which is for messages.
 
     Raises:
         ConfigError: an option is unknown or out of range.
@@ -139,7 +141,9 @@ def _digit_sum_options(spec: str, options: str) -> tuple[int, float | None]:
 
 
 def _noise(spec: str, options: str) -> float:
-    """Return the share of ``noise=SHARE``, 0 for an empty text.
+    """Return the share of full scale that ``options`` states as ``noise=SHARE``, 0 for an empty text.
+
+    ``spec``, the averager's whole name, is for messages.
 
     Raises:
         ConfigError: it is another option, or not a share from 0 to below 1.

@@ -48,7 +48,7 @@ def document(mesh: Mesh) -> dict[str, Any]:
 
 
 def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
-    """Return the mesh that a document describes.
+    """Return the mesh that a JSON object of `document` describes; ``source`` starts the messages of errors.
 
     Raises:
         ConfigError: the schema, convention or order differs, a key is missing or unknown, or phases do not fit.
@@ -69,7 +69,10 @@ def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
 
 
 def mapped_document(mapped: MappedMatrix) -> dict[str, Any]:
-    """Return a mapped matrix as a JSON object: shape, gains, attenuations, meshes; ``output_mesh`` may be None."""
+    """Return a mapped matrix as a JSON object: schema, shape, gains, attenuations, and both meshes.
+
+    ``output_mesh`` is None in the form sigma-u.
+    """
     meshes: dict[str, Any] = {"input_mesh": document(mapped.input_mesh)}
     meshes["output_mesh"] = document(mapped.output_mesh) if mapped.output_mesh else None
     factors = {"gains": mapped.gains.tolist(), "attenuations": mapped.attenuations.tolist()}
@@ -77,7 +80,10 @@ def mapped_document(mapped: MappedMatrix) -> dict[str, Any]:
 
 
 def mapped_of(content: Mapping[str, Any], source: str = "mapped matrix") -> MappedMatrix:
-    """Return the mapped matrix that a document describes.
+    """Return the mapped matrix that a JSON object of `mapped_document` describes; ``source`` starts the messages of
+    errors.
+
+    Objects of version 1, with one ``gain`` for all outputs, are read too.
 
     Raises:
         ConfigError: the schema differs, a key is missing or unknown, or meshes do not fit.
@@ -109,9 +115,9 @@ Part = Mesh | MappedMatrix | MappedBlocks
 
 
 def meshes_of(part: Part) -> dict[str, Mesh]:
-    """Return the meshes of a part by name: ``u`` of one mesh, ``v`` and ``u`` of a mapped matrix.
+    """Return the meshes of a part by name: ``u`` of a single mesh, ``v`` and ``u`` of a mapped matrix.
 
-    A matrix of the form sigma-u has ``u`` alone; of blocks the number of the block follows the name, from 1.
+    A matrix of the form sigma-u has ``u`` alone. For blocks the number of the block, from 1, is appended to the name.
     """
     if isinstance(part, Mesh):
         return {"u": part}
@@ -121,12 +127,15 @@ def meshes_of(part: Part) -> dict[str, Mesh]:
 
 
 def phases_document(parts: Mapping[str, Part]) -> dict[str, Any]:
-    """Return the parts as a JSON object with its schema, in the order of the mapping, that of the light."""
+    """Return the parts of a network, by name, as a JSON object with its schema, in the order of the mapping.
+
+    That order is the order of the light.
+    """
     return {"schema": SCHEMA, "parts": [_part_document(name, part) for name, part in parts.items()]}
 
 
 def save_phases(parts: Mapping[str, Part], path: Path) -> Path:
-    """Write the parts to a ``.json`` or ``.npz`` file atomically, and return its path.
+    """Write the parts of a network, by name, to a ``.json`` or ``.npz`` file atomically, and return its path.
 
     Raises:
         ConfigError: the suffix is another one, or the file cannot be written.
@@ -143,11 +152,8 @@ def save_phases(parts: Mapping[str, Part], path: Path) -> Path:
 
 
 def check_phases_name(path: Path) -> None:
-    """Check that :func:`save_phases` can write a file of this name.
-
-    Raises:
-        ConfigError: the suffix is neither .json nor .npz.
-    """
+    """Raise ConfigError unless the name ends in .json or .npz, as :func:`save_phases` and :func:`load_phases` need
+    it."""
     if path.suffix not in (".json", ".npz"):
         raise ConfigError(f"{str(path)!r}: expected a name that ends in .json or .npz")
 
@@ -176,10 +182,15 @@ def load_phases(path: Path) -> dict[str, Part]:
 
 
 def check_belongs(parts: Mapping[str, Part], like: Mapping[str, Part], source: str) -> float:
-    """Return the largest difference of a matrix element from ``like``, relative to the largest element of its matrix.
+    """Check that ``parts`` have the names, meshes and sizes of ``like``, and return how far their matrices differ.
+
+    ``source`` starts the messages of errors.
+
+    Returns:
+        The largest difference of a matrix element, relative to the largest element of the matrix in ``like``.
 
     Raises:
-        ConfigError: the parts, or the kind or size of a mesh, differ from ``like``.
+        ConfigError: the parts, or the kind or size of a mesh, differ.
     """
     if list(parts) != list(like):
         raise ConfigError(f"{source}: phases of {', '.join(parts)}, expected {', '.join(like)}")
@@ -201,7 +212,7 @@ def _outline(part: Part) -> str:
 
 
 def _part_document(name: str, part: Part) -> dict[str, Any]:
-    """Return a part as a JSON object: name, shape, blocks, and waveguides if blocks are not squares."""
+    """Return a part as a JSON object: name, shape, blocks, and the waveguides of blocks that are not squares."""
     if isinstance(part, Mesh):
         return {"name": name, "shape": [part.outputs, part.inputs], "blocks": [document(part)]}
     content = {"name": name, "shape": list(part.shape), "blocks": [mapped_document(block) for block in part.blocks]}
@@ -212,8 +223,10 @@ def _part_document(name: str, part: Part) -> dict[str, Any]:
 
 
 def _are_squares(blocks: Sequence[MappedMatrix], shape: tuple[int, int]) -> bool:
-    """True where blocks are single meshes (``sigma-u``) as wide as the shorter side of ``shape``, as many as cover its
-    longer side."""
+    """True where blocks are the squares of ``sigma-u`` that cover a matrix of ``shape`` along its longer side.
+
+    Each must be a single mesh as wide as the shorter side, and there must be as many as cover the longer one.
+    """
     side, most = sorted(shape)
     alone = all(block.output_mesh is None and block.shape == (side, side) for block in blocks)
     return alone and len(blocks) == -(-most // side)
@@ -246,7 +259,9 @@ def _part_of(content: Mapping[str, Any], source: str) -> Part:
 
 
 def _blocks_of(waveguides: Any, blocks: tuple[MappedMatrix, ...], shape: tuple[int, int], source: str) -> MappedBlocks:
-    """Return blocks with the waveguides that a file lists for each.
+    """Return blocks of a matrix of ``shape`` with the outputs and inputs that a file lists for each in ``waveguides``.
+
+    ``source`` starts the messages of errors.
 
     Raises:
         ConfigError: the waveguides are no lists of whole numbers, or do not fit the blocks and the shape.
@@ -265,9 +280,10 @@ def _blocks_of(waveguides: Any, blocks: tuple[MappedMatrix, ...], shape: tuple[i
 
 
 def _separate_arrays(content: Any, arrays: dict[str, NDArray[np.float64]]) -> Any:
-    """Return ``content`` with every list of floats replaced by ``{"array": name}``.
+    """Return JSON ``content`` with every list of floats replaced by ``{"array": name}``, and add the lists to
+    ``arrays``.
 
-    The lists enter ``arrays`` as ``array_0``, ``array_1``, ...; an empty list counts as one of floats.
+    They are added as arrays ``array_0``, ``array_1``, ...; an empty list counts as one of floats.
     """
     if isinstance(content, dict):
         return {key: _separate_arrays(value, arrays) for key, value in content.items()}
@@ -279,7 +295,11 @@ def _separate_arrays(content: Any, arrays: dict[str, NDArray[np.float64]]) -> An
 
 
 def _restore_arrays(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return ``content`` with every ``{"array": name}`` replaced by the list of numbers of that name."""
+    """Return ``content`` with every ``{"array": name}`` replaced by the array of that name as a list of numbers.
+
+    Raises:
+        KeyError: an array is missing.
+    """
     if isinstance(content, dict):
         if set(content) == {"array"}:
             return arrays[content["array"]].tolist()
@@ -321,8 +341,12 @@ def _read_npz(path: Path) -> Any:
 
 
 def netlist(mesh: Mesh) -> dict[str, Any]:
-    """Return the netlist of a mesh: instances ``mzi_<column>_<mode>`` and ``phase_<mode>`` with phases in radians,
-    connections and ports."""
+    """Return the netlist of a mesh for SAX: instances, connections and ports by name.
+
+    Instances are ``mzi_<column>_<mode>``, of the component ``mzi`` with ``theta`` and ``phi``, and ``phase_<mode>`` at
+    the outputs, of the component ``phase``; phases are in radians. Ports are ``in0``, ... and ``out0``, ...; dark
+    inputs are not connected.
+    """
     mesh_layout, ends = mesh.layout, dict[int, str]()
     instances: dict[str, Any] = {}
     connections, ports = dict[str, str](), dict[str, str]()

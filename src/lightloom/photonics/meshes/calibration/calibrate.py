@@ -38,9 +38,10 @@ _THIRDS = 2 * np.pi / 3 * np.arange(3)
 
 
 def first_twin(chip: Chip, seed: int) -> Twin:
-    """Return a twin with offsets of all phases, good enough for :func:`fit` to start from.
+    """Return a twin of a chip whose phases are wholly unknown, with offsets good enough for :func:`fit` to start from.
 
     Measures 7 settings a column and one for each interferometer with single inputs, then 3 a column with coherent ones.
+    ``seed`` is that of the random phases.
     """
     wiring = chip.wiring
     phases = np.random.default_rng((seed, 3)).uniform(0, 2 * np.pi, (2, wiring.devices))
@@ -57,10 +58,14 @@ def first_twin(chip: Chip, seed: int) -> Twin:
 
 
 def _learn_states(chip: Chip, phases: Floats, column: slice, scores: Floats) -> None:
-    """Turn each interferometer of ``column`` by π, one at a time, and add to the scores of those behind it what the
-    outputs show.
+    """Turn θ of each interferometer of ``column`` by π, one at a time, and score by the outputs what is behind them.
 
-    ``scores`` [devices] are changed in place; above 0 they mean the bar state, below 0 the cross state.
+    Args:
+        chip: the chip to measure.
+        phases: θ and φ to set otherwise, [2, devices].
+        column: numbers of the interferometers that are turned.
+        scores: changed in place for the interferometers directly behind: above 0 for the bar state, below 0 for the
+            cross state, [devices].
     """
     wiring, count = chip.wiring, column.stop - column.start
     settings = np.tile(phases, (count + 1, 1, 1))
@@ -74,8 +79,11 @@ def _learn_states(chip: Chip, phases: Floats, column: slice, scores: Floats) -> 
 
 
 def _learn_states_from_inputs(chip: Chip, phases: Floats, scores: Floats) -> None:
-    """Send light into one input at a time, and raise or lower ``scores`` [devices], in place, of the first
-    interferometer behind each by which of its two outputs lights up; above 0 is the bar state."""
+    """Score the first interferometer behind each input by which of its two outputs lights up from that input alone.
+
+    ``phases`` [2, devices] are set; ``scores`` [devices] are changed in place: above 0 is the bar state, below 0 the
+    cross state.
+    """
     wiring = chip.wiring
     powers = chip.powers(phases[None], _single(wiring))[0]
     # The last interferometers first: an input that passes one reaches it in a known state.
@@ -85,10 +93,16 @@ def _learn_states_from_inputs(chip: Chip, phases: Floats, scores: Floats) -> Non
 
 
 def _score_next(wiring: Wiring, device: int, mode: int, seen: Floats, ends: Ints, scores: Floats) -> None:
-    """Add to the score of the next interferometer on ``mode`` behind ``device`` (-1: from the inputs) what its two
-    outputs have seen.
+    """Raise or lower the score of the next interferometer on waveguide ``mode`` by what its two outputs have seen.
 
-    ``seen`` [outputs] is the power, or its change; more of it at the output of the bar state raises the score.
+    Args:
+        wiring: places of the interferometers.
+        device: the interferometer behind which the next one is looked for; -1 starts at the inputs.
+        mode: waveguide on which light arrives.
+        seen: power at each output, or its change, [outputs]; more of it at the output of the bar state raises the
+            score.
+        ends: output that each interferometer's upper and lower output reach, [devices, 2] (`_ends`).
+        scores: changed in place, [devices].
     """
     on_upper = wiring.upper[device + 1 :] == mode
     behind = np.flatnonzero(on_upper | (wiring.lower[device + 1 :] == mode))
@@ -100,9 +114,11 @@ def _score_next(wiring: Wiring, device: int, mode: int, seen: Floats, ends: Ints
 
 
 def _pure_states(chip: Chip, phases: Floats, column: slice, scores: Floats) -> Floats:
-    """Return θ of the interferometers of ``column`` at which each is in its cross or in its bar state.
+    """Measure and return θ of the interferometers of ``column`` at which each is in its cross or in its bar state,
+    [column].
 
-    Which of the two it is remains unknown. ``scores`` are the states of the columns behind, which must be pure.
+    Which of the two it is remains unknown. ``phases`` [2, devices] are set otherwise; ``scores`` [devices] are the
+    states of the columns behind, which must be pure.
     """
     wiring = chip.wiring
     settings = np.tile(phases, (6, 1, 1))
@@ -116,8 +132,11 @@ def _pure_states(chip: Chip, phases: Floats, column: slice, scores: Floats) -> F
 
 
 def _find_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> None:
-    """Write the offsets of φ into the twin in place, found column by column; ``theta`` [devices] set the states, bar
-    where ``bars``."""
+    """Measure the offsets of φ column by column, and write them into the twin in place.
+
+    ``theta`` [devices] are settings at which all interferometers are in pure states, those of ``bars`` in the bar
+    state.
+    """
     wiring = twin.wiring
     vectors: Fields = np.fft.fft(_single(wiring), norm="ortho")
     ends, waves = _ends(wiring, bars), np.exp(-1j * _THIRDS)
@@ -133,15 +152,15 @@ def _find_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> Non
 
 
 def _single(wiring: Wiring) -> Fields:
-    """Return every single input of unit power, the identity [inputs, inputs]."""
+    """Return input fields of unit power in one input at a time: the identity [inputs, inputs]."""
     return np.eye(wiring.inputs, dtype=np.complex128)
 
 
 def _ends(wiring: Wiring, bars: Mask) -> Ints:
-    """Return which output the upper and the lower output of each interferometer reach, [devices, 2], through those
-    behind it.
+    """Return which output the upper and the lower output of each interferometer reach through those behind it,
+    [devices, 2].
 
-    Those are in the bar state where ``bars``, else in the cross state.
+    Interferometers are in the bar state where ``bars`` [devices], else in the cross state.
     """
     output = np.arange(wiring.outputs)
     ends = np.empty((wiring.devices, 2), np.int64)
@@ -197,9 +216,10 @@ def calibrate(
     Args:
         chip: what is measured.
         ideal: the phases that ideal devices would have.
-        start: a twin to start from, that of an earlier calibration; by default ideal devices.
+        start: a twin to start from, that of an earlier calibration; by default ideal devices. It is not used where
+            offsets are wholly unknown.
         seed: of the random settings.
-        advance: called for every step of the fit.
+        advance: called with 1 for every step of the fit.
         conditions: fields of `Conditions`: settings, unknowns, unknown_offsets, real and output_orders.
 
     Raises:
@@ -251,7 +271,8 @@ class _CountedChip:
         self.settings = self.measurements = 0
 
     def powers(self, settings: Floats, vectors: Fields) -> Floats:
-        """Return the powers of the chip, see `Chip.powers`, and count the settings and the powers."""
+        """Return the powers that the chip measures, see `Chip.powers`, and add the settings and the powers to the
+        counts."""
         powers = self._chip.powers(settings, vectors)
         self.settings += len(powers)
         self.measurements += powers.size
@@ -259,31 +280,40 @@ class _CountedChip:
 
 
 def default_settings(devices: int, inputs: int, outputs: int) -> int:
-    """Return the number of settings that measure ten powers for each of six unknowns an interferometer; at least 12."""
+    """Return the number of settings at which ten powers are measured for each of six unknowns an interferometer; at
+    least 12."""
     powers: int = probe_vectors(inputs).shape[1] * outputs
     return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 6 * devices // powers))
 
 
 def target_of(ideal: Ideal) -> Fields:
-    """Return the matrix [outputs, inputs] of the passive chip on ideal devices, without its amplifiers."""
+    """Return the matrix [outputs, inputs] of the passive chip on ideal devices, without the gains of its amplifiers."""
     matrix = ideal.matrix()
     return matrix if isinstance(ideal, Mesh) else np.asarray(matrix / ideal.gains[:, None])
 
 
 def probe_vectors(inputs: int) -> Fields:
-    """Return every single input and every vector of the discrete Fourier transform, [inputs, 2 · inputs].
+    """Return the input fields that calibration sends in, [inputs, 2 · inputs], all of unit power.
 
-    All have unit power. For one input there is the single input alone, [1, 1].
+    They are every single input, then every vector of the discrete Fourier transform. For one input there is the single
+    input alone, [1, 1].
     """
     single = np.eye(inputs, dtype=np.complex128)
     return np.concatenate([single, np.fft.fft(single, norm="ortho")], 1) if inputs > 1 else single
 
 
 def measure_powers(chip: Chip, count: int, designed: Floats, seed: int) -> Measured:
-    """Measure powers at ``count`` settings, alternately of random phases and of phases near the designed ones.
+    """Measure powers of `probe_vectors` at ``count`` settings, alternately of phases near the designed and of random
+    ones.
 
-    Random phases show every device, near-designed ones show those that matter as light will pass them. ``designed``
-    [2, devices] are θ and φ to command, offsets that are known subtracted.
+    Random phases show every device, near-designed ones show those that matter as light will pass them. Settings are
+    rounded to the chip's resolution.
+
+    Args:
+        chip: the chip to measure.
+        count: number of settings.
+        designed: θ and φ to command in radians, offsets that are known subtracted, [2, devices].
+        seed: seed of the settings.
     """
     rng = np.random.default_rng((seed, 2))
     size = (2, count, chip.wiring.devices)
@@ -352,7 +382,8 @@ class Trial:
     """Matrix that the passive chip implements, [outputs, inputs]."""
 
     def row(self) -> Document:
-        """Return the figures of this chip as a JSON object; errors after aging are None without aging."""
+        """Return the figures of this chip as a JSON object; the errors ``error_aged`` and ``error_renewed`` are None
+        without aging."""
         made = self.calibration
         return {
             **attributes(made.twin.wiring, "inputs outputs mzi_count=devices"),
@@ -369,11 +400,18 @@ class Trial:
 def try_calibration(
     ideal: Ideal, non_idealities: NonIdealities, conditions: Conditions, seed: int, advance: Advance = ignore
 ) -> Trial:
-    """Return the errors of a chip that is fabricated, calibrated, aged, and calibrated again from the twin that is
-    known.
+    """Fabricate a chip, calibrate it, age it and calibrate it again from its twin, and return its errors at each stage.
+
+    Args:
+        ideal: the phases as designed.
+        non_idealities: errors with which the devices are drawn.
+        conditions: how the chip is measured; it is aged if they say so.
+        seed: seed of the devices and of the measurements.
+        advance: called with 1 for every step of the first fit.
 
     Raises:
         ConfigError: see :func:`calibrate`.
+        UnsupportedError: see :func:`calibrate`.
     """
     fabricated = disturb(ideal, non_idealities, np.random.default_rng((seed, 0)))
     chip = SimulatedChip(fabricated, power_noise=conditions.power_noise, drift=conditions.drift, seed=seed)
@@ -398,9 +436,10 @@ def try_calibration(
 def _aged(
     chip: SimulatedChip, made: Calibration, target: Fields, conditions: Conditions, seed: int
 ) -> tuple[float | None, float | None]:
-    """Return the error of the aged chip before and after a second calibration; None without aging.
+    """Age the chip, and return its error before and after a second calibration; (None, None) without aging.
 
-    Receivers read the outputs in the order of the first calibration.
+    Receivers read the outputs in the order of the first calibration ``made``; ``target`` [outputs, inputs] has its rows
+    in that order. The second calibration starts from the first one's twin and fits phase offsets alone.
     """
     if not conditions.aging:
         return None, None
@@ -412,10 +451,12 @@ def _aged(
 
 
 def random_mesh(modes: int, kind: Kind, seed: int) -> Mesh:
-    """Return the mesh of a unitary matrix drawn from the Haar measure.
+    """Return the mesh of a unitary matrix [modes, modes] drawn from the Haar measure.
+
+    The same ``seed`` and number of modes draw the same matrix.
 
     Raises:
-        ConfigError: ``modes`` is below 1.
+        ConfigError: ``modes`` is below 1, or this kind of mesh does not exist.
     """
     if modes < 1:
         raise ConfigError(f"modes={modes}: expected at least 1")

@@ -26,9 +26,10 @@ class Chip(Protocol):
         """Resolution of the settings, multiples of 2π/2^bits; 0 for continuous ones."""
 
     def powers(self, settings: Floats, vectors: Fields) -> Floats:
-        """Set θ and φ [settings, 2, devices], one after the other, and measure the output powers.
+        """Set θ and φ [settings, 2, devices] in radians, one setting after the other, and measure the output powers.
 
-        Returns powers [settings, outputs, vectors] for input fields [inputs, vectors] of unit power.
+        Returns powers [settings, outputs, vectors], as shares of the input power, for input fields [inputs, vectors] of
+        unit power.
         """
 
 
@@ -65,9 +66,10 @@ class SimulatedChip:
         """θ and φ of ideal devices, [2, devices]."""
 
     def powers(self, settings: Floats, vectors: Fields) -> Floats:
-        """Set θ and φ [settings, 2, devices] and measure powers [settings, outputs, vectors], see :class:`Chip`.
+        """Set θ and φ [settings, 2, devices] in radians and measure the output powers [settings, outputs, vectors].
 
-        Every phase drifts before each setting; powers have noise and may be negative.
+        ``vectors`` are input fields [inputs, vectors] of unit power, see :class:`Chip`. Every phase drifts before each
+        setting, for good; powers have noise and may be negative.
         """
         rows = []
         for phases in settings:
@@ -78,15 +80,16 @@ class SimulatedChip:
         return np.asarray(powers + self._power_noise * self._rng.normal(size=powers.shape))
 
     def scramble(self) -> None:
-        """Draw the error of every phase anew, uniformly from a whole turn."""
+        """Draw the error of every phase anew, uniformly from a whole turn, in place of the fabricated one."""
         self._fabricated = _with_errors(self._fabricated, lambda errors: self._rng.uniform(0, 2 * np.pi, errors.shape))
 
     def age(self, radians: float) -> None:
-        """Add a Gaussian step of that standard deviation to the error of every phase."""
+        """Add a Gaussian step of standard deviation ``radians`` to the error of every phase, for good."""
         self._fabricated = _with_errors(self._fabricated, lambda old: old + radians * self._rng.normal(size=old.shape))
 
     def truth(self) -> Twin:
-        """Return the twin that knows every error of the chip but the spread of its losses; it is what a fit seeks."""
+        """Return the twin that has every error of the chip, with the mean of its losses in place of each; it is what a
+        fit seeks."""
         chip = self._fabricated
         if isinstance(chip, DisturbedMesh):
             parts = [chip.fabrication]
@@ -109,20 +112,25 @@ class SimulatedChip:
         )
 
     def error(self, settings: Floats, target: Fields, *, real: bool = False) -> float:
-        """Return the error of the chip at these settings [2, devices], without noise; no measurement can show it.
+        """Return how far the matrix of the chip at these ``settings`` [2, devices] is from ``target`` [outputs,
+        inputs].
 
-        It is relative and free of output phases and of a common gain, see `phase_free_error`.
+        There is no noise; no measurement can show it. The error is relative to the target's norm and free of output
+        phases and of a common gain, see `phase_free_error`; with ``real``, light in quadrature is no error.
         """
         return phase_free_error(self.matrix(settings), target, real=real)
 
     def matrix(self, settings: Floats) -> Fields:
-        """Return the matrix that the chip implements at these settings [2, devices], amplifiers not counted."""
+        """Return the matrix [outputs, inputs] that the chip implements at these settings [2, devices], without
+        amplifiers."""
         return _set(self._fabricated, settings).propagate(np.eye(self.wiring.inputs))
 
 
 def _with_errors(fabricated: Fabricated, errors: Callable[[Floats], Floats]) -> Fabricated:
-    """Return the chip with phase errors that ``errors`` gives of those that its devices have, [2, mzis] of a mesh or of
-    Σ."""
+    """Return the chip with the phase errors of all its devices replaced.
+
+    ``errors`` returns the new ones for those of one mesh or of Σ, [2, mzis]; errors of output phases stay.
+    """
 
     def changed(fabrication: Fabrication) -> Fabrication:
         """Return devices whose phase errors are ``errors`` of those that they have."""

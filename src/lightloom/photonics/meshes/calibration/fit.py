@@ -54,14 +54,19 @@ class Twin:
         return cls(wiring=wiring, offsets=zero, couplers=zero, efficiencies=one)
 
     def phases(self, settings: Floats) -> Floats:
-        """Return the phases that act: what is set [..., 2, devices], the heat of neighbours, and the offsets."""
+        """Return the phases that act, [..., 2, devices], for ``settings`` of θ and φ of that shape, in radians.
+
+        They are the settings times the heaters' efficiencies, the heat of neighbours, and the offsets.
+        """
         heat = heat_from_neighbours(settings, self.wiring.beside)
         return self.efficiencies * settings + self.crosstalk * heat + self.offsets
 
     def devices(self, acting: Floats) -> tuple[Fields, Fields]:
-        """Return transfer matrices [..., devices, 2, 2] at phases that act (`phases`), and their derivatives.
+        """Return the transfer matrices of all devices at the phases that act, and the derivatives of the matrices.
 
-        Derivatives [..., devices, 4, 2, 2] are those by θ, by φ, and by the first and the second coupler.
+        ``acting`` [..., 2, devices] is a result of `phases`. Matrices are [..., devices, 2, 2], loss included;
+        derivatives [..., devices, 4, 2, 2] are those by θ, by φ, and by the first and the second coupler's error, per
+        radian.
         """
         amplitude, turned = 10 ** (-self.loss_db / 20), np.pi / 2
         theta, phi = np.exp(1j * acting[..., 0, :]), np.exp(1j * acting[..., 1, :])
@@ -78,12 +83,22 @@ class Twin:
         return np.asarray(amplitude * whole), np.asarray(amplitude * changes, np.complex128)
 
     def propagate(self, settings: Floats, vectors: Fields) -> Fields:
-        """Return output fields [..., outputs, vectors] of input fields [inputs, vectors] at commanded phases."""
+        """Return output fields [..., outputs, vectors] of input fields [inputs, vectors] at commanded ``settings`` of θ
+        and φ in radians, [..., 2, devices]."""
         return forward(self.wiring, self.devices(self.phases(settings))[0], vectors)[0]
 
 
 def forward(wiring: Wiring, devices: Fields, vectors: Fields) -> tuple[Fields, list[Fields]]:
-    """Return the output fields [..., outputs, vectors], and those entering each column [..., devices, 2, vectors]."""
+    """Return the output fields [..., outputs, vectors] of a chip, and those that enter each column's devices.
+
+    Args:
+        wiring: places of the interferometers.
+        devices: their transfer matrices, [..., devices, 2, 2].
+        vectors: input fields, [inputs, vectors].
+
+    Returns:
+        The output fields, and for each column the fields at both inputs of its devices, [..., devices, 2, vectors].
+    """
     fields = np.zeros((*devices.shape[:-3], wiring.size, vectors.shape[1]), np.complex128)
     fields[..., : wiring.inputs, :] = vectors
     entering = []
@@ -96,7 +111,11 @@ def forward(wiring: Wiring, devices: Fields, vectors: Fields) -> tuple[Fields, l
 
 
 def backward(wiring: Wiring, devices: Fields) -> list[Fields]:
-    """Return, for each column, the transfer [..., devices, outputs, 2] from behind its devices to the outputs."""
+    """Return, for each column in the order of the light, the transfer from behind its devices to the outputs.
+
+    Each is [..., devices, outputs, 2], from both outputs of the column's devices; ``devices`` [..., devices, 2, 2] are
+    the transfer matrices of all.
+    """
     transfer = np.zeros((*devices.shape[:-3], wiring.size, wiring.outputs), np.complex128)
     transfer[..., wiring.output_modes, np.arange(wiring.outputs)] = 1.0
     behind = []
@@ -109,9 +128,13 @@ def backward(wiring: Wiring, devices: Fields) -> list[Fields]:
 
 
 def field_derivatives(wiring: Wiring, behind: list[Fields], entering: list[Fields], changes: Fields) -> list[Fields]:
-    """Return, for each column, dE/dp [..., devices, changes, outputs, vectors].
+    """Return, for each column, the derivatives of the output fields, [..., devices, changes, outputs, vectors].
 
-    ``changes`` [..., devices, changes, 2, 2] are derivatives of the devices' transfer matrices.
+    Args:
+        wiring: places of the interferometers.
+        behind: transfer from each column to the outputs (`backward`).
+        entering: fields that enter each column (`forward`).
+        changes: derivatives of the devices' transfer matrices, [..., devices, changes, 2, 2].
     """
     return [
         transfer[..., None, :, :] @ (changes[..., column, :, :, :] @ fields[..., None, :, :])
@@ -158,13 +181,24 @@ def fit(
     tolerance: float = 1e-3,
     advance: Advance = ignore,
 ) -> tuple[Twin, tuple[float, ...]]:
-    """Return the twin whose powers differ least from the measured ones, by damped Gauss-Newton steps from ``start``,
-    and the differences on the way.
+    """Fit a twin to measured powers by damped Gauss-Newton steps, and return it with the differences of powers on the
+    way.
 
-    With it comes the root mean square difference of powers, before the first step and after each. The damping is the
-    residual's norm times a factor that falls with every step that helps and rises with every one that does not.
-    Parameters that no power shows keep their values. Steps end when two in a row lower the residual by less than the
-    share ``tolerance``, or eight in a row do not lower it.
+    The damping is the residual's norm times a factor that falls with every step that helps and rises with every one
+    that does not. Parameters that no power shows keep their values. Steps end when two in a row lower the residual by
+    less than the share ``tolerance``, or eight in a row do not lower it.
+
+    Args:
+        start: the twin to start from.
+        measured: settings, input fields and powers.
+        unknowns: which parameters are fitted besides the phase offsets.
+        steps: most steps.
+        tolerance: share of the residual.
+        advance: called with 1 for every step.
+
+    Returns:
+        The twin, and the root mean square difference of powers before the first step and after each, steps that were
+        refused included.
     """
     twin, squares = _descend(
         start,
@@ -189,15 +223,17 @@ def _descend(
     quiet_steps: int,
     enough: float = 0.0,
 ) -> tuple[Point, list[float]]:
-    """Return the last point of damped Gauss-Newton steps, and the sum of squares before the first and after each,
-    refused ones included.
+    """Take damped Gauss-Newton steps, and return the best point and the sums of squares before the first step and after
+    each.
+
+    Steps that do not lower the sum of squares are refused: the point stays, and the damping rises.
 
     Args:
         point: where to start.
         equations: JᵀJ (its lower triangle), the gradient and the sum of squares at a point.
         moved: the point that a step leads to.
         steps: steps at most.
-        advance: called for every step.
+        advance: called with 1 for every step.
         little: a step that leaves more than this share of the squares is a quiet one.
         quiet_steps: so many quiet steps in a row end the descent, as eight do that do not help.
         enough: squares below this need no further step.
@@ -221,7 +257,10 @@ def _descend(
 
 
 def _solve(matrix: Floats, gradient: Floats, damping: float) -> Floats:
-    """Return the step (JᵀJ + damping · 1)⁻¹ gradient; ``matrix`` holds the lower triangle of JᵀJ."""
+    """Return the step (JᵀJ + damping · 1)⁻¹ gradient, [parameters].
+
+    Only the lower triangle of ``matrix``, JᵀJ, is read; it is not changed.
+    """
     damped = matrix.copy()
     damped[np.diag_indices_from(damped)] += damping
     return np.asarray(cho_solve(cho_factor(damped, lower=True, overwrite_a=True), gradient))
@@ -242,7 +281,10 @@ def _moved(twin: Twin, unknowns: Unknowns, step: Floats) -> Twin:
 
 
 def _normal_equations(twin: Twin, measured: Measured, unknowns: Unknowns) -> tuple[Floats, Floats, float]:
-    """Return JᵀJ (its lower triangle), Jᵀ(measured - expected) and the sum of squares of the difference."""
+    """Return JᵀJ (its lower triangle), Jᵀ(measured - expected) and the sum of squares of that difference of powers.
+
+    J are the derivatives of the powers by the fitted parameters, in the order of `power_derivatives`.
+    """
     count = len(measured.powers)
     chunk = max(1, _VALUES // max(1, 6 * twin.wiring.devices * measured.powers[0].size))
     matrix, gradient, squares = np.zeros(()), np.zeros(()), 0.0
@@ -257,10 +299,20 @@ def _normal_equations(twin: Twin, measured: Measured, unknowns: Unknowns) -> tup
 
 
 def power_derivatives(twin: Twin, settings: Floats, vectors: Fields, unknowns: Unknowns) -> tuple[Floats, Floats]:
-    """Return powers [settings, outputs, vectors] and their derivatives [parameters, settings · outputs · vectors].
+    """Return the powers that a twin expects, [settings, outputs, vectors], and their derivatives by its fitted
+    parameters.
 
-    ``settings`` are [settings, 2, devices]. Parameters are the offsets of all θ, of all φ, then as ``unknowns`` say the
-    first and the second couplers, the efficiencies of the heaters of θ and of φ, the crosstalk and the loss in dB.
+    Args:
+        twin: the twin.
+        settings: θ and φ as commanded, in radians, [settings, 2, devices].
+        vectors: input fields, [inputs, vectors].
+        unknowns: which parameters are fitted besides the phase offsets.
+
+    Returns:
+        Powers, and derivatives [parameters, settings · outputs · vectors]. Parameters are the offsets of all θ, of all
+        φ,
+        then as ``unknowns`` say the first and the second couplers, the efficiencies of the heaters of θ and of φ, the
+        crosstalk and the loss in dB.
     """
     wiring = twin.wiring
     devices, changes = twin.devices(twin.phases(settings))
@@ -298,17 +350,19 @@ _QUADRATURE = 0.1
 def phase_free_error(matrix: Fields, target: Fields, *, real: bool = False) -> float:
     """Return ‖g D M - H‖ / ‖H‖ (Frobenius norms) for the best phases D of the outputs and the best common gain g.
 
-    For unitary matrices of N modes this is ‖M H† - diag(phases)‖ / √N, to second order. With ``real``, receivers
-    detect real parts, and light in quadrature is no error: ‖Re(g D M) - H‖ / ‖H‖.
+    M is ``matrix`` and H is ``target``, [outputs, inputs] both. For unitary matrices of N modes this is ‖M H† -
+    diag(phases)‖ / √N, to second order. With ``real``, receivers detect real parts, and light in quadrature is no
+    error: ‖Re(g D M) - H‖ / ‖H‖, H being real.
     """
     difference = _aligned(matrix, target)[0] - target
     return float(np.linalg.norm(difference.real if real else difference) / np.linalg.norm(target))
 
 
 def _aligned(matrix: Fields, target: Fields) -> tuple[Fields, Fields]:
-    """Return g D M [outputs, inputs], and the factors g D [outputs].
+    """Return g D M [outputs, inputs], the matrix M brought nearest to the target, and the complex factors g D
+    [outputs].
 
-    D are the phases of outputs and g the common gain that bring M nearest to the target.
+    D are the phases of the outputs and g is a common gain.
     """
     overlaps = np.einsum("oi,oi->o", matrix.conj(), target)
     phases = np.exp(1j * np.angle(overlaps))
@@ -320,14 +374,23 @@ def _aligned(matrix: Fields, target: Fields) -> tuple[Fields, Fields]:
 def program(
     twin: Twin, target: Fields, ideal: Floats, *, real: bool = False, steps: int = _STEPS
 ) -> tuple[Floats, tuple[float, ...]]:
-    """Return settings [2, devices] for which the twin implements ``target`` [outputs, inputs], norm at most 1.
+    """Return settings of θ and φ [2, devices] for which the twin implements ``target``, and the errors on the way.
 
-    With them comes the error in the twin, before the first step and after each.
+    It starts from ``ideal`` corrected for the couplers (`meshes.correction`), and takes damped Gauss-Newton steps in
+    all phases and in the phases of the outputs. Steps end when three in a row lower the square of the error by less
+    than 0.2 %, or eight in a row do not lower it.
 
-    Starts from ``ideal``, θ and φ of ideal devices, corrected for the couplers (`meshes.correction`), and takes damped
-    Gauss-Newton steps in all phases and in the phases of the outputs. With ``real``, the real parts of the outputs
-    are detected, and light in quadrature counts little. Steps end when three in a row lower the square of the error by
-    less than 0.2 %, or eight in a row do not lower it.
+    Args:
+        twin: the twin of the chip.
+        target: matrix to implement up to output phases and a common gain, of norm at most 1, [outputs, inputs].
+        ideal: θ and φ of ideal devices for it, in radians, [2, devices].
+        real: whether the real parts of the outputs are detected, so that light in quadrature counts little.
+        steps: most steps.
+
+    Returns:
+        Settings to command, with crosstalk, efficiencies and offsets made up for, and the relative error in the twin
+        before
+        the first step and after each.
     """
     quadrature = _QUADRATURE if real else 1.0
     norm, count = float(np.linalg.norm(target)), 2 * twin.wiring.devices
@@ -353,10 +416,21 @@ def program(
 
 
 def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints, Mesh]:
-    """Return an order of the outputs [outputs] for which few splittings are out of the couplers' reach, and its mesh.
+    """Return an order of a mesh's outputs for which few splittings are out of the couplers' reach, and its mesh.
 
-    Row order[o] of the matrix of ``mesh`` leaves at output o. The order of before is kept if all splittings are in
-    reach; otherwise the best of ``tries`` random ones is taken, the first one with none out of reach.
+    The given order is kept if all splittings are in reach; otherwise up to ``tries`` random ones are tried until one
+    has none out of reach, and the best is taken.
+
+    Args:
+        twin: the twin whose coupler errors count.
+        mesh: the mesh as designed.
+        tries: number of other orders, drawn with ``seed``.
+        seed: seed of the orders.
+
+    Returns:
+        ``order`` [outputs], for which row order[o] of the matrix of ``mesh`` leaves at output o, and the mesh of the
+        matrix
+        with its rows in that order.
     """
     rng, target = np.random.default_rng((seed, 4)), mesh.matrix()
     best, fewest = (np.arange(mesh.outputs), mesh), mesh.mzis + 1
@@ -373,10 +447,11 @@ def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints
 
 
 def _residual(twin: Twin, acting: Floats, target: Fields, quadrature: float) -> tuple[Floats, Floats]:
-    """Return g D M - H as real numbers [2 · outputs · inputs], real parts first, and its derivatives by θ, φ and the
-    output phases, for constant g.
+    """Return the residual g D M - H at phases that act, as real numbers, and its derivatives.
 
-    Imaginary parts are multiplied by ``quadrature``.
+    M is the matrix of the twin, H the ``target``, D the best output phases and g the best common gain. The residual is
+    [2 · outputs · inputs], real parts first; imaginary parts are multiplied by ``quadrature``. Derivatives, for
+    constant g, are [2 · outputs · inputs, 2 · devices + outputs], by θ, by φ and by the output phases.
     """
     wiring, (devices, changes) = twin.wiring, twin.devices(acting)
     matrix, entering = forward(wiring, devices, np.eye(wiring.inputs, dtype=np.complex128))
