@@ -52,7 +52,7 @@ class Rules:
 
     @property
     def column(self) -> float:
-        """Length of a column in µm: two heaters and two couplers."""
+        """Length of a column of interferometers in µm: two heaters and two couplers."""
         return 2 * (self.heater + self.coupler)
 
 
@@ -97,7 +97,7 @@ class FloorPlan:
 
     @property
     def heaters(self) -> int:
-        """Number of heaters: two an interferometer, one a phase shifter."""
+        """Number of heaters of the chip: two for each interferometer and attenuator, one for each phase shifter."""
         return 2 * (len(self.interferometers) + len(self.attenuators)) + len(self.shifters)
 
     @property
@@ -106,14 +106,22 @@ class FloorPlan:
         return self.width * self.height / 1e6
 
     def guide(self, x: float, end: float, y: float) -> None:
-        """Place a waveguide at ``y`` from ``x`` to ``end``, in µm, unless it would have no length."""
+        """Place a straight waveguide at ``y`` from ``x`` to ``end``, in µm, unless it would have no length."""
         if end > x + 1e-9:
             self.guides.append(Place(name="guide", x=x, y=y, phases=(), length=end - x))
 
     def mesh(self, name: str, mesh: Mesh, x: float, rows: Floats, live: set[int]) -> tuple[float, set[int]]:
-        """Place a mesh from ``x`` on whose modes lie at ``rows``, and return the x of its end and the lit outputs.
+        """Place the devices of a mesh from ``x`` on, and return the x of its end in µm and its lit outputs.
 
-        ``rows`` are the y of its modes in µm; ``live`` are the lit inputs. Dark modes in front get no waveguide.
+        Waveguides are placed where a lit mode has no device; dark modes in front of their first device get none. Phase
+        shifters stand at the lit outputs, and the end is behind them.
+
+        Args:
+            name: start of the devices' names.
+            mesh: the mesh.
+            x: left end, in µm.
+            rows: y of its modes, in µm.
+            live: numbers of the lit inputs.
         """
         place, column = mesh.layout, self.rules.column
         until = dict.fromkeys(live, x)
@@ -135,9 +143,14 @@ class FloorPlan:
         return end + self.rules.heater, {mode for mode in until if mode < mesh.outputs}
 
     def block(self, name: str, block: MappedMatrix, x: float, rows: Floats, inputs: int) -> tuple[float, set[int]]:
-        """Place V†, Σ and U of a block from ``x`` on, and return the x of its end and the lit outputs.
+        """Place V†, Σ and U of a block from ``x`` on, and return the x of its end in µm and its lit outputs.
 
-        ``rows`` are the y of its waveguides in µm; light enters at the first ``inputs`` of them.
+        Args:
+            name: start of the devices' names.
+            block: the block.
+            x: left end, in µm.
+            rows: y of its waveguides, in µm.
+            inputs: light enters at so many of the first waveguides.
         """
         end, live = self.mesh(f"{name} v", block.input_mesh, x, rows, set(range(inputs)))
         theta, phi = block.attenuator_phases
@@ -152,7 +165,10 @@ class FloorPlan:
 
 
 def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPlan:
-    """Return the places in µm of all devices of an averager; without ``rules``, by the default ones."""
+    """Return the places in µm of all devices of an averager, with P, every layer and T from left to right.
+
+    ``rules`` are the measures; None takes the default ones.
+    """
     measures = rules or Rules()
     stacks = {name: _stack(part) for name, part in averager.parts.items()}
     top = max(sum(rows.size for *_, rows in stack) for stack in stacks.values()) * measures.pitch + measures.margin
@@ -180,9 +196,11 @@ def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPla
 
 
 def _stack(part: Part) -> list[tuple[MappedMatrix, list[int], list[int], Floats]]:
-    """Return each block of a part with the outputs and inputs of the part that it has, and its rows from the top.
+    """Return each block of a part with the outputs and the inputs of the part that it has, and the rows of its
+    waveguides.
 
-    Blocks lie below each other; the dump of Σ needs a row below the last waveguide.
+    Rows are counted from the top of the part, in units of the pitch. Blocks lie below each other; the dump of Σ needs a
+    row below the last waveguide.
     """
     stack, row = [], 0
     for block, outputs, inputs in zip(part.blocks, part.outputs, part.inputs, strict=True):
@@ -196,10 +214,16 @@ def _stack(part: Part) -> list[tuple[MappedMatrix, list[int], list[int], Floats]
 def _place_part(
     plan: FloorPlan, name: str, placed: list[tuple[MappedMatrix, list[int], list[int], Floats]], x: float
 ) -> tuple[float, dict[int, float]]:
-    """Place the blocks of a part, each with its outputs, its inputs and the y of its rows, and behind the last block's
-    end a unit at every lit output.
+    """Place the blocks of a part from ``x`` on in ``plan``, and behind the last block's end a unit at every lit output.
 
-    Returns the x behind the units, and the y of every lit output by its number, in µm.
+    Args:
+        plan: the plan to add to.
+        name: name of the part, with which names of devices start.
+        placed: each block with its outputs, its inputs and the y of its rows in µm.
+        x: left end of the part, in µm.
+
+    Returns:
+        The x behind the units, and the y of every lit output by its number, in µm.
     """
     ends: dict[int, float] = {}
     finished: list[tuple[float, float]] = []
@@ -235,7 +259,7 @@ INSTALL = "needs gdsfactory: pip install 'lightloom[gds]', best in an environmen
 
 
 def write_gds(plan: FloorPlan, path: Path, name: str = "averager") -> Path:
-    """Write the layout of a floor plan, and return its path.
+    """Write the layout of a floor plan as a GDSII file, and return its path; ``name`` is that of the top cell.
 
     Raises:
         ConfigError: the name of the file does not end in .gds, it cannot be written, or heaters of neighbouring
@@ -281,7 +305,8 @@ class _Layout:
         return cell
 
     def _interferometer(self, name: str, *, dumped: bool) -> Any:
-        """Return the cell of heater φ, coupler, heater θ, coupler; its origin is the left end of the upper waveguide.
+        """Return the cell ``name`` of heater φ, coupler, heater θ, coupler; its origin is the left end of the upper
+        waveguide.
 
         If ``dumped``, as in an attenuator of Σ, the lower waveguide begins and ends within the cell.
         """
@@ -296,8 +321,11 @@ class _Layout:
         return cell
 
     def draw(self, name: str) -> Any:
-        """Return the cell of the whole chip, with optical ports: all devices, boxes for units, the outline, and
-        labels."""
+        """Return the cell ``name`` of the whole chip: all devices and waveguides, boxes for units, the outline, and
+        labels.
+
+        Lanes of the senders and receivers are its optical ports.
+        """
         top, plan = self.gf.Component(name), self.plan
         cells = (self.mzi, self.attenuator, self.shifter)
         for cell, places in zip(cells, (plan.interferometers, plan.attenuators, plan.shifters), strict=True):

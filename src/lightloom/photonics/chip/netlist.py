@@ -40,19 +40,23 @@ Paths = dict[tuple[str, str], Any]
 
 
 def dispersion_settings(dispersion: Dispersion) -> dict[str, float]:
-    """Return the settings of a dispersion that models take, by name: µm, and radians per µm."""
+    """Return a dispersion as settings of the models, by name: ``wl0`` in µm, ``slope`` in radians per µm, and both
+    indices."""
     lengths = {"wl0": dispersion.wavelength * _MICRO, "slope": dispersion.coupler_slope / _MICRO}
     return lengths | attributes(dispersion, "effective_index group_index")
 
 
 def _reciprocal(paths: Paths) -> Paths:
-    """Return the paths and, for each of them, the one back with the same value."""
+    """Return S-parameters by pairs of ports, with the reverse of each pair added at the same value."""
     return paths | {(end, start): value for (start, end), value in paths.items()}
 
 
 def models() -> dict[str, Any]:
-    """Return reciprocal, reflection-free models of all devices by name, by default with the assumptions of
-    `Dispersion`; gains and units pass light forwards only.
+    """Return models for SAX of all devices by name: ``mzi``, ``phase``, ``guide``, ``amplifier`` and ``unit``.
+
+    Each is a function from the wavelength ``wl`` in µm and settings to S-parameters by pairs of ports, without
+    reflections. Settings have the assumptions of `Dispersion` as defaults. The first three are reciprocal; amplifiers
+    and units pass light forwards only.
 
     Raises:
         ImportError: JAX is not installed, which SAX brings along.
@@ -134,10 +138,18 @@ def chip_netlist(
     seed: int = 0,
     column_length: float = COLUMN_LENGTH,
 ) -> Netlist:
-    """Return the netlist of a whole averager: ports ``in0``, ... are the senders' lanes, ``out0``, ... the receivers'.
+    """Return the netlist of a whole averager for SAX: ports ``in0``, ... are the senders' lanes, ``out0``, ... the
+    receivers'.
 
-    Units are ``unit`` instances of one ``slope``, for small signals: S-parameters have no sources, so the biases in
-    front of units are not in the netlist. Blocks shorter than their part end in waveguides.
+    Blocks shorter than their part end in waveguides.
+
+    Args:
+        averager: the meshes of P, the layers and T.
+        dispersion: how devices change with the wavelength; the default one where None.
+        slope: that of the ``unit`` instances, for small signals: S-parameters have no sources, so the biases in front
+            of units are not in the netlist.
+        seed: seed of the lengths of the arms.
+        column_length: metres of a column of interferometers.
 
     Raises:
         UnsupportedError: blocks share inputs or outputs (sigma-u), which needs splitters.
@@ -167,37 +179,57 @@ class _NetlistBuilder:
     connections: dict[str, str] = field(default_factory=dict)
 
     def netlist(self, lanes: int, ends: dict[int, str]) -> Netlist:
-        """Return the netlist with so many lanes of the senders, and the receivers' lanes at ``ends``."""
+        """Return the netlist of all that was added, with ``lanes`` lanes of the senders and the receivers' lanes at
+        ``ends``.
+
+        ``ends`` are ports of instances by the number of the lane. Ports of lanes that connect to nothing are left out.
+        It removes the senders' lanes from ``connections``: call it once.
+        """
         ports = {f"in{mode}": self.connections.pop(f"in{mode}", "") for mode in range(lanes)}
         ports |= {f"out{mode}": end for mode, end in sorted(ends.items())}
         lit = {name: port for name, port in ports.items() if port}
         return {"instances": self.instances, "connections": self.connections, "ports": lit}
 
     def add(self, name: str, component: str, **settings: float) -> None:
-        """Add an instance of a model of `models`."""
+        """Add an instance ``name`` of the model ``component``, a name in `models`, with its settings."""
         self.instances[name] = {"component": component, "settings": settings}
 
     def one(self, name: str, component: str, start: str, **settings: float) -> str:
-        """Add a device of one input and one output behind ``start``, and return the port of its output."""
+        """Add a device of one input and one output behind the port ``start``, and return the port of its output.
+
+        ``component`` is a name in `models`; ``settings`` are those of the model.
+        """
         self.add(name, component, **settings)
         self.connections[start] = f"{name},in0"
         return f"{name},out0"
 
     def guide(self, name: str, start: str, columns: int) -> str:
-        """Add a waveguide as long as so many columns behind ``start``, and return the port of its output."""
+        """Add a waveguide as long as ``columns`` columns behind the port ``start``, and return the port of its
+        output."""
         constants = dispersion_settings(self.dispersion)
         constants.pop("slope")
         return self.one(name, "guide", start, length=self.column_length * columns * _MICRO, **constants)
 
     def mzi(self, name: str, phases: Floats, arms: Floats) -> None:
-        """Add an interferometer with phases θ and φ; ``arms`` are the excess lengths of its arms of θ and φ in µm."""
+        """Add an interferometer ``name`` that is not connected yet.
+
+        ``phases`` are θ and φ in radians, ``arms`` the excess lengths of the arms of θ and of φ in µm.
+        """
         heaters = {"theta": float(phases[0]), "phi": float(phases[1])}
         lengths = {"theta_length": float(arms[0]), "phi_length": float(arms[1]), "length": self.column_length * _MICRO}
         self.add(name, "mzi", **heaters, **lengths, **dispersion_settings(self.dispersion))
 
     def part(self, name: str, part: Part, starts: dict[int, str], seed: int) -> dict[int, str]:
-        """Add the blocks of a part, each with its gains, behind ``starts``, and return the ports of the lit outputs, by
-        the part's output.
+        """Add the blocks of a part, each with its gains, and return the ports of the lit outputs, by the output's
+        number.
+
+        Blocks shorter than the part end in waveguides.
+
+        Args:
+            name: start of the instances' names.
+            part: the meshes of P, a layer or T.
+            starts: ports in front of the part, by the number of the part's input; other inputs are dark.
+            seed: seed of the lengths of the arms.
 
         Raises:
             UnsupportedError: blocks share waveguides.
@@ -222,7 +254,11 @@ class _NetlistBuilder:
         return ends
 
     def block(self, prefix: str, block: MappedMatrix, starts: dict[int, str], seed: int) -> dict[int, str]:
-        """Add V†, Σ and U of one block behind ``starts``, and return the ports of the lit outputs, by waveguide."""
+        """Add V†, Σ and U of one block, without its gains, and return the ports of the lit outputs, by their number.
+
+        ``starts`` are ports in front of the block by the number of its input, ``prefix`` starts the instances' names,
+        and ``seed`` draws the lengths of the arms.
+        """
         ends = self.mesh(f"{prefix}_v", block.input_mesh, starts, seed)
         sigma = block.attenuator_phases
         arms = arm_lengths(sigma.shape[1], self.dispersion, seed + 1) * _MICRO
@@ -238,8 +274,11 @@ class _NetlistBuilder:
         return self.mesh(f"{prefix}_u", block.output_mesh, passed, seed + 2)
 
     def mesh(self, prefix: str, mesh: Mesh, starts: dict[int, str], seed: int) -> dict[int, str]:
-        """Add one mesh column by column, and return the ports of the lit outputs; waveguides fill the columns in which
-        a mode has no interferometer."""
+        """Add one mesh with its output phases, and return the ports of the lit outputs, by mode.
+
+        Waveguides fill the columns in which a lit mode has no interferometer. ``starts`` are ports in front of the mesh
+        by mode, ``prefix`` starts the instances' names, and ``seed`` draws the lengths of the arms.
+        """
         place, phases, arms = mesh.layout, mesh.phases, arm_lengths(mesh.mzis, self.dispersion, seed) * _MICRO
         ends = dict(starts)
         passed = dict.fromkeys(range(place.size), 0)

@@ -53,28 +53,41 @@ class Dispersion:
             raise ConfigError(f"coupler_slope = {self.coupler_slope!r}, mismatch = {self.mismatch!r}: expected numbers")
 
     def coupler_error(self, wavelength: float) -> float:
-        """Return the mixing-angle error in radians of every coupler at a wavelength in metres: the slope times the
-        distance from its own."""
+        """Return the mixing-angle error in radians of every coupler at a wavelength in metres.
+
+        It is the slope times the distance from the wavelength at which the mesh was set.
+        """
         return self.coupler_slope * (wavelength - self.wavelength)
 
     def heater_phases(self, phases: ArrayLike, wavelength: float) -> Floats:
-        """Return the phases in radians at ``wavelength`` of heaters that have ``phases`` at their own one, inversely
-        proportional to it."""
+        """Return the phases in radians that heaters have at ``wavelength`` (metres), if they have ``phases`` where the
+        mesh was set.
+
+        They are inversely proportional to the wavelength.
+        """
         return np.asarray(phases, np.float64) * (self.wavelength / wavelength)
 
     def guide_phase(self, length: ArrayLike, wavelength: float) -> Floats:
-        """Return the phase in radians of waveguides of ``length`` metres beyond that at their own wavelength.
+        """Return the phase in radians of waveguides at ``wavelength``, less that at the wavelength at which the mesh
+        was set.
 
-        It has the shape of ``length``.
+        ``length`` and ``wavelength`` are in metres; the result has the shape of ``length``.
         """
         lengths = np.asarray(length, np.float64)
         return np.asarray(guide_phase(wavelength, lengths, self.wavelength, self.effective_index, self.group_index))
 
 
 def guide_phase(wl: Any, length: Any, wl0: float, effective_index: float, group_index: float) -> Any:
-    """Return the phase of waveguides at ``wl`` beyond that at ``wl0``, in radians; all lengths have one unit.
+    """Return the phase of waveguides at wavelength ``wl`` less that at ``wl0``, in radians; all lengths have one unit.
 
     The effective index changes to first order of the wavelength. Arrays of NumPy and of JAX are taken.
+
+    Args:
+        wl: wavelength in vacuum.
+        length: length of the waveguide.
+        wl0: wavelength of reference.
+        effective_index: effective index at ``wl0``.
+        group_index: group index at ``wl0``.
     """
     index = effective_index - (group_index - effective_index) * ((wl - wl0) / wl0)
     return 2 * pi * (index / wl - effective_index / wl0) * length
@@ -87,9 +100,16 @@ def spacing_in_metres(hertz: float, wavelength: float = 1.55e-6) -> float:
 
 
 def at_wavelength(ideal: Ideal, wavelength: float, dispersion: Dispersion, seed: int = 0) -> Any:
-    """Return a mesh or mapped meshes as light of another wavelength meets them, see `on_devices`.
+    """Return a mesh or mapped meshes as light of another wavelength meets them: the same phases on devices that err.
 
-    ``seed`` draws the lengths of the arms.
+    A `Mesh` gives a `DisturbedMesh`, a `MappedMatrix` a `DisturbedMatrix`, `MappedBlocks` give `DisturbedBlocks`.
+    Nothing else errs than what the wavelength changes.
+
+    Args:
+        ideal: the phases as designed.
+        wavelength: wavelength of the light, in metres.
+        dispersion: how devices change with it.
+        seed: seed of the lengths of the arms.
     """
 
     def devices(phases: Floats, output_phases: Floats, place: int) -> Fabrication:
@@ -108,7 +128,10 @@ def at_wavelength(ideal: Ideal, wavelength: float, dispersion: Dispersion, seed:
 
 
 def arm_lengths(count: int, dispersion: Dispersion, seed: int) -> Floats:
-    """Return by how much the arms of θ and of φ of ``count`` interferometers are too long, in metres, [2, count]."""
+    """Return by how much the arms of θ and of φ of ``count`` interferometers are too long, in metres, [2, count].
+
+    Lengths are Gaussian with the dispersion's mismatch; the same seed draws the same ones.
+    """
     return np.asarray(dispersion.mismatch * np.random.default_rng([seed, 7]).normal(size=(2, count)))
 
 
@@ -126,7 +149,15 @@ def part_matrix(
     seed: int = 0,
     column_length: float = COLUMN_LENGTH,
 ) -> Complex:
-    """Return the matrix [outputs, inputs] of one part, its amplifiers included; wavelength and lengths in metres."""
+    """Return the matrix [outputs, inputs] of one part at a wavelength, its amplifiers included.
+
+    Args:
+        part: the meshes of P, a layer or T.
+        wavelength: wavelength in metres.
+        dispersion: how couplers, heaters and waveguides change with it; the default one where None.
+        seed: seed of the lengths of the arms.
+        column_length: metres of a column of interferometers, whose phase is common to all paths.
+    """
     devices = dispersion or Dispersion()
     common = np.exp(1j * devices.guide_phase(column_length * part.depth, wavelength))
     return np.asarray(common * at_wavelength(part, wavelength, devices, seed).matrix())
@@ -141,13 +172,14 @@ def chip_matrix(
     seed: int = 0,
     column_length: float = COLUMN_LENGTH,
 ) -> Complex:
-    """Return the matrix from the senders' lanes to the receivers' for small signals, at a wavelength in metres: [lanes,
-    lanes].
+    """Return the matrix from the senders' lanes to the receivers' for small signals, [lanes, lanes], at a wavelength.
 
     Args:
-        dispersion: how couplers and waveguides change with the wavelength; the usual one where None.
+        averager: the meshes of P, the layers and T.
+        wavelength: wavelength in metres.
+        dispersion: how couplers, heaters and waveguides change with it; the default one where None.
         slope: that of the unit behind each output of each layer; biases move its operating point, not its slope.
-        seed: of the lengths of the arms.
+        seed: seed of the lengths of the arms.
         column_length: metres of a column of interferometers.
     """
     total = np.eye(averager.preprocessing.shape[1], dtype=np.complex128)

@@ -38,9 +38,13 @@ RANGES: Mapping[str, tuple[float, float, str]] = {
 
 
 def _option(default: Any, unit: str, words: str, name: str | None = None) -> Any:
-    """Return a field of `Link` that an option sets: its default, unit and help, see `LinkOption`.
+    """Return a dataclass field of `Link` that an option sets, with its default, unit and help.
 
-    The option has the name of the field, without ``_db``, unless it is given a ``name``.
+    Args:
+        default: value of the field.
+        unit: unit of a bare number, a key of `_UNITS` or ``W``; ``name`` for one of several words.
+        words: help of the option.
+        name: name of the option; None takes that of the field, with hyphens and without ``_db``.
     """
     return field(default=default, metadata={"unit": unit, "help": words, "name": name})
 
@@ -166,7 +170,7 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def without(link: Link, part: str) -> Link:
-    """Return the link with one part ideal; ``part`` is a key of `PARTS`."""
+    """Return the link with one part ideal; ``part`` is a key of `PARTS`, such as ``mesh loss``."""
     return replace(link, **PARTS[part])
 
 
@@ -178,12 +182,13 @@ def ideal(link: Link) -> Link:
 
 
 def only(link: Link, part: str) -> Link:
-    """Return the link with every part but ``part``, a key of `PARTS`, ideal."""
+    """Return the link with every part of `PARTS` ideal but ``part``, which is one of its keys."""
     return replace(ideal(link), **{name: getattr(link, name) for name in PARTS[part]})
 
 
 def erring(link: Link) -> list[str]:
-    """Return the parts that are not ideal already; noise of amplifiers counts with optical gain only."""
+    """Return the parts, keys of `PARTS`, that are not ideal in this link; noise of amplifiers counts with optical gain
+    only."""
     parts = [part for part in PARTS if without(link, part) != link]
     return [part for part in parts if link.gain == "optical" or part != "amplifier noise"]
 
@@ -233,7 +238,8 @@ OPTIONS: Mapping[str, LinkOption] = {
 
 
 def read_options(texts: Mapping[str, str]) -> Link:
-    """Return the link with these options, and defaults for all others.
+    """Return the link with options given as text by name, such as ``{"full-scale": "1mW"}``, and defaults for all
+    others.
 
     Raises:
         UnknownNameError: an option or a word does not exist.
@@ -243,7 +249,7 @@ def read_options(texts: Mapping[str, str]) -> Link:
 
 
 def find_option(name: str) -> LinkOption:
-    """Return the option of that name.
+    """Return the field, unit and help of the option ``name``, such as ``full-scale``.
 
     Raises:
         UnknownNameError: it does not exist.
@@ -254,11 +260,14 @@ def find_option(name: str) -> LinkOption:
 
 
 def read_value(name: str, text: str) -> Any:
-    """Return the value of an option's text in SI units, dB or words; None where ``rin`` is ``none``, an int for bits.
+    """Return the value that ``text`` states for the option ``name``, in SI units or dB.
+
+    Options of one of several words return the text unchecked. ``none`` for ``rin`` gives None, bits give an int. A bare
+    number is in the option's own unit.
 
     Raises:
         UnknownNameError: the option does not exist.
-        ConfigError: not a finite number with one of its units.
+        ConfigError: the text is not a finite number with one of the option's units, or bits are not whole.
     """
     unit = find_option(name).unit
     if unit == "name":
@@ -278,13 +287,17 @@ def read_value(name: str, text: str) -> Any:
 
 
 def _watts(text: str) -> float:
-    """Return the watts of a power as text, in dBm or in units of power such as mW."""
+    """Return the watts of a power as text, in dBm or in units of power such as mW.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
     stripped = text.strip()
     return 1e-3 * 10 ** (_finite(stripped[:-3]) / 10) if stripped.endswith("dBm") else parse(stripped, "power")
 
 
 def _number(text: str, unit: str) -> float:
-    """Return the number of a text in the base unit of ``unit``; a bare number is in that unit.
+    """Return the number of a text in the base unit of ``unit``, a key of `_UNITS`; a bare number is in that base unit.
 
     Raises:
         ValueError: it is not a finite number with one of its units.
@@ -297,7 +310,7 @@ def _number(text: str, unit: str) -> float:
 
 
 def _finite(text: str) -> float:
-    """Return the number of a text.
+    """Return the finite number of a text.
 
     Raises:
         ValueError: it is not a finite number.
@@ -309,7 +322,10 @@ def _finite(text: str) -> float:
 
 
 def show_value(name: str, value: Any) -> str:
-    """Return the value of an option in words with its unit; ``none`` for None, powers in dBm as well."""
+    """Return the value of the option ``name`` as text with its unit, to four significant digits; ``none`` for None.
+
+    Powers are shown in dBm as well, shares in percent, bandwidths in GHz; words are returned as they are.
+    """
     unit = find_option(name).unit
     if value is None or unit == "name":
         return "none" if value is None else str(value)

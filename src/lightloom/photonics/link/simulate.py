@@ -65,18 +65,28 @@ class Senders:
 
     @classmethod
     def draw(cls, servers: int, signals: int, link: Link, rng: np.random.Generator) -> Senders:
-        """Return the drawn errors of the lanes of one fabrication; times of arrival are limited to one symbol early or
-        late."""
+        """Return the drawn errors of the lanes of one fabrication: ``signals`` lanes of each of ``servers`` servers.
+
+        Times of arrival are limited to one symbol early or late.
+        """
         power, angle, late = rng.normal(size=(3, servers, signals))
         amplitude = np.sqrt(np.maximum(1 + link.power_error * power, 0.0)) * np.cos(link.polarisation * angle)
         return cls(amplitude, np.clip(link.skew * late, -1.0, 1.0))
 
 
 def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return the fields of all lanes as real and imaginary parts, [2, servers · signals, words]; levels are fields or,
-    with intensity modulation, their squares.
+    """Return the fields of all lanes as real and imaginary parts, [2, servers · signals, words], 1 being the highest
+    level.
 
-    Consecutive words are consecutive symbols of every lane; the row of a lane is server · signals + signal.
+    Consecutive words are consecutive symbols of every lane; the row of a lane is server · signals + signal. With
+    intensity modulation, powers and not fields are proportional to the levels.
+
+    Args:
+        codes: codes of the servers, [servers, words].
+        bits: bits per code.
+        link: gives the modulation, the lasers' noise and the errors of their phases.
+        senders: static errors of the lanes.
+        rng: generator of the noise.
     """
     levels = digits(codes, bits) / np.float32(LEVELS - 1)
     fields = np.sqrt(levels) if link.modulation == "intensity" else levels
@@ -97,8 +107,8 @@ def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.rando
 def laser_noise(link: Link, shape: tuple[int, ...], rng: np.random.Generator) -> Float32s:
     """Return field amplitudes of lasers, around 1, with relative intensity noise over the detectors' bandwidth.
 
-    All are 1 if the link has no such noise. Intensity noise is seen where light is detected, and only as fast as
-    detectors are.
+    They are float32 of ``shape``, drawn independently; all are 1 if the link has no such noise. Intensity noise is seen
+    where light is detected, and only as fast as detectors are.
     """
     if link.rin_db is None:
         return np.ones(shape, np.float32)
@@ -115,9 +125,10 @@ def laser_noise(link: Link, shape: tuple[int, ...], rng: np.random.Generator) ->
 
 
 def homodyne_noise(link: Link, loss_db: float = 0.0) -> float:
-    """Return the standard deviation of a detected field, relative to full scale behind ``loss_db`` of loss.
+    """Return the standard deviation of a homodyne-detected field, relative to the amplitude of full scale.
 
-    It holds the oscillator's shot noise, if the link has it, and the electrical amplifier's.
+    It holds the oscillator's shot noise, if the link has it, and the electrical amplifier's noise. ``loss_db`` is loss
+    in front of the detector, by which full scale is weaker there.
     """
     shining = link.local_oscillator if link.shot_noise else 0.0
     current = math.sqrt(homodyne_variance(shining, link.responsivity, link.noise_density, link.detector_bandwidth))
@@ -126,10 +137,11 @@ def homodyne_noise(link: Link, loss_db: float = 0.0) -> float:
 
 
 def emitted_noise(link: Link, gains: Floats) -> Floats:
-    """Return the field noise per quadrature behind optical amplifiers of amplitude ``gains``, relative to full scale.
+    """Return the field noise per quadrature behind optical amplifiers, relative to full scale, in the shape of
+    ``gains``.
 
-    It is 0 everywhere with electrical gain or without amplifier noise. A gain of at most 1 is an attenuator and adds
-    none.
+    ``gains`` are amplitude gains. The noise is 0 everywhere with electrical gain or without amplifier noise. A gain of
+    at most 1 is an attenuator and adds none.
     """
     if link.gain == "electrical" or not link.amplifier_noise:
         return np.zeros_like(gains)
@@ -162,9 +174,7 @@ class Units:
         """Return the outputs [units, words] of arguments [units, words], both amplitudes; negative arguments give 0.
 
         With ideal clipping outputs equal arguments, up to the ceiling if the units saturate; limiting units give a sine
-        of them that ends at the ceiling, or just below it where values are kept.
-
-        The arguments may be overwritten.
+        of them that ends at the ceiling, or just below it where values are kept. The arguments may be overwritten.
         """
         np.maximum(arguments, 0, out=arguments)
         if link.unit == "clip":
@@ -177,8 +187,11 @@ class Units:
 
 
 def sent_on(outputs: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
-    """Return the fields of modulators at null that send outputs of both signs to T, in units of full scale and limited
-    to it."""
+    """Return the fields with which modulators at null send on the outputs of the last layer to T, in units of full
+    scale.
+
+    Outputs of both signs are limited to -1 to 1; limiting modulators give a sine of them.
+    """
     limited = np.clip(outputs, -1, 1)
     if link.unit == "clip":
         return limited
@@ -189,11 +202,14 @@ def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: 
     """Return the units of every hidden layer, in the order of the light: which decide bits, and their ceilings in
     amplitude.
 
-    A clipped unit decides a bit if no argument comes near its rails or between them, tried on the grid or on random
-    points of it if it is large. A ceiling is 1 for clipped units, else the signal's full scale, over the signal that
-    amplitude 1 stands for (``light_units``).
+    A clipped unit decides a bit if no argument comes within a quarter of the distance between its rails, tried on all
+    points of the grid or on 65,536 random ones if it has more. A ceiling is 1 for clipped units, else the signal's full
+    scale, over the signal that amplitude 1 stands for.
 
-    Arguments are tried on the grid, or on points of it if it is large.
+    Args:
+        network: the averaging network.
+        function: the function that it computes, for the grid.
+        light_units: signal that amplitude 1 stands for, at the inputs and behind every layer.
     """
     points = next(iter(function.grid(_POINTS)))
     if function.points > _POINTS:
@@ -217,7 +233,10 @@ NEAR = 2
 
 
 def draw_words(servers: int, bits: int, count: int, rng: np.random.Generator) -> Ints:
-    """Return codes [servers, count]; each word is with equal odds uniform, or near-equal: within 2 of a common code."""
+    """Return random codes [servers, count]: each word, a column, is uniform or near-equal with equal odds.
+
+    The codes of a near-equal word are within 2 of a common code.
+    """
     largest = (1 << bits) - 1
     codes = rng.integers(0, largest + 1, (servers, count))
     near = rng.random(count) < 0.5
@@ -261,8 +280,12 @@ class Calibrated(NamedTuple):
 def word_statistics(
     network: LayeredNetwork, arguments: FunctionArguments, function: AveragingFunction
 ) -> list[Statistics]:
-    """Return means and covariances over known words: of the servers' lanes, of the inputs of every further layer, and
-    of T's inputs."""
+    """Return means and covariances of signals over 20,000 known words, relative to full scale, for every matrix of the
+    chip.
+
+    They are those of the servers' lanes (for P and the first layer), of the inputs of every further layer, and of T's
+    inputs.
+    """
     codes = draw_words(arguments.servers, arguments.bits, KNOWN_WORDS, np.random.default_rng(0))
     lanes = digits(codes, arguments.bits).reshape(-1, KNOWN_WORDS) / (LEVELS - 1)
     signals = network.signals(function.light(points_of_servers(codes, arguments.bits, function)))[1:]
@@ -273,10 +296,15 @@ def word_statistics(
 def calibrated(
     passive: Complex, target: Floats, designed: Floats, statistics: Statistics, how: Calibration
 ) -> Calibrated:
-    """Return what is set for a passive matrix [outputs, inputs] behind which gains of ``designed`` [outputs] stand.
+    """Return the gains, bias corrections and levels that are set for one passive matrix.
 
-    ``target`` is the real matrix with its gains. Only ``words`` uses ``statistics`` and corrects biases; only
-    ``levels`` changes the levels of inputs; ``none`` keeps the design.
+    Args:
+        passive: fabricated complex matrix without its gains, [outputs, inputs].
+        target: the designed real matrix with its gains, [outputs, inputs].
+        designed: designed amplitude gains behind it, [outputs].
+        statistics: of its inputs over known words; only ``words`` uses them.
+        how: ``none`` keeps the design; ``rows`` sets gains; ``levels`` also the levels of inputs; ``words`` gains and
+            biases.
     """
     nothing, even = np.zeros_like(designed), np.ones(passive.shape[1])
     if how == "none":
@@ -301,7 +329,7 @@ def calibrated_chip(
     Args:
         passive: fabricated matrices [outputs, inputs] without their gains.
         targets: what they should be with their gains.
-        designed: gains behind them, those of T at the receivers.
+        designed: amplitude gains behind them, [outputs], those of T at the receivers.
         statistics: of the inputs of each.
         link: what is set by its calibration. Levels are set for the last layer and T together with optical gain, as no
             modulator stands between them.
@@ -337,21 +365,22 @@ class Chip:
 
     @property
     def output_scale(self) -> float:
-        """Level that the last layer sends at full scale: the largest full scale of the outputs."""
+        """Signal value (PAM4 level) that the last layer sends at full scale: the largest full scale of the network's
+        outputs."""
         return light_units(self.mapped.network)[-1]
 
     @property
     def lane_share(self) -> float:
-        """Power of a server's lane at P, relative to full scale: what P needs without amplifiers."""
+        """Power of a server's lane at P, relative to that of full scale: what P needs without amplifiers."""
         return float(self.mapped.preprocessing.gains.max()) ** 2
 
 
 def design_chip(network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping = BALANCED) -> Chip:
-    """Return the meshes of P, all layers and T, as `map_averager` maps them, with units and statistics; the default
-    bears errors best.
+    """Return the meshes of P, all layers and T, with units and statistics of signals; the default mapping bears errors
+    best.
 
     Raises:
-        ConfigError: the network carries decimals, or the form is an approximation.
+        ConfigError: the network carries decimals, or the mapping's form is an approximation.
     """
     mapped = map_averager(network, arguments, mapping.exact())
     function = arguments.function()
@@ -360,7 +389,8 @@ def design_chip(network: LayeredNetwork, arguments: FunctionArguments, mapping: 
 
 
 def fabricated(part: Part, errors: NonIdealities, rng: np.random.Generator) -> Complex:
-    """Return the passive matrix of one fabrication of a part, [outputs, inputs], without its amplifiers' gains."""
+    """Return the passive complex matrix of one drawn fabrication of a part, [outputs, inputs], without its amplifiers'
+    gains."""
     return np.asarray(disturb(part, errors, rng).matrix() / part.gains[:, None])
 
 
@@ -419,14 +449,18 @@ class FabricatedLink:
         self._draw_receivers(passive[-1], made[-1])
 
     def stream(self, name: str) -> np.random.Generator:
-        """Return a generator for one part of the fabrication, seeded by its seed and ``name``.
+        """Return a generator for one part of the fabrication, seeded by the link's seed and ``name``.
 
         Every call of the same name starts the same stream.
         """
         return np.random.default_rng([*self.seed, *name.encode()])
 
     def _layer(self, index: int, passive: Complex, made: Calibrated) -> FabricatedLayer:
-        """Return layer ``index`` with its passive matrix, what calibration set, and drawn errors of gain and bias."""
+        """Return layer ``index``, from 0, on fabricated devices: what calibration set, with drawn errors of gain and
+        bias.
+
+        ``passive`` is its complex matrix without gains, [outputs, inputs], that of P included in the first layer.
+        """
         link, gains = self.link, made.gains
         gain_error, bias_error = self.stream(f"layer {index}").normal(size=(2, len(gains)))
         matrix = (gains * (1 + link.gain_error * gain_error))[:, None] * passive * made.levels
@@ -447,7 +481,11 @@ class FabricatedLink:
         )
 
     def _draw_receivers(self, splitting: Complex, made: Calibrated) -> None:
-        """Set the matrix, noise and thresholds of the receivers behind T, with drawn errors of gains and thresholds."""
+        """Set the matrix, noise and thresholds of the receivers behind T, with drawn errors of gains and thresholds.
+
+        ``splitting`` is T's complex matrix without the receivers' gains, [lanes, signals]; ``made`` is what calibration
+        set.
+        """
         link, rng, gains = self.link, self.stream("receivers"), made.gains
         matrix = (gains * (1 + link.gain_error * rng.normal(size=len(gains))))[:, None] * splitting * made.levels
         copies = [matrix.real, -matrix.imag] if link.gain == "optical" else [matrix.real]
@@ -458,7 +496,10 @@ class FabricatedLink:
         self.thresholds = (levels + errors).astype(np.float32)
 
     def receive(self, codes: Ints, rng: np.random.Generator) -> Ints:
-        """Return the codes that the servers receive for codes [servers, words] that they send: [servers, words]."""
+        """Return the codes that the servers receive for codes [servers, words] that they send: [servers, words].
+
+        Noise is drawn from ``rng``. The largest powers on the chip are kept in ``peaks``.
+        """
         chip, link, words = self.chip, self.link, codes.shape[1]
         lanes = modulate(codes, chip.mapped.arguments.bits, link, self.senders, rng)
         self._note_peak("server lanes at P", self.lane_levels * lanes * np.float32(np.sqrt(chip.lane_share)))
@@ -487,12 +528,19 @@ class FabricatedLink:
         return self._decided(signals, codes.shape, rng)
 
     def _note_peak(self, place: str, amplitudes: Float32s) -> None:
-        """Keep, as the peak of a place on the chip, the square of the largest of these amplitudes if it exceeds what
-        was kept: a power relative to full scale."""
+        """Keep the square of the largest of ``amplitudes`` as the peak of ``place`` if it exceeds what was kept.
+
+        It is a power relative to that of full scale.
+        """
         self.peaks[place] = max(self.peaks.get(place, 0.0), float(np.abs(amplitudes).max(initial=0)) ** 2)
 
     def _decided(self, fields: Float32s, shape: tuple[int, ...], rng: np.random.Generator) -> Ints:
-        """Return the codes [servers, words] that receivers decide by their thresholds from the fields in front of T."""
+        """Return the codes that receivers decide by their thresholds from the fields in front of T; ``shape`` is
+        (servers, words).
+
+        ``fields`` is [signals, words], or [2 · signals, words] of real and then imaginary parts with optical gain;
+        noise of the receivers is drawn from ``rng``.
+        """
         servers, words = shape
         received = self.exit @ fields
         if self.exit_noise.any():
@@ -516,12 +564,16 @@ def _column(values: Floats) -> Float32s:
 
 
 def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.0) -> Document:
-    """Return the powers of lasers, lanes and oscillators, and of signals of relative ``peaks``, in watts.
+    """Return powers in watts of lasers, lanes, oscillators and carriers, the peaks of signals, and gains in dB, as a
+    JSON object.
 
-    Peaks are powers by place, relative to full scale; ``beyond_optical_amplifiers`` lists the places of amplifiers
-    whose power exceeds `AMPLIFIER_LIMIT`.
+    ``beyond_optical_amplifiers`` lists the places of amplifiers whose peak exceeds `AMPLIFIER_LIMIT`.
 
-    Where calibration sets levels, lanes and carriers have up to ``raised`` times the power that the design gives them.
+    Args:
+        chip: the averager's chip as designed.
+        link: gives full scale, losses and oscillators.
+        peaks: largest power of signals by place, relative to full scale; at least one.
+        raised: factor by which calibration raised lanes and carriers over the design at most, as a power.
     """
     lane = link.full_scale * chip.lane_share * raised
     laser = lane * 10 ** (link.path_loss_db / 10)
@@ -588,6 +640,10 @@ class LinkAverager:
         return in_chunks(codes, self.servers, self._average, _AT_ONCE)
 
     def _average(self, codes: Codes) -> Ints:
-        """Return the mean codes (n,) that the first server receives for one chunk of codes."""
+        """Return the mean codes (n,) that the first server receives for one chunk of codes (servers, n).
+
+        Raises:
+            InputError: a code does not fit into the averager's bits.
+        """
         received: Ints = self.made.receive(check_codes(codes, self.bits), self.rng)[0]
         return received

@@ -20,9 +20,9 @@ RESAMPLES = 2000
 
 
 def clopper_pearson(wrong: int, words: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the exact two-sided interval of a share, for ``wrong`` of ``words`` independent words.
+    """Return the lower and upper end of the exact two-sided confidence interval of a share (Clopper and Pearson).
 
-    Its lower end is 0 if none is wrong, its upper end 1 if all are.
+    ``wrong`` of ``words`` independent words were wrong. The lower end is 0 if none is, the upper end 1 if all are.
     """
     from scipy.special import betaincinv
 
@@ -33,7 +33,10 @@ def clopper_pearson(wrong: int, words: int, confidence: float = 0.95) -> tuple[f
 
 
 def bootstrap(rates: Floats, confidence: float = 0.95, seed: int = 0) -> tuple[float, float]:
-    """Return the percentile interval of the mean of ``rates`` [fabrications], which are drawn anew with replacement."""
+    """Return the lower and upper end of the bootstrap percentile interval of the mean of ``rates`` [fabrications].
+
+    Rates are drawn anew with replacement 2,000 times.
+    """
     rng = np.random.default_rng((seed, rates.size))
     means = rates[rng.integers(0, rates.size, (RESAMPLES, rates.size))].mean(axis=1)
     tail = 100 * (1 - confidence) / 2
@@ -42,11 +45,15 @@ def bootstrap(rates: Floats, confidence: float = 0.95, seed: int = 0) -> tuple[f
 
 
 def interval(wrong: Ints, words: int) -> tuple[float, float]:
-    """Return the 95 % interval of the word error rate for wrong words [fabrications] of ``words`` each, as lower and
-    upper end.
+    """Return the lower and upper end of the 95 % interval of the word error rate over several fabrications.
 
-    It reaches from the lower of the lower ends to the higher of the upper ends of both intervals: words of one
-    fabrication err together, and a few fabrications without a wrong word bound nothing by themselves.
+    It reaches from the lower of the lower ends to the higher of the upper ends of two intervals, that of Clopper and
+    Pearson over all words and the bootstrap over fabrications: words of one fabrication err together, and a few
+    fabrications without a wrong word bound nothing by themselves. For one fabrication it is the first of them.
+
+    Args:
+        wrong: number of wrong words of each fabrication, [fabrications].
+        words: words tried on each fabrication.
     """
     over_words = clopper_pearson(int(wrong.sum()), words * wrong.size)
     if wrong.size == 1:
@@ -70,17 +77,18 @@ class WrongWords:
 
     @property
     def rate(self) -> float:
-        """Share of wrong words."""
+        """Share of wrong words, from 0 to 1, over all fabrications."""
         return float(self.wrong.sum() / (self.words * self.wrong.size))
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the rate, see `interval`."""
+        """Lower and upper end of the 95 % interval of the rate of wrong words, over words and fabrications."""
         return interval(self.wrong, self.words)
 
     @property
     def counts(self) -> Document:
-        """Rate, interval, and counts of wrong words, words and fabrications, as fields of JSON documents."""
+        """Rate and its 95 % interval, and the numbers of wrong words, of words in all and of fabrications, as fields of
+        JSON documents."""
         wrong, count = int(self.wrong.sum()), int(self.wrong.size)
         errors = {"word_error_rate": self.rate, "interval_95": list(self.interval), "wrong_words": wrong}
         return {**errors, "words": self.words * count, "fabrications": count}
@@ -98,7 +106,12 @@ class WordErrors(WrongWords):
     """Largest factor by which calibration raised the power of a lane or of a unit's output."""
 
     def to_json(self) -> Document:
-        """Return rate, interval and counts as a JSON object; ``worst_fabrication`` is the largest rate of one."""
+        """Return rate, interval and counts as a JSON object.
+
+        ``worst_fabrication`` is the largest rate of one fabrication, ``fabrications_all_right`` the number of those
+        without a wrong word, and ``words_received_differently`` the number of words that not all servers received
+        equal.
+        """
         return {
             **self.counts,
             "worst_fabrication": float(self.wrong.max() / self.words),
@@ -110,11 +123,18 @@ class WordErrors(WrongWords):
 def word_errors(
     chip: Chip, link: Link, *, words: int = 20_000, fabrications: int = 20, seed: int = 0, advance: Advance = ignore
 ) -> WordErrors:
-    """Return the wrong words of ``fabrications`` fabrications of the link, through each of which ``words`` words are
-    sent.
+    """Send words through several fabrications of a link, and return the wrong ones of each.
 
-    A word is wrong if any server receives another code than the exact rounded mean. ``advance`` is called with 1 after
-    every fabrication. Equal seeds draw equal words and fabrications, whatever the link: links can be compared in pairs.
+    A word, one code of each server, is wrong if any server receives another code than the exact rounded mean. Equal
+    seeds draw equal words and fabrications, whatever the link: links can be compared in pairs.
+
+    Args:
+        chip: the averager's chip as designed.
+        link: everything that errs.
+        words: number of words for each fabrication; half of them are near-equal (`draw_words`).
+        fabrications: number of fabrications.
+        seed: seed of fabrications, words and noise.
+        advance: called with 1 after every fabrication.
     """
     arguments = chip.mapped.arguments
     mean_of = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)
@@ -154,8 +174,8 @@ _SPREADS = {name for settings in PARTS.values() for name, least in settings.item
 def enlarged(link: Link, factor: float) -> Link:
     """Return the link with every error and all noise larger by ``factor``.
 
-    Full scale falls by its square, and phase settings lose the bits that this takes. What would be out of its range
-    stops there.
+    Full scale falls by its square, noise of lasers rises by 20 log10(factor) dB, and phase settings lose the bits that
+    this takes. What would be out of its range stops at the range's end.
     """
     changed: dict[str, Any] = {name: min(getattr(link, name) * factor, RANGES[name][1]) for name in _SPREADS}
     changed["full_scale"] = max(link.full_scale / factor**2, RANGES["full_scale"][0])
@@ -167,17 +187,17 @@ def enlarged(link: Link, factor: float) -> Link:
 
 
 def contributions(chip: Chip, link: Link, together: WordErrors, *, advance: Advance = ignore, **tried: Any) -> Document:
-    """Return the word errors without each part of a link and with it alone, the part with fewest wrong words without it
-    first.
+    """Return, as a JSON object, the word errors without each part of a link and with each part alone.
 
-    Errors are enlarged by the first of `FACTORS` at which `ENOUGH` words are wrong, else by the last; ``together`` in
-    the result is at that factor, and ``weakest_part`` is None if too few words are wrong even so.
+    Rows in ``parts`` begin with the part without which fewest words are wrong. Errors are enlarged by the first of
+    `FACTORS` at which `ENOUGH` words are wrong, else by the last (``errors_enlarged_by``); ``together``, the word
+    errors of all parts, is at that factor, and ``weakest_part`` is None if too few words are wrong even so.
 
     Args:
-        chip: the chip.
-        link: the link.
-        together: its word errors, not enlarged.
-        advance: called with the number of fabrications done.
+        chip: the averager's chip as designed.
+        link: everything that errs.
+        together: word errors of the link, not enlarged.
+        advance: called with 1 after every fabrication.
         tried: words, fabrications and seed of every comparison, as `word_errors` takes them.
     """
     judge: Callable[[Link], WordErrors] = partial(word_errors, chip, advance=advance, **tried)
