@@ -58,7 +58,7 @@ class Link:
     path_loss_db: float = _option(10.0, "dB", "From a server's laser to the chip, and from the chip to it.")
     """Loss from a server's laser to the chip, and from the chip to a server's detector, in dB."""
     modulation: Modulation = _option("field", "name", "What is proportional to the levels: field or intensity.")  # noqa: RUF009
-    """``field`` if field amplitudes are proportional to the levels, ``power`` if powers are."""
+    """``field`` if field amplitudes are proportional to the levels, ``intensity`` if powers are."""
     rin_db: float | None = _option(-150.0, "dB/Hz", "Relative intensity noise of every laser; none for no noise.")
     """Relative intensity noise of every laser, in dB/Hz, over the detectors' bandwidth; None for none."""
     phase_lock: float = _option(0.05, "rad", "Phase of a lane's laser against the chip's.")

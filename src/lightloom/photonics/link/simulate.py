@@ -202,9 +202,9 @@ def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: 
     """Return the units of every hidden layer, in the order of the light: which decide bits, and their ceilings in
     amplitude.
 
-    A clipped unit decides a bit if no argument comes within a quarter of the distance between its rails, tried on all
-    points of the grid or on 65,536 random ones if it has more. A ceiling is 1 for clipped units, else the signal's full
-    scale, over the signal that amplitude 1 stands for.
+    A clipped unit decides a bit if every argument lies at least 0.25 below 0 or above 1, tried on all points of the
+    grid or on 65,536 random ones if it has more. A ceiling is 1 for clipped units, else the signal's full scale, over
+    the signal that amplitude 1 stands for.
 
     Args:
         network: the averaging network.

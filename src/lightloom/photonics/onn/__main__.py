@@ -10,7 +10,10 @@ USAGE = "usage: python -m lightloom.photonics.onn rival NAME FOLDER | compare FI
 
 
 def main(arguments: list[str]) -> str | int:
-    """Run a command, and return 0, or the usage or an error message if it failed."""
+    """Run the command of these arguments, and return 0, or the usage or an error message if it failed.
+
+    Commands are ``rival NAME FOLDER``, ``compare FILE`` and ``aware FILE``.
+    """
     try:
         match arguments:
             case ["rival", name, folder]:

@@ -59,7 +59,11 @@ ARMS = ("unaware", "aware")
 
 
 def recipe(arm: str, seed: int, budget: float = BUDGET) -> TrainingRecipe:
-    """Return the recipe of one training for ``budget`` CPU seconds; ``arm`` is ``unaware`` or ``aware``."""
+    """Return the recipe of one training for ``budget`` CPU seconds.
+
+    ``arm`` is ``unaware``, trained on undisturbed weights throughout, or ``aware``, trained through meshes with phase
+    errors in its second half.
+    """
     plain = TrainingRecipe(
         servers=SERVERS,
         bits=BITS,
@@ -75,9 +79,10 @@ def recipe(arm: str, seed: int, budget: float = BUDGET) -> TrainingRecipe:
 
 
 def wrong_shares(network: LayeredNetwork, function: AveragingFunction) -> dict[str, float]:
-    """Return the share of wrong averages by each error of `JUDGED`, mean over fabrications and all grid points.
+    """Return the share, from 0 to 1, of wrong averages of a network by each entry of `JUDGED`.
 
-    Errors without anything to draw are judged on one fabrication.
+    It is the mean over 50 fabrications and all grid points; errors without anything to draw are judged on one
+    fabrication.
     """
     mapped = map_network(network)
     judge = averaging_accuracy(mapped, function)
@@ -90,8 +95,15 @@ def wrong_shares(network: LayeredNetwork, function: AveragingFunction) -> dict[s
 
 
 def compare_trainings(known: list[Document], budget: float = BUDGET, advance: Advance = ignore) -> Iterator[Document]:
-    """Yield the document so far after every seed and arm, trained one by one; trainings of ``known`` are not
-    repeated."""
+    """Yield the JSON document of the comparison so far, after every seed and arm.
+
+    Constructed networks are judged first; then trainings are done one by one.
+
+    Args:
+        known: rows of trainings done before, which are not repeated.
+        budget: CPU seconds of each training.
+        advance: called with 1 after every training.
+    """
     trainings = [row | {"history": _thinned(row["history"])} for row in known]
     done = {(row["arm"], row["seed"]) for row in trainings}
     function = recipe("unaware", 0).function
@@ -111,7 +123,7 @@ def compare_trainings(known: list[Document], budget: float = BUDGET, advance: Ad
 
 
 def _thinned(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:
-    """Return at most `ENTRIES` entries of a history, evenly spread, the last one included.
+    """Return at most 40 entries of a training's history, evenly spread, the last one included.
 
     Values are rounded to six significant digits, in short histories too.
     """
@@ -120,8 +132,11 @@ def _thinned(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:
 
 
 def _document(trainings: list[Document], constructed: list[Document], budget: float) -> Document:
-    """Return the document of the comparison; its verdict counts the seeds that both arms have been trained with, and
-    those with fewer wrong averages at a phase error of 3e-3 with awareness."""
+    """Return the JSON document of the comparison from the rows of trainings and of constructed networks.
+
+    Its ``verdict`` counts the seeds that both arms have been trained with, and those of them with fewer wrong averages
+    at a phase error of 3e-3 with awareness. ``budget`` is in CPU seconds.
+    """
     wrong = {(row["arm"], row["seed"]): row["wrong"]["phase 3e-3"] for row in trainings}
     pairs = [seed for seed in SEEDS if all((arm, seed) in wrong for arm in ARMS)]
     fewer = [seed for seed in pairs if wrong["aware", seed] < wrong["unaware", seed]]
@@ -139,7 +154,10 @@ def _document(trainings: list[Document], constructed: list[Document], budget: fl
 
 
 def write(path: Path, budget: float = BUDGET, advance: Advance = ignore) -> None:
-    """Write `compare_trainings` to a file after every training; trainings in the file are not repeated.
+    """Write the document of `compare_trainings` to a JSON file after every training; trainings in the file are not
+    repeated.
+
+    ``budget`` is the CPU seconds of each training; ``advance`` is called with 1 after every training.
 
     Raises:
         ConfigError: the file holds something else, or trainings with another budget, or cannot be written.

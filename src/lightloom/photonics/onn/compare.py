@@ -65,7 +65,15 @@ TRAINED = Path(__file__).parent / "trained"
 
 
 def train_and_keep(name: str, folder: Path, advance: Advance = ignore) -> Trained:
-    """Train one of `KEPT`, or resume it, write its float32 weights and its log into the folder, and return it.
+    """Train the network ``name`` of `KEPT`, or resume its training, write its weights and log, and return the training.
+
+    ``name``.npz holds float32 weights, ``name``.json the log (`keep`); the checkpoint is in ``name``.under-way while
+    the training lasts.
+
+    Args:
+        name: name of the network.
+        folder: where both are written.
+        advance: called with the CPU seconds or epochs done since the last call.
 
     Raises:
         UnknownNameError: the network does not exist.
@@ -82,8 +90,10 @@ def train_and_keep(name: str, folder: Path, advance: Advance = ignore) -> Traine
 
 
 def keep(trained: Trained, name: str, folder: Path) -> None:
-    """Write the network as ``name``.npz in float32 and its log as ``name``.json; the accuracy in the log is that of the
-    float64 network."""
+    """Write the network of a training to ``folder`` as ``name``.npz in float32, and its log as ``name``.json.
+
+    The accuracy in the log is that of the float64 network.
+    """
     n = trained.network
     weights, biases, scales = (
         tuple(np.asarray(a, np.float32) for a in arrays) for arrays in (n.weights, n.biases, n.full_scale)
@@ -111,9 +121,9 @@ TARGET_AREA = 0.02
 
 
 def contenders() -> Iterator[tuple[str, str, LayeredNetwork, int]]:
-    """Yield the networks of scenario 1: those trained whose weights are stored, then the constructed ones.
+    """Yield the networks of scenario 1 to compare: trained ones whose weights are stored, then the constructed ones.
 
-    Each comes as its name, its origin (``trained`` or ``constructed``), the network, and its number of MZIs.
+    Each is a tuple of its name, its origin (``trained`` or ``constructed``), the network, and its number of MZIs.
     """
     for name, recipe in KEPT.items():
         if (path := TRAINED / f"{name}.npz").exists():
@@ -125,10 +135,14 @@ def contenders() -> Iterator[tuple[str, str, LayeredNetwork, int]]:
 
 
 def compare_networks(known: Iterable[dict[str, Any]] = (), advance: Advance = ignore) -> Iterator[Any]:
-    """Yield the document so far after every network, with its noise limit (99.99 %) and error rates at `SIGMAS`.
+    """Yield the JSON document of the comparison so far, after every network: noise limits (99.99 %) and error rates.
 
-    Every signal has Gaussian noise relative to its own full scale, with the same draws for all networks. A network of
-    10^5 MZIs takes minutes; rows of ``known`` with the same weights are not measured again.
+    Every signal has Gaussian noise relative to its own full scale, with the same draws for all networks; error rates
+    are those at `SIGMAS`. A network of 10^5 MZIs takes minutes.
+
+    Args:
+        known: rows measured before; those with the same weights are not measured again.
+        advance: called with 1 after every network.
     """
     function = AveragingFunction.of(4, 8)
     measured = {row["weights"]: row for row in known}
@@ -160,8 +174,8 @@ def _digest(network: LayeredNetwork) -> str:
 
 
 def _measured(network: LayeredNetwork, function: AveragingFunction, mzi_count: int) -> dict[str, Any]:
-    """Return a row's fields that are measured here: sizes of a network, its wrong outputs, noise limit, and error rates
-    at `SIGMAS`."""
+    """Return what is measured of a network for its row: wrong outputs, noise limit and error rates at `SIGMAS`; and its
+    sizes."""
     return {
         "nonlinearity": network.nonlinearity,
         "layers": list(network.layers),
@@ -174,10 +188,14 @@ def _measured(network: LayeredNetwork, function: AveragingFunction, mzi_count: i
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a comparison of every constructed network with the most tolerant trained one of any units, and of its own.
+    """Compare every constructed network with the trained one of the highest noise limit, of any units and of the same
+    units.
 
-    Ratios of noise limits and of MZIs are constructed to trained; ``met`` says whether both targets are. Where no
-    network is trained with such units there is no comparison.
+    ``rows`` are those of the document. There is no comparison where no network with such units is trained.
+
+    Returns:
+        A row for each comparison: names of both, ``units`` (``any`` or the nonlinearity), ratios of noise limits and of
+        MZIs, constructed to trained, and ``met``, true where both targets are.
     """
     comparisons = []
     for ours in (r for r in rows if r["kind"] == "constructed"):
@@ -194,7 +212,10 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def write(path: Path, advance: Advance = ignore) -> None:
-    """Write `compare_networks` to a file after every network; rows in the file are not measured again.
+    """Write the document of `compare_networks` to a JSON file after every network; rows in the file are not measured
+    again.
+
+    Rows measured at other sigmas are not taken over. ``advance`` is called with 1 after every network.
 
     Raises:
         ConfigError: the file is not a comparison, or cannot be written.

@@ -27,14 +27,17 @@ from lightloom.photonics.onn.recipe import TrainingRecipe
 
 
 def cut(matrix: Tensor) -> Tensor:
-    """Return a matrix (outputs, inputs) as squares (count, s, s) along its longer side, which is a multiple of s."""
+    """Return a matrix (outputs, inputs) as squares (count, s, s) along its longer side, in order.
+
+    s is the shorter side, of which the longer one must be a multiple.
+    """
     outputs, inputs = matrix.shape
     side = min(outputs, inputs)
     return matrix.reshape(-1, side, side) if outputs >= inputs else matrix.reshape(side, -1, side).transpose(0, 1)
 
 
 def join(squares: Tensor, tall: bool) -> Tensor:
-    """Return the matrix of squares (count, s, s), the inverse of `cut`.
+    """Return the matrix (outputs, inputs) of squares (count, s, s), the inverse of `cut`.
 
     Squares lie below each other if ``tall``, else side by side.
     """
@@ -43,7 +46,10 @@ def join(squares: Tensor, tall: bool) -> Tensor:
 
 
 def sigma_u(squares: Tensor) -> tuple[Tensor, Tensor]:
-    """Return U_a = U_s V_sᵀ (eq. 5), (count, s, s), and d_i = Σ_j W_ij U_a,ij (eq. 6), (count, s, 1), of squares W."""
+    """Return the unitaries and the row scales whose product approximates each of the real squares W (count, s, s).
+
+    These are U_a = U_s V_sᵀ (eq. 5), (count, s, s), and d_i = Σ_j W_ij U_a,ij (eq. 6), (count, s, 1).
+    """
     u, _, v = torch.linalg.svd(squares)
     unitary = u @ v
     return unitary, (squares * unitary).sum(-1, keepdim=True)
@@ -51,7 +57,11 @@ def sigma_u(squares: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def project_(matrix: Tensor) -> Tensor:
-    """Replace every square W by diag(d) U_a in place, and return the matrix."""
+    """Replace every square W along the longer side of a matrix by its approximation diag(d) U_a in place, and return
+    the matrix.
+
+    ``matrix`` is (outputs, inputs), its longer side a multiple of the shorter; no gradient is recorded.
+    """
     unitary, scales = sigma_u(cut(matrix))
     return matrix.copy_(join(scales * unitary, matrix.shape[0] >= matrix.shape[1]))
 
@@ -65,7 +75,7 @@ class FreeMatrix(nn.Module):
         self.weight = nn.Parameter(torch.randn(outputs, inputs, generator=generator) * (2 / inputs) ** 0.5)
 
     def start(self, matrix: Tensor) -> None:
-        """Take a matrix (outputs, inputs) over."""
+        """Copy the values of a matrix (outputs, inputs) into the parameter; call it without gradients."""
         self.weight.copy_(matrix)
 
     def forward(self) -> Tensor:
@@ -94,13 +104,17 @@ class CayleyMatrix(nn.Module):
         self.scales = nn.Parameter(torch.full((count, side, 1), (2 * side / inputs) ** 0.5))
 
     def start(self, matrix: Tensor) -> None:
-        """Take a matrix (outputs, inputs) over, the nearest one of this form if it has another."""
+        """Start the training from a matrix (outputs, inputs), or from the nearest one of squares Σ·U if it is of
+        another form.
+
+        Only rotations and scales are set, so that the generating matrices must still be 0; call it without gradients.
+        """
         unitary, scales = sigma_u(cut(matrix))
         self.rotation.copy_(unitary)
         self.scales.copy_(scales)
 
     def forward(self) -> Tensor:
-        """Return the matrix (outputs, inputs)."""
+        """Return the matrix (outputs, inputs) of the present parameters, with their gradient."""
         skew = self.generating - self.generating.mT
         unitary = torch.linalg.solve(self.identity + skew, (self.identity - skew) @ self.rotation)
         return join(self.scales * unitary, self.tall)
@@ -142,7 +156,7 @@ class OpticalNetwork(nn.Module):
 
     @torch.no_grad()
     def start(self) -> None:
-        """Take the weights of the constructed network of these layers over, rounded to float32.
+        """Copy the weights of the constructed network that fits into these layers, rounded to float32.
 
         Raises:
             UnsupportedError: no construction fits into the layers.
@@ -159,7 +173,7 @@ class OpticalNetwork(nn.Module):
     def forward(
         self, light: Tensor, noise: Noise | None = None, fabricate: Callable[[list[Tensor]], list[Tensor]] | None = None
     ) -> Tensor:
-        """Return the outputs, (batch, M), with noise if there is some; arguments are those of `signals`."""
+        """Return the outputs in levels, (batch, M), with noise if there is some; arguments are those of `signals`."""
         return self.signals(light, noise, fabricate)[-1]
 
     def signals(
@@ -167,8 +181,13 @@ class OpticalNetwork(nn.Module):
     ) -> list[Tensor]:
         """Return the signals of hidden layers behind their nonlinearity and before noise, and the outputs with noise.
 
-        There is one tensor (batch, n) for each layer. ``fabricate`` replaces the matrices by what erring devices
-        implement; biases stay as designed, that of the centred inputs included.
+        There is one tensor (batch, n) for each layer. The next layer reads a signal with its noise.
+
+        Args:
+            light: input amplitudes, (batch, K).
+            noise: noise on the inputs and on the signals of every layer; None adds none.
+            fabricate: replaces the matrices by what erring devices implement; biases stay as designed, that of the
+                centred inputs included. None takes the matrices as designed.
         """
         if noise is not None:
             light = noise(light, self.largest)
@@ -189,12 +208,19 @@ class OpticalNetwork(nn.Module):
 
     @torch.no_grad()
     def full_scales(self, light: Tensor, chunk: int = 8192) -> list[Tensor]:
-        """Return each layer's largest magnitudes without noise, (n,), over ``light`` (n, K): hidden layers, outputs."""
+        """Return the largest magnitude of every signal without noise over the inputs ``light`` (n, K), a tensor a
+        layer.
+
+        Layers are the hidden ones, then the outputs; ``chunk`` inputs are passed at a time.
+        """
         chunks = [[s.abs().amax(0) for s in self.signals(part)] for part in torch.split(light, chunk)]
         return [torch.stack(layer).amax(0) for layer in zip(*chunks, strict=True)]
 
     def project_(self) -> None:
-        """Project every approximated matrix that training moves away from its form, in place; Cayley ones keep it."""
+        """Project every approximated matrix to its form of squares Σ·U, in place.
+
+        Matrices in Cayley form always have it and stay.
+        """
         for layer in self.recipe.approximated:
             matrix = self.matrices[layer - 1]
             if isinstance(matrix, FreeMatrix):
@@ -202,7 +228,7 @@ class OpticalNetwork(nn.Module):
 
     @torch.no_grad()
     def export(self) -> LayeredNetwork:
-        """Return the network with plain float64 weights and measured full scales.
+        """Return the network from light to levels with plain float64 weights, and full scales measured on its grid.
 
         Approximated matrices are projected, in float64, so that they are Σ·U to rounding. The centring of the inputs
         goes into the first layer; it is one factor for all of them, which changes Σ only.
@@ -219,7 +245,7 @@ class OpticalNetwork(nn.Module):
 
 
 def full_scale_of(full_scale: Tensor, signal: Tensor) -> Tensor:
-    """Return the full scale (n,) with the gradient of the largest signals of a batch (batch, n).
+    """Return the values of ``full_scale`` (n,), with the gradient of the largest magnitudes of ``signal`` (batch, n).
 
     Training may then lower peaks, to which the noise is relative.
     """
@@ -275,7 +301,8 @@ class DrawnDevices:
 
 
 def strongest_directions(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the first singular vectors (outputs,) and (inputs,) of a matrix whose rows are brought to length 1."""
+    """Return the first left and right singular vectors, (outputs,) and (inputs,), of a matrix with rows scaled to
+    length 1."""
     lengths = matrix.norm(dim=1).clamp_min(_SHORTEST_ROW)
     left, _, right = torch.linalg.svd(matrix / lengths[:, None], full_matrices=False)
     return left[:, 0].contiguous(), right[0].contiguous()
@@ -284,8 +311,9 @@ def strongest_directions(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def row_gains(matrix: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """Return the amplitude gain behind every output of a matrix (outputs, inputs), (outputs,), with its gradient.
 
-    ``left`` and ``right`` are its `strongest_directions`, held fixed: a singular value changes to first order as if its
-    vectors did not turn.
+    It is the row's length times the largest singular value of the rows scaled to length 1. ``left`` and ``right`` are
+    the matrix's `strongest_directions`, held fixed: a singular value changes to first order as if its vectors did not
+    turn.
     """
     lengths = matrix.norm(dim=1).clamp_min(_SHORTEST_ROW)
     gains: Tensor = lengths * (left @ (matrix / lengths[:, None]) @ right)
@@ -312,7 +340,10 @@ class Chip:
         self._outputs = [0, *np.cumsum([mesh.outputs for mesh in meshes])]
 
     def fabricate(self, non_idealities: NonIdealities, rng: np.random.Generator) -> list[NDArray[np.float64]]:
-        """Return the matrices (outputs, inputs) of one fabrication, amplifiers set to come closest to the design."""
+        """Return the real matrices (outputs, inputs) of one drawn fabrication of all layers.
+
+        A gain for each row is set so that it comes closest to the design.
+        """
         fabrication = fabricate(self._ends[-1], self._outputs[-1], non_idealities, rng)
         devices = disturbed_devices(self._phases, self._beside, non_idealities, fabrication)
         parts = [devices[start:end] for start, end in pairwise(self._ends)]

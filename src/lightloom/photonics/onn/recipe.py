@@ -119,7 +119,10 @@ class TrainingRecipe:
 
     @classmethod
     def scenario(cls, number: int, **options: Any) -> TrainingRecipe:
-        """Return the recipe of a row of the paper's Table I; its approximated matrices have the Cayley form by default.
+        """Return the recipe for a row of the paper's Table I, ``number`` from 1 to 4.
+
+        ``options`` are fields that replace those of the row: by default the row's approximated matrices have the Cayley
+        form, and epochs and batch follow from the size of the grid. With ``form="free"`` none is approximated.
 
         Raises:
             ConfigError: the scenario does not exist, or an option is out of range.
@@ -137,10 +140,13 @@ class TrainingRecipe:
 
     @classmethod
     def cascade(cls, groups: int, **options: Any) -> tuple[TrainingRecipe, TrainingRecipe]:
-        """Return the recipes of both levels of a cascade, by default the paper's for 16 servers.
+        """Return the recipes of both levels of a cascade of ``groups`` averagers, by default with the paper's layers
+        for 16 servers.
 
-        Scenario 1 with two matrices of 64 x 64 more in either level, after the first layer and before the last, every
-        matrix approximated. An error of the last output counts as often as it has levels between two digits.
+        The default of either level is scenario 1 (4 servers a group, 8 bits) with two matrices of 64 x 64 more, after
+        the first layer and before the last, every matrix approximated in Cayley form. In level 1, an error of the last
+        output counts as often as it has levels between two digits. ``options`` are fields that replace those of both
+        recipes.
 
         Raises:
             ConfigError: an option is out of range.
@@ -160,19 +166,24 @@ class TrainingRecipe:
         return levels[0], levels[1]
 
     def but(self, **changes: Any) -> TrainingRecipe:
-        """Return the recipe with other values."""
+        """Return the recipe with the values of some fields changed.
+
+        Raises:
+            ConfigError: the recipe is then invalid.
+        """
         return replace(self, **changes)
 
     @property
     def function(self) -> AveragingFunction:
-        """Averaging function to learn, that of level 2 if there are ``groups``."""
+        """Averaging function to learn; with ``groups`` that of level 2 of a cascade, over all groups."""
         if self.groups is not None:
             return second_level(self.groups, self.servers, self.bits, self.inputs, self.rounding)
         return AveragingFunction.of(self.servers, self.bits, self.inputs, self.rounding, self.carries_decimals)
 
     @property
     def mzi_count(self) -> int:
-        """Number of MZIs in the paper's convention, without P, T and biases."""
+        """Number of MZIs of the network's matrices in the paper's convention, approximated ones as squares, without P,
+        T and biases."""
         return network_count(self.layers, self.approximated)
 
     @property
@@ -181,8 +192,10 @@ class TrainingRecipe:
         return self.epochs if self.cpu_seconds is None else round(self.cpu_seconds)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as a JSON object, those of erring devices of cascades and of a constructed start only where
-        there are some."""
+        """Return the fields as a JSON object, tuples as lists.
+
+        Fields of erring devices, of cascades, and of a constructed start are left out unless the recipe has them.
+        """
         fields = asdict(self)
         in_cascade = self.carries_decimals or self.groups is not None
         left_out = {*(() if self.devices else _OF_DEVICES), *(() if in_cascade else _OF_CASCADES)}
@@ -192,17 +205,15 @@ class TrainingRecipe:
 
 
 def _scaled_epochs(points: int) -> int:
-    """Return the epochs for a grid, 120 · √(28,561 / points) and at least 6: larger ones are trained for more steps,
-    but fewer epochs."""
+    """Return the number of epochs for a grid of ``points`` points: 120 · √(28,561 / points), rounded, and at least 6.
+
+    Larger grids are trained for more steps, but fewer epochs.
+    """
     return max(6, round(120 * sqrt(28_561 / points)))
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    """Check that a value is one of those that are known.
-
-    Raises:
-        ConfigError: it is not; the message lists them.
-    """
+    """Raise ConfigError unless ``value`` is one of ``known``; the message has ``name`` and lists them."""
     if value not in known:
         raise ConfigError(f"{name} = {value!r}: expected one of {', '.join(known)}")
 
@@ -227,9 +238,10 @@ class Curriculum:
     """Running share of noisy inputs received correctly."""
 
     def observe(self, right: float) -> None:
-        """Update the noise after a batch of which the share ``right`` was received correctly.
+        """Update the training noise in place after a batch of which the share ``right`` was received correctly.
 
-        It rises by 0.2 % where the running share is above `RISING`, else it falls by as much, within its limits.
+        The running share is updated first. The noise rises by 0.2 % where that is above `RISING`, else it falls by as
+        much, and stays between `START` and ``largest``.
         """
         self.right += _MEMORY * (right - self.right)
         self.sigma *= 1 + _STEP if self.right > RISING else 1 - _STEP

@@ -36,7 +36,8 @@ class Trial:
     """0 below 99.99 %."""
 
     def beats(self, other: Trial) -> bool:
-        """Return whether the trial is no worse in MZIs, accuracy and noise limit than another, and better in some."""
+        """Return whether the trial is no worse than another in number of MZIs, accuracy and noise limit, and better in
+        at least one."""
         ours = (-self.mzi_count, self.accuracy, self.noise_limit)
         theirs = (-other.mzi_count, other.accuracy, other.noise_limit)
         return ours != theirs and all(a >= b for a, b in zip(ours, theirs, strict=True))
@@ -50,7 +51,7 @@ class SearchResult:
 
     @property
     def front(self) -> tuple[Trial, ...]:
-        """Trials that no other beats, those with the fewest MZIs first."""
+        """Trials, of all rounds, that no other trial beats, those with the fewest MZIs first."""
         return tuple(sorted(fronts(self.trials)[0], key=lambda t: t.mzi_count))
 
     def to_json(self) -> dict[str, Any]:
@@ -74,9 +75,10 @@ def search(
         function: arguments of the function to learn.
         widths: numbers of neurons of a hidden layer.
         depths: numbers of hidden layers.
-        budget: epochs of the last round, which trains one network; each earlier round trains twice as many networks
-            for half as long.
-        folder: where finished trials and the current one are stored, so that an interrupted search can resume.
+        budget: epochs of the last round, which trains one network; each earlier round trains twice as many networks for
+            half as long.
+        folder: where finished trials and the current one are stored, so that an interrupted search can resume; None
+            stores none.
         advance: called with the epochs done since the last call, up to `work` in all.
         options: fields of every recipe (`TrainingRecipe`): seed, noise, nonlinearity, ...
 
@@ -109,8 +111,16 @@ def search(
 def candidates(
     function: FunctionArguments, widths: Sequence[int], depths: Sequence[int], budget: int, options: dict[str, Any]
 ) -> list[TrainingRecipe]:
-    """Return a recipe for every depth and, within it, every width, all hidden layers of a network equally wide, for
-    ``budget`` epochs.
+    """Return a recipe for every depth and, within it, every width, each once.
+
+    All hidden layers of a network are equally wide.
+
+    Args:
+        function: arguments of the function to learn.
+        widths: numbers of neurons of a hidden layer.
+        depths: numbers of hidden layers.
+        budget: epochs of each recipe, which must suffice for all rounds of the search.
+        options: further fields of every recipe.
 
     Raises:
         ConfigError: no widths or depths, one below 1, or a budget with less than an epoch in the first round.
@@ -131,9 +141,10 @@ def candidates(
 
 
 def rounds(count: int, budget: int) -> list[tuple[int, int]]:
-    """Return pairs of the number of networks and the epochs of each, for every round.
+    """Return, for every round of a search, the number of networks and the epochs of each.
 
-    The number halves, rounded up, down to one; epochs double up to ``budget``.
+    ``count`` networks are in the first round; the number halves, rounded up, down to one. Epochs double, up to
+    ``budget`` in the last round, and are 0 where the budget is too small.
     """
     counts = [count]
     while counts[-1] > 1:
@@ -142,12 +153,14 @@ def rounds(count: int, budget: int) -> list[tuple[int, int]]:
 
 
 def work(widths: Sequence[int], depths: Sequence[int], budget: int) -> int:
-    """Return the total epochs of a search, over all rounds and networks."""
+    """Return the total epochs of a search with these widths, depths and epochs of the last round, over all rounds and
+    networks."""
     return sum(count * epochs for count, epochs in rounds(len(set(widths)) * len(set(depths)), budget))
 
 
 def fronts(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Return fronts of trials: those that no other beats, then those that only these beat, and so on."""
+    """Return trials as Pareto fronts: first those that no other beats, then those that only trials of earlier fronts
+    beat, and so on."""
     left, result = list(trials), []
     while left:
         front = [t for t in left if not any(other.beats(t) for other in left)]
@@ -157,13 +170,16 @@ def fronts(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 
 def _nearest(trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield trials front by front, those of a front by falling accuracy and then by MZIs."""
+    """Yield trials front by front, the best front first, those of a front by falling accuracy and then by rising
+    MZIs."""
     for front in fronts(trials):
         yield from sorted(front, key=lambda t: (-t.accuracy, t.mzi_count))
 
 
 def _stored_trials(path: Path, searched: str) -> list[Trial]:
     """Return the trials that an interrupted search has finished, none where the file does not exist.
+
+    ``searched`` is the hash of the search, which the file must have.
 
     Raises:
         ConfigError: the file holds something else, or another search.
@@ -178,8 +194,10 @@ def _stored_trials(path: Path, searched: str) -> list[Trial]:
 
 
 def _try(recipe: TrainingRecipe, folder: Path | None, advance: Advance) -> Trial:
-    """Return the trial of one recipe after training it; its noise limit is measured at 99.99 % accuracy or more, else
-    0."""
+    """Train the network of one recipe, and return its accuracy, noise limit and sizes as a trial.
+
+    The noise limit is measured if the accuracy is at least 99.99 %, else it is 0. Checkpoints are stored in ``folder``.
+    """
     trained = train(recipe, folder, advance)
     bears = trained.accuracy >= TARGET
     limit = noise_limit(trained.network, recipe.function, evaluations=LIMIT_EVALUATIONS) if bears else 0.0

@@ -28,9 +28,10 @@ from lightloom.photonics.onn.recipe import Curriculum, TrainingRecipe
 
 
 def output_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tensor:
-    """Return the loss of the first phase: weighted square errors of raw outputs (batch, M) beyond the margin.
+    """Return the loss of the first phase: weighted square errors of raw outputs (batch, M) beyond the recipe's margin.
 
-    They are summed over the outputs and averaged over the batch, in levels squared.
+    They are summed over the outputs and averaged over the batch, in levels squared; ``ideal`` (batch, M) are the ideal
+    levels.
     """
     deviation = ((outputs - ideal).abs() - recipe.margin).clamp_min(0) if recipe.margin else outputs - ideal
     squares = deviation.square()
@@ -42,8 +43,9 @@ def output_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tenso
 def gradient_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tensor:
     """Return the loss of the second phase: the square error of the gradient Σ_i 4^(M−i) O_i of outputs (batch, M).
 
-    It is averaged over the batch; whether outputs are raw or received levels is the recipe's ``gradient_loss``. With
-    raw outputs, even a linear network comes within half a step without a single correct digit.
+    It is averaged over the batch; ``ideal`` (batch, M) are the ideal levels. Whether outputs are raw or received levels
+    (with a straight-through gradient) is the recipe's ``gradient_loss``. With raw outputs, even a linear network comes
+    within half a step without a single correct digit.
     """
     if recipe.gradient_loss == "straight-through":
         outputs = outputs + (outputs.detach().round().clamp(0, 3) - outputs.detach())
@@ -67,7 +69,7 @@ class Checkpoint:
         self.saved = time.monotonic()
 
     def load(self) -> dict[str, Any] | None:
-        """Return the state that was saved last, None if there is no file.
+        """Return the state that was saved last, None if there is no checkpoint in the folder.
 
         Raises:
             ConfigError: it cannot be read, or belongs to another recipe.
@@ -84,7 +86,7 @@ class Checkpoint:
         return dict(state)
 
     def save(self, state: dict[str, Any]) -> None:
-        """Save the state of the training.
+        """Write the state of the training and its recipe to the checkpoint atomically, and note the time.
 
         Raises:
             ConfigError: the folder cannot be written to.
@@ -118,7 +120,7 @@ class Trained:
 
     @property
     def accuracy(self) -> float:
-        """Share of inputs with all outputs correct."""
+        """Share of inputs, from 0 to 1, with all outputs correct, in float64 over the points that were verified."""
         return self.verification.accuracy
 
     @property
@@ -192,7 +194,11 @@ def train(
 
 @contextmanager
 def _fixed_arithmetic(threads: int) -> Iterator[None]:
-    """Set the number of threads and deterministic operations of torch within a block, and restore both after it."""
+    """Set torch's number of threads and turn on deterministic operations within a ``with`` block, and restore both
+    after it.
+
+    Operations that have no deterministic form warn.
+    """
     before, deterministic = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     torch.set_num_threads(threads)
     # As `use_deterministic_algorithms(True, warn_only=True)`, which imports PyTorch's compiler: two seconds.
@@ -233,18 +239,22 @@ class _TrainingState:
 
     @property
     def progress(self) -> float:
-        """Share of the training that is done, from 0 to 1."""
+        """Share of the training that is done, from 0 to 1: of the CPU seconds if they are the budget, else of the
+        epochs."""
         if self.recipe.cpu_seconds is not None:
             return min(1.0, self.cpu_seconds / self.recipe.cpu_seconds)
         return self.epoch / self.recipe.epochs
 
     @property
     def done(self) -> int:
-        """Work done, in units of `TrainingRecipe.work`."""
+        """Work done so far, in epochs, or in whole CPU seconds if these are the budget."""
         return round(self.progress * self.recipe.work)
 
     def epoch_of_steps(self) -> None:
-        """Train on the whole grid once, in random order, and project the matrices if that is due."""
+        """Train on the whole grid once, in random order, project the matrices if that is due, and count the time.
+
+        Every tenth epoch and the last one add an entry to the history.
+        """
         began, cpu_began, recipe = time.perf_counter(), time.process_time(), self.recipe
         # CPU time decides between epochs only; within one, a schedule in steps changes too little to matter.
         share = 0.0 if recipe.cpu_seconds is not None else 1 / recipe.epochs
@@ -264,10 +274,11 @@ class _TrainingState:
         self.seconds += time.perf_counter() - began
 
     def _one_step(self, batch: Tensor, noise: Noise | None, progress: float) -> Tensor:
-        """Take one step on a batch of points' indices, and return its loss, detached.
+        """Take one optimiser step on a batch, given as indices of grid points, and return its loss, detached.
 
-        ``progress`` [0, 1] sets the learning rate and whether devices err; the curriculum sets the ``noise`` of the
-        next step.
+        ``progress`` [0, 1] is the share of the training that is done: it sets the learning rate and whether devices
+        err. ``noise`` is the noise on signals, None for none; its sigma is set anew by the curriculum, for the next
+        step.
         """
         recipe = self.recipe
         rate = recipe.learning_rate * min(1, (self.step + 1) / WARM_UP_STEPS) * (1 + math.cos(math.pi * progress)) / 2
@@ -290,7 +301,8 @@ class _TrainingState:
 
     @torch.no_grad()
     def _evaluate(self, loss: float) -> None:
-        """Append an entry to the history, with the accuracy on the whole grid without noise."""
+        """Append an entry to the history: epoch, ``loss``, accuracy on the whole grid without noise, noise and CPU
+        seconds."""
         pairs = zip(torch.split(self.light, 1 << 14), torch.split(self.ideal, 1 << 14), strict=True)
         accuracy = sum(float(_right(self.network(x), y, self.steps)) * len(x) for x, y in pairs) / len(self.light)
         noise = self.curriculum.sigma if self.recipe.noise else 0.0
@@ -310,7 +322,7 @@ class _TrainingState:
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore the state that `state_dict` returned."""
+        """Restore the state that `state_dict` returned, in place."""
         self.network.load_state_dict(saved["network"])
         self.optimiser.load_state_dict(saved["optimiser"])
         self.generator.set_state(saved["generator"])
@@ -336,7 +348,10 @@ def whole_grid(recipe: TrainingRecipe) -> tuple[Tensor, Tensor]:
 
 
 def output_steps(recipe: TrainingRecipe) -> Tensor:
-    """Return the number of steps of every output in one level, (M,): 1, or more in the last if it carries decimals."""
+    """Return the number of steps that a receiver tells apart in one level of every output, (M,).
+
+    It is 1, but in the last output the function's divisor if it carries decimals.
+    """
     steps = torch.ones(recipe.layers[-1])
     if recipe.carries_decimals:
         steps[-1] = recipe.function.divisor
@@ -344,7 +359,11 @@ def output_steps(recipe: TrainingRecipe) -> Tensor:
 
 
 def _right(outputs: Tensor, ideal: Tensor, steps: Tensor) -> Tensor:
-    """Return the share of rows in which every output is received correctly, to one of ``steps`` of a level."""
+    """Return the share of rows, from 0 to 1, in which every output is received correctly, without a gradient.
+
+    ``outputs`` and ``ideal`` are levels (batch, M); outputs are rounded to 1/``steps`` of a level, ``steps`` being
+    (M,), and limited to 0 to below 4 levels.
+    """
     received = (outputs.detach() * steps).round().clamp_min(0).minimum(4 * steps - 1)
     return (received == (ideal * steps).round()).all(1).float().mean()
 
@@ -361,9 +380,11 @@ def train_cascade(
 ) -> tuple[Cascade, tuple[Trained, Trained]]:
     """Return the cascade of two levels trained by the recipes of `TrainingRecipe.cascade`, and both trainings.
 
+    The levels are trained one after the other, each by itself.
+
     Args:
         recipes: of level 1 and of level 2.
-        folder: where checkpoints are stored, in a folder for each level.
+        folder: where checkpoints are stored until both have ended, in ``level-1`` and ``level-2``; None stores none.
         advance: called with the work done since the last call, in units of `TrainingRecipe.work`.
 
     Raises:
