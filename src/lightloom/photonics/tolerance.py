@@ -74,7 +74,7 @@ class Candidate:
         return self.construction.realised.realisation
 
     def mapped(self) -> MappedAverager:
-        """Return the meshes of P, every layer and T in the candidate's mapping."""
+        """Return the meshes of P, every layer and T, mapped as the candidate says."""
         return map_averager(self.construction.network, self.arguments, MAPPINGS[self.mapping])
 
 

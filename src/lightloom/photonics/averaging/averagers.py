@@ -129,7 +129,8 @@ class NetworkAverager:
         return means
 
     def _received(self, points: Ints) -> Ints:
-        """Return the mean codes (n,) of grid points (K, n) from one run of the network, with its noise."""
+        """Return the mean codes (n,) that receivers decide of grid points (K, n), from one run of the network with new
+        noise."""
         dtype = np.float32 if self.sigma > 1e-6 else np.float64
         signals = self.network(self.function.light(points), self.sigma, self.rng, dtype)
         return self.function.decide(np.asarray(signals, np.float64))
@@ -260,7 +261,7 @@ class DigitSum:
 
     @property
     def offset(self) -> int:
-        """Number added to the sum before the division: floor(N/2) rounds half up."""
+        """Number added to the sum before it is divided by N: floor(N/2) for half-up, 0 for floor."""
         return self.servers // 2 if self.rounding == "half-up" else 0
 
     def largest_digits(self) -> Ints:

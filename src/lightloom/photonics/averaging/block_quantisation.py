@@ -179,7 +179,8 @@ def _decode(codes: Codes, scales: Bytes, edges: Ints, bits: int, out: Float32s) 
 
 @njit_threaded_numpy
 def _mean(rows: Codes, offset: int, out: Codes) -> None:
-    """Write floor((sum of rows + offset) / rows) of unsigned codes [rows, n].
+    """Write floor((sum of the rows + offset) / number of rows) of unsigned codes ``rows`` [servers, n] into ``out``
+    [n].
 
     (T + 1/2) / N lies at least 1/(2N) from the next whole number, far more than the roundings of a product with 1/N can
     bridge for sums below 2^50, so that cutting off its decimals floors T / N.

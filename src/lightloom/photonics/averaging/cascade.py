@@ -151,7 +151,7 @@ class Cascade:
 
     @property
     def mzi_count(self) -> int:
-        """Number of interferometers of all averagers, without P and T."""
+        """Number of interferometers of the averagers of all groups and of level 2, without P and T."""
         return self.groups * self.first.mzi_count + self.second.mzi_count
 
 
@@ -327,10 +327,10 @@ def cascade_hash(cascade: Cascade) -> str:
 
 
 def _whole(value: np.ndarray[Any, Any], name: str) -> int:
-    """Return the whole number that an array of no dimensions holds; ``name`` is for messages.
+    """Return the whole number that a file's array of no dimensions holds, as an int; ``name`` is for messages.
 
     Raises:
-        ConfigError: the array has dimensions or another type.
+        ConfigError: the array has dimensions or is not of an integer type.
     """
     if value.shape != () or value.dtype.kind not in "iu":
         raise ConfigError(f"{name} = {value.tolist()!r}: expected a whole number")

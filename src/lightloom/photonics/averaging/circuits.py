@@ -165,7 +165,7 @@ class Circuit:
         return Form({Atom(len(self.groups) - 1, 0): Fraction(1)})
 
     def expand(self, form: Form) -> Form:
-        """Return the form with held forms replaced by their sources, until none is left."""
+        """Return the form with held forms replaced by their sources, until none is left; its value is unchanged."""
         if (held := next((a for a in form.terms if self.is_held(a)), None)) is None:
             return form
         factor = form.terms[held]

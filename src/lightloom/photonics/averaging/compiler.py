@@ -90,7 +90,7 @@ class Realised:
 
     @cached_property
     def network(self) -> LayeredNetwork:
-        """The network with its weights."""
+        """The network that the gadgets make, with float64 weights; it is compiled once."""
         return compile_network(self.layers, self.realisation)
 
 

@@ -188,7 +188,8 @@ def _completion(rows: Floats, dark: int, least: float = 0.0) -> Floats | None:
 
 
 def _overlaps(rows: Floats) -> Floats:
-    """Return the cosines of the angles between rows [n, columns], 0 for rows of zeros, [n, n]."""
+    """Return the cosines of the angles between rows [n, columns], [n, n]: 0 for rows of zeros, and where they are below
+    1e-12."""
     lengths = np.linalg.norm(rows, axis=1)
     units = rows / np.where(lengths > 0, lengths, 1.0)[:, None]
     cosines = units @ units.T
@@ -207,7 +208,7 @@ class Construction:
 
     @property
     def network(self) -> LayeredNetwork:
-        """The network with its weights."""
+        """The network with its weights; the embedded one, in wider layers, if there is one."""
         return self.realised.network if self.embedding is None else self.embedding.network
 
     @cached_property
@@ -390,7 +391,8 @@ def build(
     layers: Sequence[int] | None = None,
     **function_options: Any,
 ) -> Construction:
-    """Return the smallest constructed network that is proved exact in float64 and tolerates the noise.
+    """Return the constructed network with the fewest interferometers that is proved exact in float64 and tolerates the
+    noise.
 
     Args:
         servers: number of servers, N.

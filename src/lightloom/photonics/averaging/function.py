@@ -136,7 +136,7 @@ class AveragingFunction:
 
     @property
     def points(self) -> int:
-        """Number of points of the reachable grid: the product of maximum + 1 over the inputs."""
+        """Number of points of the grid that inputs can reach: the product of maximum + 1 over the inputs."""
         return int(np.prod([i.maximum + 1 for i in self.inputs], dtype=object))
 
     @property
@@ -145,7 +145,10 @@ class AveragingFunction:
         return sum(i.weight * i.maximum for i in self.inputs)
 
     def grid(self, chunk: int = 1 << 16) -> Iterator[Ints]:
-        """Yield all points, as integers a of shape (K, up to ``chunk``); the last input varies fastest."""
+        """Yield all points of the grid in chunks, as integers a_k from 0 to maximum_k, of shape (K, up to ``chunk``).
+
+        The last input varies fastest.
+        """
         sizes = [i.maximum + 1 for i in self.inputs]
         for start in range(0, self.points, chunk):
             index = np.arange(start, min(start + chunk, self.points), dtype=np.int64)
@@ -166,7 +169,10 @@ class AveragingFunction:
         return np.array([i.weight for i in self.inputs], dtype=np.int64) @ points
 
     def average(self, points: Ints) -> Ints:
-        """Return floor((T + offset) / divisor) of grid points: (K, n) to (n,)."""
+        """Return floor((T + offset) / divisor), the rounded mean code, of grid points: (K, n) integers to (n,).
+
+        T is the weighted sum of the inputs, which is the sum of all servers' codes.
+        """
         return (self.total(points) + self.offset) // self.divisor
 
     def ideal(self, points: Ints) -> Floats:
@@ -198,7 +204,10 @@ class AveragingFunction:
         return codes
 
     def expected(self, points: Ints) -> Ints:
-        """Return the integers that `decide` must return: the average, or T + offset if decimals are carried."""
+        """Return the integers (n,) that `decide` must return for grid points (K, n).
+
+        They are the average, or T + offset, the sum of all codes, if decimals are carried.
+        """
         return self.total(points) + self.offset if self.carries_decimals else self.average(points)
 
     def points_of(self, totals: Ints, rng: np.random.Generator) -> Ints:

@@ -121,7 +121,7 @@ def output_factors(matrices: Floats, target: Floats, covariances: Floats | None 
 
 
 def _quotients(products: Floats, powers: Floats) -> Floats:
-    """Return products / powers, with 1 where the power is not above 0."""
+    """Return products / powers element by element, with 1 where the power is not above 0."""
     return np.asarray(np.divide(products, powers, out=np.ones_like(products), where=powers > 0))
 
 
@@ -260,13 +260,13 @@ class MappedAverager(MappedParts):
 
     @property
     def parts(self) -> dict[str, Part]:
-        """Meshes by name, ``P``, ``layer 1``, ..., ``T``, as phase files have them."""
+        """Meshes by name, ``P``, ``layer 1``, ..., ``T``, in the order of the light, as phase files have them."""
         layers = {f"layer {index}": matrix for index, matrix in enumerate(self.layers.matrices, 1)}
         return {"P": self.preprocessing, **layers, "T": self.splitting}
 
     @cached_property
     def matrices(self) -> tuple[Part, ...]:  # type: ignore[override, unused-ignore]
-        """Meshes of P, the layers and T."""
+        """Meshes of P, the layers and T, in the order of the light."""
         return tuple(self.parts.values())
 
     @property

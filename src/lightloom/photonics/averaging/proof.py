@@ -91,7 +91,8 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
     remainder that a receiver rounds.
 
     Returns:
-        The largest error of an output that receivers allow, in levels: 0.5, or 0.5 / N with an analogue last output.
+        The largest error of an output that receivers allow, which is 0.5 levels, or 0.5 / N with an analogue last
+        output.
 
     Raises:
         VerificationError: an output is not a digit, or the digits are not those of the mean.
@@ -229,12 +230,14 @@ def verify(
     """Return the errors of a network's received outputs against the function, on all points of its grid or on sampled
     hard ones.
 
+    There is no noise, and outputs are rounded as receivers do.
+
     Args:
-        network: a `LayeredNetwork`, or any function of input amplitudes.
+        network: a `LayeredNetwork`, or any function from input amplitudes (K, n) to output levels (outputs, n).
         function: the function to compute.
-        samples: number of points on grids that are too large to exhaust.
+        samples: number of points on grids that are too large to exhaust, besides the extremes (`adversarial_points`).
         seed: seed of those points.
-        exhaustive: whether to try all points; None decides by the size of the grid.
+        exhaustive: whether to try all points; None tries all of at most 20 million points.
 
     Raises:
         InputError: the outputs have another shape than the function's.
@@ -367,11 +370,12 @@ def noise_limit(
 def input_bound(function: AveragingFunction, target: float = TARGET) -> float:
     """Return an upper bound on the noise limit of any network, from noise on the inputs alone.
 
-    With the other inputs fixed, one step in N of the least significant input a = 0..m changes the result: there are at
-    least floor(m / N) disjoint pairs (a, a + 1) that a decision must tell apart. By Neyman and Pearson, the error
-    probabilities of any decision on a pair add up to at least 2 Q(1 / (2 sigma m)), with Q the Gaussian tail. The error
-    rate is therefore at least 2 floor(m / N) / (m + 1) Q(1 / (2 sigma m)); the bound solves this for sigma,
-    and is infinite where no sigma violates it.
+    No network averages the share ``target`` of the inputs right at more noise; the bound is a standard deviation
+    relative to full scale. With the other inputs fixed, one step in N of the least significant input a = 0..m changes
+    the result: there are at least floor(m / N) disjoint pairs (a, a + 1) that a decision must tell apart. By Neyman and
+    Pearson, the error probabilities of any decision on a pair add up to at least 2 Q(1 / (2 sigma m)), with Q the
+    Gaussian tail. The error rate is therefore at least 2 floor(m / N) / (m + 1) Q(1 / (2 sigma m)); the bound solves
+    this for sigma, and is infinite where no sigma violates it.
     """
     from scipy.special import ndtri
 

@@ -141,7 +141,7 @@ class Link:
 
     @property
     def non_idealities(self) -> NonIdealities:
-        """Errors of the meshes: those fields of the link that `NonIdealities` has too."""
+        """Errors of the meshes: the fields of the link that `NonIdealities` has too; its other fields are 0."""
         return NonIdealities(**{name: getattr(self, name) for name in _MESH})
 
 

@@ -97,11 +97,11 @@ def without_crosstalk(wanted: Floats, beside: Mask, share: float, efficiencies: 
 
 
 def corrected(disturbed: disturb.Disturbed, *, real: bool = False) -> Any:
-    """Return fabricated devices with phases, those of Σ included, corrected for their coupler errors and thermal
-    crosstalk.
+    """Return fabricated devices with phases, those of Σ included, corrected for coupler errors and thermal crosstalk.
 
-    Phase errors, loss, rounding by the DAC and detector noise remain. ``real`` is that of :func:`correct`. The result
-    is of the type of ``disturbed``.
+    Phase errors, loss, rounding by the DAC and detector noise remain. With ``real``, MZIs whose couplers cannot reach
+    the splitting keep their phases, as real parts are detected (:func:`correct`). The result is of the type of
+    ``disturbed``.
 
     Raises:
         ConfigError: the thermal crosstalk exceeds 0.1.

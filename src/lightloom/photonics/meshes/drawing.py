@@ -88,7 +88,7 @@ def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
 
 
 def _title(figure: Figure, text: str) -> None:
-    """Set the title of the figure at its upper left."""
+    """Set ``text`` as the title of the figure, at its upper left."""
     figure.suptitle(text, x=0.01, ha="left", fontsize=10, color=_INK)
 
 

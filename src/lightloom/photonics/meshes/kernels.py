@@ -36,8 +36,11 @@ class _Rotation(NamedTuple):
 
 @njit_inlined
 def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
-    """Return the rotation that moves ``a`` into ``b``, two complex numbers: s = |b| / h, c = |a| / h with h² = |a|² +
-    |b|², and e the unit number of phase arg a − arg b."""
+    """Return the rotation that moves the complex number ``a`` into ``b``, so that 0 is left in its place.
+
+    s = |b| / h, c = |a| / h with h² = |a|² + |b|², and e is the unit number of phase arg a − arg b. Real and imaginary
+    parts are given one after the other.
+    """
     a2, b2 = ar * ar + ai * ai, br * br + bi * bi
     if a2 < _NEGLIGIBLE:
         return _Rotation(1.0, 0.0, 1.0, 0.0)

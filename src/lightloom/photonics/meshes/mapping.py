@@ -79,7 +79,7 @@ class MappedMatrix:
 
     @property
     def gain(self) -> float:
-        """Largest amplitude gain of an amplifier."""
+        """Largest amplitude gain of an amplifier behind an output."""
         return float(self.gains.max())
 
     @property
@@ -89,7 +89,10 @@ class MappedMatrix:
 
     @property
     def attenuator_phases(self) -> Floats:
-        """θ and φ of the MZIs of Σ, [2, mzis]. Light uses the upper ports, and φ makes T₀₀ = sin θ/2 real."""
+        """θ and φ of the MZIs of Σ on ideal devices, in radians, [2, mzis], a new array each time.
+
+        Light uses the upper ports, and φ makes T₀₀ = sin θ/2 real.
+        """
         theta = 2 * np.arcsin(self.attenuations)
         return np.stack([theta, (-np.pi / 2 - theta / 2) % (2 * np.pi)])
 
@@ -531,7 +534,7 @@ class MeshMapping:
         return self.form != "sigma-u"
 
     def exact(self) -> MeshMapping:
-        """Return the mapping itself.
+        """Return the mapping itself if it is exact.
 
         Raises:
             ConfigError: its form is an approximation.

@@ -55,7 +55,7 @@ class Layout:
 
     @property
     def depth(self) -> int:
-        """Number of columns that light passes."""
+        """Number of columns of MZIs that light passes."""
         return int(self.columns[-1]) + 1 if self.count else 0
 
 
@@ -169,7 +169,7 @@ class Mesh:
 
     @property
     def layout(self) -> Layout:
-        """Positions of the MZIs."""
+        """Positions of the mesh's MZIs: modes and columns."""
         return layout(self.kind, self.inputs, self.outputs)
 
     @property
@@ -179,7 +179,7 @@ class Mesh:
 
     @property
     def phases(self) -> Floats:
-        """θ and φ of the MZIs, [2, mzis]."""
+        """θ and φ of the MZIs in radians, [2, mzis], ordered by column, then by mode; output phases are left out."""
         return np.stack([self.theta, self.phi])
 
     @cached_property

@@ -194,8 +194,8 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ``rows`` are those of the document. There is no comparison where no network with such units is trained.
 
     Returns:
-        A row for each comparison: names of both, ``units`` (``any`` or the nonlinearity), ratios of noise limits and of
-        MZIs, constructed to trained, and ``met``, true where both targets are.
+        A row for each comparison, with the names of both, ``units`` (``any`` or the nonlinearity), the ratios of noise
+        limits and of MZIs, constructed to trained, and ``met``, true where both targets are.
     """
     comparisons = []
     for ours in (r for r in rows if r["kind"] == "constructed"):

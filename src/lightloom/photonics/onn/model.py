@@ -79,7 +79,7 @@ class FreeMatrix(nn.Module):
         self.weight.copy_(matrix)
 
     def forward(self) -> Tensor:
-        """Return the matrix (outputs, inputs)."""
+        """Return the matrix (outputs, inputs), the parameter itself."""
         return self.weight
 
 

@@ -156,19 +156,21 @@ class Trained:
 def train(
     recipe: TrainingRecipe, folder: Path | None = None, advance: Advance = ignore, *, keeps_checkpoint: bool = False
 ) -> Trained:
-    """Return the network trained by a recipe, and its verification; the result is bitwise repeatable on one machine and
-    version of torch.
+    """Train a network by a recipe, and return it with its verification and history.
+
+    The result is bitwise repeatable on one machine and version of torch, unless CPU seconds are the budget.
 
     Args:
         recipe: everything that the result depends on.
         folder: where a checkpoint is stored during the training; an interrupted training resumes from it, with the same
-            result.
+            result. None stores none.
         advance: called with the work done since the last call, in units of `TrainingRecipe.work`.
         keeps_checkpoint: whether the checkpoint stays when the training has ended, with its last state; the same call
             then returns the same result at once.
 
     Raises:
-        ConfigError: the device does not exist, or the checkpoint belongs to another recipe.
+        ConfigError: the device does not exist, the grid has more than 20 million points, or the checkpoint belongs to
+            another recipe.
     """
     with _fixed_arithmetic(recipe.threads):
         run = _TrainingState(recipe)
@@ -332,10 +334,10 @@ class _TrainingState:
 
 
 def whole_grid(recipe: TrainingRecipe) -> tuple[Tensor, Tensor]:
-    """Return the light (points, K) and the ideal levels (points, M) of every grid point, in float32.
+    """Return the light (points, K) and the ideal levels (points, M) of every point of the recipe's grid, in float32.
 
     Raises:
-        ConfigError: the grid has more points than are verified exhaustively.
+        ConfigError: the grid has more than 20 million points.
     """
     function = recipe.function
     if function.points > EXHAUSTIVE_POINTS:

@@ -247,7 +247,7 @@ def calibrate(
 
 
 def _check_sweeps(ideal: Ideal) -> None:
-    """Check that sweeps can find wholly unknown offsets of this mesh.
+    """Raise UnsupportedError where sweeps cannot find wholly unknown phase offsets.
 
     Raises:
         UnsupportedError: it is a mapped matrix, or a mesh with unequal numbers of inputs and outputs.

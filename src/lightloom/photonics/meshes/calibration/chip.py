@@ -19,7 +19,7 @@ class Chip(Protocol):
 
     @property
     def wiring(self) -> Wiring:
-        """Places of the interferometers."""
+        """Places of the interferometers of the chip."""
 
     @property
     def dac_bits(self) -> int:
@@ -146,8 +146,10 @@ def _with_errors(fabricated: Fabricated, errors: Callable[[Floats], Floats]) -> 
 
 
 def _set(fabricated: Fabricated, phases: Floats) -> Fabricated:
-    """Return the chip with θ and φ of ``phases`` [2, devices]; the output phases of V† are set to 0, as those of Σ lie
-    in series."""
+    """Return the chip with θ and φ of all its devices set to ``phases`` [2, devices], in the order of the light.
+
+    The output phases of V† are set to 0, as those of Σ lie in series.
+    """
     if isinstance(fabricated, DisturbedMesh):
         return replace(fabricated, mesh=replace(fabricated.mesh, theta=phases[0], phi=phases[1]))
     first, output = fabricated.input_mesh, fabricated.output_mesh

@@ -267,7 +267,7 @@ def _solve(matrix: Floats, gradient: Floats, damping: float) -> Floats:
 
 
 def _moved(twin: Twin, unknowns: Unknowns, step: Floats) -> Twin:
-    """Return the twin with a step added to its parameters, in the order of `power_derivatives`."""
+    """Return the twin with ``step`` added to its fitted parameters, which are in the order of `power_derivatives`."""
     names = ["offsets", *(["couplers"] if unknowns.couplers else []), *(["efficiencies"] if unknowns.heaters else [])]
     pairs, rest = np.split(step, [2 * twin.wiring.devices * len(names)])
     others = rest.tolist()
