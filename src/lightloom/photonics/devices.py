@@ -163,7 +163,7 @@ def amplifier_noise(
         wavelength: wavelength of the light in vacuum, in metres.
 
     Raises:
-        ConfigError: the gain is below 1, or another quantity is not positive.
+        ConfigError: the gain is below 1, or the bandwidth, power or wavelength is not positive.
     """
     if not np.all(gain >= np.float64(1)):
         raise ConfigError(f"gain={gain}: expected a power gain of at least 1")

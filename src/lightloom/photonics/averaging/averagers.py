@@ -48,7 +48,8 @@ class Averager(Protocol):
 def average_into(averager: Averager, codes: Codes, out: Codes) -> None:
     """Write the averager's mean of codes (servers, n) into ``out`` (n,), codes being unsigned integers.
 
-    For an `IdealAverager` this takes one pass over memory, without an array in between.
+    For an `IdealAverager` this takes one pass over memory, without an array in between, and the rows of ``codes``,
+    which must be as many as its servers, are not counted.
     """
     if isinstance(averager, IdealAverager):
         mean_codes(codes, averager.rounding, out)

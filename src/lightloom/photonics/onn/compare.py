@@ -215,7 +215,7 @@ def write(path: Path, advance: Advance = ignore) -> None:
     """Write the document of `compare_networks` to a JSON file after every network; rows in the file are not measured
     again.
 
-    Rows measured at other sigmas are not taken over. ``advance`` is called with 1 after every network.
+    A comparison at other sigmas is replaced. ``advance`` is called with 1 after every network.
 
     Raises:
         ConfigError: the file is not a comparison, or cannot be written.

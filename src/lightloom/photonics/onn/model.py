@@ -158,6 +158,8 @@ class OpticalNetwork(nn.Module):
     def start(self) -> None:
         """Copy the weights of the constructed network that fits into these layers, rounded to float32.
 
+        Those of the first layer are adapted to the centred inputs 2 A / A_max − 1 that it sees.
+
         Raises:
             UnsupportedError: no construction fits into the layers.
         """

@@ -278,9 +278,10 @@ class _TrainingState:
     def _one_step(self, batch: Tensor, noise: Noise | None, progress: float) -> Tensor:
         """Take one optimiser step on a batch, given as indices of grid points, and return its loss, detached.
 
-        ``progress`` [0, 1] is the share of the training that is done: it sets the learning rate and whether devices
-        err. ``noise`` is the noise on signals, None for none; its sigma is set anew by the curriculum, for the next
-        step.
+        The loss is `output_loss`, or `gradient_loss` in the recipe's last ``gradient_epochs``; gradients are clipped to
+        a norm of 1. ``progress`` [0, 1] is the share of the training that is done: it sets the learning rate and
+        whether devices err. ``noise`` is the noise on signals, None for none; its sigma is set anew by the curriculum,
+        for the next step.
         """
         recipe = self.recipe
         rate = recipe.learning_rate * min(1, (self.step + 1) / WARM_UP_STEPS) * (1 + math.cos(math.pi * progress)) / 2
