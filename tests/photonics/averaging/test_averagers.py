@@ -16,6 +16,7 @@ from lightloom.photonics.averaging.averagers import (
     ErrorDistribution,
     IdealAverager,
     NetworkAverager,
+    average_into,
 )
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.networks import (
@@ -48,6 +49,18 @@ def test_an_exact_network_is_exact_tabulated_or_not(servers: int, bits: int, inp
     assert computed.table is None
     np.testing.assert_array_equal(tabulated(codes), expected)
     np.testing.assert_array_equal(computed(codes), expected)
+
+
+@pytest.mark.parametrize(
+    "averager", [IdealAverager(3, 8), ErringAverager(IdealAverager(3, 8), next(iter(TABLE_II_ERRORS.values())))]
+)
+def test_means_are_written_in_place_for_a_row_of_each_server(averager: IdealAverager | ErringAverager) -> None:
+    codes, out = np.random.default_rng(0).integers(0, 256, (3, 50), np.uint8), np.zeros(50, np.uint8)
+    average_into(averager, codes, out)
+    assert np.abs(out - codes.mean(axis=0)).max() <= 0.5
+    for wrong in (codes[:2], np.tile(codes, (2, 1)), codes[0]):
+        with pytest.raises(InputError, match=r"expected \(3, n\), one row per server"):
+            average_into(averager, wrong, out)
 
 
 def test_errors_come_at_their_rate_and_in_their_shares() -> None:

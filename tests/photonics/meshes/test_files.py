@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.core.errors import InputError
+from lightloom.core.errors import ConfigError, InputError
 from lightloom.photonics.chip.netlist import models
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.drawing import draw
@@ -64,6 +64,13 @@ def test_all_parts_of_a_network_round_trip(suffix: str, tmp_path: Path) -> None:
     doubled = parts | {"P": map_matrix(2 * weights / np.linalg.norm(weights, 2))}
     halved = parts | {"P": map_matrix(weights / np.linalg.norm(weights, 2))}
     assert check_belongs(doubled, halved, "file") == pytest.approx(1.0)
+
+
+def test_a_file_that_names_two_parts_alike_is_refused(tmp_path: Path) -> None:
+    path = save_phases({"U": decompose(haar(3, 0)), "V": decompose(haar(3, 1))}, tmp_path / "phases.json")
+    path.write_text(path.read_text().replace('"V"', '"U"'))
+    with pytest.raises(ConfigError, match="part 1: name 'U' is that of an earlier part"):
+        load_phases(path)
 
 
 def test_phases_of_another_mesh_are_refused() -> None:

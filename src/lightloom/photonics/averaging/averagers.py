@@ -48,10 +48,13 @@ class Averager(Protocol):
 def average_into(averager: Averager, codes: Codes, out: Codes) -> None:
     """Write the averager's mean of codes (servers, n) into ``out`` (n,), codes being unsigned integers.
 
-    For an `IdealAverager` this takes one pass over memory, without an array in between, and the rows of ``codes``,
-    which must be as many as its servers, are not counted.
+    For an `IdealAverager` this takes one pass over memory, without an array in between.
+
+    Raises:
+        InputError: ``codes`` has not one row for each server.
     """
     if isinstance(averager, IdealAverager):
+        check_shape(codes, averager.servers)
         mean_codes(codes, averager.rounding, out)
     else:
         out[:] = averager(codes)

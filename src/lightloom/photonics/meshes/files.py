@@ -177,6 +177,8 @@ def load_phases(path: Path) -> dict[str, Part]:
         keys = set(part) - {"waveguides"} if isinstance(part, dict) else set()
         if keys != {"name", "shape", "blocks"} or not isinstance(part["name"], str):
             raise ConfigError(f"{source}: part {index}: expected name, shape and blocks")
+        if part["name"] in parts:
+            raise ConfigError(f"{source}: part {index}: name {part['name']!r} is that of an earlier part")
         parts[part["name"]] = _part_of(part, f"{source}: {part['name']}")
     return parts
 
