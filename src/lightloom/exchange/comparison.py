@@ -72,12 +72,12 @@ class Mnist:
         return torch.optim.SGD(model.parameters(), 0.05, 0.9)
 
     def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
-        """Return the mean loss in nats of a batch that ``chance`` draws."""
+        """Return the mean loss in nats on a batch of 32 training images that ``chance`` draws."""
         return _cross_entropy(model, self.training, chance.integers(len(self.training.labels), size=self.batch))
 
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
-        """Return the sum of losses (nats) over this rank's part of the validation set, every ``ranks``-th sample, and
-        the number of its samples."""
+        """Return (sum of losses in nats, number of samples) of this rank's part of the validation set, which is every
+        ``ranks``-th sample from ``rank`` on."""
         part = np.arange(rank, len(self.test.labels), ranks)
         return float(_cross_entropy(model, self.test, part)) * len(part), len(part)
 
@@ -111,13 +111,14 @@ class Text:
         return torch.optim.Adam(model.parameters(), 2e-3)
 
     def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
-        """Return the mean loss in nats of a batch that ``chance`` draws."""
+        """Return the mean loss a character, in nats, on a batch of 8 windows of 64 characters to predict, which
+        ``chance`` draws from the training text."""
         starts = chance.integers(len(self.training) - SEQUENCE - 1, size=self.batch)
         return _next_symbol(model, self.training[starts[:, None] + np.arange(SEQUENCE + 1)])
 
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
-        """Return the sum over this rank's windows, every ``ranks``-th one, of their mean loss a character (nats), and
-        the number of these windows."""
+        """Return (sum over windows of their mean loss a character in nats, number of windows) of this rank's part of
+        the validation set, which is every ``ranks``-th window from ``rank`` on."""
         part = self.validation[rank::ranks]
         return float(_next_symbol(model, part)) * len(part), len(part)
 
@@ -136,7 +137,8 @@ class Decoder(nn.Module):
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(SEQUENCE))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return logits (windows, symbols, vocabulary)."""
+        """Return logits (windows, symbols, vocabulary) of the next symbols for ``tokens`` (windows, symbols), in
+        windows of exactly 64 symbols."""
         hidden = self.symbols(tokens) + self.positions.weight[: tokens.shape[1]]
         logits: Tensor = self.head(self.layers(hidden, mask=self.mask, is_causal=True))
         return logits
@@ -153,11 +155,15 @@ _TASKS: dict[str, tuple[type[TrainingTask], tuple[DataFile, ...]]] = {
 
 
 def default_steps(name: str, data: Path | None = None) -> int:
-    """Return the default number of steps of a task, whose files must be there but are not read.
+    """Return the default number of steps of a task after checking that its files are there; they are not read.
+
+    Args:
+        name: ``mnist``, ``chars`` or ``text``.
+        data: the data folder; ``$LIGHTLOOM_DATA`` unless given.
 
     Raises:
         UnknownNameError: there is no such task.
-        ConfigError: a file is missing.
+        ConfigError: the folder or a file is missing.
     """
     kind, needed = _known_task(name)
     for file in needed:
@@ -166,17 +172,21 @@ def default_steps(name: str, data: Path | None = None) -> int:
 
 
 def task(name: str, data: Path | None = None) -> TrainingTask:
-    """Return a task: ``mnist``, ``chars`` (tinyshakespeare) or ``text`` (WikiText-2).
+    """Return a task with its data read: ``mnist``, ``chars`` (tinyshakespeare) or ``text`` (WikiText-2).
+
+    Args:
+        name: name of the task.
+        data: the data folder; ``$LIGHTLOOM_DATA`` unless given.
 
     Raises:
         UnknownNameError: there is no such task.
-        ConfigError: its data set is missing.
+        ConfigError: its data set is missing or not the published one.
     """
     return _known_task(name)[0](name, data)
 
 
 def _known_task(name: str) -> tuple[type[TrainingTask], tuple[DataFile, ...]]:
-    """Return the class of a task and the files that it reads; raises UnknownNameError for any other name."""
+    """Return (class, files that it reads) of the task of that name; raises UnknownNameError for any other name."""
     if name not in _TASKS:
         raise UnknownNameError("task", name, _TASKS)
     return _TASKS[name]
@@ -239,7 +249,8 @@ class Result:
 
 
 def read_result(path: Path) -> Result | None:
-    """Return the result stored in a file; None if there is no such file, or it is not a whole result."""
+    """Return the result stored in a JSON file; None if there is no such file, it cannot be read, or it is not a whole
+    result."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         stored = json.loads(path.read_text(encoding="utf-8"))
         return Result(**{**stored, "case": Case(**stored["case"])})
@@ -247,8 +258,9 @@ def read_result(path: Path) -> Result | None:
 
 
 def train_all(worker: Worker) -> int:
-    """Run ``worker.arguments['cases']`` one after the other and return their number; rank 0 writes each result into
-    ``folder``."""
+    """Train the cases ``worker.arguments['cases']`` (dictionaries of ``Case`` fields) one after the other on one
+    thread, and return their number; rank 0 writes each result into ``worker.arguments['folder']``. Their data is read
+    from ``worker.arguments['data']``, a folder, or from ``$LIGHTLOOM_DATA``."""
     torch.set_num_threads(1)
     folder, data = Path(worker.arguments["folder"]), worker.arguments.get("data")
     tasks: dict[str, TrainingTask] = {}
@@ -263,7 +275,14 @@ def train_all(worker: Worker) -> int:
 
 
 def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
-    """Train one case and return its measurements; all ranks of the default process group call it."""
+    """Train one case with the exchange that it names, validate it every ``job.every`` steps and after the last, and
+    return the measurements; all ranks of the default process group call it.
+
+    Args:
+        job: the task, with its data.
+        case: what is trained; its ``ranks`` must be those of the process group.
+        rank: rank of this process.
+    """
     torch.manual_seed(case.seed)
     model = job.model()
     method = None if case.method == REFERENCE else find(case.method)
@@ -304,8 +323,15 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
 
 
 def cases(job: str, methods: Sequence[str], seeds: int, ranks: int, steps: int) -> list[Case]:
-    """Return the runs of a comparison, seed by seed (0 to ``seeds`` - 1), the reference first; methods named twice run
-    once.
+    """Return the runs of a comparison, seed by seed (0 to ``seeds`` - 1), for each seed the reference first; methods
+    named twice run once.
+
+    Args:
+        job: name of the task.
+        methods: names of exchange methods.
+        seeds: number of seeds.
+        ranks: number of ranks of each run.
+        steps: number of training steps of each run.
 
     Raises:
         ConfigError: a method's name cannot be read, or the method does not serve so many ranks.
@@ -351,8 +377,14 @@ class Comparison:
 def run_all(
     cases: Sequence[Case], folder: Path, data: Path | None = None, advance: Callable[[int], None] = lambda _: None
 ) -> list[Result]:
-    """Run what ``folder`` does not hold yet, seed by seed, and return all results in the order of ``cases``;
-    ``advance`` is called with the number of runs that became available.
+    """Run the cases whose results ``folder`` does not hold yet, seed by seed in new processes, and return all results
+    in the order of ``cases``.
+
+    Args:
+        cases: runs, all of one number of ranks.
+        folder: where results are read and written, a file for each case; made if it is missing.
+        data: the data folder; ``$LIGHTLOOM_DATA`` unless given.
+        advance: called with the number of runs that became available since the last call.
 
     Raises:
         LaunchError: a rank failed.
@@ -375,7 +407,8 @@ def run_all(
 
 
 def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
-    """Return one row a method, in the order of the results, each compared with the reference of the same seed.
+    """Return one row for each method, the reference among them, in the order of the results, each compared with the
+    reference of the same seed.
 
     Args:
         results: of one task, one number of steps and of ranks; the reference among them for every seed.
@@ -417,6 +450,6 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
 
 
 def _step_seconds(runs: Sequence[Result], link: float) -> float:
-    """Return the seconds of a step over a link of ``link`` bytes a second: the runs' median processor time and their
-    mean bytes at that speed."""
+    """Return the seconds of a step over a link of ``link`` bytes a second: the runs' median processor time, plus the
+    mean bytes that a rank sends in a step at that speed."""
     return median(run.step_seconds for run in runs) + float(np.mean([run.sent_bytes for run in runs])) / link

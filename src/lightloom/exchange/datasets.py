@@ -31,10 +31,13 @@ class DataFile:
     """Address from which users get the file."""
 
     def find(self, folder: Path | None = None) -> Path:
-        """Return the path of the first of its names that is a file in the folder; it is not read.
+        """Return the path of the first of ``names`` that is a file in the data folder; it is not read.
+
+        Args:
+            folder: the data folder; ``$LIGHTLOOM_DATA`` unless given.
 
         Raises:
-            ConfigError: no folder, or no such file.
+            ConfigError: there is no folder, or no such file in it.
         """
         root = data_folder(folder)
         path = next((root / name for name in self.names if (root / name).is_file()), None)
@@ -60,10 +63,10 @@ class DataFile:
 
 
 def data_folder(folder: Path | None = None) -> Path:
-    """Return the given folder, else that of ``$LIGHTLOOM_DATA``.
+    """Return the given data folder, else that of ``$LIGHTLOOM_DATA``.
 
     Raises:
-        ConfigError: neither is there, or it is no folder.
+        ConfigError: neither is given, or it is no folder.
     """
     chosen = folder if folder is not None else Path(os.environ.get(VARIABLE, ""))
     if folder is None and not os.environ.get(VARIABLE):
@@ -97,17 +100,18 @@ class Images:
 
 
 def is_there(folder: Path) -> bool:
-    """Return whether the data folder holds a folder of CIFAR-100 in either version; its files are not looked at."""
+    """Return whether the data folder holds a folder of CIFAR-100, pickles or binary; its files are not looked at."""
     return any((folder / name).is_dir() for name in FOLDERS)
 
 
 def read_cifar(part: str, folder: Path | None = None, official: bool = True) -> Images:
-    """Return the images of one part of CIFAR-100, from ``cifar-100-python/`` or else ``cifar-100-binary/``.
+    """Return the images of one part of CIFAR-100, from the pickle in ``cifar-100-python/``, or else the binary file in
+    ``cifar-100-binary/``.
 
     Args:
         part: ``train`` or ``test``.
         folder: the data folder; ``$LIGHTLOOM_DATA`` unless given.
-        official: whether to insist on the published content (checksum of pickles, size of binary files).
+        official: whether to insist on the published content (MD5 of pickles, number of images of both).
 
     Raises:
         ConfigError: no folder, no such file, unreadable, malformed, or not the published content.
@@ -127,8 +131,8 @@ def read_cifar(part: str, folder: Path | None = None, official: bool = True) -> 
 
 
 def _of_binary(content: bytes, name: str) -> Images:
-    """Return the images of records of one coarse label (left out), one fine label and 3072 pixels; raises
-    ConfigError."""
+    """Return the images of a binary file, whose records are one coarse label (left out), one fine label and 3072
+    pixels, a byte each; raises ConfigError, which quotes ``name``, for anything else."""
     if not content or len(content) % (VALUES + 2):
         raise ConfigError(f"{name!r} has {len(content)} bytes: expected records of {VALUES + 2}")
     records = np.frombuffer(content, np.uint8).reshape(-1, VALUES + 2)
@@ -136,8 +140,8 @@ def _of_binary(content: bytes, name: str) -> Images:
 
 
 def _of_pickle(content: bytes, name: str) -> Images:
-    """Return the images of a pickle with ``data`` and ``fine_labels``, in which nothing but arrays is run; raises
-    ConfigError."""
+    """Return the images of a pickle with ``data`` and ``fine_labels``; an unpickler that builds nothing but arrays
+    reads it. Raises ConfigError, which quotes ``name``, for anything else."""
     try:
         document = _Unpickler(io.BytesIO(content), encoding="latin1").load()
     except ConfigError as error:
@@ -155,8 +159,8 @@ def _of_pickle(content: bytes, name: str) -> Images:
 
 
 def _check_images(pixels: NDArray[np.uint8], labels: Codes, name: str) -> Images:
-    """Return images of shape (n, 3, 32, 32), once pixels (n, 3072) and labels (n,), 0 to 99, are found to be so; raises
-    ConfigError."""
+    """Return pixels (n, 3072) reshaped to (n, 3, 32, 32) with labels (n,), 0 to 99, as bytes; raises ConfigError, which
+    quotes the file's ``name``, where shapes or labels are others."""
     if pixels.ndim != 2 or pixels.shape[1] != VALUES or labels.shape != pixels.shape[:1]:
         raise ConfigError(
             f"{name!r} holds pixels {pixels.shape}, labels {labels.shape}: expected (n, {VALUES}) and (n,)"
@@ -199,7 +203,8 @@ PIXELS = 28 * 28
 
 
 def _mnist(name: str, sha256: str) -> DataFile:
-    """Return the file of MNIST of that name, in the places where it is looked for, packed or not."""
+    """Return the MNIST file ``name`` (as published, without ``.gz``), which is looked for in ``mnist/`` and
+    ``MNIST/raw/``, packed or not."""
     return DataFile(
         (f"mnist/{name}.gz", f"mnist/{name}", f"MNIST/raw/{name}.gz", f"MNIST/raw/{name}"), sha256, _MNIST_ORIGIN
     )
@@ -230,7 +235,8 @@ def test_digits(folder: Path | None = None) -> Digits:
 
 
 def _digits(images: DataFile, labels: DataFile, folder: Path | None) -> Digits:
-    """Return images and labels of two IDX files, whose headers are skipped; raises as ``DataFile.read`` does."""
+    """Return the images (n, 784) and labels (n,) of two IDX files in the data folder, whose headers are skipped; raises
+    as ``DataFile.read`` does."""
     # The checksum fixes content and shape, so that nothing in the headers is left to check.
     pixels = np.frombuffer(images.read(folder), np.uint8, offset=_IMAGE_HEADER)
     return Digits(pixels.reshape(-1, PIXELS), np.frombuffer(labels.read(folder), np.uint8, offset=_LABEL_HEADER))
@@ -269,16 +275,16 @@ class Corpus:
 
 
 def tiny_shakespeare(folder: Path | None = None) -> Corpus:
-    """Return 1.1 MB of Shakespeare, whose last tenth validates; raises as ``DataFile.read`` does."""
+    """Return 1.1 MB of Shakespeare as a corpus, its last tenth for validation; raises as ``DataFile.read`` does."""
     return _divided("tinyshakespeare", TINY_SHAKESPEARE.read(folder))
 
 
 def wikitext_2(folder: Path | None = None) -> Corpus:
-    """Return WikiText-2's test and validation splits, 2.4 MB of Wikipedia; the last tenth of the validation split
-    validates.
+    """Return WikiText-2's test and validation splits, 2.4 MB of Wikipedia, as a corpus: the last tenth of the
+    validation split is for validation, all the rest for training.
 
-    The training split, five times as large, is not needed at the token budgets that a CPU allows.
-    Raises as ``DataFile.read`` does.
+    The training split, five times as large, is not needed at the token budgets that a CPU allows. Raises as
+    ``DataFile.read`` does.
     """
     end = _divided("wikitext-2", WIKITEXT_2_VALID.read(folder))
     start = np.frombuffer(WIKITEXT_2_TEST.read(folder), np.uint8)
@@ -286,10 +292,12 @@ def wikitext_2(folder: Path | None = None) -> Corpus:
 
 
 def plain_text(path: Path) -> Corpus:
-    """Return a text of the user's own as a corpus, such as extracts of Wikipedia; the last tenth validates.
+    """Return a text of the user's own, such as extracts of Wikipedia, as a corpus named after the file or folder; its
+    last tenth is for validation.
 
     Args:
-        path: a file, or a folder whose ``.txt`` files are joined in the order of their names, subfolders included.
+        path: a file, or a folder whose ``.txt`` files, subfolders included, are joined by line feeds in the order of
+            their paths.
 
     Raises:
         ConfigError: no such file, no ``.txt`` in the folder, unreadable, or too short to be divided.
@@ -307,7 +315,7 @@ def plain_text(path: Path) -> Corpus:
 
 
 def _divided(name: str, content: bytes) -> Corpus:
-    """Return a text as a corpus, a token a byte, whose last tenth (rounded down) validates."""
+    """Return a text as a corpus, a token a byte; its last tenth, rounded down, is for validation."""
     tokens = np.frombuffer(content, np.uint8)
     kept = tokens.size - int(tokens.size * VALIDATION)
     return Corpus(name, tokens[:kept], tokens[kept:])

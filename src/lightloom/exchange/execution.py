@@ -85,7 +85,8 @@ class Movement:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of who sends which chunks to whom in which order: equal for schedules that move data alike."""
+        """SHA-256 of the collective and of all messages, that is who sends which chunks to whom in which order: equal
+        for schedules that move data alike, whatever their routes and wavelengths."""
         wanted = self.collective
         digest = hashlib.sha256(f"{wanted.kind} {wanted.ranks} {self.chunks}".encode())
         if wanted.destinations is not None:
@@ -107,7 +108,8 @@ class Movement:
         return self._chunks_of(self.collective.ends_at(self.part), rank)
 
     def _chunks_of(self, holder: Ints, rank: int) -> Ints:
-        """Return the chunks whose entry of ``holder`` [chunk] is ``rank`` or negative, which stands for all ranks."""
+        """Return the numbers, ascending, of the chunks whose entry of ``holder`` [chunk] is ``rank``, or negative,
+        which stands for all ranks."""
         return np.flatnonzero((holder == rank) | (holder < 0))
 
 
@@ -141,7 +143,8 @@ class Program:
     receives: tuple[Message, ...]
 
     def in_values(self, sizes: Ints) -> Program:
-        """Return the program with cells of ``sizes`` values [cell], each cell named by the positions of its values."""
+        """Return the program for a flat memory of values: cell c takes ``sizes[c]`` values, cells follow each other,
+        and every reference to cells becomes one to the positions of their values."""
         begins = np.concatenate([[0], np.cumsum(sizes)])
 
         def values(cells: slice | Ints) -> slice | Ints:
@@ -160,7 +163,8 @@ class Program:
 
 
 def movement_of(schedule: Schedule) -> Movement:
-    """Return the messages of a schedule, which do what its collective promises if it is a verified one.
+    """Return the messages of a schedule, in order; they do what its collective promises if the schedule is a verified
+    one. Parts without bytes need no messages.
 
     Raises:
         UnsupportedError: a switch takes part that reduces in the network: no process stands for it.
@@ -182,7 +186,8 @@ def movement_of(schedule: Schedule) -> Movement:
 
 
 def program_of(movement: Movement, rank: int) -> Program:
-    """Return the program by which ``rank`` takes part in a movement: its own messages alone, by cells of its memory."""
+    """Return the program by which ``rank`` takes part in a movement: the messages that it sends or receives, their
+    chunks named by cells, which number the chunks that the rank ever holds in ascending order."""
     mine = np.flatnonzero((movement.source == rank) | (movement.destination == rank))
     carried = {int(m): movement.chunk[movement.first[m] : movement.first[m + 1]] for m in mine}
     held, wanted = movement.held(rank), movement.wanted(rank)
@@ -216,7 +221,8 @@ def program_of(movement: Movement, rank: int) -> Program:
 
 
 def _place(cells: Ints) -> slice | Ints:
-    """Return ascending cells as a slice where they follow each other (an empty one for none), else as int64 [cell]."""
+    """Return ascending cells as a slice where they follow each other (``slice(0, 0)`` for none), else as an array,
+    int64 [cell]."""
     if not len(cells):
         return slice(0, 0)
     follow = bool(np.all(np.diff(cells) == 1))
@@ -224,11 +230,11 @@ def _place(cells: Ints) -> slice | Ints:
 
 
 def replicas_agree(movement: Movement) -> bool:
-    """Return whether all ranks end with the same bits of each chunk, however sums round; True for all collectives but
-    an all-reduce.
+    """Return whether all ranks of an all-reduce end with the same bits of each chunk, however sums round; True for
+    every other collective.
 
-    They do if every rank's result comes from the same additions, each in either order of its two terms. Additions are
-    told apart by hashes of 64 bits.
+    The ranks agree if every rank's result comes from the same additions, each in either order of its two terms.
+    Additions are told apart by hashes of 64 bits.
     """
     kind, ranks = movement.collective.kind, movement.collective.ranks
     state = _scattered(np.arange(ranks, dtype=np.uint64))[:, None] + np.zeros(movement.chunks, np.uint64)
@@ -245,7 +251,7 @@ def replicas_agree(movement: Movement) -> bool:
 
 
 def _scattered(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a hash of each value, by the mixing step of SplitMix64."""
+    """Return a 64-bit hash of each value, in the same shape, by the mixing step of SplitMix64."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -253,8 +259,9 @@ def _scattered(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _depths(schedule: Schedule) -> Ints:
-    """Return the number of steps on the longest path of dependencies to each step, int64 [step]; its own number where
-    the schedule states no dependencies. Raises VerificationError for a circle."""
+    """Return the length of the longest path of dependencies that leads to each step, int64 [step], 0 for steps that
+    depend on none; the step's number where the schedule states no dependencies. Raises VerificationError for a
+    circle."""
     if schedule.dependencies is None:
         return np.arange(schedule.steps)
     pairs = np.asarray(schedule.dependencies, np.int64).reshape(-1, 2)
@@ -269,9 +276,12 @@ def _depths(schedule: Schedule) -> Ints:
 
 
 def _rounds(schedule: Schedule) -> Ints:
-    """Return the round in which each row of a queued schedule is sent, int64 [row], from 0 on: the first after all
-    before it on its lightpath, and all that write what it reads (where it adds itself: that add to it). Raises
-    VerificationError where a row is never sent."""
+    """Return the round, from 0 on, in which each row of a queued schedule is sent, int64 [row].
+
+    A row is sent in the first round after all rows before it on its lightpath, and after all rows that add to the chunk
+    it reads; a row that stores also waits for those that store that chunk. Raises VerificationError where a row is
+    never sent.
+    """
     chunks = schedule.chunks
     reads = schedule.source.astype(np.int64) * chunks + schedule.chunk
     writes = schedule.destination.astype(np.int64) * chunks + schedule.chunk
@@ -320,15 +330,15 @@ class UnevenMemory:
 
     @property
     def padding(self) -> int:
-        """Number of zeros added to the values that the rank brings."""
+        """Number of zeros that fill the cells of this rank's input beyond the values that it brings."""
         held = self.program.held
         return int(held.stop) - int(held.start) - len(self.brought)
 
     def check(self, values: int) -> None:
-        """Check that a rank brings as many values as its parts have.
+        """Check that ``values``, the length of this rank's input, is the number of values that its parts have.
 
         Raises:
-            ConfigError: not as many as its parts have.
+            ConfigError: it is another number.
         """
         rank, expected = self.program.rank, len(self.brought)
         if values != expected:
@@ -336,15 +346,22 @@ class UnevenMemory:
 
 
 def values_of_parts(movement: Movement, itemsize: int) -> Ints:
-    """Return the number of values of ``itemsize`` bytes in each part of a collective with sizes, rounded to the
-    nearest, int64 [part]."""
+    """Return the number of values of ``itemsize`` bytes in each part of a movement whose collective has ``sizes`` (it
+    must), rounded to the nearest, int64 [part]."""
     wanted = movement.collective
     assert wanted.sizes is not None
     return np.rint(wanted.sizes.share.ravel() * (wanted.distinct_nbytes / itemsize)).astype(np.int64)
 
 
 def uneven_memory(movement: Movement, program: Program, itemsize: int) -> UnevenMemory:
-    """Return where a rank's chunks lie in one flat tensor, values having ``itemsize`` bytes."""
+    """Return where a rank's chunks lie in one flat tensor, for a collective whose parts differ in size and values of
+    ``itemsize`` bytes.
+
+    Args:
+        movement: all messages of the schedule.
+        program: that rank's program, by cells.
+        itemsize: bytes of a value.
+    """
     weights = movement.collective.weights
     assert weights is not None
     values = values_of_parts(movement, itemsize)
@@ -421,11 +438,11 @@ class ScheduleExecutor:
         """Return (blocks, values of a block, values of a chunk) of an input of ``values`` values, where all parts are
         equally large; the last chunk of a block is padded with zeros.
 
-        There is one block, or one for each rank: the input of a reduce-scatter or an all-to-all, and of the root of a
-        scatter.
+        There is one block, or one for each rank: in the input of a reduce-scatter or an all-to-all, and in that of the
+        root of a scatter.
 
         Raises:
-            ConfigError: values that ranks cannot share equally.
+            ConfigError: the blocks cannot have equally many values.
         """
         blocks = (self._held or self._wanted) // self.movement.pieces
         if values % blocks:
@@ -433,8 +450,8 @@ class ScheduleExecutor:
         return blocks, values // blocks, -(-values // blocks // self.movement.pieces)
 
     def padding(self, values: int, itemsize: int) -> int:
-        """Return the zeros added to each block of an input of ``values`` values, of ``itemsize`` bytes each; to all of
-        it where sizes differ."""
+        """Return the number of zeros added to each block of an input of ``values`` values of ``itemsize`` bytes each;
+        where parts have sizes, those added to this rank's whole input, whatever ``values`` is."""
         if self.movement.collective.sizes is None:
             _, block, chunk = self.shape(values)
             return chunk * self.movement.pieces - block
@@ -480,8 +497,8 @@ class ScheduleExecutor:
             return result.clone() if self._wanted < len(self.program.chunks) else result
 
     def _unevenly(self, tensor: Tensor) -> Tensor:
-        """Execute a collective whose parts differ in size, and return this rank's result, flat; raises as a call
-        does."""
+        """Execute a collective whose parts differ in size, and return this rank's result, flat; the input is left
+        alone. It raises as ``__call__`` does."""
         memory = self._memory(tensor.dtype.itemsize)
         memory.check(tensor.numel())
         self._agree(tensor, 0)
@@ -492,8 +509,14 @@ class ScheduleExecutor:
             return work[memory.kept]
 
     def _exchange(self, work: Tensor, program: Program) -> None:
-        """Run this rank's program on its working memory, in place, and return once all its messages have gone and
-        come."""
+        """Run this rank's program on its working memory, in place, and return once all its messages are sent and
+        received; raises TransportError.
+
+        Args:
+            work: [cell, value], or flat where cells are named by the positions of their values; the input must be in
+                place.
+            program: this rank's program, by the cells of ``work``.
+        """
         receives = program.receives
         due = {after: tuple(sends) for after, sends in groupby(program.sends, key=lambda send: send.after)}
         posted: deque[tuple[Any, Tensor]] = deque()
@@ -517,16 +540,16 @@ class ScheduleExecutor:
             self._await(pending, peer)
 
     def _send(self, message: Message, work: Tensor) -> tuple[Any, int, Tensor]:
-        """Start to send a message's cells, copied where they may still be written; return what is pending, the peer,
-        and the buffer to keep alive meanwhile."""
+        """Start to send a message's cells, copied where they may still be written; return (pending send, peer, buffer
+        to keep alive until it ends)."""
         buffer = work[message.cells]
         if isinstance(message.cells, slice) and not message.in_place:
             buffer = buffer.clone()
         return self._start(dist.isend, buffer, message.peer, _DATA), message.peer, buffer
 
     def _agree(self, tensor: Tensor, values: int) -> None:
-        """Compare with every other rank schedule, type, ``values`` and number of the call, so that none mistakes what
-        comes; raises ConfigError on all ranks where one differs from rank 0."""
+        """Compare schedule, type, ``values`` and number of the call with every other rank, so that none mistakes what
+        comes, and count the call; raises ConfigError on all ranks where one differs from rank 0."""
         own = torch.tensor([*self._digest, _DTYPES.index(tensor.dtype), values, self._calls])
         others = [rank for rank in range(self.ranks) if rank != self.rank]
         headers = [own.clone() for _ in range(self.ranks)]
@@ -542,23 +565,24 @@ class ScheduleExecutor:
         self._calls += 1
 
     def _start(self, operation: Any, buffer: Tensor, peer: int, tag: int) -> Any:
-        """Start a send or receive with a rank of the group and return what is pending; raises TransportError."""
+        """Start ``dist.isend`` or ``dist.irecv`` with rank ``peer`` of the group, and return what is pending; raises
+        TransportError if it cannot start."""
         try:
             return operation(buffer, self._peers[peer], group=self.group, tag=tag)
         except RuntimeError as error:
             self._fail(peer, error)
 
     def _await(self, pending: Any, peer: int) -> None:
-        """Wait until a send or receive has ended; raises TransportError if it fails or takes longer than the
-        timeout."""
+        """Wait until a send to or receive from ``peer`` has ended; raises TransportError if it fails or takes longer
+        than the timeout."""
         try:
             pending.wait(timedelta(seconds=self._timeout))
         except RuntimeError as error:
             self._fail(peer, error)
 
     def _fail(self, peer: int, error: RuntimeError) -> NoReturn:
-        """Raise TransportError that says who is at fault: the rank that the first to notice names, if the store still
-        answers."""
+        """Raise TransportError that names the peer at fault, and before it the fault that the first rank to notice one
+        has written to the group's store, if the store still answers."""
         silent = "timed out" in str(error).lower()
         what = f"was silent for {self._timeout:g} s" if silent else "has gone"
         own = first = f"rank {self.rank}: rank {peer} {what}"
@@ -569,7 +593,7 @@ class ScheduleExecutor:
 
 
 def _brings(header: Tensor) -> str:
-    """Return what a rank is about to execute, in words, from the header that it sent: values, type, schedule and number
-    of the call."""
+    """Return in words what a rank is about to execute, from its header [4 numbers of the schedule's digest, type,
+    values, call]: ``brings 8 values of float32 to schedule 0123456789ab, call 0``."""
     content, (dtype, values, calls) = header[:4].numpy().tobytes().hex()[:12], header[4:].tolist()
     return f"brings {values} values of {str(_DTYPES[dtype]).removeprefix('torch.')} to schedule {content}, call {calls}"

@@ -32,8 +32,8 @@ _EXCHANGED = 7
 
 
 def draw_input(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
-    """Return a rank's input, flat, which rank and seed fix: integers over their whole range (sums wrap), or normal
-    floats times 2^-8 to 2^8."""
+    """Return a rank's input, ``values`` long and flat, which rank and seed fix: integers uniform over the range of
+    their type (sums wrap), or standard normal floats times 2^k, k uniform from -8 to 8."""
     random = torch.Generator().manual_seed(1000 * seed + rank)
     if not dtype.is_floating_point:
         range_ = torch.iinfo(dtype)
@@ -43,8 +43,11 @@ def draw_input(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
 
 
 def input_values(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
-    """Return the number of values of this rank's input, where each part has ``values``; where parts have sizes of their
-    own, these decide instead."""
+    """Return the number of values of this rank's input, where each part of the collective has ``values``: those of the
+    parts that the rank holds at the beginning, or, where it holds none, ends with.
+
+    Where parts have sizes of their own, these and ``itemsize``, the bytes of a value, decide instead of ``values``.
+    """
     movement, rank = execute.movement, execute.rank
     held, wanted = (chunks // movement.pieces for chunks in (movement.held(rank), movement.wanted(rank)))
     if movement.collective.sizes is not None:
@@ -53,11 +56,15 @@ def input_values(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
 
 
 def torch_result(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Tensor:
-    """Return the result of ``torch.distributed``'s own collectives; a permute is a send and a receive.
+    """Return this rank's result of ``torch.distributed``'s own collective on ``tensor``, its input; all ranks call it.
+    A permute is a send and a receive.
 
     A barrier is an all-gather of tokens, and a reduce-scatter of parts that differ in size a part of an all-reduce.
+    Ranks that get nothing from a reduce or a gather have an empty tensor.
 
     Args:
+        execute: executor of the schedule, for its collective and process group.
+        tensor: this rank's input, flat.
         itemsize: bytes of a value, from which sizes of parts follow.
     """
     kind, ranks, rank = execute.kind, execute.ranks, execute.rank
@@ -103,8 +110,8 @@ def torch_result(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Te
 
 
 def _permuted(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: dist.ProcessGroup) -> Tensor:
-    """Return the tensor that this rank gets where rank r sends its own to ``destinations[r]``; its own tensor where it
-    sends to itself."""
+    """Return the tensor that this rank receives where each rank r of the group sends its own to rank
+    ``destinations[r]``; ``tensor`` itself where the rank sends to itself."""
     to, source = destinations[rank], destinations.index(rank)
     if to == rank:
         return tensor
@@ -120,12 +127,17 @@ def _permuted(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: d
 
 
 def error_over_bound(execute: ScheduleExecutor, ours: Tensor, tensor: Tensor) -> float:
-    """Return the largest error of a sum of floats, as a fraction of what ``ScheduleExecutor`` promises: at most 1 where
-    the promise holds, 0 for equal results and for empty ones.
+    """Return the largest error of a result's values, as a fraction of the error that ``ScheduleExecutor`` allows a sum
+    of floats: at most 1 where that promise holds, 0 for equal and for empty results.
 
-    It is measured against a sum in float64, which for float64 may itself be off by as much.
+    It is measured against a sum in float64; results in float64 are allowed twice the error, as that sum may be off by
+    as much. Collectives that add nothing, and integers, allow no error: infinite where the result differs from that of
+    ``torch.distributed``. All ranks call it.
 
-    Other collectives, and integers, allow none: infinite where they differ from ``torch.distributed``'s.
+    Args:
+        execute: executor that made the result.
+        ours: this rank's result.
+        tensor: this rank's input.
     """
     itemsize, ranks = tensor.dtype.itemsize, execute.ranks
     if not execute.movement.collective.rule.adds or not tensor.dtype.is_floating_point:
@@ -139,11 +151,15 @@ def error_over_bound(execute: ScheduleExecutor, ours: Tensor, tensor: Tensor) ->
 
 
 def trial(worker: Worker) -> dict[str, Any]:
-    """Execute the schedule in a file and torch's own collective in turn, in one of the processes of ``launch``; return
-    this rank's ``same_bits``, ``error_over_bound``, ``padding``, number of input ``values``, and ``seconds`` of
-    ``ours`` and ``theirs`` by round.
+    """Execute the schedule in a file and torch's own collective in turn, in one of the processes of ``launch``, and
+    return what this rank measured.
 
-    Arguments: path, values (of a part), dtype, rounds, seed, timeout.
+    The worker's arguments are ``path`` of the schedule, ``values`` of a part, ``dtype`` by name, number of timed
+    ``rounds``, ``seed`` and ``timeout`` in seconds.
+
+    Returns:
+        ``same_bits`` (whether both results are equal), ``error_over_bound``, ``padding`` of the input, its number of
+        ``values``, and ``seconds``: under ``ours`` and ``theirs`` a list by round.
     """
     torch.set_num_threads(1)
     settings = worker.arguments
@@ -165,7 +181,7 @@ def trial(worker: Worker) -> dict[str, Any]:
 
 
 def _timed(action: Callable[[], object]) -> float:
-    """Return the seconds that an action takes on this rank, begun after a barrier."""
+    """Return the wall-clock seconds that an action takes on this rank, begun after a barrier of all ranks."""
     dist.barrier()
     began = time.perf_counter()
     action()
@@ -201,12 +217,14 @@ class ScheduleTrial:
 
 
 def values_of(schedule: Schedule, nbytes: float, dtype: str) -> int:
-    """Return the values of a part of a collective of ``nbytes`` (see ``Collective``), as many as fit: of all bytes
-    where it has one part, else of a rank's share of them; 1 for a barrier. Parts with sizes of their own have values by
-    these.
+    """Return as many values of type ``dtype`` as fit in a part of the schedule's collective if its size is ``nbytes``
+    (see ``Collective``): in all bytes where the collective has one part, else in a rank's share of them; 1 for a
+    barrier.
+
+    Parts with sizes of their own take the number of their values from these instead.
 
     Raises:
-        ConfigError: a type that is not known.
+        ConfigError: ``dtype`` is none of ``DTYPES``.
     """
     if dtype not in DTYPES:
         raise ConfigError(f"dtype {dtype!r}: expected one of {', '.join(DTYPES)}")
@@ -230,10 +248,12 @@ def try_schedule(
     times are NaN with 0 rounds.
 
     Args:
+        schedule: what is executed.
         fabric: on which it is verified again in each process.
-        dtype: of ``DTYPES``.
-        values: of a part, as :func:`values_of` counts them.
+        dtype: name of the type of the values, of ``DTYPES``.
+        values: number of values of a part, as :func:`values_of` counts them.
         rounds: executions that are timed, each beside one of ``torch.distributed``'s own.
+        seed: seed of the inputs.
         timeout: seconds for everything.
 
     Raises:

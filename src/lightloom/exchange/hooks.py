@@ -59,15 +59,19 @@ _ONLY_HERE = {"tag_histogram", "host", "parameters", "rounding", "seed"}
 
 
 def _warn_of(old: str, new: str, options: Iterable[str]) -> None:
-    """Warn the caller's caller that a hook has a newer name (DeprecationWarning), unless an option has no counterpart
-    there."""
+    """Warn the caller's caller (DeprecationWarning) that the function ``old`` is to be replaced by
+    ``lightloom.exchange.<new>``; nothing is warned of where one of the given ``options`` has no counterpart there."""
     if not _ONLY_HERE.intersection(options):
         warnings.warn(f"{old} is deprecated: use lightloom.exchange.{new}", DeprecationWarning, stacklevel=3)
 
 
 def _method_name(codec: Codec | None, options: dict[str, Any]) -> str:
-    """Return the name of the exchange method that runs a codec with these options, for messages; INCEPTIONN with its
-    default bound for None."""
+    """Return the name of the exchange method that runs a codec with these options, for messages.
+
+    Args:
+        codec: the codec; None stands for INCEPTIONN with its default bound.
+        options: options of the state, of which only ``error_feedback`` (on unless given) is looked at.
+    """
     feedback = "feedback" if options.get("error_feedback", True) else "feedback=no"
     if codec is None or type(codec) is Inceptionn:
         return f"inceptionn:bound=2^-{(codec or Inceptionn()).exponent},{feedback}"
@@ -151,9 +155,11 @@ class InceptionnState(ExchangerState):
 
 
 def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None, **options: Any) -> InceptionnState:
-    """Exchange the gradients of a model compressed from now on; all ranks call this, before the first backward pass.
+    """Attach a hook to a DDP model by which its gradients are exchanged encoded from now on, and return its state; all
+    ranks call this, before the first backward pass.
 
     Args:
+        model: the model, whose named parameters and process group are used unless ``options`` say otherwise.
         codec: codec of the gradients; ``Inceptionn(bound=2**-10)`` by default.
         options: options of ``InceptionnState``.
 
@@ -192,7 +198,8 @@ class InceptionnFsdpState(FsdpState):
 
 
 def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **options: Any) -> InceptionnFsdpState:
-    """Reduce-scatter the gradients of a model compressed from now on; all ranks call this, after ``fully_shard``.
+    """Replace the reduce-scatters of an FSDP2 model by ones that encode gradients, from now on, and return their state;
+    all ranks call this, after ``fully_shard``.
 
     Args:
         model: sharded over one dimension of a mesh, in CPU memory; its root need not be sharded itself.
@@ -200,7 +207,8 @@ def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **optio
         options: options of ``InceptionnFsdpState``.
 
     Raises:
-        UnsupportedError: the model does not use FSDP2, or torch does not let its reduce-scatter be replaced.
+        UnsupportedError: the model does not use FSDP2, is not in CPU memory, or torch does not let its reduce-scatter
+            be replaced.
         TransportError: a rank did not connect in time.
     """
     _warn_of("attach_inceptionn_fsdp", f"attach_fsdp(model, {_method_name(codec, options)!r})", options)
@@ -270,15 +278,22 @@ class OpticalAverageState(ExchangerState):
         super().__init__(exchanger, statistics=OpticalStatistics())
 
     def _count(self, counts: Counts, geometry: Geometry, *, last: bool) -> None:
-        """Add the counts of one bucket, with the bytes of codes up and down and of exponents that optical averaging
-        would send."""
+        """Add the counts of one bucket to the statistics, with the bytes that optical averaging would send: codes up,
+        as many down, and one byte of exponent for each block.
+
+        Args:
+            counts: counts of the bucket.
+            geometry: tensors of the bucket.
+            last: whether it is the step's last bucket.
+        """
         codes, exponents = -(-geometry.size * self.averager.bits // 8), self._exchanger.blocks(geometry)
         optical = OpticalCounts(**asdict(counts), nbytes_up=codes, nbytes_down=codes, nbytes_exponents=exponents)
         self.statistics.add(optical, last=last)
 
 
 def _check_averager(averager: Averager, ranks: int, bits: int | None, rounding: Rounding | None) -> None:
-    """Raise ConfigError if an averager is for another number of ranks, or other bits or rounding where given."""
+    """Raise ConfigError unless an averager is for ``ranks`` servers, and for these bits and this rounding; None accepts
+    any."""
     own = (averager.servers, averager.bits, averager.rounding)
     expected = (ranks, averager.bits if bits is None else bits, averager.rounding if rounding is None else rounding)
     if own != expected:
@@ -289,9 +304,11 @@ def _check_averager(averager: Averager, ranks: int, bits: int | None, rounding: 
 def attach_optical_average(
     model: DistributedDataParallel, averager: Averager | str | None = None, **options: Any
 ) -> OpticalAverageState:
-    """Average this model's gradients as OptINC does from now on; all ranks call it, before the first backward pass.
+    """Attach a hook to a DDP model that averages its gradients as OptINC does from now on, and return its state; all
+    ranks call this, before the first backward pass.
 
     Args:
+        model: the model, whose process group is used unless ``options`` name another.
         averager: an averager or its name; the exact mean by default.
         options: options of ``OpticalAverageState``.
 
@@ -327,12 +344,13 @@ class ScheduleState(DdpHookState):
         self._execute = execute
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
-        """Begin to average a bucket by the schedule and return the future of its buffer; raises as the executor
-        does."""
+        """Begin to average a bucket by the schedule, and return the future of the bucket's own buffer, which then holds
+        the mean over ranks; the future raises as the executor does."""
         return self._start(bucket.is_last(), self._exchange, bucket.buffer())
 
     def _exchange(self, buffer: Tensor) -> Tensor:
-        """Replace a buffer by its mean over ranks, divided before it is added, and return it."""
+        """Replace a buffer by its mean over ranks, in place, and return it; values are divided by the number of ranks
+        before they are added."""
         # As DDP itself does: divided before they are added, so that sums do not overflow.
         with torch.no_grad():
             buffer.copy_(self._execute(buffer.div_(self._execute.ranks)))
@@ -342,14 +360,17 @@ class ScheduleState(DdpHookState):
 def attach_schedule(
     model: DistributedDataParallel, schedule: Schedule, *, timeout: float = DEFAULT_TIMEOUT
 ) -> ScheduleState:
-    """Average this model's gradients by a schedule from now on; all ranks call it, before the first backward pass.
+    """Attach a hook to a DDP model that averages its gradients by a schedule from now on, and return its state; all
+    ranks call this, before the first backward pass.
 
     Args:
+        model: the model.
         schedule: a verified all-reduce over the ranks of the model's process group.
-        timeout: of ``ScheduleExecutor``.
+        timeout: seconds that a rank may keep another one waiting for a message.
 
     Raises:
-        UnsupportedError: of ``ScheduleExecutor`` and ``ScheduleState``.
+        UnsupportedError: the schedule is not an all-reduce of as many ranks, needs a reducing switch, or lets ranks add
+            up in different orders; or the process group is not gloo's.
         LightloomError: the model has a hook already, or its backward pass has begun.
     """
     state = ScheduleState(ScheduleExecutor(schedule, model.process_group, timeout=timeout))

@@ -43,7 +43,8 @@ def rates_path() -> Path:
 
 
 def measured_rates(method: str) -> KernelRates | None:
-    """Return the rates of a method by its name; None where it was not measured, or the file is damaged."""
+    """Return the rates stored in the cache for a method, by its full name; None where it was not measured on this host,
+    or the file is damaged."""
     row = _stored_rates().get(method)
     try:
         return None if row is None else KernelRates(**row)  # type: ignore[arg-type]
@@ -52,7 +53,8 @@ def measured_rates(method: str) -> KernelRates | None:
 
 
 def keep_rates(method: str, rates: KernelRates) -> Path:
-    """Keep the rates of a method in the cache, in place of earlier ones, and return the file.
+    """Write the rates of a method, by its full name, into the cache, in place of earlier ones of that method, and
+    return the path of the file.
 
     Raises:
         ConfigError: the cache cannot be written.
@@ -77,16 +79,18 @@ _SCALE = 1e-3
 
 
 def measurable(method: ExchangeMethod) -> bool:
-    """Return whether a method, or the one inside it, codes values by kernels that ``measure_kernels`` times."""
+    """Return whether the method that codes values, ``method.coding``, is of a family that ``measure_kernels`` times:
+    narrow formats, codecs around a ring, top-k or PowerSGD."""
     return isinstance(method.coding, BlockExchange | RingCodecExchange | TopKExchange | PowerSgdExchange)
 
 
 def measure_kernels(method: ExchangeMethod) -> KernelRates:
-    """Return the rates of a method's kernels on one thread, timed now; ``flops`` is not measured.
+    """Return the rates of a method's kernels on one thread of this host, timed now; ``flops`` is left None, and nothing
+    is stored.
 
     Raises:
-        UnsupportedError: it codes nothing, or nothing here codes it; or PyTorch, whose tensors its kernels take, is
-            missing.
+        UnsupportedError: the method codes nothing, or nothing here codes it; or PyTorch, whose tensors its kernels
+            take, is missing.
     """
     part = method.coding
     with needing_torch(f"exchange {method.name!r}: measuring its kernels"):
@@ -102,8 +106,14 @@ def measure_kernels(method: ExchangeMethod) -> KernelRates:
 
 
 def _rates_of(kernels: Callable[[int], Coding], name: str, decoded: int = _LARGE) -> KernelRates:
-    """Return the rates of coding by two functions that ``kernels`` makes for a number of values: of 2^22 values, of
-    which ``decoded`` are decoded, and the seconds of a message, from 256 values."""
+    """Return the rates of coding, timed on messages of 2^22 values, and the seconds of a message, from messages of 256
+    values.
+
+    Args:
+        kernels: returns the two functions that encode and decode so many values.
+        name: what is timed; ``kernel`` of the result is this and "on one thread".
+        decoded: number of values that the large message holds for the decoder.
+    """
     rates = coding_rates(kernels(_LARGE), kernels(_SMALL), (4 * _LARGE, 4 * decoded))
     return KernelRates(**rates, kernel=f"{name} on one thread")
 
@@ -162,8 +172,8 @@ def _top_k(method: TopKExchange, count: int) -> Coding:
 
 
 def _products(method: PowerSgdExchange, count: int) -> Coding:
-    """Return two functions without arguments that take the place of encoding and decoding: the product M Q, and M less
-    P Qᵀ, of a matrix M of ``count`` fixed values."""
+    """Return two functions without arguments that stand for encoding and decoding by PowerSGD: the product M Q, and the
+    difference M - P Qᵀ, of a matrix M of ``count`` fixed values with at most 1024 columns."""
     import torch
 
     torch.set_num_threads(1)

@@ -46,8 +46,8 @@ class Gradient:
         return Gradient(((values,),))
 
     def bits_by_terms(self, codec: str) -> tuple[tuple[int, float], ...]:
-        """Return measured (number of summed gradients, average bits of a value) of a codec; empty where that codec was
-        not measured."""
+        """Return the measured pairs (number of summed gradients, average bits of a value) of the codec of that full
+        name; empty where it was not measured."""
         return next((sums.bits_by_terms for sums in self.coded if sums.codec == codec), ())
 
     @cached_property
@@ -103,8 +103,8 @@ class ExchangeMethod(ABC):
     @property
     @abstractmethod
     def scale_free(self) -> bool:
-        """True if gradients times a power of two give the result times that power, bit for bit; each method says so of
-        itself."""
+        """True if multiplying all gradients by a power of two multiplies the result by that power, bit for bit; every
+        method states it."""
 
     @abstractmethod
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
@@ -112,17 +112,18 @@ class ExchangeMethod(ABC):
 
     @abstractmethod
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return the computation of a rank in one exchange; the largest over ranks where shares differ."""
+        """Return the computation of one rank in one exchange among ``ranks`` ranks, that of the busiest rank where
+        shares differ."""
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
-        """Return how many of ``ranks`` ranks exchange with each other in a phase: all, unless a method says
-        otherwise."""
+        """Return how many of the job's ``ranks`` ranks exchange with each other in a phase: all, unless a method
+        overrides it."""
         return ranks
 
     @property
     def needs_values(self) -> bool:
-        """True if the bytes depend on the gradient's values (``Gradient.coded``): without measured sizes, phases have
-        the largest that may occur."""
+        """True if the bytes depend on the gradient's values, so that ``phases`` uses the measured sizes of
+        ``Gradient.coded``, and the largest possible ones where there are none; False unless a method overrides it."""
         return False
 
     @property
@@ -154,7 +155,8 @@ class ExchangeMethod(ABC):
         return self.every == 1
 
     def sent_bytes(self, gradient: Gradient, ranks: int) -> float:
-        """Return the bytes that one rank sends in one exchange, on average over ranks, as the hooks count them.
+        """Return the bytes that one rank sends in all phases of one exchange, on average over ranks, as the hooks count
+        them.
 
         An all-reduce is counted as a reduce-scatter and an all-gather, 2 (ranks - 1) / ranks of its size.
         """
@@ -166,8 +168,16 @@ class ExchangeMethod(ABC):
 
 
 def sent_in_phase(phase: Phase, ranks: int) -> float:
-    """Return the bytes that one rank sends in a phase, on average over ranks, if no byte is sent twice: (ranks - 1) /
-    ranks of the size, twice that for an all-reduce."""
+    """Return the bytes that one rank sends in a phase, on average over ranks, if no byte is sent twice.
+
+    It is (ranks - 1) / ranks of the phase's size, twice that for an all-reduce. Where sizes depend on the number of
+    summed gradients, the two halves of the all-reduce are the mean size over a ring's hops, and the size of a sum over
+    all ranks.
+
+    Args:
+        phase: one collective of an exchange.
+        ranks: number of ranks that exchange with each other in it.
+    """
     share = (ranks - 1) / ranks
     if phase.nbytes_by_terms:
         return share * (sum_over_hops(phase, ranks) + nbytes_of_terms(phase, ranks))
@@ -175,15 +185,16 @@ def sent_in_phase(phase: Phase, ranks: int) -> float:
 
 
 def sum_over_hops(phase: Phase, ranks: int) -> float:
-    """Return the mean size, over the hops of a ring's reduce-scatter, of ``phase`` where sums of 1, 2 ... gradients
-    travel, in bytes of the whole gradient; 0 for a single rank."""
+    """Return the mean size of a phase over the hops of a ring's reduce-scatter, on which sums of 1, 2 ... ``ranks`` - 1
+    gradients travel; in bytes of the whole gradient, 0 for a single rank."""
     hops = range(1, ranks)
     return sum(nbytes_of_terms(phase, terms) for terms in hops) / max(len(hops), 1)
 
 
 def nbytes_of_terms(phase: Phase, terms: int) -> float:
-    """Return the bytes of a sum of ``terms`` gradients, interpolated over the logarithm of the number of terms and
-    constant beyond the measured ones; ``nbytes`` where sizes do not depend on it."""
+    """Return the bytes of a phase that carries a sum of ``terms`` gradients (at least 1): interpolated over the
+    logarithm of the number of terms, constant beyond the measured numbers, and ``nbytes`` where sizes do not depend on
+    them."""
     from numpy import interp, log2
 
     if not phase.nbytes_by_terms:
@@ -220,11 +231,11 @@ class Family:
 
 
 def split_name(text: str) -> tuple[str, dict[str, str]]:
-    """Return the name before the colon and the options behind it, texts by option; a flag stands for ``flag=yes``, and
-    parentheses around a value are taken off.
+    """Return (name before the colon, options behind it as texts by key) of a method's name; a flag stands for
+    ``flag=yes``, and parentheses around a value are taken off. No option is checked.
 
     Raises:
-        ConfigError: parentheses do not match, an option is empty or given twice.
+        ConfigError: parentheses do not match, or an option is empty or given twice.
     """
     name, colon, rest = text.strip().partition(":")
     options: dict[str, str] = {}
@@ -240,10 +251,16 @@ def split_name(text: str) -> tuple[str, dict[str, str]]:
 
 
 def read_options(text: str, options: Mapping[str, str], readers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
-    """Return the values of the options that are given, each read by its reader.
+    """Return the values of the options that are given, by key, each read by its reader; defaults are not filled in.
+
+    Args:
+        text: full text that the user wrote, for messages.
+        options: given options, as texts.
+        readers: function that reads the text of each option there is, and raises ValueError or InputError.
 
     Raises:
-        ConfigError: there is no such option, or its value cannot be read.
+        ConfigError: there is no such option, or its reader raised ValueError; an InputError of a reader passes
+            unchanged.
     """
     values = {}
     for key, value in options.items():
@@ -298,7 +315,8 @@ def real(least: float, largest: float) -> Callable[[str], float]:
 
 
 def _split_options(rest: str, text: str) -> list[str]:
-    """Split at commas outside parentheses, which the parts keep; raises ConfigError where these do not match."""
+    """Return the options between the commas of ``rest`` that stand outside parentheses, which the parts keep; raises
+    ConfigError, quoting ``text``, where parentheses do not match."""
     parts, depth, part = [], 0, ""
     for character in rest:
         depth += {"(": 1, ")": -1}.get(character, 0)
@@ -341,7 +359,8 @@ class Evidence:
     """Command line that reproduces the figures."""
 
     def __str__(self) -> str:
-        """Return the difference in loss, with its spread over several seeds, task and runs in one line."""
+        """Return one line: the difference in loss, ± its spread where there are several seeds, the task, and in
+        parentheses steps, ranks and seeds."""
         spread = f" ± {self.spread:.2g}" if self.seeds > 1 else ""
         seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
         runs = f"{self.steps} steps, {self.ranks} ranks, {seeds}"
@@ -354,17 +373,24 @@ class Evidence:
 
 @cache
 def evidence() -> tuple[Evidence, ...]:
-    """Return all that was measured, as the package's own ``evidence.json`` has it.
+    """Return all rows that were measured, in the order of the package's own ``evidence.json``.
 
     Raises:
-        ConfigError: the committed table is damaged.
+        ConfigError: the package's table is damaged.
     """
     return _read_evidence(files("lightloom.exchange").joinpath("evidence.json").read_bytes, "evidence.json")
 
 
 def _read_evidence(content: Callable[[], bytes], place: str) -> tuple[Evidence, ...]:
-    """Return the rows of a table of evidence that ``content`` returns; raises ConfigError, naming ``place``, where it
-    cannot be read."""
+    """Return the rows of a table of evidence.
+
+    Args:
+        content: returns the JSON document as bytes.
+        place: name of the table, for the message.
+
+    Raises:
+        ConfigError: the table cannot be read, or has another schema or other fields.
+    """
     try:
         document = json.loads(content())
         if document["schema"] != SCHEMA:
@@ -375,8 +401,8 @@ def _read_evidence(content: Callable[[], bytes], place: str) -> tuple[Evidence, 
 
 
 def merge_evidence(path: Path, rows: Sequence[Evidence]) -> str:
-    """Return the text of the table at ``path``, if there is one, with ``rows`` in place of those of the same method and
-    task; nothing is written.
+    """Return the JSON text of the table at ``path`` (empty if there is no file) without its rows of the same method and
+    task as one of ``rows``, and with ``rows`` at the end; nothing is written.
 
     Raises:
         ConfigError: the file holds something else.
@@ -388,12 +414,13 @@ def merge_evidence(path: Path, rows: Sequence[Evidence]) -> str:
 
 
 def evidence_of(method: str) -> tuple[Evidence, ...]:
-    """Return what was measured of the method of that name, with exactly these options; empty where nothing was."""
+    """Return the rows measured for the method of that full name, with exactly these options; empty where nothing
+    was."""
     return tuple(row for row in evidence() if row.method == method)
 
 
 def accuracy_note(method: str) -> str:
-    """Return a line that says what was measured of a method's effect on the loss, ``not measured`` where nothing
-    was."""
+    """Return one line on the measured effect of a method, by its full name, on the loss: ``measured: `` and its rows,
+    or ``not measured``."""
     rows = evidence_of(method)
     return "measured: " + "; ".join(map(str, rows)) if rows else "not measured"

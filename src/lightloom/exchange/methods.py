@@ -37,36 +37,38 @@ class BuiltInExchange(ExchangeMethod):
 
     @property
     def name(self) -> str:
-        """Name with all options, as ``find`` reads it: ``topk:share=0.01,feedback``."""
+        """Full name, as ``find`` reads it, ``topk:share=0.01,feedback``: the family and every option, those at their
+        default too; a flag that is off by default stands in it only where it is on."""
         return _spelled(self)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return the computation of a rank in one exchange; none unless a method codes values."""
+        """Return the computation of a rank in one exchange: none here; families that code values override it."""
         return Work()
 
 
 @cache
 def _spelled(method: BuiltInExchange) -> str:
-    """Return the name of a method: its family, then each option as it writes its value."""
+    """Return the full name of a method: its family, a colon, and every option as ``Option.spell`` writes it, joined by
+    commas; the family alone where no option is written."""
     options = _OPTIONS[method.family].items()
     words = [option.spell(key, getattr(method, option.attribute or key)) for key, option in options]
     return ":".join(filter(None, [method.family, ",".join(filter(None, words))]))
 
 
 def _work_of_shares(encoded: float, decoded: float, ranks: int) -> Work:
-    """Return the work on so many values where a message is a rank's share: ``ranks`` are encoded, all but one of them
-    decoded twice."""
+    """Return the work of a rank that codes ``encoded`` and decodes ``decoded`` values where each message holds one
+    rank's share of the gradient: ``ranks`` messages are encoded and 2 ``ranks`` - 1 decoded."""
     messages = {"encoded_messages": ranks, "decoded_messages": 2 * ranks - 1}
     return Work(encoded_values=encoded, decoded_values=decoded, **messages)
 
 
 def _sum_of_works(works: Sequence[Work]) -> Work:
-    """Return works added up field by field."""
+    """Return one ``Work`` whose every field is the sum of that field over ``works``; zeros for none."""
     return Work(**{field.name: sum(getattr(work, field.name) for work in works) for field in fields(Work)})
 
 
 def written(value: object) -> str:
-    """Return a value as names spell it: its text, in parentheses where that holds a comma or a colon."""
+    """Return a value as names of methods spell it: its text, in parentheses where that holds a comma or a colon."""
     text = str(value)
     return f"({text})" if "," in text or ":" in text else text
 
@@ -87,8 +89,13 @@ class Option:
     """Writes a value as ``read`` reads it."""
 
     def spell(self, key: str, value: Any) -> str:
-        """Return the option as names have it: ``key=value``, for a flag ``key``, or ``key=no`` where that is not the
-        default; empty for a flag that is off by default."""
+        """Return the option as names of methods have it: ``key=value``. A flag is ``key`` where it is on; where it is
+        off, ``key=no`` if it is on by default, else empty.
+
+        Args:
+            key: name of the option.
+            value: value of the method's attribute, as ``read`` returns it.
+        """
         if self.read is not flag:
             return f"{key}={self.write(value)}"
         off = f"{key}=no" if self.default == "yes" else ""
@@ -106,7 +113,7 @@ class PlainExchange(BuiltInExchange):
     scale_free = True
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return one all-reduce of the whole gradient, 4 bytes a value."""
+        """Return one all-reduce of the whole gradient, 4 bytes a value, whatever the number of ranks."""
         return (Phase(kind="all-reduce", nbytes=4.0 * gradient.values),)
 
 
@@ -167,7 +174,7 @@ class BlockExchange(BuiltInExchange):
 
     @property
     def fused(self) -> bool:
-        """True for all formats but fp8, whose blocks the Triton kernels do not take."""
+        """True for all formats but fp8, for which there is no Triton kernel that codes a message in one pass."""
         return self.width.name != "fp8"
 
     def nbytes(self, values: int) -> int:
@@ -178,19 +185,20 @@ class BlockExchange(BuiltInExchange):
         return -(-values // self.block) * (SCALE_BYTES + self.block * self.width.bits // 8)
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return an all-to-all and an all-gather, each of the codes of all tensors, every tensor in blocks of its
-        own."""
+        """Return an all-to-all and an all-gather, each of the codes and scales of the whole gradient, in which every
+        tensor has blocks of its own; the bytes do not depend on ``ranks``."""
         nbytes = float(sum(self.nbytes(prod(shape)) for shape in gradient.shapes))
         return (Phase(kind="all-to-all", nbytes=nbytes), Phase(kind="all-gather", nbytes=nbytes))
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return a rank's work: every value encoded once, its share of sums decoded from the other ranks, then all
-        means decoded."""
+        """Return a rank's work: it encodes as many values as the gradient has (the other ranks' shares of its gradient,
+        and the means of its own share), and decodes its own share from each other rank, then the means of all
+        shares."""
         return _work_of_shares(gradient.values, gradient.values * (1 + (ranks - 1) / ranks), ranks)
 
 
 def _power_of_two(text: str) -> int:
-    """Read a block size, a power of two from 8 to 4096; raises ValueError for any other text."""
+    """Return the block size that a text names, a power of two from 8 to 4096; raises ValueError for any other text."""
     value = whole(8, 4096)(text)
     if value & (value - 1):
         raise ValueError("expected a power of two from 8 to 4096")
@@ -222,13 +230,14 @@ class TopKExchange(BuiltInExchange):
         return min(max(ceil(self.share * values), 1), values)
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return one all-gather of what all ``ranks`` ranks keep, 8 bytes a value that is kept."""
+        """Return one all-gather; its size is what all ``ranks`` ranks keep together, 8 bytes for each value that is
+        kept of each tensor."""
         kept = sum(self.kept(prod(shape)) for shape in gradient.shapes)
         return (Phase(kind="all-gather", nbytes=float(ranks * PAIR_BYTES * kept)),)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return a rank's work: every value is looked at once, in one message; what all ranks sent, ``ranks`` messages,
-        is added up."""
+        """Return a rank's work: all values of its gradient count as encoded, in one message, and the values that all
+        ``ranks`` ranks keep as decoded, in ``ranks`` messages."""
         kept = sum(self.kept(prod(shape)) for shape in gradient.shapes)
         return Work(
             encoded_values=gradient.values, decoded_values=ranks * kept, encoded_messages=1, decoded_messages=ranks
@@ -254,11 +263,12 @@ class PowerSgdExchange(BuiltInExchange):
     """Columns of each factor."""
 
     def factors(self, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-        """Return (rows, columns, rank) of a tensor's factors, all dimensions but the first being columns; None for a
-        tensor that goes as float32.
+        """Return (rows, columns, rank) of a tensor's factors, P [rows, rank] and Q [columns, rank]; None for a tensor
+        that is sent as float32.
 
-        Factors are smaller than the tensor where (rows + columns) rank < rows columns; all tensors of one dimension go
-        as float32.
+        The first dimension gives the rows, all others together the columns; ``rank`` is cut to the smaller of both.
+        None comes for a tensor of fewer than two dimensions, and where the factors are not smaller: (rows + columns)
+        rank >= rows columns.
         """
         if len(shape) < 2:
             return None
@@ -267,8 +277,8 @@ class PowerSgdExchange(BuiltInExchange):
         return (rows, columns, rank) if (rows + columns) * rank < rows * columns else None
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return up to three float32 all-reduces: of tensors that are not factored, of all P, and of all Q; empty ones
-        are left out."""
+        """Return up to three float32 all-reduces, in this order: of tensors that are not factored, of all P, and of all
+        Q; empty ones are left out. The sizes do not depend on ``ranks``."""
         matrices = self._matrices(gradient)
         plain = sum(prod(shape) for shape in gradient.shapes if self.factors(shape) is None)
         left = sum(rows * rank for rows, _, rank in matrices)
@@ -276,8 +286,9 @@ class PowerSgdExchange(BuiltInExchange):
         return tuple(Phase(kind="all-reduce", nbytes=4.0 * size) for size in (plain, left, right) if size)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return a rank's work on M Q, Mᵀ P and P Qᵀ, each of which passes over M once, and on Gram-Schmidt of P; none
-        on tensors that are not factored."""
+        """Return a rank's work on the tensors that are sent as factors: M Q and Mᵀ P count every value as encoded
+        twice, P Qᵀ as decoded once; each matrix takes three calls, and ``flops`` are those of the three products and of
+        Gram-Schmidt on P."""
         matrices = self._matrices(gradient)
         values = sum(rows * columns for rows, columns, _ in matrices)
         flops = sum(6 * rows * columns * rank + 2 * rows * rank * rank for rows, columns, rank in matrices)
@@ -312,19 +323,23 @@ class RingCodecExchange(BuiltInExchange):
 
     @property
     def codec(self) -> str:
-        """Name of the codec, as :func:`lightloom.exchange.compression.registry.find` reads it; each subclass has its
-        own."""
+        """Name of the codec, as :func:`lightloom.exchange.compression.registry.find` reads it; every subclass overrides
+        it, here it raises NotImplementedError."""
         raise NotImplementedError
 
     @property
     def largest_bits(self) -> float:
-        """Bits of a value, tags included, that ``phases`` takes where no sizes were measured; 32 unless a subclass says
-        less or more."""
+        """Bits of a value, tags included, by which ``phases`` reckons where no sizes were measured: 32, unless a
+        subclass overrides it."""
         return 32.0
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return one all-reduce whose bytes are coded values and headers; with measured sizes of several sums, also the
-        bytes by number of summed gradients. ``nbytes`` itself is that of the fewest gradients."""
+        """Return one all-reduce, whose bytes are those of the coded values and of the headers of messages.
+
+        A value takes the bits measured for this codec (``Gradient.coded``) where the method needs values and they were
+        measured, else ``largest_bits``. With measured bits of several sums, ``nbytes_by_terms`` has the bytes by number
+        of summed gradients, and ``nbytes`` is that of the fewest.
+        """
         values = gradient.values
         # Of the frames behind the first of a message, as if the last one could be cut short.
         frames = max(values / FRAME_VALUES - ranks, 0.0) * FRAME_BYTES
@@ -338,8 +353,9 @@ class RingCodecExchange(BuiltInExchange):
         return (Phase(kind="all-reduce", nbytes=sizes[0][1], nbytes_by_terms=sizes if len(sizes) > 1 else ()),)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return a rank's work: each of its shares is encoded once, and decoded at every hop but for the sum that it
-        made itself."""
+        """Return a rank's work: it encodes one message of a share at each of ``ranks`` - 1 hops of the reduce-scatter
+        and one finished sum, and decodes 2 ``ranks`` - 1 messages of a share, that finished sum of its own among
+        them."""
         return _work_of_shares(gradient.values, gradient.values * (2 * ranks - 1) / ranks, ranks)
 
 
@@ -410,7 +426,8 @@ class CodecExchange(RingCodecExchange):
 
 
 def _read_bound(text: str) -> int:
-    """Return k of ``2^-k``, ``2**-k`` or the same as a number; raises ValueError unless k is 1 to 14."""
+    """Return k of a bound written ``2^-k``, ``2**-k`` or as that number in decimals; raises ValueError unless it is a
+    power of two and k is 1 to 14."""
     try:
         mantissa, exponent = math.frexp(read_bound(text))
     except (ValueError, OverflowError):
@@ -421,12 +438,13 @@ def _read_bound(text: str) -> int:
 
 
 def _read_codec(text: str) -> str:
-    """Return the full name of the codec of that name; raises what ``compression.registry.find`` does."""
+    """Return the full name, defaults included, of the codec that a text names; raises what
+    ``compression.registry.find`` does."""
     return find_codec(text).name
 
 
 def _read_dropped(text: str) -> int:
-    """Read the number of low bits that are cut off, 16, 22 or 24; raises ValueError for any other text."""
+    """Return the number of low bits to cut off, 16, 22 or 24; raises ValueError for any other text."""
     if text not in ("16", "22", "24"):
         raise ValueError("expected 16, 22 or 24")
     return int(text)
@@ -460,8 +478,8 @@ class OpticalExchange(BuiltInExchange):
         return self.averager == "ideal"
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return an all-gather of one byte of exponent a block from all ranks, and an all-reduce of codes of ``bits``
-        bits a value."""
+        """Return an all-gather of block exponents, one byte a block from each of ``ranks`` ranks, and an all-reduce of
+        codes of ``bits`` bits a value."""
         blocks = sum(-(-prod(shape) // self.block) for shape in gradient.shapes)
         return (
             Phase(kind="all-gather", nbytes=float(ranks * blocks)),
@@ -476,7 +494,8 @@ class OpticalExchange(BuiltInExchange):
 
 
 def _read_averager(text: str) -> str:
-    """Return the name of an averager unchanged, once what stands before its colon is known; raises UnknownNameError."""
+    """Return the name of an averager unchanged if the part before its colon is a known kind, else raise
+    UnknownNameError; options behind the colon are not checked."""
     from lightloom.photonics.registry import KNOWN
 
     if text.partition(":")[0] not in KNOWN:
@@ -493,7 +512,8 @@ class OuterExchange(BuiltInExchange):
 
     @property
     def coded_by(self) -> ExchangeMethod:
-        """The method inside, which codes the values; each subclass names its own."""
+        """The method inside, which codes the values; every subclass overrides it, here it raises
+        NotImplementedError."""
         raise NotImplementedError
 
     @property
@@ -508,13 +528,13 @@ class OuterExchange(BuiltInExchange):
 
     @property
     def coding(self) -> ExchangeMethod:
-        """The method that codes values, as the method inside says."""
+        """The innermost method, which codes the values: ``coding`` of the method inside."""
         return self.coded_by.coding
 
 
 def _read_inner(text: str) -> ExchangeMethod:
-    """Return the method of a name; raises ValueError for one that does not average the same gradient on all ranks at
-    every step."""
+    """Return the method that a full name names; raises ValueError for one that does not average gradients at every step
+    (LocalSGD, DiLoCo), and what ``find`` raises."""
     method = find(text)
     if not method.synchronous:
         raise ValueError("expected a method that exchanges at every step, not localsgd or diloco")
@@ -547,11 +567,12 @@ class ScheduledSums:
         return f"{self.algorithm}:coding={written(self.coding)},fabric={written(self.fabric)}"
 
     def check(self, ranks: int) -> None:
-        """Check that the algorithm has both schedules for so many ranks on the fabric.
+        """Check that the algorithm can make both a reduce-scatter and an all-gather for ``ranks`` ranks on the fabric;
+        no schedule is built.
 
         Raises:
             UnknownNameError: there is no such algorithm or fabric.
-            ConfigError: it has not, or there is no such fabric of so many ranks.
+            ConfigError: the algorithm refuses one of the two there, or the fabric cannot have so many ranks.
         """
         from lightloom.collectives.registry import find as find_algorithm
         from lightloom.machines.fabrics.load import load_fabric
@@ -581,12 +602,12 @@ class TwoLevelExchange(OuterExchange):
 
     @property
     def coded_by(self) -> ExchangeMethod:
-        """The method between nodes, whose engine codes what goes inside, too."""
+        """The method between nodes."""
         return self.between
 
     @property
     def coded_inside(self) -> PlainExchange | BlockExchange:
-        """The method that codes values inside a node."""
+        """The method that codes values inside a node: plain float32, or the coding of the schedules."""
         return self.inside.coding if isinstance(self.inside, ScheduledSums) else self.inside
 
     @property
@@ -601,19 +622,23 @@ class TwoLevelExchange(OuterExchange):
         return self.between.state_values / self.node
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
-        """Return the ranks of a node for phases inside a node, else the number of nodes."""
+        """Return how many ranks exchange with each other in a phase: the ranks of a node where the phase is inside a
+        node, else the number of nodes that ``ranks`` ranks fill; raises ConfigError where they do not fill nodes."""
         return self.node if phase.where == "in a node" else self.nodes(ranks)
 
     def slot(self, gradient: Gradient) -> Gradient:
-        """Return the gradient that a rank exchanges between nodes: its share of all tensors, one after the other.
+        """Return the gradient that a rank exchanges between nodes: one of ``node`` equal slots of all tensors laid one
+        after the other.
 
-        It has one dimension, of ceil(values / node) values.
+        It has one dimension, of ceil(values / node) values; measured sizes (``coded``) are kept.
         """
         return replace(gradient, shapes=((-(-gradient.values // self.node),),))
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return the collectives in the node, and those of the method between nodes in their midst, if there are
-        several nodes.
+        """Return the phases in order: a reduce-scatter in the node, the phases of the method between nodes on one
+        rank's slot (none with a single node), and an all-gather in the node.
+
+        The phases in the node have the size of ``node`` coded slots.
 
         Raises:
             ConfigError: the ranks do not fill nodes.
@@ -628,8 +653,9 @@ class TwoLevelExchange(OuterExchange):
         )
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return the work inside the node, and that of the method between nodes on this rank's slot where there are
-        several."""
+        """Return a rank's work: coding inside the node, which is none for float32, added to the work of the method
+        between nodes on this rank's slot where there are several nodes; raises ConfigError where the ranks do not fill
+        nodes."""
         nodes, slot = self.nodes(ranks), self.slot(gradient)
         works = [self.between.work(slot, nodes)] if nodes > 1 else []
         if self.coded_inside != PlainExchange():
@@ -644,8 +670,13 @@ class TwoLevelExchange(OuterExchange):
 
 
 def _read_inside(text: str) -> PlainExchange | ScheduledSums:
-    """Return what sums inside a node: ``float32``, or an algorithm with the options ``coding`` and ``fabric``; raises
-    ValueError for a coding that is no narrow format, or has feedback."""
+    """Return how values are summed inside a node: plain for ``float32``, else the name of an algorithm with the options
+    ``coding`` (float32 by default) and ``fabric`` (``wdm-ring`` by default), which are not checked against each other.
+
+    Raises:
+        ValueError: the coding is neither float32 nor a narrow format, or has feedback.
+        ConfigError: another option is given.
+    """
     if text == "float32":
         return PlainExchange()
     name, given = split_name(text)
@@ -657,8 +688,8 @@ def _read_inside(text: str) -> PlainExchange | ScheduledSums:
 
 
 def _read_between(text: str) -> ExchangeMethod:
-    """Return the method of a name; raises ValueError for two-level, PowerSGD, LocalSGD and DiLoCo, which cannot run
-    between nodes."""
+    """Return the method that a full name names; raises ValueError for two-level, PowerSGD, LocalSGD and DiLoCo, which
+    cannot run between nodes, and what ``find`` raises."""
     method = _read_inner(text)
     if isinstance(method, TwoLevelExchange):
         raise ValueError("expected a method of one level")
@@ -691,7 +722,8 @@ class LocalSgdExchange(BuiltInExchange):
     """Steps from one average of the weights to the next."""
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return one float32 all-reduce of the weights, which cannot run behind the backward pass."""
+        """Return one float32 all-reduce of the weights, 4 bytes a value, which cannot run behind the backward pass; it
+        comes once in ``every`` steps."""
         return (Phase(kind="all-reduce", nbytes=4.0 * gradient.values, hideable=False),)
 
 
@@ -721,7 +753,7 @@ class DiLoCoExchange(OuterExchange):
         return 2.0 + self.inner.state_values
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
-        """Return how many ranks exchange with each other in a phase of the inner method."""
+        """Return how many of ``ranks`` ranks exchange with each other in a phase, as the inner method says."""
         return self.inner.ranks_of(phase, ranks)
 
     def parts(self, gradient: Gradient) -> tuple[Gradient, ...]:
@@ -736,19 +768,20 @@ class DiLoCoExchange(OuterExchange):
         return tuple(replace(gradient, shapes=shapes[begin:end]) for begin, end in pairwise([*ends, len(shapes)]))
 
     def turn(self, fragment: int) -> int:
-        """Return the step within a round of ``every`` steps, from 1 on, after which fragment number ``fragment`` (from
-        0 on) is exchanged."""
+        """Return after which step of a round fragment number ``fragment`` (from 0 on) is exchanged: a number from 1 to
+        ``every``, the turns of all fragments being evenly spread, the last one's at ``every``."""
         return self.every * (fragment + 1) // self.fragments
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return the inner method's collectives for all fragments of a round, fragment by fragment, none of which can
-        run behind the backward pass."""
+        """Return the inner method's collectives for one round of ``every`` steps, fragment by fragment, none of which
+        can run behind the backward pass."""
         return tuple(
             replace(phase, hideable=False) for part in self.parts(gradient) for phase in self.inner.phases(part, ranks)
         )
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return the inner method's work on all fragments of a round, added up field by field."""
+        """Return the inner method's work on all fragments, which is that of one round of ``every`` steps, added up
+        field by field."""
         return _sum_of_works([self.inner.work(part, ranks) for part in self.parts(gradient)])
 
 
@@ -766,7 +799,15 @@ def _family(
     /,
     **options: Option,
 ) -> Family:
-    """Return a family and keep its options; ``make`` makes its methods of their values, by attribute."""
+    """Return a family of methods, and enter its options in ``_OPTIONS`` under its name.
+
+    Args:
+        name: name of the family.
+        summary: one line that says what the methods do.
+        make: called with the values of all options, by the attribute of each; returns the method.
+        compared: methods that comparisons run, as in ``Family``.
+        options: options by name, in the order in which names spell them.
+    """
     _OPTIONS[name] = options
 
     def build(text: str, given: dict[str, str], _find: Find) -> ExchangeMethod:
@@ -784,7 +825,12 @@ def _family(
 
 
 def _feedback(default: str, words: str = "add the error of each encoding to the") -> Option:
-    """Return the option ``feedback``, ``yes`` or ``no`` by default; ``words`` say what it does to the next gradient."""
+    """Return the flag ``feedback``.
+
+    Args:
+        default: ``yes`` or ``no``.
+        words: beginning of its meaning, which ends in "next gradient, on (off) by default".
+    """
     return Option(flag, default, f"{words} next gradient, {'on' if default == 'yes' else 'off'} by default")
 
 
@@ -912,18 +958,20 @@ def names() -> list[str]:
 
 
 def compared() -> tuple[str, ...]:
-    """Return the methods that comparisons and benchmarks run unless others are named, those of plug-ins included: of
-    each family its ``compared``, or its own name where that is None."""
+    """Return the names of the methods that comparisons and benchmarks run unless others are named, those of plug-ins
+    included: for each family the names in its ``compared``, or the family's own name where that is None."""
     chosen = [(family.name,) if family.compared is None else family.compared for family in families().values()]
     return tuple(name for group in chosen for name in group)
 
 
 def find(text: str) -> ExchangeMethod:
-    """Return the method that ``text`` names, for example ``int4:block=128,feedback``.
+    """Return the method that ``text`` names, for example ``int4:block=128,feedback``; options that are left out have
+    their defaults.
 
     Raises:
-        UnknownNameError: there is no family of that name.
-        ConfigError: an option is unknown or out of range.
+        UnknownNameError: there is no family of that name, or an option names a codec, averager or fabric that is
+            unknown.
+        ConfigError: an option is unknown, given twice or out of range, or parentheses do not match.
     """
     name, options = split_name(text)
     if name not in (known := families()):
@@ -932,5 +980,5 @@ def find(text: str) -> ExchangeMethod:
 
 
 def method_of(method: ExchangeMethod | str) -> ExchangeMethod:
-    """Return a method that is given itself or by name; raises what ``find`` does."""
+    """Return ``method`` itself if it is one, else the method of that name; raises what ``find`` does."""
     return find(method) if isinstance(method, str) else method

@@ -85,8 +85,8 @@ class Stamp:
 
     @classmethod
     def of(cls, words: str, *details: object) -> Stamp:
-        """Return the stamp of ``words``, cut to 200 bytes where they are longer, and of ``details``, which only the
-        digest holds."""
+        """Return the stamp of an exchange: the digest is of ``words`` and ``details`` (by their ``repr``), the text is
+        ``words``, cut to 200 bytes and marked with `` ...`` where they are longer."""
         digest = blake2b(repr((words, *details)).encode(), digest_size=16).digest()
         short = words.encode()[:_LONGEST_STAMP].decode(errors="ignore")
         return cls(digest, short if short == words else f"{short} ...")
@@ -108,13 +108,14 @@ class Frame:
     digest: bytes = NO_STAMP.digest
 
     def pack(self) -> bytes:
-        """Return the frame as ``FRAME_SIZE`` bytes; a reason of more than 480 bytes is cut."""
+        """Return the frame as ``FRAME_SIZE`` bytes; a text of more than 480 bytes is cut."""
         reason = self.text.encode()[:_LONGEST]
         return _LAYOUT.pack(_MAGIC, self.kind, self.marked, self.sequence, self.nbytes, self.digest, reason)
 
     @staticmethod
     def unpack(data: bytes | bytearray) -> Frame | None:
-        """Return the frame in ``data``; None if it has another size, beginning or kind than frames have."""
+        """Return the frame in ``data``; None if that has another size, or does not begin as frames do, or has an
+        unknown kind."""
         if len(data) != FRAME_SIZE:
             return None
         magic, kind, marked, sequence, nbytes, digest, reason = _LAYOUT.unpack(data)
@@ -124,8 +125,12 @@ class Frame:
 
 
 def _difference(words: Mapping[int, str]) -> str:
-    """Return in words what two ranks exchange that should exchange the same, from each one's own words; equal on both
-    of them."""
+    """Return a sentence that says what two ranks exchange that should exchange the same; both ranks make the same
+    sentence.
+
+    Args:
+        words: the description of each rank's exchange, by rank; two entries.
+    """
     (a, first), (b, second) = sorted(words.items())
     if first == second:
         return f"ranks {a} and {b} both exchange {first}, but with tensors of other names, shapes or places"
@@ -133,7 +138,8 @@ def _difference(words: Mapping[int, str]) -> str:
 
 
 def _type_of_service(sock: socket.socket) -> tuple[int, int]:
-    """Return level and option of a socket that mark its packets: ToS in IPv4, traffic class in IPv6."""
+    """Return the (level, option) for ``setsockopt`` that mark the packets of a socket: ToS in IPv4, traffic class in
+    IPv6."""
     if sock.family == socket.AF_INET6:
         return socket.IPPROTO_IPV6, socket.IPV6_TCLASS
     return socket.IPPROTO_IP, socket.IP_TOS
@@ -186,8 +192,8 @@ class Channel:
         return self._expected is not None
 
     def may_mark(self, marked: bool) -> bool:
-        """Set the ToS of the next message and return True; False, and nothing set, while bytes of the last one may
-        still be sent."""
+        """Set whether packets of the next message are marked as compressed, by their ToS, and return True; return
+        False, and set nothing, while this is to change and bytes of the last message are not yet acknowledged."""
         if marked != self._marked:
             if self._unacknowledged():
                 return False
@@ -196,7 +202,16 @@ class Channel:
         return True
 
     def offer(self, payload: memoryview, marked: bool, stamp: Stamp = NO_STAMP) -> None:
-        """Begin to send a message; raises TransportError where the peer is already known to be gone."""
+        """Begin to send a message; ``serve`` sends it.
+
+        Args:
+            payload: bytes to send.
+            marked: whether they are compressed, as the peer must expect.
+            stamp: identity of the exchange, which the peer must expect too.
+
+        Raises:
+            TransportError: the peer is already known to be gone.
+        """
         frame = Frame(PAYLOAD, marked, self._sequence_out, len(payload), stamp.words, stamp.digest)
         self._sequence_out = (self._sequence_out + 1) & 0xFFFFFFFF
         self._sends = {self.control: memoryview(frame.pack())}
@@ -205,9 +220,15 @@ class Channel:
         self._check_presence()
 
     def expect(self, marked: bool, target: int | memoryview, stamp: Stamp = NO_STAMP) -> None:
-        """Begin to receive a message, of at most that many bytes or into that memory, which it must fill.
+        """Begin to receive a message, whose announcement may have arrived already; ``serve`` receives it into ``body``.
 
-        Its announcement may have arrived already.
+        Args:
+            marked: whether it must be compressed.
+            target: the most bytes that it may have, or memory that it must fill exactly.
+            stamp: identity of the exchange, which must be the sender's.
+
+        Raises:
+            TransportError: the peer is already known to be gone, or has announced another message.
         """
         self._expected = _Expected(marked, target, stamp)
         if self._announced is not None:
@@ -215,7 +236,8 @@ class Channel:
         self._check_presence()
 
     def wanted(self) -> dict[socket.socket, int]:
-        """Return the selector events to wait for, by socket; sockets with nothing to wait for are left out."""
+        """Return the selector events to wait for, by socket: those of unsent and of awaited bytes; sockets with nothing
+        to wait for are left out."""
         wanted = dict.fromkeys(self._sends, selectors.EVENT_WRITE)
         if self._rest:
             wanted[self.data] = wanted.get(self.data, 0) | selectors.EVENT_READ
@@ -225,7 +247,11 @@ class Channel:
         return wanted
 
     def serve(self, sock: socket.socket, mask: int) -> None:
-        """Send and receive what one of the sockets allows without waiting.
+        """Send and receive on one of the channel's sockets what it allows without waiting.
+
+        Args:
+            sock: the data or the control socket.
+            mask: selector events that are ready.
 
         Raises:
             TransportError: the peer died, left, failed or sends another message than expected.
@@ -241,12 +267,13 @@ class Channel:
                 self._listen()
 
     def say(self, frame: Frame) -> None:
-        """Send a last frame, if the socket has room for it; errors are ignored."""
+        """Send a last frame on the control connection, as far as the socket takes it at once; errors are ignored."""
         with suppress(OSError):
             self.control.send(frame.pack())
 
     def _send(self, sock: socket.socket) -> None:
-        """Send what a socket takes of its message without waiting; raises TransportError for a lost connection."""
+        """Send what a socket takes at once, 1 MiB at most, of what is left to send on it; raises TransportError for a
+        lost connection."""
         try:
             self._sends[sock] = self._sends[sock][sock.send(self._sends[sock][:_CHUNK]) :]
         except (BlockingIOError, InterruptedError):
@@ -257,8 +284,8 @@ class Channel:
             del self._sends[sock]
 
     def _receive(self, sock: socket.socket, target: memoryview) -> int:
-        """Receive into the beginning of ``target``; return the number of bytes, 0 if none have arrived. Raises
-        TransportError for a lost connection."""
+        """Receive what waits in a socket, 1 MiB at most, into the beginning of ``target``; return the number of bytes,
+        0 if none have arrived. Raises TransportError for a lost connection."""
         try:
             count = sock.recv_into(target[:_CHUNK])
         except (BlockingIOError, InterruptedError):
@@ -270,8 +297,13 @@ class Channel:
         return count
 
     def _listen(self) -> None:
-        """Read the control connection and act on a whole frame: begin the message it announces, keep it for later, or
-        note why the peer ends. Raises TransportError."""
+        """Read the control connection and, once a frame is whole, act on it: begin the message that it announces, keep
+        it until a message is expected, or note why the peer ends.
+
+        Raises:
+            TransportError: what comes is no frame, announces another message than expected, or the peer is gone while
+                something is still to be exchanged with it.
+        """
         piece = memoryview(bytearray(FRAME_SIZE - len(self._heard)))
         try:
             self._heard += piece[: self._receive(self.control, piece)]
@@ -294,8 +326,8 @@ class Channel:
             self._begin_body(frame)
 
     def _check_presence(self) -> None:
-        """Raise TransportError where the peer is known to be gone and something is still to be sent to it or received
-        from it; nothing is probed."""
+        """Raise TransportError where the peer is already known to be gone and something is still to be sent to it, or
+        the data of an expected message has not begun; nothing is probed."""
         if self._absence and (self._sends or (self._expected is not None and not self._rest)):
             raise TransportError(self._absence)
 
@@ -334,7 +366,7 @@ class Channel:
         return int.from_bytes(fcntl.ioctl(self.data, _SIOCOUTQ, bytes(4)), sys.byteorder)
 
     def _lost(self) -> NoReturn:
-        """Raise TransportError for a closed connection, with the reason that the peer sent, if any."""
+        """Raise TransportError for a closed connection, with the reason that the peer gave, if one has arrived."""
         reason = self._absence or f"rank {self.peer} closed its connection"
         with suppress(OSError):  # the reason may wait to be read although nothing can be sent any more
             while (last := self._overheard()) is not None:
@@ -350,8 +382,9 @@ class Channel:
         return last.text if "(told" in last.text else f"{last.text} (told by rank {self.peer})"
 
     def _overheard(self) -> Frame | None:
-        """Return the next frame on the control connection, to which what was heard before belongs; None if it is not
-        whole. Raises OSError where nothing waits."""
+        """Receive once from the control connection, and return the frame that this completes, together with the bytes
+        that came before; None if it is not whole or no frame, and those bytes are dropped. Raises OSError where nothing
+        waits."""
         frame = Frame.unpack(bytes(self._heard) + self.control.recv(FRAME_SIZE - len(self._heard)))
         self._heard.clear()
         return frame
@@ -376,8 +409,16 @@ def payload_limit(values: int) -> int:
 def encode_block(
     codec: Codec | None, block: Float32s, *, leave: bool = False, observe: StreamObserver | None = None
 ) -> Payload:
-    """Return the payload of a block: its stream, or its float32 bytes without a codec; with ``leave`` the block becomes
-    the errors of its values, 0 where a value is not finite or without a codec."""
+    """Return the payload of a block of float32 values: its stream, or its bytes as they are without a codec, which may
+    then be the block's own memory; empty for an empty block.
+
+    Args:
+        codec: encoder of the values; None sends them as they are.
+        block: values, of one dimension.
+        leave: replace the block, in place, by the errors of encoding its values: 0 without a codec, and where a value
+            is not finite.
+        observe: called with the stream, if a codec made one.
+    """
     if block.size == 0:
         return b""
     if codec is None:
@@ -394,7 +435,14 @@ def encode_block(
 def decode_block(
     codec: Codec | None, payload: Payload, size: int, *, rank: int, peer: int, out: Float32s | None = None
 ) -> Float32s:
-    """Return the ``size`` values that ``rank`` received from ``peer``; their memory may be ``out`` or the payload.
+    """Return the ``size`` float32 values of a payload that ``rank`` received from ``peer``.
+
+    Args:
+        codec: decoder; None takes the payload as float32 values, which share its memory.
+        payload: the message.
+        size: number of values expected.
+        rank, peer: receiver and sender, for messages.
+        out: memory into which a codec decodes; the result may be this array.
 
     Raises:
         TransportError: the payload holds another number of values, or is malformed.
@@ -413,10 +461,16 @@ def decode_block(
 
 
 def add_decoded(codec: Codec | None, payload: Payload, target: Float32s, *, rank: int, peer: int) -> None:
-    """Add the values of a payload to ``target``, in one pass of the codec if there is one.
+    """Add the values of a payload to ``target``, in place, in one pass of the codec if there is one.
+
+    Args:
+        codec: decoder; None takes the payload as float32 values.
+        payload: the message that ``rank`` received from ``peer``.
+        target: as many values as the payload must hold.
+        rank, peer: receiver and sender, for messages.
 
     Raises:
-        TransportError: see ``decode``.
+        TransportError: the payload holds another number of values, or is malformed.
     """
     if codec is None or target.size == 0:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -429,5 +483,5 @@ def add_decoded(codec: Codec | None, payload: Payload, target: Float32s, *, rank
 
 
 def _malformed(rank: int, peer: int, fault: object) -> TransportError:
-    """Return the error of a message that a rank got and cannot use."""
+    """Return, without raising it, the error of a message of ``peer`` that ``rank`` cannot use; ``fault`` says why."""
     return TransportError(f"rank {rank}: the message of rank {peer} is malformed: {fault}")

@@ -60,17 +60,18 @@ class ChannelGroup:
         marked: bool,
         stamp: Stamp = NO_STAMP,
     ) -> dict[Channel, bytearray | memoryview]:
-        """Send and receive one message on each of several channels, all at once; return what came by channel, in its
-        own memory where that was given.
+        """Send and receive one message on each of several channels, all at once, and return the received bytes by
+        channel of ``targets``, in the memory given there or in new memory.
 
         Args:
-            sends: bytes-like, contiguous, by the channel to send it on.
+            sends: the payload by the channel to send it on; bytes-like, contiguous.
             targets: by the channel to receive on, the most bytes that can rightly come, or memory that they must fill.
-            marked: whether they are compressed; both ends of a channel must agree, message by message.
-            stamp: what the messages belong to; both ends must agree.
+            marked: whether the payloads are compressed; both ends of a channel must agree, message by message.
+            stamp: identity of the exchange that the messages belong to; both ends must agree.
 
         Raises:
-            TransportError: a rank died, broke off, fell silent for ``timeout`` seconds, or is out of step.
+            TransportError: the group is closed; or a rank died, broke off, fell silent for ``timeout`` seconds, or is
+                out of step. The group is then closed, and all peers are told.
         """
         with self._lock:
             if self.closed:
@@ -95,8 +96,9 @@ class ChannelGroup:
 
     @contextmanager
     def breaking_off(self, *common: type[Exception]) -> Iterator[None]:
-        """If the body fails, send the reason to all peers and close all channels; not for errors that all ranks have in
-        ``common``, in step."""
+        """Return a context manager: if its body fails, the reason is sent to all peers, all channels are closed, and
+        the error passes on; errors of the types ``common``, which all ranks raise in step, pass on and close
+        nothing."""
         try:
             yield
         except common:
@@ -110,7 +112,8 @@ class ChannelGroup:
             raise
 
     def abort(self, reason: str) -> None:
-        """Send all peers the reason in one line, and close. Does nothing if closed already.
+        """Send all peers ``reason``, one line, and close, so that later exchanges raise it. Nothing is done if the
+        group is closed already.
 
         A peer that is behind, and has all that it needs of this rank, ends its exchange before it is told.
         """
@@ -129,8 +132,8 @@ class ChannelGroup:
         self.close()
 
     def _mark(self, channel: Channel, marked: bool) -> None:
-        """Set the ToS of a channel's next message, as soon as the last one is acknowledged; raises TransportError after
-        ``timeout`` seconds."""
+        """Set the ToS of a channel's next message, waiting until the last message is acknowledged where it changes;
+        raises TransportError after ``timeout`` seconds."""
         deadline = time.monotonic() + self.timeout
         while not channel.may_mark(marked):
             if time.monotonic() > deadline:
@@ -138,8 +141,8 @@ class ChannelGroup:
             time.sleep(1e-4)
 
     def _wait(self) -> list[tuple[socket.socket, int]]:
-        """Return the sockets that are ready, with their events, control before data; raises TransportError after
-        ``timeout`` seconds without any."""
+        """Wait until sockets are ready, and return them with their selector events, control sockets before data
+        sockets; raises TransportError after ``timeout`` seconds without any."""
         wanted: dict[socket.socket, int] = {}
         for channel in self._channels:
             wanted |= channel.wanted()
@@ -159,17 +162,18 @@ class ChannelGroup:
         return [(sock, masks[sock]) for sock in self._sockets if sock in masks]
 
     def _silence(self, channel: Channel) -> str:
-        """Return the complaint that a channel made no progress within ``timeout`` seconds."""
+        """Return the message that nothing came from or went to the peer of a channel for ``timeout`` seconds."""
         return f"no progress with rank {channel.peer} for {self.timeout:g} s (it may itself be waiting)"
 
     def _fail(self, reason: str) -> NoReturn:
-        """Tell all peers the reason, close, and raise TransportError with the first reason for which this rank
-        closed."""
+        """Send all peers the reason, close, and raise TransportError with the first reason for which this rank closed,
+        which may be an earlier one."""
         self.abort(reason)
         raise TransportError(f"rank {self.name}: {self._reason}")
 
     def _leave(self, frame: Frame, reason: str) -> None:
-        """Send all peers a last frame and shut the sockets down, once; ``reason`` is what later exchanges raise."""
+        """Send all peers a last frame and shut the sockets down, once; ``reason`` is what later exchanges raise.
+        Nothing is done if the group is closed already."""
         with self._lock:
             if self.closed:
                 return

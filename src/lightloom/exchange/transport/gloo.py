@@ -39,17 +39,22 @@ def attempt(
     timeout: float,
     lost: Callable[[], str] = lambda: "",
 ) -> str:
-    """Try once, with all other ranks, to connect; return why that failed, in the words of the rank that failed first,
-    or an empty text.
+    """Try once to connect, together with all other ranks, and return why that failed, in the words of the rank that
+    failed first, or an empty text where all succeeded.
 
-    No rank passes before all have succeeded: one that left the group at once would break what slower ranks still do.
+    No rank returns before all have succeeded or one has failed: one that left the group at once would break what slower
+    ranks still do.
 
     Args:
         make: connects this rank through the store that it is given, or raises. It runs in a thread, which is left
             behind where another rank fails.
-        name, number: tell this try from others in the store.
+        store: store that all ranks share.
+        rank: this rank.
+        size: number of ranks.
+        name, number: what the ranks connect for, and the number of the try; they tell this try from others in the
+            store.
         timeout: time for this try, in seconds.
-        lost: returns why a rank will not come, as soon as that is known.
+        lost: returns why a rank will not come, or an empty text while nothing is known against it.
     """
     prefix = f"lightloom/{name}/try {number}"
     board, faults = PrefixStore(prefix, store), list[str]()
@@ -92,7 +97,7 @@ def attempt(
 
 
 def group_or_default(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
-    """Return ``group``, or the default process group.
+    """Return ``group``, or the default process group where it is None.
 
     Raises:
         UnsupportedError: there is no process group.
