@@ -87,9 +87,12 @@ class AdaptiveCompression:
         self._seconds: dict[bool, list[float]] = {False: [], True: []}
 
     def end_step(self, now: float) -> None:
-        """Choose the kind of the next step; ``now`` is when the last bucket of this step came, in seconds.
+        """Choose whether the next step uses compression or the plain exchange, which ``use_plain`` then says.
 
         Every rank must call it after every step: at the end of a probe all ranks exchange their times.
+
+        Args:
+            now: time in seconds, on any clock, when the last bucket of this step came.
         """
         self._step += 1
         if self._probe:
@@ -107,8 +110,8 @@ class AdaptiveCompression:
         self._last_end = now
 
     def state_dict(self) -> dict[str, int]:
-        """Return ``step``, the decision ``use_plain`` (0 or 1), and the steps ``until_probe``; a probe under way is
-        repeated after the warm-up."""
+        """Return a checkpoint: ``step`` (steps so far), the decision ``use_plain`` (0 or 1), and ``until_probe`` (steps
+        until the next probe); a probe under way is to be repeated after the warm-up."""
         return {
             "step": self._step,
             "use_plain": int(self._decided_plain),
@@ -116,15 +119,20 @@ class AdaptiveCompression:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
-        """Continue from a checkpoint, with no probe under way; version 0.1 called ``use_plain`` ``aside``."""
+        """Continue from a checkpoint that ``state_dict`` returned, with no probe under way; version 0.1 called
+        ``use_plain`` ``aside``."""
         self._step = int(state_dict["step"])
         self._decided_plain = self.use_plain = bool(state_dict["use_plain" if "use_plain" in state_dict else "aside"])
         self._until_probe = int(state_dict["until_probe"])
         self._probe, self._last_end = [], None
 
     def _decide(self) -> None:
-        """Take the kind whose median step is faster, on the mean over ranks (after the first decision only if by 5 %),
-        and set the steps until the next probe."""
+        """Choose the kind of exchange from the medians of the probe's steps, averaged over ranks; all ranks call it.
+
+        The first decision takes the faster kind, a later one changes only if the other kind is faster by 5 %. The
+        decision is kept and logged, and the steps until the next probe are set so that a probe costs at most 1 % of the
+        time between, 200 at least.
+        """
         compressed, plain = self._agree([median(self._seconds[False]), median(self._seconds[True])])
         present, other = (plain, compressed) if self._decided_plain else (compressed, plain)
         needed = 1 - HYSTERESIS if self.decisions else 1.0
@@ -191,12 +199,13 @@ class Statistics:
         return cls(tags=np.zeros(4, np.int64))
 
     def observe(self, stream: object) -> None:
-        """Count the tags of a stream that this rank encoded, if they are counted."""
+        """Count the tags of an INCEPTIONN stream that this rank encoded; nothing is done where ``tags`` is None."""
         if self.tags is not None:
             self.tags += tag_histogram(stream)
 
     def add(self, counts: Counts, *, last: bool) -> None:
-        """Add the counts of one bucket to the present step and to the total; ``last`` ends the step."""
+        """Add the counts of one bucket, field by field, to the present step and to the total; ``last`` says that it is
+        the step's last bucket, so that the next one begins a new step."""
         if not self._step_open:
             self.steps.append(type(self.total)())
             self.step_count += 1
@@ -255,5 +264,5 @@ class OpticalStatistics(Statistics):
 
 
 def _megabytes(nbytes: int) -> str:
-    """Return a number of bytes in words, in units of 10^6 bytes with one decimal."""
+    """Return a number of bytes as text in units of 10^6 bytes with one decimal: ``12.3 MB``."""
     return f"{nbytes / 1e6:.1f} MB"

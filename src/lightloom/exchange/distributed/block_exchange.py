@@ -40,19 +40,22 @@ class WireFormat(ABC):
 
     @abstractmethod
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Encode a share of ``values`` plus ``residual``, where the errors are left.
+        """Encode a share of ``values / divisor + residual`` into ``wire``, and leave the errors in the residual.
 
         Args:
             values: flat float32 buffer; not changed.
-            residual: like ``values``; its values outside of the share are not changed. None without error feedback.
+            residual: like ``values``; overwritten with the errors within the share, unchanged outside of it. None
+                without error feedback.
             share: part of the buffer.
-            wire: bytes, ``block_bytes`` for each block of the share.
-            divisor: what values are divided by before they are encoded, as :meth:`divisor` says; the residual is not.
+            wire: bytes, ``block_bytes`` for each block of the share; overwritten.
+            divisor: number by which what is encoded is divided, as :meth:`divisor` says; errors are those of the
+                undivided values.
         """
 
     @abstractmethod
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
-        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them."""
+        """Decode ``wire`` and put ``factor`` times its values at the positions of a share in the flat buffer ``out``,
+        or add them there with ``add``."""
 
     def divisor(self, ranks: int) -> int:
         """Return the number by which each of ``ranks`` terms of a mean is divided before it is encoded: 1 unless a
@@ -71,8 +74,12 @@ class CastFormat(WireFormat):
         self.block_bytes = dtype.itemsize
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share, cast, to ``wire``; with ``residual`` the sum of values and residual, whose errors it becomes,
-        0 where not finite."""
+        """Write a share of ``values``, divided by ``divisor`` and cast, to the bytes ``wire``.
+
+        With ``residual``, a buffer like ``values``, the sum of values and residual is divided and cast instead, and
+        within the share the residual becomes the error, in undivided values, 0 where that is not finite. ``values`` is
+        left alone.
+        """
         cast = wire.view(self.dtype)
         for first, length, at in share.runs:
             part, target = values[first : first + length], cast[at : at + length]
@@ -82,7 +89,8 @@ class CastFormat(WireFormat):
                 left.sub_(target, alpha=divisor).nan_to_num_(0.0, 0.0, 0.0)
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
-        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them."""
+        """Put ``factor`` times the values in the bytes ``wire`` at the positions of a share in the flat buffer ``out``,
+        or add them there with ``add``."""
         cast = wire.view(self.dtype)
         for first, length, at in share.runs:
             part, target = cast[at : at + length], out[first : first + length]
@@ -109,8 +117,11 @@ class BlockWire(WireFormat):
         self._places = cache(self._find_places)
 
     def _find_places(self, share: Share, buffer: torch.Size, device: torch.device) -> Any:
-        """Return where a share lies in a buffer of that shape and in a message, in the form that the kernels take: here
-        its runs, int64 [runs, 3], of first value in the buffer, values, and first byte of the message."""
+        """Return where a share lies in a flat buffer of that shape and in a message, in the form that the kernels take.
+
+        Here it is the share's runs, int64 [runs, 3]: first value in the buffer, number of values, first byte of the
+        message.
+        """
         return share.runs * np.array([1, 1, self.block_bytes])
 
 
@@ -118,14 +129,15 @@ class BlockKernels(BlockWire):
     """Blocks in CPU memory."""
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's codes to ``wire``; with ``residual`` those of the sum of values and residual, whose errors it
-        becomes."""
+        """Write a share's codes to the bytes ``wire``, by the CPU kernels. With ``residual``, a buffer like ``values``,
+        they are codes of the sum of values and residual, and within the share the residual becomes their error;
+        ``values`` is left alone, ``divisor`` is not used."""
         left, runs = None if residual is None else residual.numpy(), self._places(share, values.shape, values.device)
         blocks.encode_runs(self.fmt, values.numpy(), left, runs, wire.numpy())
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
-        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them with
-        ``add``."""
+        """Put ``factor`` times the values in the bytes ``wire`` at the positions of a share in the flat buffer ``out``,
+        or add them there with ``add``, by the CPU kernels."""
         blocks.decode_runs(self.fmt, wire.numpy(), self._places(share, out.shape, out.device), out.numpy(), factor, add)
 
 
@@ -133,17 +145,19 @@ class BlockTriton(BlockWire):
     """Blocks in the memory of a CUDA device, or in Triton's interpreter."""
 
     def _find_places(self, share: Share, buffer: torch.Size, device: torch.device) -> Tensor:
-        """Return first value, values and first byte of each block of the share, int64 [blocks, 3] on ``device``."""
+        """Return (first value in the buffer, number of values, first byte in the message) of each block of the share,
+        int64 [blocks, 3] on ``device``."""
         return gpu_blocks.places(self.fmt, super()._find_places(share, buffer, device)).to(device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's codes to ``wire``; with ``residual`` those of the sum of values and residual, whose errors it
-        becomes."""
+        """Write a share's codes to the bytes ``wire``, by Triton kernels. With ``residual``, a buffer like ``values``,
+        they are codes of the sum of values and residual, and within the share the residual becomes their error;
+        ``values`` is left alone, ``divisor`` is not used."""
         gpu_blocks.encode_runs(self.fmt, values, residual, self._places(share, values.shape, values.device), wire)
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
-        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them with
-        ``add``."""
+        """Put ``factor`` times the values in the bytes ``wire`` at the positions of a share in the flat buffer ``out``,
+        or add them there with ``add``, by Triton kernels."""
         gpu_blocks.decode_runs(self.fmt, wire, self._places(share, out.shape, out.device), out, factor, add)
 
 
@@ -151,13 +165,14 @@ class BlockReference(BlockWire):
     """Blocks on any device: values are gathered into whole blocks, so that no shape depends on them."""
 
     def _find_places(self, share: Share, buffer: torch.Size, device: torch.device) -> Tensor:
-        """Return the buffer position of each slot of the share's blocks, int64 [slots]; the buffer's length for
-        padding."""
+        """Return the buffer position of each slot of the share's blocks, int64 [slots] on ``device``; the buffer's
+        length for padding."""
         return share.slots(buffer.numel(), device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's codes to ``wire`` by torch alone; with ``residual`` those of the sum of values and residual,
-        whose errors it becomes."""
+        """Write a share's codes to the bytes ``wire``, by torch alone. With ``residual``, a buffer like ``values``,
+        they are codes of the sum of values and residual, and within the share the residual becomes their error;
+        ``values`` is left alone, ``divisor`` is not used."""
         places = self._places(share, values.shape, values.device)
         padded = _with_zero(values)[places]
         if residual is None:
@@ -170,8 +185,8 @@ class BlockReference(BlockWire):
         residual.copy_(left[:-1])
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
-        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them with ``add``,
-        by torch alone."""
+        """Put ``factor`` times the values in the bytes ``wire`` at the positions of a share in the flat buffer ``out``,
+        or add them there with ``add``, by torch alone."""
         places = self._places(share, out.shape, out.device)
         decoded = gpu_blocks.decode(self.fmt, wire, places.numel()) * factor
         whole = _with_zero(out)
@@ -188,8 +203,11 @@ _CASTS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float1
 
 
 def wire_format(method: PlainExchange | BlockExchange, device: str) -> WireFormat:
-    """Return the format of a method for tensors on a type of device: the CPU kernels, on CUDA those in Triton where
-    they can run and take the format, else the reference in torch; casts for float32, bf16 and fp16."""
+    """Return the wire format of a method for tensors on a type of device, ``cpu``, ``cuda`` or another.
+
+    float32, bf16 and fp16 are casts. Blocks use the CPU kernels in CPU memory, on CUDA those in Triton where they can
+    run and take the format (not fp8), and else the reference in torch.
+    """
     name = method.family
     if isinstance(method, PlainExchange) or name in _CASTS:
         return CastFormat(_CASTS[name])
@@ -216,8 +234,8 @@ class BlockExchanger(Exchanger):
         self._shares = cache(self._find_shares)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values`` by their mean over ranks: each rank averages its own share, encodes it, and decodes all
-        ranks' shares, its own too."""
+        """Replace ``values``, a flat float32 buffer, by their mean over ranks, in place: each rank averages its own
+        share, encodes it, and decodes all ranks' shares, its own too. With a single rank nothing is done."""
         rank, ranks = self.group.rank, self.group.ranks
         if ranks == 1:
             return
@@ -234,14 +252,14 @@ class BlockExchanger(Exchanger):
             self.format.decode(part, share, values)
 
     def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
-        """Put this rank's shard of the mean over ranks into ``output``; the mean is not encoded again. Other parts of
-        ``values`` stay as they are."""
+        """Put this rank's shard of the mean over ranks, ``output.numel()`` values, into ``output``; the mean is not
+        encoded again. Within ``values`` only this rank's own shard is overwritten."""
         self._average_own_share(values, geometry, self._shares(geometry, sharded=True))
         output.copy_(torch.split(values, output.numel())[self.group.rank])
 
     def _find_shares(self, geometry: Geometry, *, sharded: bool) -> list[Share]:
-        """Return the shares of all ranks: the pieces of their shards where the buffer is divided into these, else a cut
-        of each tensor."""
+        """Return the shares of all ranks, by rank: with ``sharded`` the pieces of each rank's shard of the buffer, else
+        a part of each tensor."""
         ranks, block = self.group.ranks, self.format.block
         if not sharded:
             return cut_shares(geometry, ranks, block)
@@ -251,8 +269,17 @@ class BlockExchanger(Exchanger):
         return [Share.of(runs, block) for runs in shards]
 
     def _average_own_share(self, values: Tensor, geometry: Geometry, shares: Sequence[Share]) -> Tensor | None:
-        """Send all shares but this rank's, and replace its own by the mean with what comes from the others; return the
-        residuals, None without error feedback."""
+        """Send all shares but this rank's to their owners, and replace its own share of ``values``, in place, by the
+        mean with what comes from the others.
+
+        Args:
+            values: flat float32 buffer of this rank's gradients.
+            geometry: tensors in the buffer.
+            shares: shares of all ranks, by rank.
+
+        Returns:
+            The residuals of the buffer, with the errors of what was sent; None without error feedback.
+        """
         rank, ranks = self.group.rank, self.group.ranks
         residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)
         divisor = self.format.divisor(ranks)

@@ -49,7 +49,8 @@ class ForkedRank:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit code, negative for a signal; None while the rank runs."""
+        """Return the exit code, negative for a signal; None while the rank runs. A rank whose own code is unknown has
+        that of the process that forked it, 1 for 0."""
         if self.returncode is None:
             parent = self._parent.poll()
             if self._ending.exists():
@@ -60,14 +61,14 @@ class ForkedRank:
         return self.returncode
 
     def kill(self) -> None:
-        """Kill the rank's process; before it was forked, the one that forks all ranks."""
+        """Kill the rank's process; before it was forked, the process that forks all ranks, and with it every rank."""
         if self._process.exists():
             os.kill(int(self._process.read_text()), signal.SIGKILL)
         else:
             self._parent.kill()
 
     def wait(self) -> int:
-        """Return the exit code of this rank, once all ranks have ended."""
+        """Return the exit code of this rank, negative for a signal, once all ranks have ended."""
         self._parent.wait()
         code = self.poll()
         assert code is not None, "ranks end before the process that forked them"
@@ -101,20 +102,21 @@ def launch(
     store: Any = None,
     prefixes: Sequence[Sequence[str]] = (),
 ) -> list[Outcome]:
-    """Call ``function(worker)`` in ``ranks`` processes and return how each ended, by rank; a rank that failed raises
-    unless ``check`` is off.
+    """Call ``function(worker)`` in ``ranks`` processes that form one gloo process group, and return how each ended, by
+    rank.
 
     Args:
         function: importable, as itself or as ``module:name``; takes a ``Worker``, returns JSON.
+        ranks: number of processes.
         timeout: time for everything, in seconds; processes that still run then are killed.
         arguments: JSON for ``worker.arguments``.
-        check: raise unless every rank wrote a value.
+        check: raise unless every rank wrote a value; otherwise failures are in the outcomes.
         store: ``TCPStore`` through which ranks find each other; a new one on the loopback device unless given.
-        prefixes: by rank, what its command line begins with where ranks run on other hosts than this one; an ``env``
-            in it sets ``LIGHTLOOM_HOST``, where the others reach the rank, and ``GLOO_SOCKET_IFNAME``.
+        prefixes: by rank, what its command line begins with where ranks run on other hosts than this one; an ``env`` in
+            it sets ``LIGHTLOOM_HOST``, where the others reach the rank, and ``GLOO_SOCKET_IFNAME``.
 
     Raises:
-        LaunchError: a rank failed; the message names the first one and quotes it.
+        LaunchError: a rank failed and ``check`` is on; the message names the first one and quotes it.
     """
     target = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
     with ExitStack() as stack:
@@ -147,7 +149,8 @@ def launch(
 
 
 def store_at(host: str) -> Any:
-    """Return a store that listens at one address alone, at a port that the system picks: no two launches meet at it."""
+    """Return a ``TCPStore`` that listens at the address ``host`` alone, at a port that the system picks, so that no two
+    launches meet at it."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     # Given a port alone, the store would listen on every network of this machine, and believe whoever connects.
@@ -160,8 +163,16 @@ def store_at(host: str) -> Any:
 
 
 def _started(jobs: Sequence[RankJob], prefixes: Sequence[Sequence[str]], folder: Path) -> Sequence[_Process]:
-    """Return the started ranks, by rank: copies of one process where they run on this host under Linux without
-    prefixes, else an interpreter each."""
+    """Start the ranks' processes and return them, by rank.
+
+    On Linux without prefixes they are copies of one process, which forks them; otherwise every rank is a Python
+    interpreter of its own.
+
+    Args:
+        jobs: arguments, environment and log of each rank.
+        prefixes: by rank, the beginning of its command line; empty for none.
+        folder: folder for files about the ranks.
+    """
     if sys.platform == "linux" and not prefixes:
         return _start_copies(jobs, folder)
     processes = []
@@ -173,13 +184,18 @@ def _started(jobs: Sequence[RankJob], prefixes: Sequence[Sequence[str]], folder:
 
 
 def _popen(command: Sequence[str], job: RankJob, log: BinaryIO) -> subprocess.Popen[bytes]:
-    """Return a started process with the environment of a rank, no input, and a file for its output."""
+    """Start ``command`` with the environment of a rank's job, no input, and both outputs written to ``log``; return the
+    process."""
     return subprocess.Popen(command, env=job.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
 
 def _environment(rank: int, ranks: int, store: Any) -> dict[str, str]:
-    """Return the environment of a rank's process: this process's own, overridden by what places the rank in its group
-    (rank, number of ranks, the store's address, the import path); one thread a rank unless set otherwise."""
+    """Return the environment of the process of rank ``rank`` of ``ranks``.
+
+    It is this process's own, overridden by the rank's place in its group (rank, number of ranks, the store's address,
+    import path, 127.0.0.1 as its host). Where this process's environment does not set them, OpenMP gets one thread and,
+    on Linux, gloo the loopback device.
+    """
     own = {
         "LIGHTLOOM_HOST": "127.0.0.1",
         "RANK": str(rank),
@@ -198,10 +214,16 @@ def _environment(rank: int, ranks: int, store: Any) -> dict[str, str]:
 def _await(
     processes: Sequence[_Process], results: list[Path], timeout: float, tell: Callable[[str, str], object]
 ) -> set[int]:
-    """Return the ranks that still run, once all processes have ended or ``timeout`` seconds have passed.
+    """Wait until all processes have ended or ``timeout`` seconds have passed, and return the ranks that still run.
 
-    Ranks are told, by a key and words, when one has ended while others have no result, so that they do not wait for it
-    to connect, and once every rank has a result or has ended. From then on exits may take ``_EXIT_SECONDS``.
+    Ranks are told when one has ended while others have no result, so that they do not wait for it to connect, and once
+    every rank has a result or has ended. From then on exits may take 15 s.
+
+    Args:
+        processes: processes by rank.
+        results: path of the result that each rank writes, by rank.
+        timeout: seconds.
+        tell: called with a key (``LOST`` or ``ALL_DONE``) and words for it, which it sets in the ranks' store.
     """
     deadline = time.monotonic() + timeout
     done = lost = False
@@ -231,8 +253,8 @@ def _kill(processes: Sequence[_Process]) -> None:
 
 
 def _outcome(rank: int, folder: Path, late: str | None, exit_code: int | None) -> Outcome:
-    """Return how a rank ended, by the result that it wrote; its error is ``late`` where it wrote none in time, or else
-    its exit code."""
+    """Return how a rank ended, by the value or error in the result file that it wrote; where there is none, the error
+    is ``late`` or, where that is None, a sentence with the exit code."""
     log = (folder / f"{rank}.log").read_text(encoding="utf-8", errors="replace")
     try:
         written = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))
@@ -249,7 +271,8 @@ def _outcome(rank: int, folder: Path, late: str | None, exit_code: int | None) -
 
 
 def _start_copies(jobs: Sequence[RankJob], folder: Path) -> list[ForkedRank]:
-    """Return all ranks, started as copies of one process; files about them appear in ``folder``."""
+    """Start one process that forks all ranks, and return the ranks, by rank; files with their jobs, process numbers and
+    exit codes appear in ``folder``."""
     written = folder / "ranks.json"
     for job in jobs:
         Path(job.log).touch()
@@ -261,8 +284,8 @@ def _start_copies(jobs: Sequence[RankJob], folder: Path) -> list[ForkedRank]:
 
 
 def fork_ranks(written: str) -> None:
-    """Import what the ranks run, fork them, and write the process and exit code of each to files beside ``written``,
-    the path of a JSON file with the job of each rank."""
+    """Import what the ranks run, fork them, and return once all have ended; the process number and exit code of each
+    are written to files beside ``written``, the path of a JSON file with the job of each rank."""
     import torch.distributed  # noqa: F401
 
     from lightloom.exchange.transport import worker
@@ -286,7 +309,8 @@ def fork_ranks(written: str) -> None:
 
 
 def _become(job: RankJob, parent: int) -> None:
-    """Take a rank's environment and log, and let the kernel kill this process when ``parent`` ends."""
+    """Make this process that of a rank: it takes the job's environment, appends both outputs to the job's log, and is
+    killed by the kernel when the process ``parent`` ends."""
     library: Any = ctypes.CDLL(None)
     library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

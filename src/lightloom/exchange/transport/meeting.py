@@ -117,7 +117,15 @@ class Handshakes:
         return who
 
     def _proof(self, side: bytes, who: Introduction, challenge: bytes, nonce: bytes) -> bytes:
-        """Return the HMAC-SHA256 of one side; all parts but the last have a fixed length."""
+        """Return the HMAC-SHA256 by which one side of a handshake proves that it knows the secret; all parts of its
+        content but the meeting's name, the last, have a fixed length.
+
+        Args:
+            side: ``b"calls"`` or ``b"answers"``.
+            who: identity that the caller states.
+            challenge: nonce of the answerer.
+            nonce: nonce of the caller.
+        """
         content = side.ljust(8, b"\0") + who.pack() + challenge + nonce + self.meeting.encode()
         return hmac.digest(self.secret, content, "sha256")
 
@@ -158,10 +166,15 @@ class Meeting:
         self._refused = 0
 
     def connect(self, listener: socket.socket, deadline: float) -> dict[Introduction, socket.socket]:
-        """Return the sockets of all connections, made by ``deadline`` on ``time.monotonic``.
+        """Make all connections and return their sockets, by the identity that each caller stated.
+
+        Args:
+            listener: socket at which this rank is called; not closed.
+            deadline: on ``time.monotonic``.
 
         Raises:
-            TransportError: a rank did not call in time, cannot be reached, or disagrees about who calls whom.
+            TransportError: a rank did not call in time, cannot be reached, or disagrees about who calls whom; all
+                sockets are then closed.
         """
         listener.setblocking(False)
         try:
@@ -177,8 +190,8 @@ class Meeting:
         return self._connected
 
     async def _meet(self, listener: socket.socket, deadline: float) -> None:
-        """Call and answer until all are connected; raises TransportError for the first fault that cannot pass, and at
-        the deadline."""
+        """Call and answer until all connections are made; raises TransportError for the first fault that waiting cannot
+        mend, and at ``deadline``, in seconds of the event loop's clock."""
         self._complete = asyncio.get_running_loop().create_future()
         for work in (self._answer(listener), *map(self._call, self._outgoing)):
             self._start(work)
@@ -189,13 +202,14 @@ class Meeting:
             raise TransportError(self._absence()) from None
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task, whose error ends the meeting."""
+        """Start a task of the meeting, whose error ends the meeting."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        """End the meeting where a task ended with an error, or all are connected."""
+        """End the meeting with a task's error if ``task`` ended with one, or with success if all connections are made;
+        called when a task has ended."""
         self._tasks.discard(task)
         fault = None if task.cancelled() else task.exception()
         if self._complete.done():
@@ -206,8 +220,8 @@ class Meeting:
             self._complete.set_result(None)
 
     async def _call(self, who: Introduction) -> None:
-        """Call a rank until it accepts, again a little later where a fault may pass; raises TransportError where no
-        later call can succeed."""
+        """Make the connection ``who`` to a rank, and try again after 0.05 s where it is refused, reset, too slow or
+        does not know the secret; raises TransportError for a fault that no later call can mend."""
         host, port = self._addresses[who.answerer]
         while who not in self._connected:
             try:
@@ -234,8 +248,12 @@ class Meeting:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _answer(self, listener: socket.socket) -> None:
-        """Answer the next caller, and leave the one after it to a task of its own; where too many are unproved, the
-        oldest of them is hung up on. Raises TransportError for a caller that is proved and not expected."""
+        """Answer the next caller, and leave the one after it to a task of its own; a caller that does not prove itself
+        within 10 s is hung up on, and the oldest unproved one where there are too many.
+
+        Raises:
+            TransportError: a caller is proved and not expected.
+        """
         sock = None
         while sock is None:
             with suppress(ConnectionError):
@@ -262,20 +280,21 @@ class Meeting:
             self._keep(who, sock)
 
     def _keep(self, who: Introduction, sock: socket.socket) -> None:
-        """Keep the socket of a handshake that ended well, in place of an earlier one of the same connection, which is
+        """Keep the socket of a connection whose handshake succeeded; an earlier socket of the same connection is
         closed."""
         if (earlier := self._connected.pop(who, None)) is not None:
             earlier.close()  # the rank called again: it has not heard that this rank accepted
         self._connected[who] = sock
 
     def _unreachable(self, peer: int, reason: str) -> TransportError:
-        """Return the error of a rank that this one cannot reach, with a remedy."""
+        """Return, without raising it, the error that this rank cannot reach rank ``peer`` for ``reason``, with a
+        remedy."""
         host, port = self._addresses[peer]
         return TransportError(f"rank {self._rank} cannot reach rank {peer} at {host} port {port}: {reason}; {_REMEDY}")
 
     def _absence(self) -> str:
-        """Return in words the missing connection of the lowest rank at the deadline, first among those this rank
-        calls."""
+        """Return a sentence about one missing connection at the deadline: of the lowest rank among those that this rank
+        calls, or else of those that call it."""
         if missing := [who.answerer for who in self._outgoing if who not in self._connected]:
             peer = min(missing)
             return str(self._unreachable(peer, self._faults.get(peer, "no answer in time")))
@@ -284,7 +303,7 @@ class Meeting:
         return f"rank {self._rank}: rank {peer} did not come in time{strangers if self._refused else ''}; {_REMEDY}"
 
     def _disagreement(self, who: Introduction) -> TransportError:
-        """Return the error of a caller that is proved and not one of those expected, or knows another number of
+        """Return, without raising it, the error of a proved caller that is not expected, or knows another number of
         ranks."""
         expected = ", ".join(map(str, sorted({other.caller for other in self._incoming})))
         return TransportError(
@@ -294,8 +313,8 @@ class Meeting:
 
 
 async def _converse(sock: socket.socket, steps: Steps) -> Introduction:
-    """Run one side of a handshake over a socket and return who called; raises RefusedError, or OSError for a lost
-    connection."""
+    """Run one side of a handshake over a socket, and return the identity that the caller stated; raises RefusedError,
+    or OSError for a lost connection."""
     loop, (outgoing, wanted) = asyncio.get_running_loop(), next(steps)
     while True:
         await loop.sock_sendall(sock, outgoing)
@@ -323,8 +342,8 @@ _NO_PORT = 9
 
 
 def store_address(store: object) -> tuple[str, int] | None:
-    """Return (host, port) of a ``TCPStore`` inside any number of prefixes, else of ``MASTER_ADDR``; None where neither
-    names a host. The port is 9 where none is known."""
+    """Return (host, port) of a ``TCPStore`` inside any number of prefixes, or else of ``MASTER_ADDR`` and
+    ``MASTER_PORT``; None where neither names a host. The port is 9 where none is known."""
     while (inner := getattr(store, "underlying_store", None)) is not None:
         store = inner
     host, port = str(getattr(store, "host", "")), str(getattr(store, "port", ""))
@@ -334,7 +353,8 @@ def store_address(store: object) -> tuple[str, int] | None:
 
 
 def route_to(host: str, port: int = _NO_PORT) -> str | None:
-    """Return the address of this host from which ``host`` is reached; None where there is no route. Sends nothing."""
+    """Return the numeric address of this host from which packets to ``host`` leave, an IPv4 one if there is any; None
+    where there is no route. Nothing is sent."""
     with suppress(OSError):
         candidates = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
         for family, kind, protocol, _, address in sorted(candidates, key=lambda found: found[0] != socket.AF_INET):
@@ -345,13 +365,15 @@ def route_to(host: str, port: int = _NO_PORT) -> str | None:
 
 
 def route_to_store(store: object) -> str:
-    """Return the address from which this host reaches the store; a loopback address for a store without an address."""
+    """Return the address from which this host reaches the store; 127.0.0.1 for a store without an address, or where
+    there is no route."""
     address = store_address(store)
     return (route_to(*address) if address is not None else None) or _LOOPBACK
 
 
 def address_for(own: str, callers: Iterable[str]) -> str:
-    """Return the address at which callers reach this rank: ``own``, but for a loopback where a caller is elsewhere."""
+    """Return the address at which callers reach this rank: ``own``, unless that is a loopback address and a caller's is
+    not; then the address from which this host reaches that caller."""
     if is_loopback(own):
         for caller in callers:
             if not is_loopback(caller) and (route := route_to(caller)) is not None and not is_loopback(route):
@@ -360,15 +382,16 @@ def address_for(own: str, callers: Iterable[str]) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether only this host reaches an address, a number or ``localhost``; other names count as reached by
-    others."""
+    """Return whether only this host reaches ``address``: a loopback number or ``localhost``; any other name counts as
+    reached by others."""
     with suppress(ValueError):
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     return address == "localhost"
 
 
 def is_unspecified(address: str) -> bool:
-    """Return whether an address stands for all addresses of a host, and so is none that another one can call."""
+    """Return whether ``address`` stands for all addresses of a host (``0.0.0.0``, ``::`` or empty), so that no other
+    host can call it."""
     with suppress(ValueError):
         return ipaddress.ip_address(address).is_unspecified
     return address == ""
@@ -390,7 +413,7 @@ class Store(Protocol):
         """Return the value of a key."""
 
     def add(self, key: str, amount: int) -> int:
-        """Increase the counter of a key and return it."""
+        """Increase the counter of a key by ``amount`` and return its new value."""
 
     def wait(self, keys: list[str], timeout: timedelta) -> object:
         """Return when all keys have values; raise after ``timeout``."""
@@ -407,11 +430,21 @@ def connect(
     host: str | None = None,
     setup_timeout: float = DEFAULT_TIMEOUT,
 ) -> tuple[dict[int, Pair], dict[int, Pair]]:
-    """Connect to the ranks ``calls`` and accept the ranks ``answers``; return (data, control) sockets by peer, of those
-    called and of those accepted.
+    """Connect to the ranks ``calls`` and accept the ranks ``answers``; return (sockets by rank called, sockets by rank
+    accepted), each as (data, control).
 
     All ranks call this, equally often for each ``name``, and agree on who calls whom. Callers that do not know the
     secret of this meeting are hung up on.
+
+    Args:
+        store: store that all ranks share.
+        rank: this rank.
+        size: number of ranks.
+        calls: ranks that this one calls.
+        answers: ranks that call this one.
+        name: what the ranks connect for.
+        host: address or name at which this rank listens; None takes the one from which it reaches the store.
+        setup_timeout: time within which all must connect, in seconds.
 
     Raises:
         TransportError: a rank did not connect in time, or cannot be reached.
@@ -447,7 +480,7 @@ class _Board:
         self._deadline, self._setup_timeout = deadline, setup_timeout
 
     def publish(self, what: str, value: str) -> None:
-        """Set a key of this meeting in the store."""
+        """Set the key ``what`` of this meeting in the store."""
         self._store.set(f"{self.key}/{what}", value)
 
     def read(self, what: str, peer: int) -> str:
@@ -466,13 +499,15 @@ class _Board:
             ) from error
 
     def address(self, peer: int) -> Address:
-        """Return host and port at which a rank listens, once it has published them."""
+        """Return (host, port) at which rank ``peer`` listens, once it has published them; raises TransportError where
+        that does not come in time."""
         host, port = self.read(f"address {peer}", peer).rsplit(" ", 1)
         return host, int(port)
 
     def own_address(self, host: str | None, callers: Sequence[int]) -> str:
-        """Return the address at which this rank listens, ``host`` if given, and tell the others from where it comes.
-        Raises TransportError for one that stands for all addresses."""
+        """Return the address at which this rank listens: ``host`` if given, else one at which all ``callers`` reach it;
+        publish in the store from which address this rank comes. Raises TransportError for a ``host`` that stands for
+        all addresses, or where a caller publishes nothing in time."""
         route = host or route_to_store(self._store)
         self.publish(f"route {self._rank}", route)
         if host is None:
@@ -486,8 +521,8 @@ class _Board:
 
 
 def _listener(rank: int, host: str, peers: int) -> socket.socket:
-    """Return a socket that listens at an address of this host, at a port that the system picks; raises
-    TransportError."""
+    """Return a socket that listens at the address ``host`` of this host, at a port that the system picks, with a
+    backlog for ``peers`` ranks; raises TransportError where it cannot listen there."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address, family=family, backlog=MOST_CALLERS + 2 * peers)
@@ -519,13 +554,13 @@ class Mesh(ChannelGroup):
         super().__init__(rank, tuple(self._peers.values()), timeout=timeout, what=_WHAT)
 
     def channel(self, peer: int) -> Channel:
-        """Return the channel to a rank, its data and control connections."""
+        """Return the channel to rank ``peer``, which is its data and control connections."""
         return self._peers[peer]
 
     def exchange(
         self, sends: Mapping[int, Payload], targets: Mapping[int, int | memoryview], *, marked: bool = False
     ) -> dict[int, Payload]:
-        """Send a message to some ranks and receive one from some; return what came, by rank (see
+        """Send a message to some ranks and receive one from some, all at once; return the received bytes by rank (see
         ``ChannelGroup.transfer``).
 
         Args:
@@ -534,7 +569,7 @@ class Mesh(ChannelGroup):
             marked: whether they are compressed.
 
         Raises:
-            TransportError: a rank died, left, fell silent, or exchanges something else.
+            TransportError: a rank died, left, fell silent, or exchanges something else (its ``stamp`` differs).
         """
         outgoing = {self._peers[peer]: payload for peer, payload in sends.items()}
         incoming = {self._peers[peer]: target for peer, target in targets.items()}
@@ -542,7 +577,8 @@ class Mesh(ChannelGroup):
         return {peer: came[self._peers[peer]] for peer in targets}
 
     def compare(self) -> None:
-        """Check that all ranks are about to exchange the same; raises as ``exchange``."""
+        """Check, by messages without bytes to and from every other rank, that all are about to exchange the same, that
+        is have equal ``stamp``; raises TransportError where they do not."""
         self.exchange(dict.fromkeys(self._peers, b""), dict.fromkeys(self._peers, 0))
 
 
@@ -556,16 +592,18 @@ class MeshRing:
         self.next, self._previous = members[(self.rank + 1) % self.size], members[self.rank - 1]
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
-        """Send to the next rank and return what the previous one sent, at most ``limit`` bytes; raises
-        TransportError."""
+        """Send ``payload`` to the next rank of the ring, and return what the previous one sent, which may have at most
+        ``limit`` bytes; ``marked`` says whether both are compressed. Raises TransportError."""
         return self.mesh.exchange({self.next: payload}, {self._previous: limit}, marked=marked)[self._previous]
 
 
 def mesh_from_store(store: Store, rank: int, size: int, *, host: str | None = None, timeout: float) -> Mesh:
-    """Connect all ranks with each other and return this rank's end; all must call this, equally often.
+    """Connect all ranks with each other, and return this rank's end; all must call this, equally often.
 
     Args:
         store: for example ``torch.distributed.TCPStore``, or a process group's ``get_group_store()``.
+        rank: this rank.
+        size: number of ranks.
         host: address or name of this rank, IPv4 or IPv6, to which others connect; None takes the address from which
             this rank reaches the store. The system chooses ports.
         timeout: time without progress after which an exchange fails, and within which all ranks must connect, in

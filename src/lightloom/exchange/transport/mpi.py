@@ -40,13 +40,19 @@ def allreduce(
     communicator: Communicator | None = None,
     residual: Float32s | None = None,
 ) -> Float32s:
-    """Return the sum of all ranks' ``values`` in their shape, the same bits on every rank.
+    """Return the sum of all ranks' ``values`` in their shape, the same bits on every rank, by a ring whose hops are
+    encoded.
 
     Args:
         values: float32 array, the same shape on every rank; left alone.
         codec: the same on every rank; None sends plain float32.
         communicator: communicator of mpi4py; ``MPI.COMM_WORLD`` unless given.
-        residual: flat, overwritten with the errors of this rank's encodings: sum + Σ residuals = Σ values.
+        residual: flat, as long as ``values``; overwritten with the errors of this rank's encodings, so that sum + Σ
+            residuals = Σ values.
+
+    Raises:
+        InputError: ranks bring different shapes or codecs (raised on all of them), or values are no float32.
+        UnsupportedError: no communicator is given and mpi4py cannot be used.
     """
     ring = _Ring(communicator)
     total = _agreed(ring.communicator, values, codec).copy()
@@ -60,10 +66,17 @@ def allreduce(
 def bcast(
     values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
 ) -> Float32s:
-    """Return the root's ``values``, decoded, on every rank; the root encodes them once.
+    """Return the root's ``values``, encoded once and decoded, on every rank, the root included.
 
     Args:
-        values: float32 array; on other ranks than the root only its shape is used.
+        values: float32 array, the same shape on every rank; on other ranks than the root only its shape is used.
+        codec: the same on every rank; None sends plain float32.
+        communicator: communicator of mpi4py; ``MPI.COMM_WORLD`` unless given.
+        root: rank whose values are sent.
+
+    Raises:
+        InputError: ranks bring different shapes or codecs (raised on all of them), or values are no float32.
+        UnsupportedError: no communicator is given and mpi4py cannot be used.
     """
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
@@ -79,8 +92,19 @@ def bcast(
 def gather(
     values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
 ) -> Float32s | None:
-    """Return, at the root, all ranks' ``values``, decoded, along a new first axis, in the order of ranks; None
-    elsewhere."""
+    """Return, at the root, all ranks' ``values``, encoded and decoded (its own too), along a new first axis, in the
+    order of ranks; None on the other ranks.
+
+    Args:
+        values: float32 array, the same shape on every rank.
+        codec: the same on every rank; None sends plain float32.
+        communicator: communicator of mpi4py; ``MPI.COMM_WORLD`` unless given.
+        root: rank that receives.
+
+    Raises:
+        InputError: ranks bring different shapes or codecs (raised on all of them), or values are no float32.
+        UnsupportedError: no communicator is given and mpi4py cannot be used.
+    """
     if (payloads := _gathered(values, codec, communicator, root)) is None:
         return None
     rows = [decode_block(codec, one, np.size(values), rank=root, peer=peer) for peer, one in enumerate(payloads)]
@@ -90,10 +114,20 @@ def gather(
 def reduce(
     values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
 ) -> Float32s | None:
-    """Return, at the root, the sum of all ranks' ``values``, each decoded and added in the order of ranks; None
-    elsewhere.
+    """Return, at the root, the sum of all ranks' ``values``, each encoded, decoded (the root's own too) and added in
+    the order of ranks; None on the other ranks.
 
     Every rank sends to the root, as workers do to an aggregator: each value is encoded once.
+
+    Args:
+        values: float32 array, the same shape on every rank.
+        codec: the same on every rank; None sends plain float32.
+        communicator: communicator of mpi4py; ``MPI.COMM_WORLD`` unless given.
+        root: rank that receives.
+
+    Raises:
+        InputError: ranks bring different shapes or codecs (raised on all of them), or values are no float32.
+        UnsupportedError: no communicator is given and mpi4py cannot be used.
     """
     if (payloads := _gathered(values, codec, communicator, root)) is None:
         return None
@@ -140,10 +174,13 @@ def _communicator(communicator: Communicator | None) -> Communicator:
 
 
 def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) -> Float32s:
-    """Return the flat float32 values after checking that all ranks bring the same shape and codec; raises InputError on
-    all of them where they do not.
+    """Return the flat float32 values of this rank after checking that all ranks of the communicator bring the same
+    shape and codec.
 
     Without the check one rank would fail and the others would wait forever.
+
+    Raises:
+        InputError: shapes or codecs differ (raised on all ranks), or values are no float32.
     """
     words = f"{tuple(np.shape(values))} and {'no codec' if codec is None else codec.name}"
     own = np.frombuffer(words.encode(), np.uint8)
@@ -161,7 +198,8 @@ def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) 
 def _gathered(
     values: ArrayLike, codec: Codec | None, communicator: Communicator | None, root: int
 ) -> list[Payload] | None:
-    """Return, at the root, the payloads of all ranks' values in their order; None elsewhere."""
+    """Return, at the root, the encoded payloads of all ranks' values, in the order of ranks, its own too; None on the
+    other ranks. It raises as ``_agreed`` does."""
     communicator = _communicator(communicator)
     outgoing = np.frombuffer(encode_block(codec, _agreed(communicator, values, codec)), np.uint8)
     sizes = np.empty(communicator.size, np.int64) if communicator.rank == root else None

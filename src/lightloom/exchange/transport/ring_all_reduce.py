@@ -31,21 +31,25 @@ class RingExchange(Protocol):
     """Number of ranks in the ring."""
 
     def exchange(self, payload: channel.Payload, *, marked: bool, limit: int) -> channel.Payload:
-        """Send to the next rank and return what the previous one sent, at most ``limit`` bytes; ``marked`` says whether
-        they are compressed."""
+        """Send ``payload`` to the next rank and return what the previous one sent, at most ``limit`` bytes; ``marked``
+        says whether both are compressed."""
 
 
 def all_reduce_in_place(
     ring: RingExchange, total: Float32s, codec: Codec | None = None, residual: Float32s | None = None
 ) -> int:
-    """Replace flat values by their sum over ranks, the same bits on every rank; return the bytes sent.
+    """Replace flat values by their sum over ranks, the same bits on every rank, and return the bytes that this rank
+    sent.
 
     Without a codec the sum of block b starts at rank b and goes round. With one of absolute error e, each value is
     within N·e of that sum (N encodings).
 
     Args:
-        total: any length, the same on every rank.
-        residual: overwritten with what this rank's encodings took away (0 where a value is not finite).
+        ring: this rank's place in a ring of N ranks.
+        total: values of this rank, of any length, which is the same on every rank; overwritten.
+        codec: encodes every message; None sends plain float32.
+        residual: flat, as long as ``total``; overwritten with what this rank's encodings took away (0 where a value is
+            not finite).
 
     Raises:
         TransportError: see the ring's ``exchange``; also when ranks bring different lengths.
@@ -71,11 +75,21 @@ def reduce_scatter(
     leave: bool = False,
     observe: channel.StreamObserver | None = None,
 ) -> int:
-    """Run the first phase and return the bytes that this rank sent; block ``rank + 1`` becomes the sum, the others are
-    overwritten, with errors if ``leave``.
+    """Run the first phase of a ring all-reduce, in place, and return the bytes that this rank sent.
 
-    The sum is not encoded by its owner: with a codec of absolute error e it is off by at most (N − 1)·e. Returns the
-    bytes sent.
+    Block ``(rank + 1) % N`` becomes the sum over the N ranks; the others are overwritten by partial sums, or with
+    ``leave`` by the errors of encoding them. The sum is not encoded by its owner: with a codec of absolute error e it
+    is off by at most (N − 1)·e.
+
+    Args:
+        ring: this rank's place in a ring.
+        blocks: N flat arrays, each of the same length on every rank.
+        codec: encodes every message; None sends plain float32.
+        leave: whether errors are left in the blocks that are sent, 0 without a codec.
+        observe: called with every stream that this rank encodes.
+
+    Raises:
+        TransportError: see the ring's ``exchange``; also when a message holds another number of values.
     """
     n, i, sent = ring.size, ring.rank, 0
     for s in range(1, n):
@@ -94,13 +108,18 @@ def all_gather(
     sizes: Sequence[int],
     put: Callable[[int, Float32s], None],
 ) -> int:
-    """Run the second phase: ``put(k, values)`` is called for every block, with the same bits on all ranks; return the
-    bytes that this rank sent.
+    """Run the second phase of a ring all-reduce: ``put(k, values)`` is called for every block k, with the same bits on
+    all ranks; return the bytes that this rank sent.
 
     Args:
-        payload: block ``rank + 1``, encoded; received payloads are passed on unchanged.
-        sizes: number of values of each block.
-        put: function that copies what it needs of the values.
+        ring: this rank's place in a ring of N ranks.
+        payload: block ``(rank + 1) % N``, encoded; received payloads are passed on unchanged.
+        codec: decodes the payloads; None takes them as plain float32.
+        sizes: number of values of each of the N blocks.
+        put: called with the number of a block and its values, which it must copy: their memory is used again.
+
+    Raises:
+        TransportError: see the ring's ``exchange``; also when a payload is malformed.
     """
     n, i, sent = ring.size, ring.rank, 0
     scratch = np.empty(max(sizes), np.float32)

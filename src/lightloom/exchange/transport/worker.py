@@ -45,8 +45,18 @@ class Worker:
 
 
 def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
-    """Join the group, run ``module:function``, write its value or its error as JSON to the path ``result``, and end the
-    process, with exit code 1 after an error."""
+    """Join the process group, call the function ``target``, write its value or its error as JSON, and end the process,
+    with exit code 1 after an error.
+
+    Rank, number of ranks, address of the store and host come from the environment. Where connecting fails, the process
+    starts again, up to four times.
+
+    Args:
+        target: ``module:function``; it is called with a ``Worker``.
+        result: path of the file that gets ``{"value": ...}`` or ``{"error": ...}``.
+        arguments: JSON object for ``Worker.arguments``.
+        timeout: seconds for connecting and for each collective.
+    """
     import torch.distributed as dist
     from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
@@ -92,7 +102,8 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
 
 
 def _begin_again(number: int, arguments: list[str]) -> NoReturn:
-    """Replace this program by a new one in the same process, as nothing else undoes what a failed set-up leaves."""
+    """Replace this program by a new one in the same process, whose try to connect is number ``number``, as nothing else
+    undoes what a failed set-up leaves."""
     sys.stdout.flush()
     sys.stderr.flush()
     for descriptor in Path("/dev/fd").iterdir():
