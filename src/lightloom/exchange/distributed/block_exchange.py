@@ -40,16 +40,15 @@ class WireFormat(ABC):
 
     @abstractmethod
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Encode a share of ``values / divisor + residual`` into ``wire``, and leave the errors in the residual.
+        """Encode a share of ``(values + residual) / divisor`` into ``wire``, and leave the errors in the residual.
 
         Args:
             values: flat float32 buffer; not changed.
-            residual: like ``values``; overwritten with the errors within the share, unchanged outside of it. None
-                without error feedback.
+            residual: like ``values``; within the share it is overwritten with the errors, times ``divisor``, outside of
+                it unchanged. None without error feedback, then it counts as 0.
             share: part of the buffer.
             wire: bytes, ``block_bytes`` for each block of the share; overwritten.
-            divisor: number by which what is encoded is divided, as :meth:`divisor` says; errors are those of the
-                undivided values.
+            divisor: number that :meth:`divisor` returns.
         """
 
     @abstractmethod

@@ -51,7 +51,7 @@ class DdpHookState(ABC):
 
     @abstractmethod
     def average(self, bucket: GradBucket) -> Future[Tensor]:
-        """Begin to average a bucket over ranks and return the future of the averaged buffer.
+        """Begin to average a bucket over ranks, and return the future of its buffer, which then holds the averages.
 
         Raises:
             UnsupportedError: the gradients are sparse or not in CPU memory.
@@ -59,14 +59,15 @@ class DdpHookState(ABC):
         """
 
     def close(self) -> None:
-        """Stop the thread. May be called any number of times."""
+        """Wait for the exchange that runs, drop those that have not begun, and stop the thread. May be called any
+        number of times."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _start(
         self, last: bool, exchange: Callable[P, Tensor], *arguments: P.args, **options: P.kwargs
     ) -> Future[Tensor]:
-        """Call ``exchange`` in the thread and return the future of its result; that of the ``last`` bucket is awaited
-        and its error raised here."""
+        """Call ``exchange`` with these arguments in the thread of exchanges, after all earlier calls, and return the
+        future of its result; the call of the ``last`` bucket is waited for, and its error raised here."""
         job = self._thread.submit(exchange, *arguments, **options)
         future: Future[Tensor] = Future()
         if last:
@@ -77,8 +78,8 @@ class DdpHookState(ABC):
 
 
 def average_hook(state: DdpHookState, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations as text
-    """Return the future of a bucket's average over ranks; for ``DistributedDataParallel.register_comm_hook(state,
-    average_hook)``.
+    """Return the future of a bucket's average over ranks; this is the hook for
+    ``DistributedDataParallel.register_comm_hook(state, average_hook)``.
 
     Raises:
         LightloomError: see ``average`` of the state.
@@ -87,7 +88,8 @@ def average_hook(state: DdpHookState, bucket):  # type: ignore[no-untyped-def]  
 
 
 def attach_hook(model: DistributedDataParallel, state: DdpHookState) -> None:
-    """Register the hook with its state, which is closed if that fails.
+    """Register ``average_hook`` with its state as the communication hook of a DDP model; the state is closed if that
+    fails.
 
     Raises:
         LightloomError: the model has a hook already, or its backward pass has begun.
@@ -117,8 +119,17 @@ class ExchangerState(DdpHookState, Stepwise):
         self._error: LightloomError | None = None
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
-        """Begin to average a bucket over ranks and return the future of its buffer; the last bucket of a step is waited
-        for, and ends the step."""
+        """Begin to average a bucket over ranks, and return the future of its buffer, which then holds the averages; the
+        last bucket of a step is waited for in CPU memory, and ends the step.
+
+        While the plain exchange is in use, the bucket goes through DDP's own all-reduce, residuals added to it first.
+
+        Raises:
+            UnsupportedError: the gradients are sparse, not on the group's device, or of a type that the exchange
+                refuses.
+            TransportError: a rank was lost, or connections broke, in this bucket or in an earlier one; on the last
+                bucket in CPU memory, and on other devices, else from the future.
+        """
         buffer, last, arrived = bucket.buffer(), bucket.is_last(), time.perf_counter()
         device = self._exchanger.group.device
         if buffer.layout != torch.strided or buffer.device.type != device:
@@ -148,8 +159,17 @@ class ExchangerState(DdpHookState, Stepwise):
         Stepwise.close(self)
 
     def _exchange(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Tensor:
-        """Replace a bucket by its average over ranks and return it; after an error, every later bucket raises it too,
-        until the last one of the step where all ranks had it in common."""
+        """Replace a bucket by its average over ranks, in place, and return it.
+
+        After an error every later bucket raises the same error, without an exchange; one that all ranks have in common
+        (``AgreedError``) is dropped after the last bucket of the step, so that the next step works.
+
+        Args:
+            buffer: gradients of the bucket.
+            geometry: tensors in the buffer.
+            scale: loss scale, by which values are divided for the exchange.
+            last: whether it is the step's last bucket.
+        """
         if self._error is None:
             try:
                 with self._counted(geometry, last=last), torch.no_grad():
@@ -164,8 +184,8 @@ class ExchangerState(DdpHookState, Stepwise):
         raise failure
 
     def _geometry(self, bucket: GradBucket) -> Geometry:
-        """Return where the tensors of a bucket lie, the same object for the same parameters; unnamed ones are numbered
-        as they come."""
+        """Return where the tensors of a bucket lie in its buffer, the same object each time for the same parameters;
+        parameters without a name are called ``parameter 0``, ``parameter 1`` and so on as they come."""
         # The gradients that DDP hands over beside the buffer are not used: of complex parameters they are half as long
         # as what the buffer holds, and lie elsewhere (torch 2.13).
         parameters = bucket.parameters()

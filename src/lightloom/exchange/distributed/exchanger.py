@@ -27,12 +27,13 @@ from lightloom.exchange.transport.channel import Stamp
 
 
 def real_shape(tensor: Tensor) -> tuple[int, ...]:
-    """Return the shape of a tensor in real values; a complex value is a pair of them."""
+    """Return the shape of a tensor in real values: that of a complex tensor with a last dimension of 2 appended."""
     return (*tensor.shape, 2) if tensor.is_complex() else tuple(tensor.shape)
 
 
 def check_writable(tensor: Tensor, device: str) -> None:
-    """Check that a tensor is dense on a type of device and that each of its elements has memory of its own.
+    """Check that a tensor is dense, on a device of type ``device``, no DTensor, and that each of its elements has
+    memory of its own.
 
     Raises:
         UnsupportedError: it is not.
@@ -100,7 +101,11 @@ class Exchanger(ABC):
             self.residuals = Residuals(group.rank, group.ranks, sizes)
 
     def average(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values`` (float32, flat) by their mean over ranks.
+        """Replace ``values`` (float32, flat) by their mean over ranks, in place, the same bits on every rank.
+
+        Args:
+            values: gradients of this rank.
+            geometry: tensors in ``values``, the same on all ranks.
 
         Raises:
             TransportError: a rank left, fell silent or exchanges something else.
@@ -109,22 +114,23 @@ class Exchanger(ABC):
 
     @abstractmethod
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Do what ``average`` says, in an exchange that has begun, of one value at least."""
+        """Replace ``values``, flat and not empty, by their mean over ranks, in place; ``average`` calls it once all
+        ranks state the same exchange."""
 
     def average_tensor(self, tensor: Tensor, geometry: Geometry, scale: float = 1.0) -> None:
-        """Replace a dense tensor of floating-point values, of any shape and strides, by its mean over ranks; call it
-        without gradients.
+        """Replace a dense tensor of floating-point or complex values, of any shape and strides, by its mean over ranks,
+        in place; call it under ``torch.no_grad``.
 
         A tensor that is refused is refused on all ranks, before any value is sent.
 
         Args:
             tensor: the values; complex ones are exchanged as pairs of real ones.
-            geometry: of its real values, flat.
-            scale: values are divided by it for the exchange and multiplied again.
+            geometry: tensors in its real values, flat.
+            scale: values are divided by it for the exchange and multiplied again; not used by an exchanger of any type.
 
         Raises:
-            UnsupportedError: the tensor's type has no means or is wider than the method's, elements share memory, or
-                it is not dense on the group's device.
+            UnsupportedError: the tensor's type has no means or is wider than the method's, elements share memory, or it
+                is not dense on the group's device.
             TransportError: as ``average``, or another rank refuses its tensor.
         """
         try:
@@ -147,12 +153,12 @@ class Exchanger(ABC):
             tensor.detach().copy_(dense)
 
     def reduce_scatter(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
-        """Put the mean over ranks of this rank's shard of ``values`` into ``output``; ``values`` may be overwritten.
+        """Put this rank's shard of the mean of ``values`` over ranks into ``output``; ``values`` may be overwritten.
 
         Args:
             values: float32, flat: the shards of all ranks, equally long, by rank.
-            geometry: its tensors.
-            output: float32, flat.
+            geometry: tensors in ``values``, the same on all ranks.
+            output: float32, flat, as long as a shard.
 
         Raises:
             TransportError: as ``average``.
@@ -161,7 +167,8 @@ class Exchanger(ABC):
         self._exchange("mean of shards", values.dtype, geometry, run)
 
     def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
-        """Do what ``reduce_scatter`` says, in an exchange that has begun, of one value at least."""
+        """Put this rank's shard of the mean of ``values``, flat and not empty, over ranks into ``output``;
+        ``reduce_scatter`` calls it once all ranks state the same exchange. Here it raises NotImplementedError."""
         raise NotImplementedError
 
     def check_type(self, dtype: torch.dtype) -> None:
@@ -182,7 +189,7 @@ class Exchanger(ABC):
             )
 
     def check_shards(self) -> None:
-        """Check that the method can reduce-scatter.
+        """Check that the method can reduce-scatter (``shards`` is True).
 
         Raises:
             UnsupportedError: it works on whole gradients only.
@@ -194,8 +201,13 @@ class Exchanger(ABC):
             )
 
     def drain(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor | None:
-        """Return what to add to this rank's next gradients, if they are averaged without this exchange, and forget it;
-        None if there is nothing."""
+        """Return the residuals to add to this rank's next gradients where these are averaged without this exchange, and
+        forget them; None without error feedback, or where nothing is kept.
+
+        Args:
+            geometry: tensors of the gradients.
+            device: where the result, flat float32, is to lie.
+        """
         return None if self.residuals is None else self.residuals.drain(geometry, device)
 
     def state_dict(self) -> StateDict:
@@ -218,14 +230,25 @@ class Exchanger(ABC):
         self.group.close()
 
     def _connect(self) -> None:
-        """Connect the ranks; an exchanger of several groups overrides it."""
+        """Connect the ranks; an exchanger that works on several groups overrides it."""
         self.group.connect()
 
     def _exchange(
         self, kind: str, dtype: torch.dtype, geometry: Geometry, run: Callable[[], None], scale: float = 1.0
     ) -> None:
-        """Call ``run`` in an exchange of which all ranks must state the same method, kind, type, scale and tensors;
-        with no values, only compare these."""
+        """Call ``run`` in an exchange of which all ranks must state the same method, kind, type, scale, tensors and
+        version of this package; with no values, only compare these.
+
+        Args:
+            kind: what is computed, for messages, such as ``mean``.
+            dtype: type of the values.
+            geometry: tensors in the values.
+            run: does the exchange.
+            scale: number by which values were divided.
+
+        Raises:
+            TransportError: a rank states something else, left or fell silent.
+        """
         feedback = "" if self.residuals is None or "feedback" in self.name else " with feedback"
         scaled = "" if scale == 1.0 else f" scaled by {scale:g}"
         words = f"{self.name}{feedback}{self.remark}: the {kind} of {geometry.description}, {dtype}{scaled}"
@@ -237,7 +260,7 @@ class Exchanger(ABC):
 
 @cache
 def _version() -> str:
-    """Return the version of this package, which all ranks must have; empty where it is not installed."""
+    """Return the version of this package, which all ranks of an exchange must have; empty where it is not installed."""
     try:
         return version("lightloom")
     except PackageNotFoundError:
@@ -254,13 +277,14 @@ class PlainExchanger(Exchanger):
     shards = True
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values`` by their mean over ranks, added up in their own type after they are divided."""
+        """Replace ``values`` by their mean over ranks, in place; they are divided by the number of ranks, then added up
+        in their own type."""
         values /= self.group.ranks
         self.group.all_reduce(values)
 
     def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
-        """Put this rank's shard of the mean over ranks into ``output``, added in the order of ranks; ``values`` are
-        divided in place."""
+        """Put this rank's shard of the mean over ranks, ``output.numel()`` values, into ``output``; terms are added in
+        the order of ranks, and ``values`` are left divided by the number of ranks."""
         values /= self.group.ranks
         output.copy_(self.group.reduce_scatter_in_order(values, [output.numel()] * self.group.ranks))
 
@@ -307,13 +331,14 @@ class Stepwise:
         self._exchanger.close()
 
     def state_dict(self) -> StateDict:
-        """Return the state of the method on this rank, and of the adaptive choice under ``adaptive``, all keys behind
-        the prefix."""
+        """Return a checkpoint of this rank: the state of the method, and the adaptive choice under ``adaptive`` where
+        there is one; all keys begin with the prefix."""
         choice = {} if self.adaptive is None else {"adaptive": self.adaptive.state_dict()}
         return with_prefix(self._exchanger.state_dict() | choice, self._prefix)
 
     def load_state_dict(self, state_dict: SavedState) -> None:
-        """Continue from a checkpoint of this rank.
+        """Continue from a checkpoint of this rank, as ``state_dict`` returned it; an adaptive choice is taken over only
+        if this object has one.
 
         Raises:
             ConfigError: it is of another rank, number of ranks, model or method.
@@ -331,11 +356,12 @@ class Stepwise:
 
     @contextmanager
     def _counted(self, geometry: Geometry, *, last: bool, halves: int = 2) -> Iterator[None]:
-        """Count the bytes and seconds of the exchange in the body, beside the bytes of plain float32 around a ring.
+        """Return a context manager that counts the bytes and seconds of the exchange in its body, beside the bytes that
+        a ring would send of plain float32; nothing is counted where the body raises.
 
         Args:
-            geometry: of the buffer.
-            last: whether it is the last one of the step.
+            geometry: tensors of the buffer that is exchanged.
+            last: whether it is the last buffer of the step.
             halves: 2 for an all-reduce, 1 for a reduce-scatter.
         """
         began, group, sent = time.perf_counter(), self._exchanger.group, self._exchanger.group.sent
@@ -345,12 +371,19 @@ class Stepwise:
         self._count(Counts(raw, group.sent - sent, time.perf_counter() - began, buckets=1), geometry, last=last)
 
     def _count(self, counts: Counts, geometry: Geometry, *, last: bool) -> None:
-        """Add the counts of one bucket to the statistics; subclasses add counts of their own."""
+        """Add the counts of one bucket to the statistics; ``last`` ends the step. Subclasses add counts of their own,
+        which may depend on ``geometry``."""
         self.statistics.add(counts, last=last)
 
     def _plain(self, values: Tensor, geometry: Geometry, *, last: bool) -> bool:
-        """Return whether the present step uses the plain exchange, before which residuals are added to the gradients,
-        ``values``, real and flat, so that none is lost."""
+        """Return whether the present step uses the plain exchange; where it does, add this rank's residuals, times the
+        loss scale, to ``values`` in place, so that none is lost, and count a plain bucket.
+
+        Args:
+            values: gradients, real and flat, still multiplied by the loss scale.
+            geometry: tensors in ``values``.
+            last: whether it is the last buffer of the step.
+        """
         if self.adaptive is None or not self.adaptive.use_plain:
             return False
         if (residual := self._exchanger.drain(geometry, values.device)) is not None:
@@ -360,7 +393,8 @@ class Stepwise:
         return True
 
     def _end_step(self, arrived: float) -> None:
-        """Choose the kind of the next step; ``arrived`` is when the last gradients of this one came, in seconds."""
+        """Choose the kind of the next step where that is adaptive; ``arrived`` is when the last gradients of this one
+        came, in seconds on any clock. All ranks call it after every step."""
         if self.adaptive is not None:
             self.adaptive.end_step(arrived)
 

@@ -29,7 +29,8 @@ def exchanger(
     group: OwnGroup,  # noqa: ARG001 - used by the methods below
     sizes: Mapping[str, int] | None = None,  # noqa: ARG001
 ) -> Exchanger:
-    """Return what runs ``method`` among the ranks of ``group``; a plug-in registers its own method's class.
+    """Return what runs ``method`` among the ranks of ``group``, by the class of the method; a plug-in registers that of
+    its own. All ranks call it, as creating it connects them.
 
     Args:
         method: the method.
@@ -38,6 +39,7 @@ def exchanger(
 
     Raises:
         UnsupportedError: the method cannot be run as an exchange of gradients.
+        TransportError: a rank did not connect in time.
     """
     raise UnsupportedError(f"exchange {method} does not average gradients at every step: expected another method")
 
@@ -108,10 +110,16 @@ class ReduceState(Stepwise):
         return self._exchanger.group.sent
 
     def all_reduce(self, tensor: Tensor, name: str = "tensor") -> Tensor:
-        """Replace a tensor by its mean over ranks and return it; all ranks call it with the same shape and name.
+        """Replace a tensor by its mean over ranks, in place, and return it; all ranks call it with the same shape and
+        name.
+
+        Args:
+            tensor: dense, of any shape and strides, float32 or narrower, wider only for the method ``float32``.
+            name: name by which residuals are kept; one for each tensor.
 
         Raises:
-            UnsupportedError: its type is wider than the method's float32 or has no fractions, or elements share memory.
+            UnsupportedError: the tensor's type is wider than the method's float32 or has no fractions, or elements
+                share memory.
             TransportError: a rank left, fell silent, refuses its tensor or exchanges something else. The next call
                 connects again, but error feedback may count gradients of this call twice.
         """
@@ -135,15 +143,16 @@ def all_reduce(
     state: ReduceState | None = None,
     name: str = "tensor",
 ) -> Tensor:
-    """Replace a tensor by its mean over the ranks of ``group``, the same bits on all of them; return it.
+    """Replace a tensor by its mean over the ranks of ``group``, in place, the same bits on all of them; return it.
 
     All ranks call this in the same order with the same shape and type; strides may differ. Without a state the first
     call connects the ranks, later ones of the same group use these connections, and no error is fed back.
 
     Args:
-        tensor: float32 or narrower, or complex64, dense, of any shape and strides; wider ones for ``float32``.
+        tensor: float32 or narrower, or complex64, dense, of any shape and strides; wider ones only with the method
+            ``float32``.
         method: the method or its name; that of ``state`` unless given.
-        group: process group; the default group unless given.
+        group: process group; the default group unless given; not used with a state.
         state: connections and residuals of earlier calls.
         name: name of the tensor, by which the state keeps residuals; one for each tensor.
 

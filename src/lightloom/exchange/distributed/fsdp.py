@@ -54,7 +54,7 @@ class ReduceScatter:
         self._reduce = reduce
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Return a new tensor of this size and type on a device, not set to anything, as FSDP asks for its buffers."""
+        """Return a new, uninitialised tensor of this size and type on a device; FSDP2 takes its buffers from here."""
         return torch.empty(size, dtype=dtype, device=device)
 
     def __call__(
@@ -90,10 +90,15 @@ def sharded_modules(model: nn.Module) -> list[ShardedModule]:
 
 
 def common_group(modules: Sequence[ShardedModule], hint: str) -> dist.ProcessGroup:
-    """Return the process group over which all parameters are sharded; ``hint`` ends the refusal of several dimensions.
+    """Return the process group over which the parameters of all modules are sharded.
+
+    Args:
+        modules: modules with parameters.
+        hint: end of the message where a parameter lies on a mesh of several dimensions.
 
     Raises:
-        UnsupportedError: they have no common group, or lie on a mesh of several dimensions.
+        UnsupportedError: parameters are no DTensors, have no common group, are not sharded, or lie on a mesh of several
+            dimensions.
     """
     groups = set()
     for name, parameter in (pair for module in modules for pair in module.parameters):
@@ -112,8 +117,8 @@ def common_group(modules: Sequence[ShardedModule], hint: str) -> dist.ProcessGro
 
 
 def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
-    """Return the shape of a rank's shard of a parameter, padded to that of the largest; complex values are pairs of
-    real ones."""
+    """Return the shape of one rank's shard of a parameter that is sharded over ``ranks`` ranks, padded to that of the
+    largest; complex values are pairs of real ones, in a last dimension of 2."""
     assert isinstance(parameter, DTensor)
     placement = parameter.placements[0]
     assert isinstance(placement, Shard)
@@ -123,8 +128,9 @@ def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
 
 
 def _own_parameters(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
-    """Yield (name, parameter) of the trainable parameters that FSDP manages with ``module``, each once, in its order:
-    children before their parents."""
+    """Yield (name, parameter) of the trainable parameters that FSDP manages with ``module``, each once, in FSDP's
+    order: children before their parents. Those of inner ``fully_shard``-ed modules are left out; names begin with
+    ``prefix``."""
     visited: set[nn.Module] = set()
     seen: set[nn.Parameter] = set()
 
@@ -155,7 +161,12 @@ class FsdpState(Stepwise):
         self._exchanged: set[Geometry] = set()
 
     def reduce_scatter(self, output: Tensor, gradients: Tensor, *, geometry: Geometry) -> None:
-        """Put this rank's shard of the mean over ranks of ``gradients`` (all shards, side by side) into ``output``.
+        """Put this rank's shard of the mean over ranks of a module's gradients into ``output``.
+
+        Args:
+            output: this rank's shard, flat; overwritten.
+            gradients: shards of all ranks, side by side, flat.
+            geometry: tensors in ``gradients``, one of those given to this state.
 
         Raises:
             UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32.
@@ -178,7 +189,11 @@ class FsdpState(Stepwise):
         self._end(last)
 
     def all_reduce(self, shard: Tensor, *, geometry: Geometry) -> None:
-        """Replace a shard of gradients by its mean over nodes.
+        """Replace this rank's shard of a module's gradients by its mean over nodes, in place.
+
+        Args:
+            shard: the gradients, flat.
+            geometry: tensors in ``shard``, one of those given to this state.
 
         Raises:
             UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32.
@@ -194,8 +209,13 @@ class FsdpState(Stepwise):
         self._end(last)
 
     def _begin(self, values: Tensor, geometry: Geometry) -> bool:
-        """Check the gradients of a module; return whether they are the last ones of a step, those of all modules having
-        come. Raises UnsupportedError."""
+        """Check the number and type of a module's gradients, and return whether they are the last of a step, which they
+        are once those of all modules have come. Gradients of a module that has had its turn in this step end it first.
+
+        Raises:
+            UnsupportedError: the gradients are not those of all parameters of the module, or of a type that the
+                exchange refuses.
+        """
         if values.numel() != geometry.size:
             names = ", ".join(dict.fromkeys(piece.tensor for piece in geometry.pieces))
             raise UnsupportedError(
@@ -210,13 +230,16 @@ class FsdpState(Stepwise):
         return len(self._exchanged) == len(self._geometries)
 
     def _end(self, last: bool) -> None:
-        """End the step if these were the last gradients of it."""
+        """End the step if ``last``, that is if these were its last gradients."""
         if last:
             self._exchanged.clear()
             self._end_step(time.perf_counter())
 
     def replace_reduce_scatters(self, modules: Sequence[ShardedModule]) -> None:
-        """Reduce-scatter the gradients of modules from now on; the state is closed if that fails.
+        """Let this state reduce-scatter the gradients of modules from now on; the state is closed if that fails.
+
+        Args:
+            modules: modules, in the order of the geometries of this state.
 
         Raises:
             UnsupportedError: the exchange cannot shard, or torch does not let a reduce-scatter be replaced.
@@ -236,7 +259,8 @@ class FsdpState(Stepwise):
 
 
 def all_shards(module: ShardedModule, ranks: int) -> Geometry:
-    """Return the geometry of a module's gradients as the shards of all ranks, side by side."""
+    """Return the geometry of a module's gradients in the buffer of a reduce-scatter over ``ranks`` ranks: the padded
+    shards of rank 0 of all parameters, then those of rank 1, and so on."""
     lengths = [(name, prod(shard_shape(parameter, ranks))) for name, parameter in module.parameters]
     pieces, offset = [], 0
     for rank in range(ranks):
@@ -247,7 +271,8 @@ def all_shards(module: ShardedModule, ranks: int) -> Geometry:
 
 
 def tensor_sizes(geometries: Sequence[Geometry]) -> dict[str, int]:
-    """Return the number of values of each tensor, by name, added up over its pieces in all geometries."""
+    """Return the number of values of each tensor, by name, added up over its pieces in all geometries, padding
+    included."""
     sizes = Counter[str]()
     for piece in (piece for geometry in geometries for piece in geometry.pieces):
         sizes[piece.tensor] += piece.length
@@ -255,7 +280,7 @@ def tensor_sizes(geometries: Sequence[Geometry]) -> dict[str, int]:
 
 
 def _real(tensor: Tensor) -> Tensor:
-    """Return a flat view of complex values as pairs of real ones; a real tensor as it is."""
+    """Return a complex tensor as a flat view of pairs of real values; a real tensor as it is."""
     return torch.view_as_real(tensor).view(-1) if tensor.is_complex() else tensor
 
 

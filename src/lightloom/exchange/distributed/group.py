@@ -61,7 +61,8 @@ class OwnGroup:
         self._compared: set[bytes] = set()
 
     def connect(self) -> None:
-        """Connect all ranks with each other, unless they are; again where an exchange broke off.
+        """Connect all ranks with each other, unless they are connected; anew where an exchange broke off. All ranks
+        call it.
 
         Raises:
             TransportError: a rank did not connect in time, or this group is closed.
@@ -83,12 +84,14 @@ class OwnGroup:
 
     @contextmanager
     def exchanging(self, stamp: Stamp, *, empty: bool = False) -> Iterator[None]:
-        """Let all messages of the body belong to one exchange; ranks whose stamps differ end with one line.
+        """Return a context manager in whose body all messages belong to one exchange; the ranks are connected first.
+        Ranks whose stamps differ all raise.
 
-        An error of the body that not all ranks have in common is told to all of them.
+        An error of the body is told to all ranks and breaks the connections, unless it is one that all ranks raise in
+        step (``AgreedError``).
 
         Args:
-            stamp: what is exchanged.
+            stamp: identity of the exchange.
             empty: whether there is nothing to send, so that the stamp is all that is compared.
 
         Raises:
@@ -106,7 +109,11 @@ class OwnGroup:
             yield
 
     def refuse(self, reason: str) -> None:
-        """Tell all ranks, which may be about to exchange, why this one will not; they connect again for the next call.
+        """Tell all ranks, which may be about to exchange, why this one will not, and break the connections; the next
+        exchange connects again.
+
+        Args:
+            reason: one line.
 
         Raises:
             TransportError: a rank did not connect in time.
@@ -116,17 +123,28 @@ class OwnGroup:
             self._all._mesh.abort(f"rank {self.rank} refuses: {reason}")
 
     def ring(self) -> MeshRing | None:
-        """Return these ranks as a ring; None for a single rank."""
+        """Return a ring of these ranks, in their order, over the connections; None for a single rank. Raises
+        TransportError where they are not connected."""
         return None if self.ranks == 1 else MeshRing(self._open_mesh(), self.members)
 
     def subgroup(self, members: Sequence[int]) -> OwnGroup:
-        """Return a group of some ranks of this one, given and numbered as in this one, over the same connections; this
-        rank must be among them."""
+        """Return a group of some ranks of this one, over the same connections.
+
+        Args:
+            members: ranks as numbered in this group, this rank among them; the new group numbers them in this order.
+        """
         chosen = [self.members[member] for member in members]
         return OwnGroup(self.base, self.timeout, device=self.device, within=self._all, members=chosen)
 
     def all_to_all(self, received: Tensor, sent: Tensor, received_sizes: Sequence[int], sizes: Sequence[int]) -> None:
-        """Send consecutive parts of ``sent``, of ``sizes`` elements, to ranks 0, 1 ...; receive likewise.
+        """Send a part of ``sent`` to every rank, and receive a part of ``received`` from every rank; this rank's own
+        part is copied.
+
+        Args:
+            received: flat; the parts that come from ranks 0, 1 ..., one after the other; overwritten.
+            sent: flat; the parts for ranks 0, 1 ..., one after the other.
+            received_sizes: number of elements of each part of ``received``, by rank.
+            sizes: number of elements of each part of ``sent``, by rank.
 
         Raises:
             TransportError: a rank left, fell silent or exchanges something else.
@@ -141,7 +159,13 @@ class OwnGroup:
         self.exchange(dict(enumerate(outgoing)), dict(enumerate(incoming)))
 
     def all_gather(self, received: Tensor, own: Tensor, sizes: Sequence[int]) -> None:
-        """Send ``own`` to all ranks; ``received`` holds what each rank sent, ``sizes`` elements, in order of rank.
+        """Send ``own`` to all ranks, and fill ``received`` with what every rank sends, this one too, in the order of
+        ranks.
+
+        Args:
+            received: flat; overwritten.
+            own: flat, of ``sizes[rank]`` elements for this rank.
+            sizes: number of elements of each rank.
 
         Raises:
             TransportError: a rank left, fell silent or exchanges something else.
@@ -158,7 +182,8 @@ class OwnGroup:
         self.exchange(dict.fromkeys(outgoing, own), {k: part for k, part in enumerate(parts) if part.numel()})
 
     def all_reduce(self, values: Tensor) -> None:
-        """Replace ``values`` by their sum over ranks; in CPU memory added in the order of ranks.
+        """Replace ``values``, flat, by their sum over ranks, in place and in their own type; in CPU memory terms are
+        added in the order of ranks, on other devices as the backend does.
 
         Raises:
             TransportError: a rank left, fell silent or exchanges something else.
@@ -172,13 +197,13 @@ class OwnGroup:
         self._wait(lambda group: group.allreduce([values]))
 
     def reduce_scatter_in_order(self, values: Tensor, sizes: Sequence[int]) -> Tensor:
-        """Return the sum over ranks of this rank's part of ``values``, added in the order of ranks.
+        """Return the sum over ranks of this rank's part of ``values``, flat, added in the order of ranks.
 
         An order that depended on the position would let a value's sum depend on the bucket that it is in.
 
         Args:
             values: parts by rank, of ``sizes`` elements, one after the other; not changed.
-            sizes: the same on all ranks.
+            sizes: number of elements of each rank's part, the same on all ranks.
 
         Raises:
             TransportError: a rank left, fell silent or exchanges something else.
@@ -194,7 +219,8 @@ class OwnGroup:
         return rows[0]
 
     def all_reduce_in_order(self, values: Tensor) -> None:
-        """Replace ``values`` by their sum over ranks, added in the order of ranks wherever in ``values`` they lie.
+        """Replace ``values``, flat, by their sum over ranks, in place, added in the order of ranks wherever in
+        ``values`` they lie.
 
         Raises:
             TransportError: a rank left, fell silent or exchanges something else.
@@ -204,21 +230,26 @@ class OwnGroup:
         self.all_gather(values, self.reduce_scatter_in_order(values, sizes), sizes)
 
     def close(self) -> None:
-        """Leave the group. May be called any number of times."""
+        """Leave the group and close its connections; those of the group that a subgroup belongs to stay. May be called
+        any number of times."""
         self._group = None
         self._closed = True
         if self._mesh is not None:
             self._mesh.close()
 
     def _open_mesh(self) -> Mesh:
-        """Return the connections of all ranks, in CPU memory; raises TransportError where they are not made."""
+        """Return the connections of all ranks over sockets; raises TransportError where ``connect`` was not called."""
         if (mesh := self._all._mesh) is None:
             raise TransportError(f"rank {self.rank}: the exchange is not connected")
         return mesh
 
     def exchange(self, sends: dict[int, Tensor], targets: dict[int, Tensor]) -> None:
-        """Send and receive flat tensors by rank of this group, in CPU memory and without counting; this rank's own are
-        left alone.
+        """Send and receive flat tensors in CPU memory, over the connections, without counting bytes; entries of this
+        rank itself are left out.
+
+        Args:
+            sends: tensors to send, by rank of this group.
+            targets: tensors to fill, by rank of this group.
 
         Raises:
             TransportError: a rank left, fell silent or exchanges something else.
@@ -231,8 +262,8 @@ class OwnGroup:
             )
 
     def _wait(self, operation: Callable[[Any], Any]) -> None:
-        """Start an operation of the device's group and wait for it; raises TransportError where the group is closed or
-        the operation fails."""
+        """Start a collective of the device's process group and wait for it; ``operation`` takes that group and returns
+        the work. Raises TransportError where the group is closed or the operation fails."""
         if self._group is None:
             raise TransportError(f"rank {self.rank}: the exchange is closed")
         try:
@@ -243,7 +274,7 @@ class OwnGroup:
 
 
 def _memory_of(tensor: Tensor) -> memoryview:
-    """Return the bytes of a flat, contiguous CPU tensor, not copied."""
+    """Return the bytes of a flat, contiguous CPU tensor as a view of its memory; an empty view for an empty tensor."""
     if not tensor.numel():
         return memoryview(bytearray())
     return tensor.detach().view(torch.uint8).numpy().data

@@ -46,7 +46,8 @@ class Periodic(Stepwise, ABC):
     """
 
     def __init__(self, model: nn.Module, inner: ExchangeMethod, method: ExchangeMethod, own: OwnGroup) -> None:
-        """Give all ranks the weights of rank 0; ``periodic`` checks the arguments."""
+        """Keep the model's trainable weights and connect the ranks; ``periodic`` has checked the arguments and given
+        all ranks the weights of rank 0."""
         self.method = method
         named = [(name, parameter.detach()) for name, parameter in model.named_parameters() if parameter.requires_grad]
         self.parameters = {name: torch.view_as_real(p) if p.is_complex() else p for name, p in named}
@@ -73,7 +74,8 @@ class Periodic(Stepwise, ABC):
         return bool(due)
 
     def _average(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace values by their mean over ranks, and count the exchange."""
+        """Replace flat values by their mean over ranks, in place, and count the exchange as a step of the
+        statistics."""
         with self._counted(geometry, last=True):
             self._exchanger.average(values, geometry)
 
@@ -82,7 +84,8 @@ class Periodic(Stepwise, ABC):
         return {_STEP: self.steps} | super().state_dict()
 
     def load_state_dict(self, state_dict: SavedState) -> None:
-        """Continue from a checkpoint of this rank, beside those of the model and its optimizer.
+        """Continue from a checkpoint of this rank, as ``state_dict`` returned it; those of the model and its optimizer
+        are loaded apart.
 
         Raises:
             ConfigError: it is of another rank, number of ranks, model or method.
@@ -93,13 +96,14 @@ class Periodic(Stepwise, ABC):
         self.steps = int(state_dict[_STEP])
 
     def _wide(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Return the weights of these names, flat, in float32; wider ones as they are. Those not converted share memory
-        with the model."""
+        """Return the weights of these names, flat, in float32, or in float64 where they have that type. Those that need
+        no conversion share memory with the model."""
         flat = {name: self.parameters[name].reshape(-1) for name in names}
         return {name: values if values.dtype == torch.float64 else values.float() for name, values in flat.items()}
 
     def _split(self, flat: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, values) of each tensor of a flat buffer in which they follow each other."""
+        """Yield (name, values) of each of these tensors from a flat buffer in which they follow each other in this
+        order; the values are views."""
         return zip(names, torch.split(flat, [self.parameters[name].numel() for name in names]), strict=True)
 
     @abstractmethod
@@ -108,14 +112,16 @@ class Periodic(Stepwise, ABC):
 
     @abstractmethod
     def _exchange(self, names: list[str]) -> None:
-        """Let the ranks agree on the weights of these tensors."""
+        """Let the ranks agree on the weights of these tensors, and set the model's weights in place; all ranks call
+        it."""
 
 
 class LocalSgd(Periodic):
     """Averages weights every so many steps."""
 
     def __init__(self, model: nn.Module, method: LocalSgdExchange, own: OwnGroup) -> None:
-        """Give all ranks the weights of rank 0 and group them by the type in which they are averaged."""
+        """Keep the model's trainable weights, connect the ranks, and group the weights by the type in which they are
+        averaged."""
         super().__init__(model, PlainExchange(), method, own)
         self._every = method.every
         self._groups: dict[torch.dtype, list[str]] = {}
@@ -123,11 +129,13 @@ class LocalSgd(Periodic):
             self._groups.setdefault(values.dtype, []).append(name)
 
     def _due(self) -> list[list[str]]:
-        """Return all tensors, grouped by the type in which they are averaged, every ``every`` steps; else none."""
+        """Return the names of all tensors, a list for each type in which they are averaged, if the count of steps is a
+        multiple of ``every``; else no list."""
         return [] if self.steps % self._every else list(self._groups.values())
 
     def _exchange(self, names: list[str]) -> None:
-        """Replace the weights of these tensors, which have one type, by their mean over ranks."""
+        """Replace the weights of these tensors, which are averaged in one type, by their mean over ranks, in place in
+        the model."""
         flat = torch.cat([*self._wide(names).values()])
         self._average(flat, Geometry.joined([("weights", tuple(flat.shape))]))
         for name, mean in self._split(flat, names):
@@ -153,13 +161,16 @@ class DiLoCo(Periodic):
         self._geometries = [Geometry.joined([(name, shapes[name]) for name in names]) for names in self.fragments]
 
     def state_dict(self) -> StateDict:
-        """Return steps, weights of the last exchange, the outer momentum and the state of the inner method."""
+        """Return a checkpoint of this rank: steps under ``step``, weights of the last exchange under ``backup/<name>``,
+        outer momentum under ``momentum/<name>`` (copies in CPU memory), and the state of the inner method under
+        ``inner/...``."""
         kept = {f"backup/{name}": values for name, values in self.backup.items()}
         kept |= {f"momentum/{name}": values for name, values in self.momentum.items()}
         return super().state_dict() | {key: values.cpu().clone() for key, values in kept.items()}
 
     def load_state_dict(self, state_dict: SavedState) -> None:
-        """Continue from a checkpoint of this rank; raises ConfigError where tensors, sizes, rank or method differ."""
+        """Continue from a checkpoint of this rank, as ``state_dict`` returned it; the model's weights are not set.
+        Raises ConfigError where tensors, sizes, rank or method differ."""
         for kind, tensors in (("backup", self.backup), ("momentum", self.momentum)):
             names = {key.removeprefix(f"{kind}/") for key in state_dict if key.startswith(f"{kind}/")}
             check_names(names, set(tensors))
@@ -170,13 +181,13 @@ class DiLoCo(Periodic):
         super().load_state_dict(state_dict)
 
     def _due(self) -> list[list[str]]:
-        """Return the names of the tensors of each fragment whose turn is after this step."""
+        """Return the fragments whose turn is after this step, each as the names of its tensors."""
         now = (self.steps - 1) % self._outer.every + 1
         return [names for k, names in enumerate(self.fragments) if self._outer.turn(k) == now]
 
     def _exchange(self, names: list[str]) -> None:
-        """Average what a fragment's weights moved by, let the outer optimizer move those of the last exchange by it,
-        and make them the model's."""
+        """Average over ranks what a fragment's weights moved by since its last exchange, let the outer optimizer move
+        the weights of that exchange by it, and make the result the model's weights, in place."""
         weights = self._wide(names)
         moved = torch.cat([(self.backup[name] - weights[name]).float() for name in names])
         self._average(moved, self._geometries[self.fragments.index(names)])
@@ -198,13 +209,14 @@ def periodic(
     hook: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Periodic:
-    """Return what exchanges the weights of a model every so many steps; all ranks call this, in the same order.
+    """Return an object that exchanges the weights of a model every so many steps; all ranks call this, in the same
+    order.
 
-    Rank 0's weights become all ranks': create this before a checkpoint is loaded.
+    Rank 0's weights and buffers become all ranks': create this before a checkpoint is loaded.
 
     Args:
         model: trained by each rank alone, not wrapped in DDP or FSDP.
-        optimizer: its (inner) optimizer.
+        optimizer: the model's (inner) optimizer, used only with ``hook``.
         method: ``localsgd`` or ``diloco`` with their options, or such a method.
         group: process group; the default group unless given.
         hook: call ``step`` after each of the optimizer's steps. Not with a ``GradScaler``, which skips steps on some
