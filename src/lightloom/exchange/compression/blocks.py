@@ -86,7 +86,8 @@ class BlockFormat:
 
     @property
     def largest_mean(self) -> int:
-        """Bit pattern of the largest bfloat16 mean whose levels are finite float32, for kinds whose scale is a mean."""
+        """Bit pattern, 16 bits, of the largest bfloat16 mean for which all decoded levels are finite float32; for
+        ``lloyd`` and ``sign``, whose scale is a mean."""
         return 0x7F07 if self.kind == "lloyd" else 0x7F7F
 
     @property
@@ -104,10 +105,10 @@ class BlockFormat:
         return -(-values // self.block) * self.block_bytes
 
     def check_size(self, nbytes: int, values: int) -> None:
-        """Check that a message has exactly the bytes of ``values`` values.
+        """Check that ``nbytes``, the size of a message, is exactly that of ``values`` values.
 
         Raises:
-            InputError: it has not.
+            InputError: it is another size.
         """
         if nbytes != self.nbytes(values):
             words = f"{values} values in blocks of {self.block} take {self.nbytes(values)}"
@@ -115,14 +116,15 @@ class BlockFormat:
 
 
 def fp8_values() -> list[float]:
-    """Return the values of all 256 codes of float8 e4m3 without infinities: sign, 4 bits of exponent, 3 of mantissa."""
+    """Return the values of all 256 codes of float8 e4m3 without infinities, by code: 1 bit of sign, 4 of exponent, 3 of
+    mantissa; NaN for codes 127 and 255."""
     sizes = [(code & 7 | (8 if code >= 8 else 0)) * 2.0 ** (max(code >> 3, 1) - 10) for code in range(127)]
     return [*sizes, math.nan, *(-size for size in sizes), math.nan]
 
 
 def decoded_codes(fmt: BlockFormat) -> list[float]:
-    """Return the decoded value of each code, in order of the codes as unsigned numbers, in multiples of the block's
-    scale."""
+    """Return the value that each code stands for, in multiples of its block's scale, by code as an unsigned number:
+    2^bits values."""
     if fmt.kind == "linear":
         half = 1 << (fmt.bits - 1)
         return [float((code + half) % (2 * half) - half) for code in range(2 * half)]
@@ -141,8 +143,17 @@ NAN_BITS = NAN_SCALE << 16
 
 
 def quantise(fmt: BlockFormat, x: Any, xp: Any) -> tuple[Any, Any]:
-    """Return the scales of float32 blocks ``x`` as bit patterns of float32, int32 [blocks, 1], and their codes in the
-    low bits of bytes, uint8 [blocks, B]."""
+    """Return (scales, codes) of blocks of float32 values.
+
+    Args:
+        fmt: format of the blocks.
+        x: float32 [blocks, B].
+        xp: module whose arrays are used, NumPy or torch.
+
+    Returns:
+        Scales as bit patterns of float32, int32 [blocks, 1] (that of NaN where a block has no finite scale), and codes
+        in the low bits of bytes, uint8 [blocks, B].
+    """
     size = abs(x)
     scale_bits = _mean_scale(fmt, size, xp) if fmt.mean_scale else _linear_scale(fmt, size, xp)
     scale = scale_bits.view(xp.float32)
@@ -160,7 +171,8 @@ def quantise(fmt: BlockFormat, x: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def _fp8_codes(scaled: Any, xp: Any) -> Any:
-    """Return the float8 e4m3 codes, uint8, of values of at most 448, rounded to the nearest, ties to even."""
+    """Return the float8 e4m3 codes, uint8, of float32 values of size 448 at most, rounded to the nearest, ties to even;
+    ``xp`` is NumPy or torch."""
     bits = scaled.view(xp.int32)
     size = bits & 0x7FFFFFFF
     rounded = ((size + 0x7FFFF + ((size >> 20) & 1)) >> 20) - 960
@@ -169,8 +181,14 @@ def _fp8_codes(scaled: Any, xp: Any) -> Any:
 
 
 def _linear_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
-    """Return the scales of linear or fp8 blocks as bit patterns from the sizes of values [blocks, B]; NaN where a block
-    has no finite scale, 0 where it is 2^-128 or less."""
+    """Return the scales of linear or fp8 blocks as bit patterns of float32, int32 [blocks, 1]; NaN where a block has no
+    finite scale, 0 where it is 2^-128 or less.
+
+    Args:
+        fmt: format of the blocks.
+        size: sizes of the values, float32 [blocks, B].
+        xp: NumPy or torch.
+    """
     largest = xp.amax(size, 1)[:, None]
     q = xp.full_like(largest, fmt.largest_code)
     rounded = ((largest / q).view(xp.int32) + 0xFFFF) & -0x10000
@@ -180,8 +198,14 @@ def _linear_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
 
 
 def _mean_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
-    """Return the mean sizes of blocks as bit patterns from the sizes of values [blocks, B]; NaN where the sum is not
-    finite."""
+    """Return the mean sizes of the values of blocks, rounded to bfloat16, as bit patterns of float32, int32 [blocks,
+    1]; NaN where the mean is not finite.
+
+    Args:
+        fmt: format of the blocks.
+        size: sizes of the values, float32 [blocks, B].
+        xp: NumPy or torch.
+    """
     total = size * (1.0 / fmt.block)
     while (half := total.shape[1] // 2) > 0:
         total = total[:, :half] + total[:, half:]
@@ -191,22 +215,29 @@ def _mean_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
 
 
 def pack(fmt: BlockFormat, scale_bits: Any, codes: Any, xp: Any) -> Any:
-    """Return the bytes of blocks, uint8 [blocks, block_bytes], from what :func:`quantise` returns."""
+    """Return the bytes of blocks, uint8 [blocks, block_bytes], from the scales and codes that :func:`quantise` returns;
+    ``xp`` is NumPy or torch."""
     scales = xp.asarray(scale_bits >> _steps(2, 8, codes, xp) + 16, dtype=xp.uint8)
     return xp.concatenate([scales, _regrouped(codes, fmt.bits, 8, xp)], 1)
 
 
 def unpack(fmt: BlockFormat, blocks: Any, xp: Any) -> tuple[Any, Any]:
-    """Return scales, float32 [blocks, 1], and codes, uint8 [blocks, B], of the bytes of blocks, as :func:`pack` has
-    them."""
+    """Return (scales, float32 [blocks, 1]; codes, uint8 [blocks, B]) of the bytes of blocks, uint8 [blocks,
+    block_bytes]; ``xp`` is NumPy or torch."""
     heads = xp.asarray(blocks[:, :SCALE_BYTES], dtype=xp.int32)
     scale = (heads[:, :1] << 16 | heads[:, 1:] << 24).view(xp.float32)
     return scale, _regrouped(blocks[:, SCALE_BYTES:], 8, fmt.bits, xp)
 
 
 def _regrouped(numbers: Any, bits: int, wanted: int, xp: Any) -> Any:
-    """Return numbers of ``bits`` bits, uint8 [blocks, n], read anew as numbers of ``wanted`` bits, side by side from
-    the lowest; either is 8, and a word of both has 64 bits at most."""
+    """Return a row's string of bits, cut into numbers of ``wanted`` bits instead of ``bits``, the lowest bits first.
+
+    Args:
+        numbers: uint8 [blocks, n], each with a value below 2^bits.
+        bits: bits of each number given.
+        wanted: bits of each number returned, uint8 [blocks, n bits / wanted]; one of the two is 8.
+        xp: NumPy or torch.
+    """
     if bits == wanted:
         return numbers
     groups = xp.asarray(numbers.reshape(len(numbers), numbers.shape[1] // wanted, wanted), dtype=xp.int64)
@@ -216,7 +247,8 @@ def _regrouped(numbers: Any, bits: int, wanted: int, xp: Any) -> Any:
 
 
 def _steps(count: int, step: int, like: Any, xp: Any) -> Any:
-    """Return 0, ``step``, 2 ``step`` ... as an array of ``count`` numbers on the device of ``like``."""
+    """Return ``count`` integers 0, ``step``, 2 ``step`` ... as an array of ``xp``, NumPy or torch, on the device of
+    ``like``."""
     return xp.arange(count, device=like.device) * step
 
 
@@ -230,7 +262,7 @@ _PIECE: Effort = 1 << 15
 
 @cache
 def _decoded_table(fmt: BlockFormat) -> Float32s:
-    """Return :func:`decoded_codes` as float32 [2^bits]."""
+    """Return the value that each code stands for, in multiples of its block's scale, float32 [2^bits]."""
     return np.array(decoded_codes(fmt), np.float32)
 
 
@@ -242,8 +274,16 @@ class Portable:
     def encode_runs(
         self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes
     ) -> None:
-        """Write the messages of all runs of a table (first value, values, first byte) to ``wire``: of ``values``, or of
-        ``residual + values``, whose errors are left in ``residual``."""
+        """Write the message of each run to ``wire``, in NumPy.
+
+        Args:
+            fmt: format of the blocks.
+            values: flat values; not changed.
+            residual: like ``values``: added to them before encoding, and overwritten with the errors, 0 where a block
+                has no finite scale; outside of the runs it stays. None without error feedback.
+            runs: int64 [runs, 3]: first value, number of values, and first byte of the message of each run.
+            wire: bytes; overwritten where the messages lie.
+        """
         for first, last, blocks in _pieces(fmt, runs, wire):
             x = np.zeros((len(blocks), fmt.block), np.float32)
             flat = x.reshape(-1)[: last - first]
@@ -259,8 +299,16 @@ class Portable:
                     residual[first:last] = flat
 
     def decode_runs(self, fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float, add: bool) -> None:
-        """Decode every run of a table (first value, values, first byte) from ``wire``: ``out`` becomes, or with ``add``
-        grows by, ``factor`` times the values."""
+        """Write ``factor`` times the values of each run's message to ``out``, or add them there with ``add``, in NumPy.
+
+        Args:
+            fmt: format of the blocks.
+            wire: bytes of the messages.
+            runs: int64 [runs, 3]: first value in ``out``, number of values, and first byte of the message of each run.
+            out: flat values; other ones stay.
+            factor: factor of all values.
+            add: whether to add.
+        """
         for first, last, blocks in _pieces(fmt, runs, wire):
             with np.errstate(over="ignore", invalid="ignore"):
                 scale, codes = unpack(fmt, blocks, np)
@@ -272,7 +320,8 @@ class Portable:
 
 
 def _pieces(fmt: BlockFormat, runs: Ints, wire: Bytes) -> Iterator[tuple[int, int, Bytes]]:
-    """Yield the first value of each piece of each run, the end of its values, and its blocks, [blocks, bytes]."""
+    """Yield the runs in pieces of about 32,768 values, each as (first value, end of its values, view of its blocks
+    [blocks, block_bytes] in ``wire``)."""
     step = max(1, _PIECE // fmt.block)
     for first, count, at in runs.tolist():
         blocks = wire[at : at + fmt.nbytes(count)].reshape(-1, fmt.block_bytes)
@@ -313,7 +362,8 @@ class _Format(ctypes.Structure):
 
 @cache
 def _format(fmt: BlockFormat) -> _Format:
-    """Return a format as the C kernel reads it, with a table of decoded values for codes of at most 4 bits."""
+    """Return a format as the C kernel reads it, with a table of decoded values for codes of at most 4 bits; for longer
+    codes the table holds zeros."""
     values = decoded_codes(fmt) if fmt.bits <= 4 else [0.0]
     table = [values[code % len(values)] for code in range(_TABLE)]
     return _Format(KINDS[fmt.kind], fmt.bits, fmt.block, LLOYD_THRESHOLD, (ctypes.c_float * _TABLE)(*table))
@@ -331,23 +381,40 @@ class Native:
     def encode_runs(
         self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes
     ) -> None:
-        """Write the messages of all runs of a table (first value, values, first byte) to ``wire`` by the C kernel; of
-        ``values``, or of ``residual + values``, whose errors are left in ``residual``."""
+        """Write the message of each run to ``wire``, by the C kernel; nothing is checked.
+
+        Args:
+            fmt: format of the blocks.
+            values: flat values; not changed.
+            residual: like ``values``: added to them before encoding, and overwritten with the errors; outside of the
+                runs it stays. None without error feedback.
+            runs: int64 [runs, 3]: first value, number of values, and first byte of the message of each run.
+            wire: bytes; overwritten where the messages lie.
+        """
         self._library.lightloom_blocks_encode_runs(
             ctypes.addressof(_format(fmt)), _at(values), _at(residual), _at(runs), len(runs), _at(wire), self._path
         )
 
     def decode_runs(self, fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float, add: bool) -> None:
-        """Decode every run of a table (first value, values, first byte) by the C kernel: ``out`` becomes, or with
-        ``add`` grows by, ``factor`` times the values."""
+        """Write ``factor`` times the values of each run's message to ``out``, or add them there with ``add``, by the C
+        kernel; nothing is checked.
+
+        Args:
+            fmt: format of the blocks.
+            wire: bytes of the messages.
+            runs: int64 [runs, 3]: first value in ``out``, number of values, and first byte of the message of each run.
+            out: flat values; other ones stay.
+            factor: factor of all values.
+            add: whether to add.
+        """
         self._library.lightloom_blocks_decode_runs(
             ctypes.addressof(_format(fmt)), _at(wire), _at(runs), len(runs), _at(out), factor, add, self._path
         )
 
 
 def _at(array: Float32s | Bytes | Ints | None) -> int | None:
-    """Return the address of the first element, None for None; by the buffer protocol where it can be written, which
-    takes a third of the time."""
+    """Return the address of an array's first element, None for None. It comes by the buffer protocol where the array
+    can be written, which takes a third of the time."""
     if array is None:
         return None
     return ctypes.addressof(_NOTHING.from_buffer(array.data)) if array.flags.writeable else array.ctypes.data
@@ -358,7 +425,8 @@ Kernel = Portable | Native
 
 @cache
 def load(name: str) -> Kernel | None:
-    """Return the kernel of that name, one of ``kernels.NAMES``; None if this machine cannot run it."""
+    """Return the kernel of that name, one of ``kernels.NAMES``, ``fallback`` being NumPy's; None where it was not built
+    or this CPU cannot run it."""
     if name == "fallback":
         return Portable()
     library = shared_object(Path(__file__).with_name("_blocks"), _SIGNATURES)
@@ -391,10 +459,11 @@ _FLOAT32, _UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
 
 
 def encode(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
-    """Write the message of ``values`` to ``out``.
+    """Write the message of ``values``, one after the other in blocks of ``fmt``, to ``out``.
 
     Raises:
-        InputError: an array of another type, not contiguous or not writable; ``out`` has not the message's size.
+        InputError: an array has another type, is not flat and contiguous or not writable; or ``out`` has not exactly
+            the message's size.
     """
     _check_flat(values, "values")
     _check_message(fmt, values.size, out, write=True)
@@ -402,8 +471,12 @@ def encode(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
 
 
 def encode_feedback(fmt: BlockFormat, gradient: Float32s, residual: Float32s, out: Bytes) -> None:
-    """Write the message of ``residual + gradient`` to ``out`` and replace ``residual`` by its errors; ``gradient``
-    stays."""
+    """Write the message of ``residual + gradient`` to ``out``, and replace ``residual`` by the errors, in place;
+    ``gradient`` stays.
+
+    Raises:
+        InputError: an array has another type or size, or is not flat, contiguous or writable.
+    """
     _check_flat(gradient, "gradient")
     _check_residual(residual, gradient.size)
     _check_message(fmt, gradient.size, out, write=True)
@@ -411,19 +484,33 @@ def encode_feedback(fmt: BlockFormat, gradient: Float32s, residual: Float32s, ou
 
 
 def decode(fmt: BlockFormat, wire: Bytes, out: Float32s, *, add: bool = False) -> None:
-    """Write the values of a message to ``out``, or add them with ``add``; raises InputError as :func:`encode` does."""
+    """Write the values of a message to ``out``, as many as it has room for, or add them with ``add``.
+
+    Raises:
+        InputError: an array has another type, is not flat and contiguous or not writable; or ``wire`` has not exactly
+            the size of so many values.
+    """
     _check_flat(out, "out", write=True)
     _check_message(fmt, out.size, wire)
     current().decode_runs(fmt, wire, _one_run(out.size), out, 1.0, add)
 
 
 def decode_adding(fmt: BlockFormat, wire: Bytes, out: Float32s) -> None:
-    """Add the values of a message to ``out``; raises InputError as :func:`encode` does."""
+    """Add the values of a message to ``out``, in place; raises InputError as :func:`decode` does."""
     decode(fmt, wire, out, add=True)
 
 
 def encode_runs(fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes) -> None:
-    """Write the messages of all runs; with ``residual``, of as many values, as :func:`encode_feedback` does.
+    """Write the message of each run of ``values`` to ``wire``.
+
+    Args:
+        fmt: format of the blocks.
+        values: flat float32 values; not changed.
+        residual: like ``values``: added to them before encoding, and overwritten with the errors; outside of the runs
+            it stays. None without error feedback.
+        runs: int64 [runs, 3]: first value, number of values, and first byte of the message of each run; ranges must not
+            overlap.
+        wire: flat bytes; overwritten where the messages lie.
 
     Raises:
         InputError: see :func:`encode`; a run reaches beyond its arrays. Nothing has been written then.
@@ -438,7 +525,15 @@ def encode_runs(fmt: BlockFormat, values: Float32s, residual: Float32s | None, r
 def decode_runs(
     fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float = 1.0, add: bool = False
 ) -> None:
-    """Write ``factor`` times the values of all runs to ``out``, or add them with ``add``.
+    """Write ``factor`` times the values of each run's message to ``out``, or add them there with ``add``.
+
+    Args:
+        fmt: format of the blocks.
+        wire: flat bytes of the messages.
+        runs: int64 [runs, 3]: first value in ``out``, number of values, and first byte of the message of each run.
+        out: flat float32 values; other ones stay.
+        factor: factor of all values.
+        add: whether to add.
 
     Raises:
         InputError: see :func:`encode_runs`.
@@ -455,21 +550,23 @@ def _one_run(count: int) -> Ints:
 
 
 def _check_residual(residual: Float32s, count: int) -> None:
-    """Raise InputError unless residuals are a writable flat array of ``count`` values."""
+    """Raise InputError unless ``residual`` is a writable, flat, contiguous float32 array of ``count`` values."""
     _check_flat(residual, "residual", write=True)
     if residual.size != count:
         raise InputError(f"residual holds {residual.size} values: expected {count}, as many as there are gradients")
 
 
 def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = False) -> None:
-    """Raise InputError unless ``wire`` has exactly the bytes of ``count`` values, and can be written if ``write``."""
+    """Raise InputError unless ``wire`` is a flat, contiguous array of exactly the bytes of ``count`` values, and can be
+    written if ``write``."""
     _check_flat(wire, "wire", write, _UINT8)
     fmt.check_size(wire.size, count)
 
 
 def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bool = False) -> None:
-    """Raise InputError unless a table has int64 rows of first value, values and first byte that stay within ``count``
-    values and the wire."""
+    """Raise InputError unless ``wire`` is a flat array of bytes, writable if ``write``, and ``runs`` a contiguous int64
+    table [runs, 3] of first value, number of values and first byte whose runs stay within ``count`` values and the
+    wire; overlaps are not checked."""
     _check_flat(wire, "wire", write, _UINT8)
     if runs.dtype != np.int64 or runs.ndim != 2 or runs.shape[1] != 3 or not runs.flags.c_contiguous:
         raise InputError(f"a table of runs must be contiguous int64 of 3 columns, not {runs.dtype} {runs.shape}")
@@ -487,7 +584,8 @@ def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bo
 def _check_flat(
     array: Float32s | Bytes, name: str, write: bool = False, dtype: np.dtype[np.float32] | np.dtype[np.uint8] = _FLOAT32
 ) -> None:
-    """Raise InputError unless an array is flat, contiguous and of ``dtype``, and can be written if ``write``."""
+    """Raise InputError, which calls the array ``name``, unless it is flat, contiguous and of ``dtype``, and can be
+    written if ``write``."""
     flags = array.flags
     if array.dtype != dtype or array.ndim != 1 or not flags.c_contiguous:
         raise InputError(f"{name} must be a flat, contiguous {dtype} array, not {array.dtype} of {array.ndim} axes")
@@ -527,7 +625,7 @@ class BlockCodec(NumpyCodec):
 
     @property
     def parameter(self) -> int:  # type: ignore[override]
-        """Binary logarithm of the values of a block, as headers hold it."""
+        """Binary logarithm of ``block``, the values of a block, as headers of streams hold it."""
         return self.block.bit_length() - 1
 
     @property
@@ -536,18 +634,19 @@ class BlockCodec(NumpyCodec):
         return f"{self.family}:{self.block}"
 
     def worst_bytes(self, count: int) -> int:
-        """Return the bytes of the blocks of ``count`` values, the last one padded, which every encoding of them
-        takes."""
+        """Return the bytes that ``count`` values take in blocks, the last one padded; every encoding of them takes as
+        many."""
         return self.format.nbytes(count)
 
     def encode_payload(self, values: Float32s) -> Bytes:
-        """Return the blocks of some values as one flat array of bytes."""
+        """Return the blocks of flat float32 values, one after the other, as a flat array of bytes, without a header."""
         payload = np.empty(self.format.nbytes(values.size), np.uint8)
         encode(self.format, values, payload)
         return payload
 
     def decode_payload(self, payload: Bytes, count: int) -> Float32s | None:
-        """Return the ``count`` values of a payload of blocks; None where its size is another than theirs."""
+        """Return the ``count`` values, flat float32, of a payload of blocks; None where the payload has another size
+        than so many values take."""
         if payload.size != self.format.nbytes(count):
             return None
         values = np.empty(count, np.float32)

@@ -31,15 +31,15 @@ SavedState: TypeAlias = Mapping[str, Any]
 
 
 def with_prefix(state: SavedState, prefix: str) -> StateDict:
-    """Return the state with every key behind ``prefix``."""
+    """Return a copy of the state in which every key begins with ``prefix``."""
     return {f"{prefix}{key}": value for key, value in state.items()}
 
 
 def without_prefix(state: SavedState, prefix: str) -> StateDict:
-    """Return the state with ``prefix`` removed from every key, the inverse of ``with_prefix``.
+    """Return a copy of the state with ``prefix`` removed from every key, the inverse of ``with_prefix``.
 
     Raises:
-        ConfigError: a key has another prefix, which names the rank.
+        ConfigError: a key does not begin with it; prefixes name ranks, so the state is of another one.
     """
     for key in state:
         if not str(key).startswith(prefix):
@@ -100,9 +100,14 @@ class Geometry:
 
     @classmethod
     def joined(cls, tensors: Sequence[tuple[str, tuple[int, ...]]], size: int | None = None) -> Geometry:
-        """Return the geometry of tensors that lie in the buffer whole, one after the other: (name, shape) each.
+        """Return the geometry of tensors that lie in the buffer whole, one after the other.
 
-        ``size`` is the number of values in the buffer, which the tensors must cover; theirs unless given.
+        Args:
+            tensors: (name, shape) of each tensor, in their order in the buffer.
+            size: number of values in the buffer, which the tensors must cover; the sum of theirs unless given.
+
+        Raises:
+            UnsupportedError: the tensors do not have ``size`` values.
         """
         ends = list(accumulate((prod(shape) for _, shape in tensors), initial=0))
         pieces = [Piece(name, 0, offset, prod(shape)) for (name, shape), offset in zip(tensors, ends, strict=False)]
@@ -115,13 +120,14 @@ class Geometry:
 
     @cached_property
     def description(self) -> str:
-        """Number of values, and the one tensor's name or their number, in words, for messages."""
+        """Number of values and the name of the one tensor, or the number of tensors, for messages: ``8 values of
+        'weight'``, ``99 values of 3 tensors``."""
         tensors = sorted(self.names)
         return f"{self.size} values of {repr(tensors[0]) if len(tensors) == 1 else f'{len(tensors)} tensors'}"
 
     @cached_property
     def digest(self) -> bytes:
-        """Hash of names, shapes and places of all tensors, by which ranks compare geometries."""
+        """Hash (16 bytes) of the names, shapes and places of all tensors, by which ranks compare geometries."""
         return blake2b(repr((self.pieces, self.size, self.shapes)).encode(), digest_size=16).digest()
 
 
@@ -138,14 +144,19 @@ class Share:
 
     @classmethod
     def of(cls, runs: Sequence[tuple[int, int]], block: int) -> Share:
-        """Return the share of the (offset, length) of some runs, each of which begins a block."""
+        """Return the share that is made of runs of a buffer, each of which begins a new block on the wire.
+
+        Args:
+            runs: (offset, length) of each run in the buffer, in values, in the order of the wire.
+            block: number of values in a block.
+        """
         table = np.array(runs, np.int64).reshape(-1, 2)
         starts = np.concatenate([[0], np.cumsum(-(-table[:, 1] // block))])
         return cls(np.column_stack([table, starts[:-1]]), int(starts[-1]), block)
 
     def slots(self, padding: int, device: torch.device) -> Tensor:
-        """Return the buffer position of each slot of the blocks, int64 [slots] on ``device``; ``padding`` where it is
-        empty."""
+        """Return the buffer position of the value in each slot of the share's blocks, in the order of the wire, int64
+        [slots] on ``device``; ``padding`` where a block's slot is empty."""
         slots = np.full(self.blocks * self.block, padding, np.int64)
         for offset, length, block in self.runs:
             slots[block * self.block : block * self.block + length] = np.arange(offset, offset + length)
@@ -153,8 +164,11 @@ class Share:
 
 
 def cut_shares(geometry: Geometry, ranks: int, block: int) -> list[Share]:
-    """Return the shares of all ranks: each tensor is cut at multiples of ``block`` into one a rank; tensors of fewer
-    blocks than ranks go to some, which their name chooses."""
+    """Return the shares of all ranks, by rank.
+
+    Each piece of the geometry is cut at multiples of ``block`` values into one part a rank, about equally large; if it
+    has fewer blocks than ranks, some ranks get none. The name of its tensor decides which rank gets the first part.
+    """
     shares: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
     for piece in geometry.pieces:
         blocks = -(-piece.length // block)
@@ -186,7 +200,12 @@ class Residuals:
         self._zero: set[Geometry] = set()
 
     def buffer(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor:
-        """Return the residuals of a buffer, float32, not copied: the caller adds, encodes and leaves errors in place.
+        """Return the residuals that belong to a buffer, flat float32, zeros at first: not a copy, so that the caller
+        adds, encodes and leaves errors in place.
+
+        Args:
+            geometry: tensors in the buffer.
+            device: where the residuals are to lie; used only when this geometry is new.
 
         Raises:
             ConfigError: a loaded residual does not fit its tensor.
@@ -197,7 +216,12 @@ class Residuals:
         return self._buffers[geometry]
 
     def drain(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor | None:
-        """Return a copy of a buffer's residuals and set them to zero; None if they are zero already.
+        """Return a copy of the residuals of a buffer, flat float32, and set them to zero; None if they were drained and
+        have not been used since.
+
+        Args:
+            geometry: tensors in the buffer.
+            device: where the residuals are to lie; used only when this geometry is new.
 
         Raises:
             ConfigError: a loaded residual does not fit its tensor.
@@ -222,7 +246,8 @@ class Residuals:
         return {_RANKS: self.ranks, **{self._key(name): values for name, values in self.by_tensor().items()}}
 
     def load_state_dict(self, state_dict: SavedState) -> None:
-        """Continue from a checkpoint of this rank.
+        """Continue from a checkpoint of this rank; tensors that it does not hold keep their residuals, unless all
+        tensors were known from the beginning: then it must hold just these.
 
         Raises:
             ConfigError: it is of another rank, number of ranks or model.
@@ -247,8 +272,9 @@ class Residuals:
         self._zero.clear()
 
     def _move_into(self, geometry: Geometry, device: torch.device) -> None:
-        """Make a geometry's buffer of residuals from what is stored by tensor, zeros for new tensors; buffers of the
-        same tensors are dissolved. Raises ConfigError."""
+        """Make the buffer of residuals of a geometry on a device from what is kept of its tensors, zeros for new ones;
+        other buffers with any of these tensors are dissolved. Raises ConfigError where a kept residual has another
+        number of values."""
         for other in [other for other in self._buffers if other.names & geometry.names]:
             self._stored |= self._collect(other)
             del self._buffers[other]
@@ -266,8 +292,8 @@ class Residuals:
         self._buffers[geometry] = buffer
 
     def _collect(self, geometry: Geometry) -> dict[str, Tensor]:
-        """Return the residuals in a geometry's buffer by tensor, flat, in CPU memory; 0 where a tensor's values lie in
-        no piece."""
+        """Return the residuals in a geometry's buffer by tensor, flat, in CPU memory, each as long as the end of its
+        last piece; 0 for values that lie in no piece."""
         buffer = self._buffers[geometry].cpu()
         tensors = {name: torch.zeros(length) for name, length in _lengths(geometry).items()}
         for piece in geometry.pieces:
@@ -281,7 +307,7 @@ class Residuals:
 
 
 def _lengths(geometry: Geometry) -> dict[str, int]:
-    """Return the number of values of each tensor in a buffer, by name: the end of its last piece."""
+    """Return the number of values of each tensor, by name, as far as a geometry shows it: the end of its last piece."""
     lengths: dict[str, int] = {}
     for piece in geometry.pieces:
         lengths[piece.tensor] = max(lengths.get(piece.tensor, 0), piece.start + piece.length)
@@ -289,20 +315,20 @@ def _lengths(geometry: Geometry) -> dict[str, int]:
 
 
 def check_names(names: set[str], expected: set[str]) -> None:
-    """Check that a checkpoint holds something of all parameters of a model, and of no others.
+    """Check that ``names``, the parameters in a checkpoint, are those of the model, ``expected``.
 
     Raises:
-        ConfigError: it does not; the message names one.
+        ConfigError: they differ; the message names one.
     """
     if names != expected:
         raise ConfigError(f"checkpoint and model differ in parameter {min(names ^ expected)!r}")
 
 
 def check_values(what: str, values: int, expected: int) -> None:
-    """Check that ``what`` a checkpoint holds of a parameter has as many values.
+    """Check that ``values``, the number of values of ``what`` in a checkpoint, is that of the parameter, ``expected``.
 
     Raises:
-        ConfigError: it has not.
+        ConfigError: it is another number.
     """
     if values != expected:
         raise ConfigError(f"{what} has {values} values, the parameter {expected}: the checkpoint is of another model")

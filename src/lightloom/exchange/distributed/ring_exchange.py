@@ -53,7 +53,7 @@ class TensorBlocks:
             self.sizes.append(at)
 
     def joined(self) -> Geometry:
-        """Return the geometry of all blocks, one after the other."""
+        """Return the geometry of a buffer in which all blocks lie one after the other."""
         pieces, begin = [], 0
         for block, size in zip(self.pieces, self.sizes, strict=True):
             pieces += [Piece(piece.tensor, piece.start, begin + piece.offset, piece.length) for piece in block]
@@ -61,11 +61,11 @@ class TensorBlocks:
         return Geometry(pieces, begin)
 
     def split(self, flat: Tensor) -> tuple[Tensor, ...]:
-        """Return views of the blocks in a buffer in which they lie one after the other."""
+        """Return views of the blocks, by number, in a flat tensor in which all blocks lie one after the other."""
         return torch.split(flat, self.sizes)
 
     def gather(self, buffer: Tensor, blocks: Sequence[Tensor], *, add: bool = False) -> None:
-        """Copy the values of a buffer to their places in the blocks, or add them there."""
+        """Copy the values of a flat buffer to their places in all blocks, or add them there with ``add``."""
         for block, moves in zip(blocks, self._moves, strict=True):
             for in_buffer, in_block in moves:
                 if add:
@@ -74,7 +74,8 @@ class TensorBlocks:
                     block[in_block] = buffer[in_buffer]
 
     def scatter(self, k: int, block: Tensor, buffer: Tensor, factor: float = 1.0) -> None:
-        """Put ``factor`` times block k to the positions of its pieces in a buffer."""
+        """Write ``factor`` times the values of block ``k`` to the positions of its pieces in a flat buffer; other
+        values stay."""
         for in_buffer, in_block in self._moves[k]:
             torch.mul(block[in_block], factor, out=buffer[in_buffer])
 
@@ -104,19 +105,23 @@ class CodecByTensor(Codec):
         return self._codec.name
 
     def place(self, blocks: Sequence[Float32s]) -> None:
-        """Note where the blocks lie in memory: ``encode`` tells by its array's address which block it is given."""
+        """Note where the blocks, all of them by number, lie in memory: ``encode`` tells by its array's address which
+        block it is given."""
         self._at = {block.ctypes.data: lengths for block, lengths in zip(blocks, self._lengths, strict=True)}
 
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
-        """Return the message of a block, whose place in memory ``place`` must have told."""
+        """Return the message of a block, the streams of its pieces; ``place`` must have been told where the block lies.
+        ``threads`` is not used."""
         return self._join(array, self._codec.encode)
 
     def encode_leaving(self, array: Float32s) -> memoryview:
-        """Return the message of a block, which becomes its own errors; ``place`` must have told where it lies."""
+        """Return the message of a block and replace the block, in place, by its errors; ``place`` must have been told
+        where it lies."""
         return self._join(array, self._codec.encode_leaving)
 
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> Any:
-        """Return the values of a message, flat, in ``out`` if given; raises CodecError where they are not as many."""
+        """Return the values of a message, flat float32, in the memory of ``out`` if given; raises CodecError where they
+        are not as many as ``out`` has, or the message is malformed. ``threads`` is not used."""
         parts = [self._codec.decode(stream) for stream in _streams(buffer)]
         values = np.concatenate(parts) if parts else np.empty(0, np.float32)
         if out is None:
@@ -128,7 +133,8 @@ class CodecByTensor(Codec):
         return target
 
     def _join(self, array: Any, encode_piece: Callable[[Float32s], memoryview]) -> memoryview:
-        """Return the message of a block: the stream of each piece behind its length, 4 bytes little-endian."""
+        """Return the message of a block: for each piece the length of its stream, 4 bytes little-endian, then the
+        stream that ``encode_piece`` returns for the piece's values."""
         message, at = bytearray(), 0
         for length in self._at[array.ctypes.data]:
             stream = encode_piece(array[at : at + length])
@@ -138,10 +144,10 @@ class CodecByTensor(Codec):
 
 
 def _streams(buffer: Any) -> Iterator[memoryview]:
-    """Yield the streams in a message, one a tensor.
+    """Yield the streams in a message, one for each tensor's piece, as views.
 
     Raises:
-        CodecError: it ends within one.
+        CodecError: it ends within one, or one is empty.
     """
     message, at = memoryview(buffer).cast("B"), 0
     while at < len(message):
@@ -186,7 +192,8 @@ class RingExchanger(Exchanger):
         self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry, Codec]] = {}
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values`` by their mean over ranks, coded anew at every hop; a single rank changes nothing."""
+        """Replace ``values``, flat float32, by their mean over ranks, in place, by a ring all-reduce whose every hop is
+        encoded; with a single rank nothing is done. Residuals are added first and replaced, with error feedback."""
         ring, ranks = self.group.ring(), self.group.ranks
         if ring is None:
             return
@@ -211,8 +218,8 @@ class RingExchanger(Exchanger):
         self.group.sent += down + all_gather(ring, message, codec, cut.sizes, put)
 
     def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
-        """Put the mean over ranks of this rank's shard into ``output``; its owner does not encode the sum. Without
-        feedback ``values`` are overwritten."""
+        """Put this rank's shard of the mean over ranks, ``output.numel()`` values, into ``output``; partial sums are
+        encoded at every hop, the sum itself is not. Without error feedback ``values`` are overwritten."""
         ring, rank = self.group.ring(), self.group.rank
         if ring is None:
             output.copy_(values)
@@ -267,7 +274,8 @@ class OpticalExchanger(Exchanger):
         """Blocks of a bucket, codes to send and codes received, both of shape (ranks, share)."""
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values`` by their mean over ranks, the same bits on all of them.
+        """Replace ``values``, flat float32, by the mean over ranks that the averager makes of their codes, in place,
+        the same bits on all ranks.
 
         Raises:
             AgreedError: a rank has NaN, an infinity or a size of 2^127 or more.
@@ -291,7 +299,7 @@ class OpticalExchanger(Exchanger):
         quantise.decode(codes, scales, flat)
 
     def blocks(self, geometry: Geometry) -> int:
-        """Return the number of blocks of a buffer, each of which has an exponent."""
+        """Return the number of blocks of a buffer, each of which has an exponent; no block spans two pieces."""
         return sum(-(-piece.length // self.block) for piece in geometry.pieces)
 
     def state_dict(self) -> StateDict:
@@ -301,7 +309,8 @@ class OpticalExchanger(Exchanger):
         return {_RANKS: self.group.ranks} | state
 
     def load_state_dict(self, state_dict: SavedState) -> None:
-        """Continue from a checkpoint of this rank; raises ConfigError where ranks or kind of averager differ."""
+        """Continue from a checkpoint of this rank, by which the averager's generator of noise is set; raises
+        ConfigError where rank or number of ranks differ, or only one of both has a generator."""
         # Exchanges attached by name left the number of ranks out of their first checkpoints.
         saved = {_RANKS: self.group.ranks} | dict(state_dict)
         if saved[_RANKS] != self.group.ranks:
@@ -313,16 +322,21 @@ class OpticalExchanger(Exchanger):
             self._rng.bit_generator.state = saved[f"rank{self.group.rank}"]
 
     def _largest(self, scales: Bytes) -> Bytes:
-        """Return each block's largest exponent over ranks, uint8 [block], in a single step, where a ring takes as many
-        steps as ranks."""
+        """Return the largest exponent over ranks of each block, uint8 [block], from this rank's, by one all-gather,
+        where a ring would take as many steps as ranks."""
         rows = torch.empty((self.group.ranks, scales.size), dtype=torch.uint8)
         self.group.all_gather(rows.view(-1), torch.from_numpy(scales), [scales.size] * self.group.ranks)
         return np.asarray(rows.numpy().max(axis=0))
 
     def _average_codes(self, outgoing: Codes, incoming: Codes) -> None:
-        """Replace the outgoing codes [rank, share] by mean codes of all ranks' shares; ``incoming`` is working memory.
+        """Replace this rank's codes, in place, by the mean codes of all ranks: each rank averages one share of the
+        codes and sends it to all.
 
         Codes of at most 8 bits travel as bytes.
+
+        Args:
+            outgoing: codes [rank, share], a row for the rank that averages it; overwritten.
+            incoming: working memory of the same shape and type.
         """
         wire = np.uint8 if self.averager.bits <= 8 else outgoing.dtype
         own, came, rank = outgoing.astype(wire, copy=False), incoming.astype(wire, copy=False), self.group.rank
@@ -341,5 +355,5 @@ def rank_seed(seed: int, rank: int) -> int:
 
 
 def _as_bytes(codes: Codes) -> Tensor:
-    """Return a view of codes as flat bytes: gloo has no unsigned integers of more than one byte."""
+    """Return a view of contiguous codes as flat bytes: gloo has no unsigned integers of more than one byte."""
     return torch.from_numpy(codes.view(np.uint8)).view(-1)

@@ -64,15 +64,15 @@ class ScheduledGroup:
 
     @property
     def digest(self) -> str:
-        """Beginnings of the hashes of both schedules, for the comparison of ranks."""
+        """Text of both schedules' hashes, 12 hexadecimal digits each, by which ranks compare them."""
         return "/".join(movement.digest.hex()[:12] for movement in (self._scatter, self._gather))
 
     def reduce_scatter(self, blocks: Tensor, cut: TensorBlocks) -> Tensor:
-        """Return the sum over ranks of this rank's block, a view of ``blocks``, whose others are overwritten.
+        """Return the sum over ranks of this rank's block, a view of ``blocks``, whose other blocks are overwritten.
 
         Args:
             blocks: float32, flat: a block for each rank, one after the other.
-            cut: where the tensors lie in them.
+            cut: where the tensors lie in the blocks.
 
         Raises:
             TransportError: a rank left, fell silent or exchanges something else.
@@ -87,7 +87,15 @@ class ScheduledGroup:
         return cut.split(blocks)[self._group.rank]
 
     def all_gather(self, blocks: Tensor, cut: TensorBlocks) -> None:
-        """Replace all ``blocks`` by what their ranks have, encoded and decoded once; raises as ``reduce_scatter``."""
+        """Replace each of the blocks, in place, by what its rank has in it, encoded and decoded once, on that rank too.
+
+        Args:
+            blocks: float32, flat: a block for each rank, one after the other; this rank's own must be filled.
+            cut: where the tensors lie in the blocks.
+
+        Raises:
+            TransportError: a rank left, fell silent or exchanges something else.
+        """
         shares = self._shares(cut, self._gather.pieces)
         sizes = self._sizes(shares)
         coded = torch.split(torch.empty(int(sizes.sum()), dtype=torch.uint8), sizes.tolist())
@@ -109,10 +117,15 @@ class ScheduledGroup:
         pack: Callable[[int, Tensor], object],
         unpack: Callable[[int, Tensor, bool], object],
     ) -> None:
-        """Execute this rank's part of a movement: ``pack`` writes the bytes of a chunk, of ``sizes`` [chunk], to a part
-        of a message, ``unpack`` takes them, and whether they are to be added.
+        """Execute this rank's part of a movement, level by level, and count the bytes that it sends.
 
         No rank waits for ever: of the levels at which ranks are, all messages of the lowest have their sender there.
+
+        Args:
+            movement: all messages of the schedule.
+            sizes: bytes of each chunk on the wire, [chunk].
+            pack: called with a chunk and its part of a message, bytes that it must write.
+            unpack: called with a chunk, its received part of a message, and whether it is to be added.
         """
 
         def messages(chunks: Chunks) -> dict[int, Tensor]:
@@ -138,8 +151,11 @@ class ScheduledGroup:
                     unpack(chunk, part, adds)
 
     def _find_levels(self, movement: Movement) -> list[list[tuple[Chunks, Chunks]]]:
-        """Return what this rank sends and receives at each level of a movement that it takes part in: messages that
-        store, then messages that add."""
+        """Return what this rank sends and receives, for each level of a movement in which it takes part, in order.
+
+        A level is two pairs (sends, receives), the first of messages that store, the second of messages that add; both
+        members hold chunks by peer.
+        """
         levels: dict[int, list[tuple[Chunks, Chunks]]] = {}
         for m in np.flatnonzero((movement.source == self._group.rank) | (movement.destination == self._group.rank)):
             source, destination = int(movement.source[m]), int(movement.destination[m])
@@ -152,7 +168,8 @@ class ScheduledGroup:
         return list(levels.values())
 
     def _find_shares(self, cut: TensorBlocks, pieces: int) -> list[Share]:
-        """Return the share of a buffer in blocks that each chunk is, every block being cut into ``pieces`` chunks."""
+        """Return the share of the blocks that each chunk is, by number of the chunk, for a flat buffer in which the
+        blocks of ``cut`` lie one after the other and each is cut into ``pieces`` chunks."""
         begins = accumulate(cut.sizes, initial=0)
         return [
             replace(share, runs=share.runs + np.array([begin, 0, 0]))

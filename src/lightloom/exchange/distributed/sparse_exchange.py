@@ -46,8 +46,14 @@ class LargestValues:
         self._offsets = offsets.repeat_interleave(torch.tensor(self._counts, dtype=torch.int64)).to(device)
 
     def encode(self, values: Tensor, residual: Tensor | None) -> Tensor:
-        """Return the message of ``values`` plus ``residual``, where what is not sent is left: int32 [2 total], the
-        indices in their tensors, then the bits of the float32 values."""
+        """Return the message of the largest values of each tensor in a buffer: int32 [2 total], their indices from the
+        start of their tensor, ascending in each, then the bits of the float32 values.
+
+        Args:
+            values: flat float32 buffer; not changed.
+            residual: like ``values``, added to them before the choice; it is left with what is not sent, 0 where that
+                is not finite. None without error feedback.
+        """
         left = values if residual is None else residual.add_(values)
         message = values.new_empty(2 * self.total, dtype=torch.int32)
         indices, at = message[: self.total], 0
@@ -62,7 +68,7 @@ class LargestValues:
         return message
 
     def decode_adding(self, message: Tensor, out: Tensor, factor: float = 1.0) -> None:
-        """Add ``factor`` times the values of a message to ``out``."""
+        """Add ``factor`` times the values of a message to the flat buffer ``out``, in place, at their positions."""
         positions = message[: self.total].long().add_(self._offsets)
         out.index_add_(0, positions, message[self.total :].view(torch.float32), alpha=factor)
 
@@ -76,8 +82,8 @@ class SparseExchanger(Exchanger):
         self._messages = cache(partial(LargestValues, method))
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values`` by the mean over ranks of what each rank sent, 0 where none sent any; a single rank
-        changes nothing."""
+        """Replace ``values``, flat float32, in place by the sum of the values that the ranks sent, divided by the
+        number of ranks; 0 where no rank sent one. With a single rank nothing is done."""
         ranks = self.group.ranks
         if ranks == 1:
             return
@@ -92,7 +98,8 @@ class SparseExchanger(Exchanger):
 
 
 def largest(values: Tensor, count: int) -> Tensor:
-    """Return the indices of the ``count`` values of largest size, ascending; the first ones where sizes are equal.
+    """Return the indices, int64 and ascending, of the ``count`` values of largest size in a flat tensor; the first ones
+    where sizes are equal.
 
     NaN counts as infinite. ``torch.topk`` alone leaves open which of equal values it returns.
     """
@@ -102,8 +109,9 @@ def largest(values: Tensor, count: int) -> Tensor:
 
 
 def largest_on_host(values: Tensor, count: int) -> Tensor:
-    """Return the indices of ``largest`` in CPU memory, found by partitioning only the sizes that a sample finds
-    large."""
+    """Return the indices, int64 and ascending, of the ``count`` values of largest size in a flat float32 CPU tensor,
+    the first ones where sizes are equal; NaN counts as infinite. Only the sizes that a sample finds large are
+    partitioned."""
     sizes = values.contiguous().numpy().view(np.int32) & _SIZE
     np.minimum(sizes, _INFINITY, out=sizes)
     large = np.flatnonzero(sizes >= _likely_bound(sizes, count))
@@ -117,15 +125,21 @@ def largest_on_host(values: Tensor, count: int) -> Tensor:
 
 
 def _likely_bound(sizes: NDArray[np.int32], count: int) -> np.int32:
-    """Return a size that somewhat more than ``count`` sizes probably reach, from a sample; 0, which all reach, where
-    few would be left out."""
+    """Return a size that probably somewhat more than ``count`` of the sizes reach, judged by a sample of them; 0, which
+    all reach, where few would be left out.
+
+    Args:
+        sizes: bits of float32 values without their sign, in the order of which sizes are compared.
+        count: number of sizes that are wanted.
+    """
     sample = np.sort(sizes[:: max(sizes.size // _SAMPLE, 1)])
     beyond = round(1.5 * count * sample.size / sizes.size) + _SPARE
     return sample[-beyond] if beyond < sample.size else np.int32(0)
 
 
 def largest_on_device(values: Tensor, count: int) -> Tensor:
-    """Return the indices of ``largest`` on any device, without waiting for it."""
+    """Return the indices, int64 and ascending, of the ``count`` values of largest size in a flat tensor on any device,
+    the first ones where sizes are equal; NaN counts as infinite. The host does not wait for the device."""
     sizes = values.abs().nan_to_num_(nan=torch.inf, posinf=torch.inf)
     least = sizes.topk(count, sorted=False).values.min()
     above, level = sizes > least, sizes == least
@@ -158,7 +172,7 @@ class _Matrix:
     rank: int
 
     def of(self, buffer: Tensor) -> Tensor:
-        """Return the matrix [rows, columns] in a flat buffer, not copied."""
+        """Return this tensor's matrix [rows, columns] in a flat buffer, as a view."""
         return buffer[self.offset : self.offset + self.rows * self.columns].view(self.rows, self.columns)
 
 
@@ -174,8 +188,9 @@ class LowRankExchanger(Exchanger):
         self._layout = cache(self._find_layout)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace each matrix by the product of its averaged factors, and other tensors by their float32 mean; a single
-        rank changes nothing."""
+        """Replace, in place, each matrix in ``values`` by the product of its factors averaged over ranks, and each
+        other tensor by its float32 mean; with a single rank nothing is done. With error feedback residuals are added
+        first and replaced."""
         if self.group.ranks == 1:
             return
         matrices, plain = self._layout(geometry)
@@ -208,8 +223,8 @@ class LowRankExchanger(Exchanger):
         return super().state_dict() | starts
 
     def load_state_dict(self, state_dict: SavedState) -> None:
-        """Continue from a checkpoint of this rank; raises ConfigError. Shapes of factors are checked at their first
-        use."""
+        """Continue from a checkpoint of this rank; raises ConfigError where its residuals are of another rank, number
+        of ranks or model. Shapes of factors are checked at their first use."""
         starts = {key: value for key, value in state_dict.items() if str(key).startswith(_START)}
         super().load_state_dict({key: value for key, value in state_dict.items() if key not in starts})
         self._starts = {key.removeprefix(_START): torch.as_tensor(value).clone() for key, value in starts.items()}
@@ -222,8 +237,9 @@ class LowRankExchanger(Exchanger):
         return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
     def _start(self, matrix: _Matrix, device: torch.device) -> Tensor:
-        """Return Q [columns, rank] of the last step; the first time Gaussian, from a seed that depends on the tensor's
-        name alone. Raises ConfigError for a loaded one of another shape."""
+        """Return the factor Q [columns, rank] from which a matrix's step starts, on ``device``: that of the last step;
+        the first time standard normal, from a seed that depends on the tensor's name alone. Raises ConfigError for a
+        loaded one of another shape."""
         start, shape = self._starts.get(matrix.name), (matrix.columns, matrix.rank)
         if start is None:
             generator = torch.Generator().manual_seed(zlib.crc32(matrix.name.encode()))
@@ -236,8 +252,8 @@ class LowRankExchanger(Exchanger):
         return start.to(device)
 
     def _find_layout(self, geometry: Geometry) -> tuple[list[_Matrix], list[slice]]:
-        """Return the matrices of a buffer that are sent as factors, and the places of its other tensors; raises
-        UnsupportedError where tensors are cut."""
+        """Return (matrices of a buffer that are sent as factors, slices of its other tensors); raises UnsupportedError
+        where the buffer does not hold whole tensors."""
         if sum(prod(shape) for _, shape in geometry.shapes) != geometry.size:
             raise UnsupportedError(
                 f"exchange {self.name} needs whole tensors, here they are cut: expected DDP, or another method"
@@ -254,7 +270,8 @@ class LowRankExchanger(Exchanger):
 
 
 def orthogonalised(factor: Tensor) -> Tensor:
-    """Return the columns of ``factor`` [rows, rank] made orthonormal, by Gram-Schmidt, twice for the sake of rounding.
+    """Return the columns of ``factor`` [rows, rank] made orthonormal, by Gram-Schmidt in their order, twice for the
+    sake of rounding.
 
     A column of zeros, or one that is not finite, stays as it is. Columns are scaled by their largest value first, so
     that squares neither overflow nor vanish.
@@ -270,14 +287,14 @@ def orthogonalised(factor: Tensor) -> Tensor:
 
 
 def _next_start(q: Tensor, start: Tensor) -> Tensor:
-    """Return the columns of ``q`` scaled to a largest size of 1; those of ``start`` for columns of zeros, which could
-    never grow again, and for columns that are not finite."""
+    """Return ``q`` with each column scaled to a largest size of 1; columns of zeros, which could never grow again, and
+    columns that are not finite are those of ``start`` instead."""
     largest = q.abs().amax(0)
     return torch.where((largest > 0) & largest.isfinite(), q / _or_one(largest), start)
 
 
 def _or_one(size: Tensor) -> Tensor:
-    """Return sizes with 1 in place of those that are not above 0, NaN included, to divide by."""
+    """Return ``size`` with 1 in place of every entry that is not above 0, NaN included, to divide by."""
     return torch.where(size > 0, size, torch.ones_like(size))
 
 
@@ -323,8 +340,14 @@ class TwoLevelExchanger(Exchanger):
         self._cut = cache(self._find_cut)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values`` by their mean over all ranks: sums in float32 inside nodes, the other method on this
-        rank's slot between nodes."""
+        """Replace ``values``, flat float32, by their mean over all ranks, in place: they are added up inside nodes,
+        averaged between nodes by the other method on this rank's slot, and gathered inside nodes. With a single node
+        nothing goes between.
+
+        Raises:
+            InputError: the method between nodes refuses the values of this slot.
+            TransportError: a rank left, fell silent or exchanges something else.
+        """
         cut, own_geometry = self._cut(geometry)
         before = self._inside.sent + self._between_group.sent
         blocks = torch.empty_like(values)
@@ -346,8 +369,13 @@ class TwoLevelExchanger(Exchanger):
         self.group.sent += self._inside.sent + self._between_group.sent - before
 
     def drain(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor | None:
-        """Return this rank's residuals between nodes in the place of its slot, times the ranks of a node, 0 elsewhere,
-        and forget them; None if there are none."""
+        """Return the residuals that the method between nodes keeps on this rank, times the ranks of a node, in the
+        place of its slot of a flat float32 buffer, 0 elsewhere, and forget them; None if there are none.
+
+        Args:
+            geometry: tensors of the buffer.
+            device: where the result is to lie.
+        """
         cut, own_geometry = self._cut(geometry)
         left = self._between.drain(own_geometry, device)
         if left is None:
@@ -358,7 +386,8 @@ class TwoLevelExchanger(Exchanger):
         return buffer
 
     def state_dict(self) -> StateDict:
-        """Return the state of the method between nodes, its keys behind ``slot<i>/``."""
+        """Return the state of the method between nodes; all keys begin with ``slot<i>/``, i being this rank's place in
+        its node."""
         return with_prefix(self._between.state_dict(), self._prefix)
 
     def load_state_dict(self, state_dict: SavedState) -> None:
@@ -377,16 +406,17 @@ class TwoLevelExchanger(Exchanger):
 
     @property
     def _prefix(self) -> str:
-        """Beginning of the keys of checkpoints, which names this rank's slot."""
+        """Beginning of the keys of checkpoints, ``slot<i>/``, i being this rank's place in its node."""
         return f"slot{self._slot}/"
 
     def _length(self, values: int) -> int:
-        """Return the number of values of this rank's slot in a tensor of ``values`` values: an equal part, up to
-        rounding."""
+        """Return the number of values that this rank's slot has of a tensor of ``values`` values: an equal part of it,
+        up to rounding."""
         return values * (self._slot + 1) // self._inside.ranks - values * self._slot // self._inside.ranks
 
     def _find_cut(self, geometry: Geometry) -> tuple[TensorBlocks, Geometry]:
-        """Return the slots of a buffer, and where the tensors lie in this rank's, each as a tensor of its own."""
+        """Return (slots of a buffer, geometry of this rank's slot), in which the part of each tensor counts as a tensor
+        by itself."""
         cut = TensorBlocks(geometry, self._inside.ranks)
         pieces = [Piece(piece.tensor, 0, piece.offset, piece.length) for piece in cut.pieces[self._slot]]
         return cut, Geometry(pieces, cut.sizes[self._slot])
