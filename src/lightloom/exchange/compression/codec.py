@@ -32,7 +32,8 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
-        """Compress a float32 array (NumPy array or CPU torch tensor) of any shape, in C order, and return the stream.
+        """Compress a float32 array (NumPy array or CPU torch tensor) of any shape, in C order, and return the stream,
+        read-only; the array is left alone.
 
         Raises:
             InputError: the array is not float32 or not in CPU memory.
@@ -61,17 +62,19 @@ class Codec(ABC):
 
     @property
     def relative_error(self) -> float | None:
-        """Largest error of a finite value of at least 2^-125, relative to its size; None where no such bound holds."""
+        """Largest error of a finite value whose size is at least 2^-125, relative to that size; None where no such
+        bound holds."""
         return None
 
     @property
     def largest_ratio(self) -> float | None:
-        """Largest number of bytes as float32 for each byte of a long stream; None where nobody knows."""
+        """Largest compression ratio of a long stream, in bytes of float32 values for each byte of the stream; None
+        where nobody knows."""
         return None
 
     def encode_leaving(self, array: Float32s) -> memoryview:
-        """Return the stream of ``array`` (flat, contiguous), which becomes the error ``array - decoded``, 0 where not
-        finite.
+        """Return the stream of ``array`` (flat, contiguous float32), and replace the array, in place, by the errors
+        ``array - decoded``, 0 where they are not finite.
 
         The sum of decoded values and errors is the original: exactly, if the codec only cuts off low bits.
         """
@@ -82,7 +85,7 @@ class Codec(ABC):
         return encoded
 
     def decode_adding(self, buffer: object, out: Float32s) -> None:
-        """Add the decoded values of ``buffer`` to ``out`` (flat, contiguous).
+        """Add the decoded values of the stream ``buffer`` to ``out`` (flat, contiguous float32), in place.
 
         Raises:
             CodecError: see :meth:`decode`; ``out`` may then hold part of the sum.
@@ -112,11 +115,12 @@ def float32_values(array: object) -> Float32s:
 
 
 def float32_target(out: object, count: int) -> Float32s:
-    """Return a flat, writable view of ``out``, which must hold exactly ``count`` contiguous float32.
+    """Return a flat view of ``out``, into which a stream is decoded and which must hold exactly ``count`` contiguous
+    float32 values.
 
     Raises:
         InputError: not float32, not contiguous, not writable or not in CPU memory.
-        CodecError: ``out`` holds another number of values than the stream.
+        CodecError: ``out`` has another number of values.
     """
     view = _as_numpy(out, "to decode into")
     if not (view.flags.c_contiguous and view.flags.writeable):
@@ -142,8 +146,8 @@ def byte_target(out: Bytes, size: int) -> Bytes:
 
 
 def _as_numpy(array: object, purpose: str) -> Float32s:
-    """Return a float32 view of an array or CPU tensor, of its own shape; raises InputError that says what it was to do
-    (``purpose``)."""
+    """Return a float32 NumPy array of the shape of an array or CPU tensor, a view where that is possible; raises
+    InputError for any other type or memory, with ``purpose`` (such as ``to encode``) in its message."""
     source = array.detach() if hasattr(array, "detach") else array
     try:
         view = np.asarray(source)
@@ -155,10 +159,11 @@ def _as_numpy(array: object, purpose: str) -> Float32s:
 
 
 def stream_bytes(buffer: object) -> Bytes:
-    """Return a read-only view of a buffer's bytes (bytes, bytearray, memoryview, uint8 array, CPU torch tensor).
+    """Return the bytes of a buffer (bytes, bytearray, memoryview, NumPy array, CPU torch tensor) as flat uint8: a view,
+    but a copy of an array that is not contiguous.
 
     Raises:
-        InputError: not a contiguous buffer.
+        InputError: no buffer of contiguous bytes.
     """
     try:
         if isinstance(buffer, np.ndarray) or hasattr(buffer, "detach"):

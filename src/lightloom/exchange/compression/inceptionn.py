@@ -61,34 +61,53 @@ class _Inceptionn(FramedCodec):
 
     @property
     def width(self) -> int:
-        """The number w of the bits behind the sign in an 8-bit code, the middle class: the code is the sign and
-        trunc(abs(f) 2^w) of a value f."""
+        """Number w of bits behind the sign in an 8-bit code, which stands for values f of the middle class and holds
+        the sign and trunc(abs(f) 2^w); each form overrides it, here it raises NotImplementedError."""
         raise NotImplementedError
 
     def worst_bytes(self, count: int) -> int:
-        """Return the bytes of ``count`` values that all go as they are: 2 of tags a group of eight, 4 a value."""
+        """Return the bytes of the largest payload of ``count`` values, all of which are kept as they are: 2 of tags for
+        each group of eight, 4 for each value."""
         return 2 * -(-count // 8) + 4 * count
 
     def least_bytes(self, count: int) -> int:
-        """Return the bytes of ``count`` values that are all dropped: 2 of tags a group of eight."""
+        """Return the bytes of the smallest payload of ``count`` values, all of which are dropped: 2 of tags for each
+        group of eight."""
         return 2 * -(-count // 8)
 
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes, leave: bool = False) -> int:
-        """Write the frames of ``values``, ``chunk`` in each, numbered from ``first``, to ``out``; return the bytes
-        written. With ``leave`` values become their errors."""
+        """Write the frames of ``values`` to ``out``, and return the bytes written.
+
+        Args:
+            values: flat values.
+            chunk: number of values in each frame; the last may have fewer.
+            first: number of the first frame.
+            out: memory for the largest frames and the slack that kernels need.
+            leave: replace ``values``, in place, by their errors.
+        """
         return current().encode_frames(as_bits(values), chunk, first, out, self.exponent, self.width, leave=leave)
 
     def encode_leaving(self, array: Float32s) -> memoryview:
-        """Return the stream of ``array``, which becomes its own errors, in one pass of the kernel."""
+        """Return the stream of ``array`` (flat, contiguous float32), and replace the array, in place, by the errors of
+        its values, in one pass of the kernel."""
         return self._encode(float32_target(array, array.size), 1, partial(self.encode_frames, leave=True))
 
     def decode_adding(self, buffer: object, out: Float32s) -> None:
-        """Add the values of a stream to ``out`` in one pass of the kernel; raises CodecError."""
+        """Add the values of a stream to ``out`` (flat, contiguous float32), in place, in one pass of the kernel; raises
+        CodecError for a stream that is not whole or does not fit, when ``out`` may hold part of the sum."""
         self._decode(buffer, out, 1, partial(self.decode_frames, add=True))
 
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int, add: bool = False) -> int:
-        """Fill ``out`` from the frames in ``data``, or ``add`` to it; return the bytes read, or ``-(8 frame +
-        reason)``."""
+        """Fill ``out`` from the frames in ``data``, and return the bytes read, or ``-(8 frame + reason)`` for a frame
+        that is not valid, the reason a key of ``REASONS``.
+
+        Args:
+            data: bytes from the beginning of a frame on.
+            out: flat values.
+            chunk: number of values in each frame; the last may have fewer.
+            first: number of the first frame.
+            add: add the values to ``out`` instead.
+        """
         return current().decode_frames(data, as_bits(out), chunk, first, self.width, add=add)
 
 
@@ -139,7 +158,7 @@ class InceptionnPrinted(_Inceptionn):
 
     @property
     def absolute_error(self) -> float:
-        """Largest error of a value: the bound, but at least 2^-7."""
+        """Bound on the error of a value: ``bound``, but at least 2^-7."""
         return max(self.bound, 2.0**-7)
 
 
@@ -165,7 +184,7 @@ class _AtPower(Inceptionn):
     codec_id = 5
 
     def _header(self, count: int) -> Header:
-        """Return the header of ``count`` values, which states the power."""
+        """Return the header of a stream of ``count`` values, which states the power of two."""
         return Header(self.codec_id, self.parameter, count, self.chunk, self.power)
 
 
@@ -196,12 +215,13 @@ class InceptionnScaled(Codec):
 
     @property
     def largest_ratio(self) -> float | None:
-        """Largest number of bytes as float32 for each byte of a long stream, that of the unscaled codec."""
+        """Largest compression ratio of a long stream, in bytes of float32 values for each byte of the stream; that of
+        the unscaled codec."""
         return Inceptionn(self.bound).largest_ratio
 
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
-        """Return the stream of the values times the power of two that :func:`power_of` gives, which its header
-        states."""
+        """Return the stream of the values of a float32 array, in C order, multiplied by the power of two that
+        :func:`power_of` gives for them, which its header states."""
         values = float32_values(array)
         power = power_of(values)
         return _AtPower(self.bound, power).encode(_scaled(values, power), threads=threads)
@@ -213,8 +233,8 @@ class InceptionnScaled(Codec):
     def decode(self, buffer: object, out: T, *, threads: int = 1) -> T: ...
 
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
-        """Decode a stream and divide by the power of two that its header states; return ``out``, or a new flat
-        array."""
+        """Return the values of a stream at their own scale, divided by the power of two that its header states, in
+        ``out`` where given, else in a new flat array; raises as ``Codec.decode``."""
         data = stream_bytes(buffer)
         header = Header.parse(data)
         decoded = _AtPower(self.bound, header.power).decode(data, out, threads=threads)
@@ -223,7 +243,8 @@ class InceptionnScaled(Codec):
         return decoded
 
     def encode_leaving(self, array: Float32s) -> memoryview:
-        """Return the stream of ``array``, which becomes its errors, at the values' own scale."""
+        """Return the stream of ``array`` (flat, contiguous float32), and replace the array, in place, by the errors of
+        its values, at their own scale."""
         power = power_of(array)
         _scaled(array, power, out=array)
         stream = _AtPower(self.bound, power).encode_leaving(array)
@@ -232,14 +253,15 @@ class InceptionnScaled(Codec):
 
 
 def _scaled(values: Float32s, power: int, out: Float32s | None = None) -> Float32s:
-    """Return ``values`` times ``2**power``, in ``out`` where given; NaN stay NaN, signalling ones without a warning."""
+    """Return ``values`` times ``2**power`` as float32, in ``out`` where given, else in a new array; NaN stay NaN,
+    without a warning."""
     with np.errstate(invalid="ignore"):
         return np.multiply(values, np.float32(2.0**power), out=out)
 
 
 def power_of(values: Float32s) -> int:
-    """Return the exponent p, from -126 to 126, for which 2^p brings the root mean square near 2^-5; 0 where all values
-    are 0 or none are given. Infinite values and NaN do not count.
+    """Return the exponent p, from -126 to 126, for which the values times 2^p have a root mean square near 2^-5; 0
+    where all values are 0 or none are given. Infinite values and NaN count as 0.
 
     Values times 2^k have a power smaller by k.
     """
@@ -279,7 +301,14 @@ BUFFER_BITS = 2 * BURST_BITS
 
 
 def compression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
-    """Return (cycles, stalls) of the alignment unit for groups of 16-272 bits; one enters, a burst leaves a cycle."""
+    """Return (cycles, cycles of them in which a group had to wait) of the alignment unit of the paper's compression
+    engine.
+
+    In each cycle a group enters if the unit's 512 bits have room, and a burst of 256 bits leaves if the unit holds one.
+
+    Args:
+        group_bits: size of every group of eight values in bits, tags included, 16 to 272.
+    """
     held = cycles = stalls = 0
     for bits in group_bits:
         cycles += 1
@@ -292,7 +321,15 @@ def compression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
 
 
 def decompression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
-    """Return (cycles, stalls) of the burst buffer for groups of 16-272 bits; a burst enters, a group leaves a cycle."""
+    """Return (cycles, cycles of them in which no burst could enter) of the burst buffer of the paper's decompression
+    engine.
+
+    In each cycle a burst of 256 bits enters if the buffer's 512 bits have room, and a group leaves if it has come
+    whole.
+
+    Args:
+        group_bits: size of every group of eight values in bits, tags included, 16 to 272.
+    """
     groups = list(group_bits)
     coming = sum(groups)
     held = cycles = stalls = done = 0
@@ -316,8 +353,8 @@ def decompression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
 
 
 def group_bits(codec: Inceptionn | InceptionnPrinted, array: object) -> Ints:
-    """Return the size in bits of every group of eight values, tags included, int64 [group], from which cycles are
-    counted, without encoding."""
+    """Return the size in bits of every group of eight values of a float32 array, in C order, 16 bits of tags included,
+    int64 [group]; the last group is padded with values that take none. Nothing is encoded."""
     size = float32_values(array).view(np.uint32) & 0x7FFFFFFF
     k = codec.exponent
     thresholds = [(127 - k) << 23, (127 - k // 2) << 23, 127 << 23]

@@ -32,9 +32,13 @@ _VARIABLE = "LIGHTLOOM_KERNEL"
 
 
 def shared_object(stem: Path, signatures: Mapping[str, tuple[Any, list[Any]]]) -> ctypes.CDLL | None:
-    """Return the C kernel at ``stem``, whose calls run without the interpreter lock; None where it cannot be loaded.
+    """Return the C kernel in the extension module beside ``stem`` (its path without suffix), whose calls run without
+    the interpreter lock; None where there is none, it cannot be loaded or lacks a function, or the machine is
+    big-endian.
 
-    ``signatures`` has the result and the arguments of each function.
+    Args:
+        stem: path of the extension module without its suffix.
+        signatures: by function, (type of the result, types of the arguments) for ctypes.
     """
     if sys.byteorder != "little":
         return None
@@ -60,7 +64,11 @@ def requested() -> str:
 
 
 def choose(request: str, load: Callable[[str], Any]) -> Any:
-    """Return the fastest kernel that fits the request; ``load`` returns None for what this machine cannot run.
+    """Return the fastest kernel that fits a request.
+
+    Args:
+        request: name of a kernel, ``native`` for any C one, or empty for any.
+        load: returns the kernel of a name; None for what this machine cannot run.
 
     Raises:
         ConfigError: the request names no kernel, or one that was not built or that this CPU cannot run.
@@ -101,9 +109,17 @@ class _Fallback:
     def encode_frames(
         self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
     ) -> int:
-        """Write the frames of ``values`` (float32 bit patterns), ``chunk`` values each and numbered from ``first``, to
-        ``out``; return the bytes written. ``bound`` is k of the bound 2^-k, ``width`` the bits behind the sign of an
-        8-bit code; with ``leave`` values become their errors."""
+        """Write the frames of ``values`` to ``out``, by the function that Numba compiles, and return the bytes written.
+
+        Args:
+            values: bit patterns of float32 values, uint32, flat.
+            chunk: number of values in each frame; the last may have fewer.
+            first: number of the first frame.
+            out: memory for the largest frames and ``SLACK`` bytes.
+            bound: k of the bound 2^-k.
+            width: bits behind the sign of an 8-bit code.
+            leave: replace ``values``, in place, by their errors, where they are writable.
+        """
         from lightloom.exchange.compression.kernels_numba import Coding, Values, encode_frames
 
         if not values.flags.writeable:  # Numba compiles a function that may write for writable arrays only
@@ -112,22 +128,38 @@ class _Fallback:
         return int(encode_frames(Values(values, values.view(np.float32)), chunk, first, out, coding))
 
     def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False) -> int:
-        """Fill ``out`` from the frames in ``data``, or ``add`` to it; return the bytes read, or ``-(8 frame +
-        reason)``, the reason a key of :data:`REASONS`."""
+        """Fill ``out`` from the frames in ``data``, by the function that Numba compiles, and return the bytes read, or
+        ``-(8 frame + reason)`` for a frame that is not valid, the reason a key of :data:`REASONS`.
+
+        Args:
+            data: bytes from the beginning of a frame on.
+            out: memory for bit patterns of float32 values, uint32, flat.
+            chunk: number of values in each frame; the last may have fewer.
+            first: number of the first frame.
+            width: bits behind the sign of an 8-bit code.
+            add: add the values to those in ``out`` instead.
+        """
         from lightloom.exchange.compression.kernels_numba import Coding, Values, decode_frames
 
         coding = Coding(0, width, np.float32(2.0**-width), add)
         return int(decode_frames(read_only(data), Values(out, out.view(np.float32)), chunk, first, coding))
 
     def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
-        """Add the number of values of each tag in frames of ``count`` values to ``counts``, int64 [4]; return as
-        ``decode_frames`` does."""
+        """Add the number of values of each tag, 0 to 3, to ``counts``, int64 [4], in place; return the bytes read, or
+        ``-(8 frame + reason)`` for a frame that is not valid.
+
+        Args:
+            data: bytes of all frames of a stream.
+            count: number of values in the stream.
+            chunk: number of values in each frame; the last may have fewer.
+            counts: counts so far.
+        """
         from lightloom.exchange.compression.kernels_numba import count_tags
 
         return int(count_tags(read_only(data), count, chunk, counts))
 
     def xxh64(self, data: Bytes, seed: int) -> int:
-        """Return the XXH64 of bytes, a 64-bit hash."""
+        """Return the XXH64 of ``data``, a 64-bit hash, as an unsigned number; ``seed`` has 64 bits."""
         from lightloom.exchange.compression.kernels_numba import xxh64
 
         return int(xxh64(read_only(data), 0, len(data), np.uint64(seed)))
@@ -144,24 +176,49 @@ class _Native:
     def encode_frames(
         self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
     ) -> int:
-        """Write the frames of ``values`` (float32 bit patterns) to ``out`` by the C kernel, and return the bytes
-        written; arguments as of :class:`_Fallback`."""
+        """Write the frames of ``values`` to ``out``, by the C kernel, and return the bytes written; nothing is checked.
+
+        Args:
+            values: bit patterns of float32 values, uint32, flat.
+            chunk: number of values in each frame; the last may have fewer.
+            first: number of the first frame.
+            out: memory for the largest frames and ``SLACK`` bytes.
+            bound: k of the bound 2^-k.
+            width: bits behind the sign of an 8-bit code.
+            leave: replace ``values``, in place, by their errors.
+        """
         encode = self._library.lightloom_encode_frames_leaving if leave else self._library.lightloom_encode_frames
         return int(encode(values.ctypes.data, values.size, chunk, first, out.ctypes.data, bound, width, self._path))
 
     def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False) -> int:
-        """Fill ``out`` from the frames in ``data``, or ``add`` to it, by the C kernel; return the bytes read, or ``-(8
-        frame + reason)``."""
+        """Fill ``out`` from the frames in ``data``, by the C kernel, and return the bytes read, or ``-(8 frame +
+        reason)`` for a frame that is not valid, the reason a key of :data:`REASONS`.
+
+        Args:
+            data: bytes from the beginning of a frame on.
+            out: memory for bit patterns of float32 values, uint32, flat.
+            chunk: number of values in each frame; the last may have fewer.
+            first: number of the first frame.
+            width: bits behind the sign of an 8-bit code.
+            add: add the values to those in ``out`` instead.
+        """
         decode = self._library.lightloom_decode_frames_adding if add else self._library.lightloom_decode_frames
         return int(decode(data.ctypes.data, data.size, out.ctypes.data, out.size, chunk, first, width, self._path))
 
     def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
-        """Add the number of values of each tag to ``counts``, int64 [4], by the C kernel; return as ``decode_frames``
-        does."""
+        """Add the number of values of each tag, 0 to 3, to ``counts``, int64 [4], in place, by the C kernel; return the
+        bytes read, or ``-(8 frame + reason)`` for a frame that is not valid.
+
+        Args:
+            data: bytes of all frames of a stream.
+            count: number of values in the stream.
+            chunk: number of values in each frame; the last may have fewer.
+            counts: counts so far.
+        """
         return int(self._library.lightloom_count_tags(data.ctypes.data, data.size, count, chunk, counts.ctypes.data))
 
     def xxh64(self, data: Bytes, seed: int) -> int:
-        """Return the XXH64 of bytes, a 64-bit hash, by the C kernel."""
+        """Return the XXH64 of ``data``, a 64-bit hash, as an unsigned number, by the C kernel; ``seed`` has 64 bits."""
         return int(self._library.lightloom_xxh64(data.ctypes.data, data.size, seed))
 
 
@@ -170,7 +227,7 @@ Kernel = _Fallback | _Native
 
 @cache
 def load(name: str) -> Kernel | None:
-    """Return the kernel of that name; None if this machine cannot run it.
+    """Return the kernel of that name, one of ``NAMES``; None where it was not built or this CPU cannot run it.
 
     Raises:
         ConfigError: there is no kernel of that name.

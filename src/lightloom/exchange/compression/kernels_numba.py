@@ -53,7 +53,7 @@ def _rotate(x: np.uint64, r: int) -> np.uint64:
 
 @njit_inlined
 def _load(data: Bytes, at: int, size: int) -> np.uint64:
-    """Return ``size`` bytes of ``data`` from position ``at`` on as an unsigned little-endian number."""
+    """Return the ``size`` bytes (8 at most) of ``data`` from position ``at`` on as an unsigned little-endian number."""
     word = np.uint64(0)
     for i in range(size):
         word |= np.uint64(data[at + i]) << np.uint64(8 * i)
@@ -62,13 +62,13 @@ def _load(data: Bytes, at: int, size: int) -> np.uint64:
 
 @njit_inlined
 def _round(a: np.uint64, word: np.uint64) -> np.uint64:
-    """Return an accumulator of XXH64 after one more word."""
+    """Return the accumulator ``a`` of XXH64 after the 8-byte word ``word``."""
     return np.uint64(_rotate(a + word * _P2, 31) * _P1)
 
 
 @njit_inlined
 def _merge(h: np.uint64, a: np.uint64) -> np.uint64:
-    """Return the hash of XXH64 after one of the four accumulators has been merged into it."""
+    """Return the hash ``h`` of XXH64 after the accumulator ``a``, one of four, has been merged into it."""
     return np.uint64((h ^ _round(np.uint64(0), a)) * _P1 + _P4)
 
 
@@ -121,9 +121,17 @@ def _put(out: Bytes, at: int, value: int, size: int) -> int:
 
 @njit_threaded
 def _encode_group(values: Values, begin: int, n: int, out: Bytes, at: int, coding: Coding) -> int:
-    """Encode up to eight values from ``begin`` on by INCEPTIONN's algorithm 2: two bytes of tags, then the codes,
-    written to ``out`` at position ``at``. With ``coding.in_place`` values become their errors. Return the position
-    after the group."""
+    """Encode ``n`` values, eight at most, by INCEPTIONN's algorithm 2: two bytes of tags, then the codes; return the
+    position in ``out`` after the group.
+
+    Args:
+        values: all values; with ``coding.in_place`` those encoded become their errors.
+        begin: position of the first value.
+        n: number of values.
+        out: bytes, into which the group is written.
+        at: position in ``out``.
+        coding: how values are coded.
+    """
     bits, reals = values
     tags = 0
     p = at + 2
@@ -153,9 +161,14 @@ def _encode_group(values: Values, begin: int, n: int, out: Bytes, at: int, codin
 
 @njit_threaded
 def encode_frames(values: Values, chunk: int, first: int, out: Bytes, coding: Coding) -> int:
-    """Encode values as frames of ``chunk``, numbered from ``first``, into ``out``, which must hold the worst case.
+    """Encode all values as frames, and return the number of bytes written.
 
-    Returns the number of bytes written.
+    Args:
+        values: the values; with ``coding.in_place`` they become their errors.
+        chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+        first: number of the first frame.
+        out: bytes for the largest frames that so many values can have.
+        coding: how values are coded.
     """
     p, count = 0, len(values.bits)
     for start in range(0, count, chunk):
@@ -172,9 +185,18 @@ def encode_frames(values: Values, chunk: int, first: int, out: Bytes, coding: Co
 
 @njit_threaded
 def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: int, coding: Coding) -> int:
-    """Decode a group of up to eight values by INCEPTIONN's algorithm 3, from position ``p`` of ``data`` on, into
-    ``values`` from ``begin`` on, or with ``coding.in_place`` add to these. Return the position after the group; −1 if
-    it is malformed or passes ``end``."""
+    """Decode a group of ``n`` values, eight at most, by INCEPTIONN's algorithm 3; return the position in ``data`` after
+    the group, −1 if it is malformed or passes ``end``.
+
+    Args:
+        data: bytes of the stream.
+        p: position of the group.
+        end: end of the frame.
+        values: memory that is filled, or with ``coding.in_place`` added to.
+        begin: position of the first value in ``values``.
+        n: number of values.
+        coding: how values are coded.
+    """
     bits, reals = values
     if end - p < 2:
         return -1
@@ -210,8 +232,15 @@ def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: 
 
 @njit_threaded
 def _open_frame(data: Bytes, p: int, n: int, index: int) -> int:
-    """Check length and checksum of the frame of ``n`` values, number ``index``, at position ``p``; return the position
-    of its payload, or ``-(8 frame + reason)``."""
+    """Check size and checksum of one frame, and return the position of its payload in ``data``, or ``-(8 index +
+    reason)`` where it is not valid.
+
+    Args:
+        data: bytes of the stream.
+        p: position of the frame.
+        n: number of its values.
+        index: number of the frame.
+    """
     if len(data) - p < FRAME_HEADER:
         return -(8 * index + TRUNCATED)
     length, checksum = np.int64(_load(data, p, 4)), _load(data, p + 4, 4)
@@ -228,9 +257,15 @@ def _open_frame(data: Bytes, p: int, n: int, index: int) -> int:
 
 @njit_threaded
 def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: Coding) -> int:
-    """Decode frames of ``chunk`` values, numbered from ``first``.
+    """Decode frames until all of ``values`` are filled, and return the number of bytes read, or ``-(8 frame + reason)``
+    for the first frame that is not valid. Nothing outside ``data`` is read.
 
-    Returns the number of bytes read, or ``-(8 frame + reason)``. Reads nothing outside ``data``.
+    Args:
+        data: bytes from the beginning of a frame on.
+        values: memory that is filled, or with ``coding.in_place`` added to.
+        chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+        first: number of the first frame.
+        coding: how values are coded.
     """
     p = np.int64(0)  # a literal would have all that is called with it compiled once more
     count = len(values.bits)
@@ -252,8 +287,15 @@ def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: C
 
 @njit_threaded
 def count_tags(data: Bytes, count: int, chunk: int, counts: Ints) -> int:
-    """Add the number of values of each tag, 0 to 3, to ``counts``; return the bytes read, or ``-(8 frame +
-    reason)``."""
+    """Add the number of values of each tag, 0 to 3, to ``counts`` [4], in place; return the bytes read, or ``-(8 frame
+    + reason)`` for the first frame that is not valid.
+
+    Args:
+        data: bytes of all frames of a stream.
+        count: number of values in the stream.
+        chunk: number of values in each frame; the last may have fewer.
+        counts: counts so far.
+    """
     p = np.int64(0)  # a literal would have all that is called with it compiled once more
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)

@@ -113,8 +113,12 @@ def read_profile(path: Path) -> CompressionProfile:
 
 
 def store_profile(profile: CompressionProfile, key: str) -> list[Path]:
-    """Keep a profile in the cache for ``lightloom plan``, one file a codec, and return the files; ``key`` names the
-    model and its code.
+    """Write a profile into the cache for ``lightloom plan``, a file for each codec, and return the paths in the order
+    of the codecs.
+
+    Args:
+        profile: measurements on one model's gradients.
+        key: names the model and its code.
 
     Raises:
         ConfigError: the cache cannot be written.
@@ -124,7 +128,8 @@ def store_profile(profile: CompressionProfile, key: str) -> list[Path]:
 
 
 def cache_path(key: str, codec: str) -> Path:
-    """Return the path at which the profile of a model's gradients under one codec is kept."""
+    """Return the path in the cache of the profile of one codec on the gradients of the model that ``key`` names; the
+    file need not exist."""
     return cache_directory() / "profiles" / f"{content_hash([key, codec, SCHEMA])}.json"
 
 
@@ -166,8 +171,14 @@ class _Sums:
     tags: Ints | None = None
 
     def add(self, values: Float32s, decoded: Float32s, nbytes: int, tags: Ints | None) -> None:
-        """Add one encoded array to the sums over all arrays: its values, the errors of what they ``decoded`` to, the
-        ``nbytes`` of its encoding, and the number of values of each tag if the codec has tags."""
+        """Add one encoded array to the sums.
+
+        Args:
+            values: the values that were encoded.
+            decoded: what their encoding decodes to.
+            nbytes: bytes of the encoding.
+            tags: number of values of each tag, int64 [4]; None for a codec without tags.
+        """
         self.values += values.size
         self.nbytes += nbytes
         for begin in range(0, values.size, _BLOCK):
@@ -205,8 +216,16 @@ class _Measured:
     """Compression ratio of the latest gradient that is not a sum of several."""
 
     def add(self, step: int, terms: int, gradients: Gradients) -> None:
-        """Add the gradients of a training step: all together, as one stream, and each tensor by itself, without
-        headers; of a sum of several only the ratio, beside that of the latest gradient for 1 term."""
+        """Encode the gradients of a training step, all together as one stream and each tensor by itself, and add ratio
+        and errors to the sums; a tensor's bytes are counted without headers.
+
+        For a sum of several gradients only its ratio is kept, and, for 1 term, that of the latest single gradient.
+
+        Args:
+            step: number of the training step.
+            terms: number of gradients that were added up.
+            gradients: the gradients, by parameter name.
+        """
         together = np.concatenate(list(gradients.values()))
         encoded = self.codec.encode(together)
         ratio = together.nbytes / len(encoded)
@@ -222,7 +241,8 @@ class _Measured:
             self._add(self.tensors.setdefault(name, _Sums()), values, encoded, nbytes)
 
     def _add(self, sums: _Sums, values: Float32s, encoded: memoryview, nbytes: int) -> None:
-        """Add an encoded array, decoded for its errors, to ``sums``; tags are counted for INCEPTIONN's codecs alone."""
+        """Add an encoded array of ``nbytes`` bytes, decoded for its errors, to ``sums``; tags are counted for
+        INCEPTIONN's codecs alone, without the scaled one."""
         tags = tag_histogram(encoded) if isinstance(self.codec, (Inceptionn, InceptionnPrinted)) else None
         sums.add(values, self.codec.decode(encoded), nbytes, tags)
 
@@ -230,11 +250,14 @@ class _Measured:
 def measure_codecs(
     model: str, parameters: int, steps: Iterable[Sample], codecs: Iterable[Codec], origin: str
 ) -> CompressionProfile:
-    """Measure codecs on a model's gradients; rates on the last ones that are not a sum of several, with one thread and
-    with all.
+    """Return the profile of codecs on a model's gradients: ratios and errors over all steps; rates, with one thread and
+    with all, on the last gradients that are not a sum of several.
 
     Args:
+        model: name of the model.
+        parameters: number of its parameters.
         steps: gradients of training steps, at least one, and sums that begin with the latest one.
+        codecs: codecs to measure.
         origin: description of the gradients, shown to the reader.
 
     Raises:
@@ -276,8 +299,9 @@ Coding = tuple[Callable[[], object], Callable[[], object]]
 
 
 def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
-    """Return the rates of encoding and decoding ``values``, the fastest of a few rounds after a warm-up round, and the
-    seconds of a small message."""
+    """Return the rates of encoding and decoding ``values`` on this host with so many threads, in bytes of float32
+    values a second, and the seconds of a message of 64 values; each time the fastest of some rounds after a warm-up
+    round."""
 
     def coding(part: Float32s) -> Coding:
         """Return encoding some values on ``threads`` threads, and decoding their stream into memory made before."""
@@ -294,7 +318,7 @@ def coding_rates(large: Coding, small: Coding, nbytes: tuple[int, int]) -> dict[
     counted.
 
     Args:
-        large, small: encode and decode a message.
+        large, small: functions that encode and decode a message.
         nbytes: float32 bytes that the large one's encoding takes, and that its decoding gives.
     """
     kinds = ("encode", "decode")
@@ -303,14 +327,14 @@ def coding_rates(large: Coding, small: Coding, nbytes: tuple[int, int]) -> dict[
 
 
 def _fastest(kernel: Callable[[], object], rounds: int) -> float:
-    """Return the seconds of the fastest of ``rounds`` calls, after one that is not counted."""
+    """Return the seconds of the fastest of ``rounds`` calls of ``kernel``, after one that is not counted."""
     kernel()
     return min(timeit.repeat(kernel, repeat=rounds, number=1))
 
 
 def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
-    """Return the rates of the paper's engines at 100 MHz, by counts of cycles for the first 2^18 values; None for
-    codecs that they do not model."""
+    """Return the rates of the paper's hardware engines at 100 MHz, in bytes of float32 values a second, by counts of
+    cycles for the first 2^18 of the values; None for codecs that the engines do not model."""
     if not isinstance(codec, (Inceptionn, InceptionnPrinted)):
         return None
     part = values[:_ENGINE_VALUES]
@@ -321,8 +345,8 @@ def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
 
 
 def read_gradients(path: Path) -> dict[str, Float32s]:
-    """Return saved gradients, flat, by name: an ``.npy`` array (one tensor called after the file), or an ``.npz`` of
-    arrays by name.
+    """Return saved float32 gradients, flat, by name: those of an ``.npy`` file as one tensor named after the file,
+    those of an ``.npz`` file by the names in it.
 
     Raises:
         ConfigError: unreadable, no such format, or not float32.
@@ -337,15 +361,15 @@ def read_gradients(path: Path) -> dict[str, Float32s]:
 
 
 def _payload_bytes(codec: Codec, encoded: memoryview, values: int) -> int:
-    """Return the bytes of a stream without its headers (at least 1), of which a bucket of many tensors has only one
-    set; of the whole stream for codecs without frames."""
+    """Return the bytes of a stream of ``values`` values without the headers of stream and frames, at least 1, as a
+    bucket of many tensors has these headers only once; the bytes of the whole stream for codecs without frames."""
     if not isinstance(codec, FramedCodec):
         return len(encoded)
     return max(len(encoded) - HEADER_BYTES - FRAME_HEADER * -(-values // codec.chunk), 1)
 
 
 def _check_finite(gradients: Gradients, step: int) -> None:
-    """Raise ConfigError that names the first tensor with NaN or infinite gradients, and how many."""
+    """Raise ConfigError that names the first tensor with NaN or infinite gradients, their number, and ``step``."""
     for name, values in gradients.items():
         if invalid := values.size - int(np.count_nonzero(np.isfinite(values))):
             raise ConfigError(f"gradients of {name!r} at step {step}: {invalid} of {values.size} are NaN or infinite")

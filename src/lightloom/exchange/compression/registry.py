@@ -39,7 +39,7 @@ def codecs() -> dict[str, Family]:
 
 
 def names() -> list[str]:
-    """Return the names of all families of codecs."""
+    """Return the names of all families of codecs, built-in ones first, without parameters."""
     return list(codecs())
 
 
@@ -54,7 +54,8 @@ def description(name: str) -> dict[str, str]:
 
 
 def find(name: str) -> Codec:
-    """Return the codec of that name: a family's default, or that of the parameter behind a colon.
+    """Return the codec that a name names: ``family:parameter``, or a family alone for the codec of its default
+    parameter.
 
     Raises:
         UnknownNameError: there is no family of that name.
@@ -72,10 +73,10 @@ def find(name: str) -> Codec:
 
 
 def read_bound(text: str) -> float:
-    """Return the number that ``2^-10``, ``2**-10`` or a plain number stands for, whatever its size.
+    """Return the number that ``2^-10``, ``2**-10`` or a plain number stands for, positive or not.
 
     Raises:
-        ValueError: the text is none of these.
+        ValueError: the text is none of these, or an exponent is beyond 1000 in size.
     """
     for power in ("2^", "2**"):
         if text.startswith(power):

@@ -114,30 +114,49 @@ class FramedCodec(Codec):
 
     @abstractmethod
     def worst_bytes(self, count: int) -> int:
-        """Return the bytes of the largest payload of ``count`` values."""
+        """Return the bytes of the largest payload that a frame of ``count`` values can have, header excluded."""
 
     @abstractmethod
     def least_bytes(self, count: int) -> int:
-        """Return the bytes of the smallest payload of ``count`` values; smaller streams are refused at once."""
+        """Return the bytes of the smallest payload that a frame of ``count`` values can have, header excluded; smaller
+        streams are refused at once."""
 
     @property
     def largest_ratio(self) -> float | None:
-        """Largest number of bytes as float32 for each byte of payload: that of the shortest payload that a chunk may
-        have."""
+        """Largest compression ratio of a frame, in bytes of float32 values for each byte of its payload."""
         return 4 * self.chunk / max(self.least_bytes(self.chunk), 1)
 
     @abstractmethod
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
-        """Write the frames of ``values``, ``chunk`` in each, numbered from ``first``, to ``out``; return the bytes
-        written."""
+        """Write the frames of ``values`` to ``out``, and return the bytes written.
+
+        Args:
+            values: flat values.
+            chunk: number of values in each frame; the last may have fewer.
+            first: number of the first frame.
+            out: memory for the largest frames and ``SLACK`` bytes.
+        """
 
     @abstractmethod
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
-        """Fill ``out`` from the frames in ``data``, numbered from ``first``; return the bytes read, or ``-(8 frame +
-        reason)``, the reason a key of ``REASONS``."""
+        """Fill ``out`` from the frames in ``data``, and return the bytes read, or ``-(8 frame + reason)`` for a frame
+        that is not valid, the reason a key of ``REASONS``.
+
+        Args:
+            data: bytes from the beginning of a frame on.
+            out: flat values.
+            chunk: number of values in each frame; the last may have fewer.
+            first: number of the first frame.
+        """
 
     def encode(self, array: object, *, threads: int = 1, out: Bytes | None = None) -> memoryview:
-        """Compress as :meth:`Codec.encode` does, into the beginning of ``out`` if that is given, of :meth:`room` bytes.
+        """Compress a float32 array of any shape, in C order, and return the stream, read-only.
+
+        Args:
+            array: NumPy array or CPU torch tensor.
+            threads: number of threads that encode frames.
+            out: memory of at least :meth:`room` bytes, into whose beginning the stream is written; new memory unless
+                given.
 
         Raises:
             InputError: not float32 or not in CPU memory; ``out`` is no flat, writable uint8 array, or too small.
@@ -145,8 +164,8 @@ class FramedCodec(Codec):
         return self._encode(float32_values(array), threads, self.encode_frames, out)
 
     def room(self, count: int, threads: int = 1) -> int:
-        """Return the bytes of memory in which any ``count`` values can be encoded by so many threads, each of which has
-        room for its largest frames."""
+        """Return the bytes of memory in which any ``count`` values can be encoded by ``threads`` threads, each of which
+        needs room for its largest frames."""
         return HEADER_BYTES + self._starts(_frame_runs(self._header(count), threads))[-1]
 
     def _header(self, count: int) -> Header:
@@ -154,15 +173,25 @@ class FramedCodec(Codec):
         return Header(self.codec_id, self.parameter, count, self.chunk)
 
     def _starts(self, shares: list[tuple[int, int]]) -> list[int]:
-        """Return where each thread's frames may begin, by the largest sizes of those before, and the end of all:
-        [shares + 1] bytes."""
+        """Return where the frames of each run may begin, in bytes behind the stream's header, by the largest sizes of
+        the runs before, and where the last run ends: [shares + 1].
+
+        Args:
+            shares: (begin, end) of the values of each run.
+        """
         return [0, *accumulate(self._worst_frames(end - begin) for begin, end in shares)]
 
     def _encode(
         self, values: Float32s, threads: int, encode_frames: EncodeFrames, out: Bytes | None = None
     ) -> memoryview:
-        """Return the stream of values whose frames ``encode_frames`` writes, in ``out`` where given; what threads wrote
-        is moved together."""
+        """Return the stream of flat values, read-only; threads write runs of frames, which are then moved together.
+
+        Args:
+            values: the values.
+            threads: number of threads.
+            encode_frames: writes the frames of one run, as the method of that name does.
+            out: memory for the stream; new memory unless given.
+        """
         header = self._header(values.size)
         shares = _frame_runs(header, threads)
         starts = self._starts(shares)
@@ -185,7 +214,8 @@ class FramedCodec(Codec):
         return buffer[: HEADER_BYTES + at].data.toreadonly()
 
     def iter_encode(self, array: object) -> Iterator[memoryview]:
-        """Yield the bytes of :meth:`encode`: the header, then each frame as soon as it is ready."""
+        """Yield the bytes that :meth:`encode` returns, piece by piece: the header, then each frame as soon as it is
+        encoded."""
         values = float32_values(array)
         header = self._header(values.size)
         yield memoryview(header.pack())
@@ -202,12 +232,27 @@ class FramedCodec(Codec):
     def decode(self, buffer: object, out: T, *, threads: int = 1) -> T: ...
 
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
-        """Decompress into ``out``, which is returned, or into a new flat array, as :meth:`Codec.decode` does."""
+        """Return the values of a stream, in ``out`` (contiguous float32 of the right size, returned as given) or in a
+        new flat array, decoded by ``threads`` threads.
+
+        Raises:
+            CodecError: the stream is malformed, truncated, corrupted, of another codec, or does not fit ``out``.
+            InputError: ``out`` is not a writable contiguous float32 array in CPU memory.
+        """
         return self._decode(buffer, out, threads, self.decode_frames)
 
     def _decode(self, buffer: object, out: object, threads: int, decode_frames: DecodeFrames) -> object:
-        """Let ``decode_frames`` fill ``out``, or a new array, from a stream, and return it; raises CodecError for one
-        that is not whole."""
+        """Decode a stream into ``out``, or a new flat array where it is None, and return that.
+
+        Args:
+            buffer: the stream.
+            out: contiguous float32 of the right size.
+            threads: number of threads.
+            decode_frames: reads the frames of one run, as the method of that name does.
+
+        Raises:
+            CodecError: the stream is malformed, not whole, corrupted, of another codec, or does not fit ``out``.
+        """
         data = stream_bytes(buffer)
         header = self.read_header(data)
         body = data[HEADER_BYTES:]
@@ -233,10 +278,10 @@ class FramedCodec(Codec):
         return target if out is None else out
 
     def read_header(self, data: Bytes | bytes | bytearray) -> Header:
-        """Return the header of a stream, which must be of this codec with this parameter.
+        """Return the header at the beginning of a stream, which must be of this codec with this parameter.
 
         Raises:
-            CodecError: malformed, or another codec's or bound's stream.
+            CodecError: malformed, or another codec's or parameter's stream.
         """
         header = Header.parse(data)
         if (header.codec, header.parameter) != (self.codec_id, self.parameter):
@@ -247,8 +292,8 @@ class FramedCodec(Codec):
         return header
 
     def _worst_frames(self, count: int) -> int:
-        """Return the bytes that frames of ``count`` values may take at most, with the slack that kernels need behind
-        them."""
+        """Return the most bytes that all frames of ``count`` values may take, headers included, and the slack that
+        kernels need behind them."""
         return _frames_bytes(count, self.chunk, self.worst_bytes) + SLACK
 
 
@@ -290,8 +335,8 @@ class StreamDecoder:
         return np.concatenate(done) if done else np.empty(0, np.float32)
 
     def _next_frame(self, header: Header) -> Float32s | None:
-        """Return the values of the next frame and drop its bytes; None where it has not come whole. Raises
-        CodecError."""
+        """Return the values of the next frame, flat, and drop its bytes; None, and nothing dropped, where it has not
+        come whole. Raises CodecError for a frame that is not valid."""
         if len(self._pending) < FRAME_HEADER:
             return None
         count = min(header.chunk, header.count - self._frame * header.chunk)
@@ -310,8 +355,8 @@ class StreamDecoder:
 
 
 def tag_histogram(buffer: object) -> Ints:
-    """Return how many values of an INCEPTIONN stream take 2, 10, 18 and 34 bits, tag included, int64 [4], without
-    decoding.
+    """Return how many values of an INCEPTIONN stream take 2, 10, 18 and 34 bits, tag included, int64 [4], in this
+    order; checksums are verified, values are not decoded.
 
     Source: INCEPTIONN, Table III.
 
@@ -338,20 +383,21 @@ def as_bits(values: Float32s) -> Bits:
 
 
 def _invalid(header: Header, frame: int, reason: int) -> CodecError:
-    """Return the error of a frame that cannot be decoded, for a reason of ``REASONS``."""
+    """Return, without raising it, the error of frame number ``frame`` that cannot be decoded; ``reason`` is a key of
+    ``REASONS``."""
     return CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
 
 
 def _frames_bytes(count: int, chunk: int, payload_bytes: Callable[[int], int]) -> int:
-    """Return the size of all frames of ``count`` values, each with a header of 8 bytes and a payload as
-    ``payload_bytes`` gives it by number of values."""
+    """Return the size of all frames of ``count`` values, ``chunk`` in each but the last: for every frame a header of 8
+    bytes and the payload that ``payload_bytes`` gives for its number of values."""
     full, rest = divmod(count, chunk)
     return full * (FRAME_HEADER + payload_bytes(chunk)) + (FRAME_HEADER + payload_bytes(rest) if rest else 0)
 
 
 def _frame_runs(header: Header, threads: int) -> list[tuple[int, int]]:
-    """Return (begin, end) of the values of each thread's run of whole frames, at most one run a frame; raises
-    ConfigError for no thread."""
+    """Return (begin, end) of the values of each thread's run of whole frames, in order: at most ``threads`` runs, about
+    equally long, and none longer than needed for one frame each; raises ConfigError for fewer than one thread."""
     if threads < 1:
         raise ConfigError(f"threads = {threads}: expected at least 1")
     workers = min(threads, header.frames)
@@ -360,7 +406,8 @@ def _frame_runs(header: Header, threads: int) -> list[tuple[int, int]]:
 
 
 def _in_threads(work: Callable[[int], int], parts: int) -> list[int]:
-    """Return what ``work(i)`` returns for each part i, each in a thread of its own if there are several."""
+    """Return the results of ``work(i)`` for i from 0 to ``parts`` - 1, in order, each called in a thread of its own if
+    there are several."""
     if parts <= 1:
         return [work(i) for i in range(parts)]
     with ThreadPoolExecutor(parts) as pool:
@@ -368,8 +415,9 @@ def _in_threads(work: Callable[[int], int], parts: int) -> list[int]:
 
 
 def _frame_starts(body: Bytes, header: Header, frames: list[int]) -> list[int]:
-    """Return the byte offsets of some frames (ascending) by following the lengths of all frames; raises CodecError
-    where the body ends before one."""
+    """Return the byte offset in ``body`` of each of the frames numbered in ``frames`` (ascending), by following the
+    lengths of all frames before; raises CodecError where the body ends before one. A single frame counts as the first,
+    at 0."""
     if len(frames) <= 1:
         return [0] * len(frames)
     starts, at, frame = [], 0, 0
@@ -390,19 +438,20 @@ class NumpyCodec(FramedCodec):
     """A codec that turns one chunk into one payload and back; the size depends on the number of values alone."""
 
     def least_bytes(self, count: int) -> int:
-        """Return the bytes of a payload of ``count`` values, which is the largest one's too."""
+        """Return the bytes of a payload of ``count`` values, which all payloads of so many values have."""
         return self.worst_bytes(count)
 
     @abstractmethod
     def encode_payload(self, values: Float32s) -> Bytes:
-        """Return the payload of one chunk, flat float32 values, as bytes without a frame's header."""
+        """Return the payload of one chunk of flat float32 values, as bytes without a frame's header."""
 
     @abstractmethod
     def decode_payload(self, payload: Bytes, count: int) -> Float32s | None:
         """Return the ``count`` values of the payload of one chunk, flat float32; None if it is malformed."""
 
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
-        """Write a frame for each chunk of ``values``, numbered from ``first``, to ``out``; return the bytes written."""
+        """Write a frame for each ``chunk`` of flat values to ``out``, numbered from ``first``, and return the bytes
+        written."""
         at = 0
         for begin in range(0, values.size, chunk):
             payload = np.ascontiguousarray(self.encode_payload(values[begin : begin + chunk]))
@@ -414,7 +463,9 @@ class NumpyCodec(FramedCodec):
         return at
 
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
-        """Fill ``out`` from the frames in ``data``; return the bytes read, or ``-(8 frame + reason)``."""
+        """Fill ``out`` from the frames in ``data``, ``chunk`` values in each, numbered from ``first``, and return the
+        bytes read, or ``-(8 frame + reason)`` for the first frame that is not valid, the reason a key of
+        ``REASONS``."""
         at = 0
         for begin in range(0, out.size, chunk):
             index = first + begin // chunk
@@ -436,5 +487,6 @@ class NumpyCodec(FramedCodec):
 
 
 def _checksum(payload: Bytes, index: int) -> int:
-    """Return the low 32 bits of a payload's XXH64, seeded with frame index and size."""
+    """Return the checksum of the frame numbered ``index``: the low 32 bits of the XXH64 of its payload, seeded with
+    that number and the payload's size."""
     return current().xxh64(payload, index << 32 | payload.size) & 0xFFFFFFFF

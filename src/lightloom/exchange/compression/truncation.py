@@ -49,15 +49,17 @@ class Truncation(NumpyCodec):
 
     @property
     def relative_error(self) -> float:
-        """Largest relative error of values from 2^-125 on: 2^-7, 2^-1, or 3/4 where the exponent loses a bit."""
+        """Bound on the error of a value of size 2^-125 or more, relative to that size, by the bits dropped: 2^-7 for
+        16, 2^-1 for 22, 3/4 for 24, where the exponent loses a bit."""
         return {16: 2.0**-7, 22: 2.0**-1, 24: 0.75}[self.dropped]
 
     def worst_bytes(self, count: int) -> int:
-        """Return the bytes of the bits that are left of ``count`` values; they are exact."""
+        """Return the bytes of the payload of ``count`` values: their remaining bits, rounded up to whole bytes; every
+        payload of so many values has this size."""
         return -(-count * (32 - self.dropped) // 8)
 
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Return the top bits of each value, packed most significant bit first."""
+        """Return the top ``32 - dropped`` bits of each value, packed most significant bit first into flat bytes."""
         bits = 32 - self.dropped
         codes = as_bits(values) >> np.uint32(self.dropped)
         if bits % 8:
@@ -79,7 +81,8 @@ _PLACES = np.array([30, 20, 10, 0], np.uint64)
 
 
 def _pack_tens(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Pack codes of 10 bits by fours into 5 bytes each, most significant first, the last four padded with zeros."""
+    """Return codes of 10 bits packed by fours into 5 bytes each, most significant first, as flat bytes; the last four
+    are padded with zeros."""
     fours = np.zeros((-(-codes.size // 4), 4), np.uint64)
     fours.reshape(-1)[: codes.size] = codes
     words = (fours[:, 0] << _PLACES[0]) | (fours[:, 1] << _PLACES[1]) | (fours[:, 2] << _PLACES[2]) | fours[:, 3]
@@ -88,7 +91,8 @@ def _pack_tens(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def _unpack_tens(payload: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Unpack bytes to codes of 10 bits, the inverse of :func:`_pack_tens`; padding is returned as codes too."""
+    """Return the codes of 10 bits, uint32, that :func:`_pack_tens` packed into these bytes; padding is returned as
+    codes too."""
     fives = np.zeros((-(-payload.size // 5), 5), np.uint8)
     fives.reshape(-1)[: payload.size] = payload
     words = np.zeros((len(fives), 8), np.uint8)
@@ -141,12 +145,13 @@ class BlockFixedPoint(NumpyCodec):
         return f"block-fixed-point:{self.bits}"
 
     def worst_bytes(self, count: int) -> int:
-        """Return the bytes of the blocks of ``count`` values, the last one padded; they are exact."""
+        """Return the bytes of the payload of ``count`` values, in blocks of 32 with a byte of exponent each, the last
+        one padded; every payload of so many values has this size."""
         return -(-count // BLOCK) * (1 + BLOCK * self.bits // 8)
 
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Return the blocks of some values, a byte of exponent and the codes; raises UnsupportedError for NaN or
-        Inf."""
+        """Return the blocks of flat float32 values as flat bytes, each block a byte of exponent and the codes of 32
+        values; raises UnsupportedError for NaN or Inf."""
         if not np.isfinite(values).all():
             raise UnsupportedError(f"{self.name} cannot hold NaN or Inf")
         blocks = np.zeros((-(-values.size // BLOCK), BLOCK), np.float32)
@@ -161,8 +166,8 @@ class BlockFixedPoint(NumpyCodec):
         return np.column_stack([(step + _BIAS).astype(np.uint8), packed]).reshape(-1)
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
-        """Return the ``count`` values of a payload, clipped to finite float32; None where its size or an exponent is
-        impossible."""
+        """Return the ``count`` values, flat float32, of a payload of blocks, clipped to finite float32; None where the
+        payload's size or an exponent is impossible."""
         if payload.size != self.worst_bytes(count):
             return None
         rows = payload.reshape(-(-count // BLOCK), -1)
