@@ -43,14 +43,14 @@ class _VisibleConsole(Console):
     """A console on which names and texts of files cannot control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render a table or a text, with escapes in the place of characters that control."""
+        """Yield the segments of a table or a text, control characters in their texts replaced by visible escapes."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
 def make_console(file: IO[str] | None = None) -> Console:
-    """Return a console on ``file`` (stdout by default): colour and the window's width on a terminal, elsewhere plain
-    text of at least 120 columns."""
+    """Return a console on ``file`` (stdout by default): on a terminal in colour and as wide as the window, elsewhere
+    plain text of at least 120 columns."""
     options: dict[str, Any] = {"file": file or sys.stdout, "highlight": False, "markup": False, "emoji": False}
     console = _VisibleConsole(**options)
     if console.is_terminal:
@@ -59,8 +59,8 @@ def make_console(file: IO[str] | None = None) -> Console:
 
 
 def _broken(name: Text, width: int) -> Text:
-    """Return a name broken into lines after dots and underscores only, each of at most ``width`` cells or of one longer
-    part."""
+    """Return a name broken into lines after dots and underscores only; each line has at most ``width`` cells, or is one
+    part that is longer."""
     lines = [""]
     for part in _PARTS.findall(name.plain):
         if lines[-1] and cell_len(lines[-1] + part) > width:
@@ -70,9 +70,16 @@ def _broken(name: Text, width: int) -> Text:
 
 
 def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "", judged: bool = True) -> Table:
-    """Return a table of published figures beside ours, a row a claim; what deviates says why. Without a width, nothing
-    is broken or given up; else reasons are given up where there is no room for whole words. Findings have no status:
-    ``judged`` is False."""
+    """Return a table of published figures beside ours, a row for each claim: figure, paper, ours, unit, status, and why
+    a figure deviates.
+
+    Args:
+        claims: the rows, in order.
+        width: columns of the terminal: names of figures are broken to fit, and the reasons left out where whole words
+            have no room. None for output that is no terminal: nothing is broken or left out.
+        title: above the table; none if empty.
+        judged: whether rows have a status; False for findings.
+    """
     rows = list(claims)
     columns = {
         "figure": [Text(claim.id) for claim in rows],
@@ -117,7 +124,14 @@ def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "",
 def plain_table(
     columns: Sequence[str], rows: Iterable[Iterable[str]], *, title: str = "", left: Sequence[str] | None = None
 ) -> Table:
-    """Return a table of text, columns in ``left`` (the first without it) flush left and the others flush right."""
+    """Return a table of text.
+
+    Args:
+        columns: headings.
+        rows: cells of each row.
+        title: above the table; none if empty.
+        left: columns that are set flush left, only the first unless given; all others are set flush right.
+    """
     table = _bare_table(title)
     for column in columns:
         flush_left = column in (columns[:1] if left is None else left)
@@ -128,8 +142,14 @@ def plain_table(
 
 
 def rows_table(rows: Sequence[Mapping[str, object]], *, title: str = "", left: Sequence[str] | None = None) -> Table:
-    """Return a table of a result's rows, as :func:`plain_table`; the keys of the first row (there must be one) are the
-    heading."""
+    """Return a table of a result's rows, of which there must be at least one; the keys of the first row are the
+    headings.
+
+    Args:
+        rows: cells by heading, all in the same order.
+        title: above the table; none if empty.
+        left: columns that are set flush left, only the first unless given; all others are set flush right.
+    """
     return plain_table(list(rows[0]), (map(str, row.values()) for row in rows), title=title, left=left)
 
 
@@ -143,8 +163,17 @@ def screen(
     table: Table | None = None,
     **rest: Any,
 ) -> Parts:
-    """Yield an answer (``rest`` are its other fields) with its first eight rows, or all of them; ``left`` are columns
-    that are set flush left, those of words without it. A ``table`` takes the place of rows."""
+    """Return an answer as lines and a table for a terminal, with its first eight rows, or all of them.
+
+    Args:
+        question: what was asked.
+        best: lines that say what is best.
+        rows: cells by heading.
+        all: whether to show all rows; otherwise the number of hidden ones is told.
+        left: columns that are set flush left; unless given, the first and those of words.
+        table: shown in place of the rows.
+        rest: other fields of ``Answer``.
+    """
     shown = [{name: str(cell) for name, cell in row.items()} for row in (rows if all else rows[:MOST_ROWS])]
     if shown and left is not None:
         table = rows_table(shown, left=left)
@@ -153,8 +182,8 @@ def screen(
 
 
 def answer_parts(answer: Answer, table: Table | None = None) -> Parts:
-    """Yield an answer as lines and a table that fit the terminal: the question in bold and what is best, the rows
-    (``table`` in their place, where one is given), then what would change the answer, its limit and what to ask."""
+    """Yield an answer as lines and a table that fit the terminal: the question in bold and what is best, the rows (or
+    ``table`` in their place), then what would change the answer, its limit and what to ask next."""
     width = make_console().width
     bold = True
     for line in answer.head(width):
@@ -173,12 +202,13 @@ _NUMERIC = re.compile(r"[-+−±≈<>≤≥~]? ?(\$ )?\d[\d.,eE+\-−]*\s*([%×]
 
 
 def numeric(text: str) -> bool:
-    """Return True for a cell that is a number, a unit may follow, or is empty."""
+    """Return whether a cell is to be set as a number: it is one, perhaps with a sign and a unit, or it is empty or a
+    dash."""
     return not text.strip(" –") or _NUMERIC.fullmatch(text.strip()) is not None
 
 
 def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
-    """Return a table of two columns, a name and its value in each row, without a heading."""
+    """Return a table of two columns without a heading, (name, value) in each row; ``title`` above it, none if empty."""
     table = _bare_table(title)
     table.show_header = False
     table.add_column(style="dim", no_wrap=True)
@@ -189,6 +219,6 @@ def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
 
 
 def _bare_table(title: str) -> Table:
-    """Return an empty table without lines and columns, with this title unless it is empty."""
+    """Return a table with this title, none if empty, that has no lines and as yet no columns."""
     plain: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, _GAP, 0, 0), "header_style": "dim"}
     return Table(**plain, title_justify="left", title_style="bold", title=Text(title) if title else None)

@@ -35,7 +35,8 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def render(report: Report) -> str:
-    """Return the HTML text of the page; plans can be looked into where the report has such and Bokeh is installed."""
+    """Return the report as the text of one HTML page; plans can be looked into where the report has such and Bokeh is
+    installed."""
     explorer = _explorer(report) if report.explored and draws() else None
     return _environment().get_template("report.html").render(report=report, shares=SHARES, explorer=explorer)
 
@@ -47,7 +48,7 @@ def draws() -> bool:
 
 def _explorer(report: Report) -> dict[str, Any]:
     """Return what the page needs to draw plans: ``data``, the JSON that its scripts read, and ``scripts``, the sources
-    of the browser library."""
+    of the browser library, all as markup."""
     from bokeh.resources import Resources
 
     scripts = Resources(mode="inline", components=["bokeh", "bokeh-api"], log_level="error").js_raw
@@ -59,7 +60,7 @@ def _explorer(report: Report) -> dict[str, Any]:
 
 
 def write(report: Report, path: Path) -> Path:
-    """Write the page, whole or not at all, and return its path.
+    """Write the report as an HTML page to ``path``, whole or not at all, and return the path.
 
     Raises:
         ConfigError: the place cannot be written to.
@@ -68,13 +69,13 @@ def write(report: Report, path: Path) -> Path:
 
 
 def inline_svg(svg: str, prefix: str) -> Markup:
-    """Return an SVG document as markup for a page: its ink follows the page's text colour, the ids that it refers to
-    begin with ``prefix``.
+    """Return an SVG document as markup for a page: its ink follows the page's text colour, and the ids that it refers
+    to begin with ``prefix``.
 
     Other ids, comments, metadata and namespaces are left out.
 
     Raises:
-        ValueError: the SVG holds something active.
+        ValueError: the SVG holds a script or another thing that would run.
     """
     svg = _COMMENT.sub("", svg)
     if _ACTIVE.search(svg):
@@ -114,7 +115,7 @@ def _environment() -> Environment:
 
 
 def numeric_columns(table: Table) -> list[bool]:
-    """Return True for each column all of whose cells are numbers (a unit may follow), else False; all False in a table
+    """Return for each column of a table whether all its cells are numbers (a unit may follow); False for all in a table
     without rows."""
     return [
         bool(table.rows) and all(_NUMBER.fullmatch(row[i].strip()) is not None for row in table.rows)
@@ -123,10 +124,10 @@ def numeric_columns(table: Table) -> list[bool]:
 
 
 def bar_scale(rows: Sequence[RankingRow]) -> float:
-    """Return the seconds for a sample that a full bar stands for: the slowest row's, or three times the fastest's where
-    that is more than four times the fastest's.
+    """Return the seconds of a sample for which a bar of full length stands: the slowest row's, but three times the
+    fastest's where the slowest is above four times the fastest.
 
-    Longer bars run off their right edge.
+    Longer bars run off their right edge. There must be at least one row.
     """
     times = [row.sample_time for row in rows]
     return max(times) if max(times) <= 4 * min(times) else 3 * min(times)
@@ -142,8 +143,8 @@ class DrawnResult(Result):
         """Return a matplotlib figure of the result."""
 
     def pictures(self) -> tuple[str, ...]:
-        """Return one HTML element, the drawing alone as SVG on white; identifiers are its own, so that cells of a
-        notebook do not mix theirs."""
+        """Return one HTML element, the drawing as SVG on white; its ids begin with a hash of the drawing, so that cells
+        of a notebook do not mix theirs."""
         svg = to_svg(self.figure())
         element = inline_svg(svg, f"l{sha256(svg.encode()).hexdigest()[:8]}-")
         return (f'<div style="background: white; max-width: 100%; --ink: {INK}">{element}</div>',)

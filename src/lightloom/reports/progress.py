@@ -28,14 +28,18 @@ class Bar:
             self._shown.advance(self._task, count)
 
     def over(self, items: Iterable[_Item]) -> Iterator[_Item]:
-        """Yield the items, each of which is one more that is done when the next is asked for."""
+        """Yield the items, and show one more as done each time the next is asked for."""
         for item in items:
             yield item
             self(1)
 
     def tell(self, text: Callable[[], str], total: int | None = None) -> None:
-        """Show what ``text`` returns, the best answer so far, behind the bar, and the amount of work once it is known;
-        ``text`` is called at most once a second."""
+        """Show a text behind the bar, at most once a second.
+
+        Args:
+            text: returns the text, the best answer so far; called only when it is shown.
+            total: amount of work, once it is known.
+        """
         if self._shown is not None and time.monotonic() - self._told > _BETWEEN:
             self._shown.update(self._task, best=text(), **({} if total is None else {"total": total}))
             self._told = time.monotonic()
@@ -43,10 +47,12 @@ class Bar:
 
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[Bar]:
-    """Yield ``advance(count)``, to be called as work is done; a bar appears on stderr, if that is a terminal, after two
-    seconds.
+    """Return a context manager that gives a bar, to be called with the amount of work done since the last call; it
+    appears on stderr, if that is a terminal, after two seconds, and disappears at the end of the context.
 
-    With ``total=None`` the bar pulses, since the amount of work is unknown. It disappears at the end of the context.
+    Args:
+        description: words before the bar.
+        total: amount of work; None where it is unknown, so that the bar pulses.
     """
     if not sys.stderr.isatty():
         yield Bar()

@@ -47,11 +47,13 @@ def explored_plan(
     capacity: float | None,
     exchanges: Sequence[tuple[str, ...]] = (),
 ) -> Document:
-    """Return what the page shows of one plan when its row is picked.
+    """Return what the page shows of one plan when its row is picked, as a JSON document.
 
-    A stretch is [lane, kind, start, duration, name, how many it joins], times in 10^-7 parts of the step; a task is
-    [name, kind, times, seconds on all resources, seconds of the longest]. At most 16 lanes are kept, and neighbours are
-    joined until there are at most 1,500 stretches; ``joined`` is the length in seconds below which they are.
+    Its keys are ``label``, ``step`` (seconds), ``lanes`` (names, at most 16), ``resources`` (number of all),
+    ``stretches``, ``joined``, ``tasks`` (at most 40), ``exchanges``, ``memory`` and ``capacity``. A stretch is [lane,
+    kind, start, duration, name, how many intervals it joins], times in 10^-7 parts of the step; a task is [name, kind,
+    times, seconds on all resources, seconds of the longest]. Neighbours are joined until there are at most 1,500
+    stretches; ``joined`` is the length in seconds below which they are.
 
     Args:
         timeline: of the plan's step; its busiest resources get a lane each.
@@ -87,10 +89,11 @@ def explored_plan(
 
 
 def _tasks(timeline: Timeline) -> list[tuple[str, str, int, float, float]]:
-    """Return (name, kind, times, seconds on all resources, seconds of the longest) for each operator and kind; most
-    seconds first, at most 40.
+    """Return (name, kind, number of intervals, seconds on all resources, seconds of the longest) for each operator and
+    kind; most seconds first, at most 40.
 
-    Numbers of parts and devices, and the pass behind it, are left out of a name, so that they count together.
+    Numbers of parts and devices, and the words ``forward`` and ``backward`` at the end, are left out of names, so that
+    such intervals count together.
     """
     alike = in_groups(timeline.intervals, lambda each: (_PART.sub("", _PASS.sub("", each.name)), task_kind(each)))
     seconds = {key: [interval.duration for interval in intervals] for key, intervals in alike.items()}
@@ -99,11 +102,11 @@ def _tasks(timeline: Timeline) -> list[tuple[str, str, int, float, float]]:
 
 
 def light_map(schedule: Schedule, fabric: Fabric) -> Document | None:
-    """Return the lightpaths of a schedule step by step, as the page shows them; None on a fabric without wavelengths on
-    links.
+    """Return the lightpaths of a schedule step by step, as the page shows them, as a JSON document; None on a fabric
+    without wavelengths on links.
 
-    A row is the step's place in ``shown``, source, destination, way (0 clockwise), first channel, channels and links.
-    Of schedules with more than 15,000 lightpaths, only evenly spaced steps are shown.
+    A row is [place of the step in ``shown``, source, destination, way (0 clockwise), first channel, number of channels,
+    number of links]. Of schedules with more than 15,000 lightpaths, only evenly spaced steps are shown.
     """
     if not (fabric.exclusive and fabric.wavelength_routed):
         return None
@@ -128,12 +131,12 @@ def light_map(schedule: Schedule, fabric: Fabric) -> Document | None:
 
 
 def page_data(plans: Mapping[int, Document], light: Document | None) -> str:
-    """Return the JSON that the page's script reads, safe inside a ``script`` element; names stand in one list for
-    all plans.
+    """Return the JSON text that the page's script reads, safe inside a ``script`` element; names of stretches are
+    replaced by their places in one list for all plans.
 
     Args:
         plans: what :func:`explored_plan` returned, by places in the ranking.
-        light: what :func:`light_map` returned.
+        light: what :func:`light_map` returned; None leaves it out.
     """
     rows = [row for plan in plans.values() for row in plan["stretches"]]
     names = {name: number for number, name in enumerate(dict.fromkeys(row[4] for row in rows))}
@@ -216,7 +219,7 @@ class RankingRow:
 
     @property
     def samples_per_second(self) -> float:
-        """Samples of a step by its seconds, all ranks together; infinite for a step that takes no time."""
+        """Samples that all ranks together train in a second; infinite for a step that takes no time."""
         return self.global_batch / self.step_time if self.step_time else float("inf")
 
     @property
@@ -226,20 +229,21 @@ class RankingRow:
 
     @property
     def joules_per_sample(self) -> float | None:
-        """Joules of a sample: the whole energy where it is known, else that of the parts with a source; None where none
-        has."""
+        """Joules of a sample over all ranks: all of them where they are known, else those of the parts with a source;
+        None where no part has one."""
         joules = self.energy if self.energy is not None else self.known_energy
         return None if joules is None else joules / self.global_batch
 
     @property
     def energy_per_sample(self) -> str:
-        """Joules of a sample as text with their unit and ``energy_mark``; ``not sourced`` where no part has a
-        source."""
+        """Joules of a sample over all ranks as text with their unit, behind ``energy_mark``; ``not sourced`` where no
+        part has a source."""
         known = self.joules_per_sample
         return f"{'' if known is None else self.energy_mark}{format_energy(known)}"
 
     def per_sample(self) -> dict[str, float]:
-        """Return the breakdown of a step divided by its samples: seconds by what the step waits for."""
+        """Return the seconds of a step by what it waits for (keys of ``SHARES``), divided by the samples of the
+        step."""
         return {key: seconds / self.global_batch for key, seconds in self.breakdown.items()}
 
 
@@ -282,7 +286,12 @@ class Table:
 
 
 def table_of(title: str, rows: Sequence[Mapping[str, object]], caption: str = "") -> Table:
-    """Return a table of rows, of which there must be one; the keys of the first are the columns."""
+    """Return a table of rows, of which there must be at least one; the keys of the first are the columns, and cells are
+    text by ``str``.
+
+    Raises:
+        ValueError: a row has another number of cells than the first.
+    """
     texts = tuple(tuple(map(str, row.values())) for row in rows)
     return Table(title=title, columns=tuple(rows[0]), rows=texts, caption=caption)
 
@@ -341,10 +350,17 @@ MICROSECONDS = 1e6
 def write_perfetto_trace(
     path: Path, timeline: Timeline, *, title: str, provenance: Mapping[str, Any], counters: Sequence[Counter] = ()
 ) -> Path:
-    """Write the trace as JSON for Chrome's and Perfetto's viewers, whole or not at all, and return its path: one
-    process, one thread for each resource, a track for each counter.
+    """Write a timeline as a JSON trace for Chrome's and Perfetto's viewers, whole or not at all, and return its path.
 
-    Times are in microseconds; dependencies between resources are arrows, and ``provenance`` is in its metadata.
+    The trace has one process, a thread for each resource and a track for each counter. Times are in microseconds;
+    dependencies between resources are arrows.
+
+    Args:
+        path: where it is written.
+        timeline: intervals of a step.
+        title: name of the process.
+        provenance: put into the trace's metadata.
+        counters: values over time.
 
     Raises:
         ConfigError: the place cannot be written to.
@@ -378,11 +394,15 @@ def write_perfetto_trace(
 
 
 def _flows(timeline: Timeline, threads: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """Yield both ends of an arrow for each dependency between intervals of two resources, in the order of the later
-    ones.
+    """Yield both ends, as trace events ``s`` and ``f``, of an arrow for each dependency between intervals of two
+    resources, in the order of the later intervals.
 
-    Its beginning lies in the middle of the earlier interval, where no other one can be meant, and is drawn from that
-    one's end.
+    The first end lies in the middle of the earlier interval, where no other one can be meant; viewers draw the arrow
+    from that interval's end.
+
+    Args:
+        timeline: intervals of a step.
+        threads: number of the thread of each resource.
     """
     of_task = {interval.task: interval for interval in timeline.intervals if interval.task is not None}
     count = 0

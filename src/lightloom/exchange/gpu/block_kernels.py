@@ -21,8 +21,13 @@ ROUNDING = tl.constexpr(12582912.0)
 
 @triton.jit
 def linear_scale(size, bits: tl.constexpr):
-    """Return the scales of blocks of linear codes as float32 bit patterns, [ROWS], from the bit patterns of the values'
-    sizes [ROWS, G, 8]; NaN for a block without a finite scale, 0 for one of 2^-128 or less."""
+    """Return the scales of blocks of linear codes as float32 bit patterns, int32 [ROWS]; NaN for a block without a
+    finite scale, 0 for one of 2^-128 or less.
+
+    Args:
+        size: bit patterns of the values' sizes, int32 [ROWS, G, 8].
+        bits: bits of a code.
+    """
     largest = tl.minimum(tl.max(tl.max(size, 2), 1), INFINITY)
     q = tl.full(largest.shape, (1 << (bits - 1)) - 1, tl.int32).to(tl.float32)
     ratio = tl.div_rn(largest.to(tl.float32, bitcast=True), q)
@@ -34,8 +39,13 @@ def linear_scale(size, bits: tl.constexpr):
 
 @triton.jit
 def mean_scale(size, layout: tl.constexpr):
-    """Return the mean sizes of blocks, rounded to bfloat16, as float32 bit patterns, [ROWS], from the bit patterns of
-    the values' sizes [ROWS, G, 8], added by halves; NaN where the mean is not finite."""
+    """Return the mean sizes of the values of blocks, rounded to bfloat16, as float32 bit patterns, int32 [ROWS]; NaN
+    where the mean is not finite. Values are added by halves, in a fixed order.
+
+    Args:
+        size: bit patterns of the values' sizes, int32 [ROWS, G, 8].
+        layout: constants of the format.
+    """
     total = tl.reshape(size.to(tl.float32, bitcast=True), [layout.rows, layout.block]) * (1.0 / layout.block)
     for step in tl.static_range(layout.halvings):
         total = tl.sum(tl.reshape(total, [layout.rows, 2, layout.block >> (step + 1)]), 1)
@@ -48,9 +58,17 @@ def mean_scale(size, layout: tl.constexpr):
 
 @triton.jit
 def encode_blocks(values, rest, places, wire, blocks, feedback: tl.constexpr, layout: tl.constexpr):
-    """Write the bytes of each block to ``wire``, of ``values`` or, with ``feedback``, of ``values + rest``, whose
-    errors are left in ``rest``. ``places`` [block, 3] has the first value, the number of values and the first byte of
-    each."""
+    """Write the bytes of each block, scale and codes, to ``wire``; one program takes ``layout.rows`` blocks.
+
+    Args:
+        values: pointer to float32 values; not changed.
+        rest: pointer to residuals at the same positions, used only with ``feedback``.
+        places: pointer to int64 [block, 3]: first value, number of values, and first byte in ``wire`` of each block.
+        wire: pointer to bytes.
+        blocks: number of blocks.
+        feedback: encode ``values + rest``, and leave the errors in ``rest``, 0 in blocks without a finite scale.
+        layout: constants of the format.
+    """
     rows: tl.constexpr = layout.rows
     bits: tl.constexpr = layout.bits
     row = tl.program_id(0) * rows + tl.arange(0, rows)
@@ -96,8 +114,19 @@ def encode_blocks(values, rest, places, wire, blocks, feedback: tl.constexpr, la
 
 @triton.jit
 def decode_blocks(wire, places, out, blocks, factor, add: tl.constexpr, layout: tl.constexpr):
-    """Write ``factor`` times the values of each block in ``wire`` to ``out``, or with ``add`` add them there;
-    ``places`` [block, 3] has the first value, the number of values and the first byte of each."""
+    """Write ``factor`` times the values of each block in ``wire`` to ``out``, or add them there with ``add``; one
+    program takes ``layout.rows`` blocks.
+
+    Args:
+        wire: pointer to bytes.
+        places: pointer to int64 [block, 3]: first value in ``out``, number of values, and first byte in ``wire`` of
+            each block.
+        out: pointer to float32 values.
+        blocks: number of blocks.
+        factor: factor of all values.
+        add: whether to add.
+        layout: constants of the format.
+    """
     rows: tl.constexpr = layout.rows
     bits: tl.constexpr = layout.bits
     row = tl.program_id(0) * rows + tl.arange(0, rows)

@@ -47,10 +47,12 @@ class Layout(NamedTuple):
 
 
 def places(fmt: BlockFormat, runs: Ints) -> Tensor:
-    """Return first value, number of values and first byte of each block of a table of runs: int64 [blocks, 3] in CPU
-    memory.
+    """Return (first value, number of values, first byte) of each block of a table of runs, int64 [blocks, 3] in CPU
+    memory, in the order of the runs.
 
-    ``runs`` is the table that :func:`lightloom.exchange.compression.blocks.encode_runs` takes, int64 [runs, 3].
+    Args:
+        fmt: format of the blocks.
+        runs: int64 [runs, 3]: first value, number of values, and first byte of the message of each run.
     """
     blocks = -(-runs[:, 1] // fmt.block)
     index = np.arange(blocks.sum()) - np.repeat(np.cumsum(blocks) - blocks, blocks)
@@ -61,17 +63,19 @@ def places(fmt: BlockFormat, runs: Ints) -> Tensor:
 
 
 def encode_runs(fmt: BlockFormat, values: Tensor, residual: Tensor | None, where: Tensor, wire: Tensor) -> None:
-    """Write the messages of all runs; with ``residual``, of ``residual + values``, whose errors it becomes.
+    """Write the message of each run to ``wire``, on the tensors' device.
 
     Args:
+        fmt: format of the blocks.
         values: flat float32 tensor, not changed.
-        residual: like ``values``; None without feedback.
+        residual: like ``values``: added to them before encoding, and overwritten with the errors; outside of the runs
+            it stays. None without feedback.
         where: :func:`places` of the runs, on the device; it is not checked.
         wire: flat uint8 tensor on the device.
 
     Raises:
         UnsupportedError: no triton or no GPU, or ``fp8``.
-        InputError: another type, or not contiguous.
+        InputError: a tensor of another type or device, or not contiguous.
     """
     rest = values if residual is None else residual
     _check_tensors(where, wire, values, rest)
@@ -81,8 +85,21 @@ def encode_runs(fmt: BlockFormat, values: Tensor, residual: Tensor | None, where
 def decode_runs(
     fmt: BlockFormat, wire: Tensor, where: Tensor, out: Tensor, factor: float = 1.0, add: bool = False
 ) -> None:
-    """Write ``factor`` times the values of all runs to ``out``, or add them with ``add``; raises as
-    :func:`encode_runs`."""
+    """Write ``factor`` times the values of each run's message to ``out``, or add them there with ``add``, on the
+    tensors' device.
+
+    Args:
+        fmt: format of the blocks.
+        wire: flat uint8 tensor with the messages.
+        where: :func:`places` of the runs, on the device; it is not checked.
+        out: flat float32 tensor; values outside of the runs stay.
+        factor: factor of all values.
+        add: whether to add.
+
+    Raises:
+        UnsupportedError: no triton or no GPU, or ``fp8``.
+        InputError: a tensor of another type or device, or not contiguous.
+    """
     _check_tensors(where, wire, out)
     _launch("decode_blocks", fmt, where, wire, where, out, len(where), factor, add)
 
@@ -107,7 +124,8 @@ def layout_of(fmt: BlockFormat) -> Layout:
 
 
 def _launch(kernel: str, fmt: BlockFormat, where: Tensor, *arguments: object) -> None:
-    """Run a kernel in as many programs as take all blocks, at least 1."""
+    """Run the kernel of that name on the device of ``where``, [blocks, 3], in as many programs as take all its blocks,
+    at least 1; ``arguments`` are the kernel's own, without the constants of the format."""
     layout = layout_of(fmt)
     programs = (max(1, -(-len(where) // layout.rows)),)
     with torch.cuda.device_of(where):  # type: ignore[no-untyped-call]
@@ -115,7 +133,8 @@ def _launch(kernel: str, fmt: BlockFormat, where: Tensor, *arguments: object) ->
 
 
 def _check_tensors(where: Tensor, wire: Tensor, *values: Tensor) -> None:
-    """Raise InputError unless all tensors are contiguous, on one device, and int64, uint8 and float32 in turn."""
+    """Raise InputError unless ``where`` is int64, ``wire`` uint8 and every tensor of ``values`` float32, and all are
+    contiguous and on one device."""
     for tensor, dtype in ((where, torch.int64), (wire, torch.uint8), *((one, torch.float32) for one in values)):
         if tensor.dtype != dtype or not tensor.is_contiguous():
             raise InputError(f"expected a contiguous tensor of {dtype}, not {tensor.dtype}")
@@ -130,12 +149,14 @@ def _check_tensors(where: Tensor, wire: Tensor, *values: Tensor) -> None:
 
 
 def encode(fmt: BlockFormat, values: Tensor) -> Tensor:
-    """Return the message of flat float32 ``values``, as a flat uint8 tensor on their device."""
+    """Return the message of flat float32 ``values``, as a flat uint8 tensor on their device; the values are left
+    alone."""
     return _message(fmt, *cpu.quantise(fmt, _in_blocks(fmt, values), torch))
 
 
 def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
-    """Return the message of ``values``, which become their errors: values less decoded values, 0 in NaN blocks."""
+    """Return the message of flat float32 ``values``, as a flat uint8 tensor on their device, and replace the values, in
+    place, by their errors: values less decoded values, 0 in blocks without a finite scale."""
     scale_bits, codes = cpu.quantise(fmt, _in_blocks(fmt, values), torch)
     decoded = _decoded_values(fmt, scale_bits.view(torch.float32), codes)[: values.numel()]
     values.sub_(decoded)
@@ -144,23 +165,24 @@ def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
 
 
 def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
-    """Return the ``count`` values of a message, flat float32 on its device.
+    """Return the ``count`` values of a message, a flat uint8 tensor, as flat float32 on its device.
 
     Raises:
-        InputError: the message has another size.
+        InputError: the message has another size than so many values take.
     """
     fmt.check_size(wire.numel(), count)
     return _decoded_values(fmt, *cpu.unpack(fmt, wire.reshape(-1, fmt.block_bytes), torch))[:count]
 
 
 def _message(fmt: BlockFormat, scale_bits: Tensor, codes: Tensor) -> Tensor:
-    """Return the bytes of a message, flat uint8, from scales [blocks, 1] and codes [blocks, B]."""
+    """Return the bytes of a message, flat uint8, from scales as float32 bit patterns, int32 [blocks, 1], and codes,
+    uint8 [blocks, B]."""
     message: Tensor = cpu.pack(fmt, scale_bits, codes, torch).reshape(-1)
     return message
 
 
 def _in_blocks(fmt: BlockFormat, values: Tensor) -> Tensor:
-    """Return values as float32 [blocks, B], the last block padded with zeros."""
+    """Return flat values as float32 [blocks, B], the last block padded with zeros."""
     return torch.nn.functional.pad(values, (0, -values.numel() % fmt.block)).reshape(-1, fmt.block)
 
 

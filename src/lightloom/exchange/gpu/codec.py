@@ -23,7 +23,8 @@ _PROGRAM_GROUPS = 64
 
 
 def gpu_refusal() -> str | None:
-    """Return why no kernel can run here; None if it can (on a GPU, or in the interpreter with TRITON_INTERPRET=1)."""
+    """Return in words why no Triton kernel can run here; None if it can, on a GPU or in the interpreter with
+    TRITON_INTERPRET=1."""
     try:
         import triton
     except ImportError:
@@ -36,17 +37,18 @@ def gpu_refusal() -> str | None:
 
 
 def load_kernels(name: str) -> Any:
-    """Return a module of Triton kernels, ``kernels`` or ``block_kernels``; raises UnsupportedError where none can run
-    here."""
+    """Return the module of Triton kernels of that name, ``kernels`` or ``block_kernels``; raises UnsupportedError where
+    none can run here."""
     if (why := gpu_refusal()) is not None:
         raise UnsupportedError(why)
     return import_module(f"lightloom.exchange.gpu.{name}")
 
 
 def encode(codec: Inceptionn | InceptionnPrinted, values: Tensor) -> Tensor:
-    """Return the stream of ``codec.encode(values)`` as a flat uint8 tensor on the device of ``values``.
+    """Return the stream that ``codec.encode(values)`` would give, as a flat uint8 tensor on the device of ``values``;
+    the values are left alone.
 
-    Waits for the device once, to learn how long the stream is.
+    The host waits for the device once, to learn how long the stream is.
 
     Raises:
         UnsupportedError: no triton or no GPU.
@@ -63,7 +65,15 @@ def encode(codec: Inceptionn | InceptionnPrinted, values: Tensor) -> Tensor:
 
 
 def _encode(kernels: Any, codec: Inceptionn | InceptionnPrinted, bits: Tensor, header: Header, head: Tensor) -> Tensor:
-    """Return the stream of float32 bit patterns that the kernels measure, write and seal; at least one value."""
+    """Return the stream of at least one value, a flat uint8 tensor on the device of ``bits``.
+
+    Args:
+        kernels: module of kernels.
+        codec: codec of the values.
+        bits: float32 bit patterns, flat int32.
+        header: header of the stream.
+        head: its bytes, on the device.
+    """
     count, device = header.count, bits.device
     groups, frame_groups = -(-count // _GROUP), codec.chunk // _GROUP
     programs = (-(-groups // _PROGRAM_GROUPS),)
@@ -82,14 +92,16 @@ def _encode(kernels: Any, codec: Inceptionn | InceptionnPrinted, bits: Tensor, h
 
 
 def decode(codec: Inceptionn | InceptionnPrinted, stream: Tensor, out: Tensor | None = None) -> Tensor:
-    """Decode a stream on its device into ``out``, or a new flat float32 tensor, and return it.
+    """Return the values of a stream, a flat uint8 tensor, in ``out`` or in a new flat float32 tensor on its device.
 
-    Waits for the device twice: for the header, and for the verdict on the frames. Nothing outside the stream is read.
+    The host waits for the device twice: for the header, and for the verdict on the frames. Nothing outside the stream
+    is read.
 
     Raises:
         UnsupportedError: no triton or no GPU.
         InputError: ``stream`` is no flat uint8 tensor, or ``out`` no contiguous float32 tensor of its device.
-        CodecError: malformed or corrupted, or ``out`` holds another number of values; ``out`` is then undefined.
+        CodecError: malformed or corrupted, of another codec, or ``out`` holds another number of values; ``out`` is then
+            undefined.
     """
     kernels = load_kernels("kernels")
     if stream.dtype != torch.uint8 or stream.dim() != 1 or not stream.is_contiguous():
@@ -111,7 +123,8 @@ def decode(codec: Inceptionn | InceptionnPrinted, stream: Tensor, out: Tensor | 
 
 
 def _decode(kernels: Any, codec: Inceptionn | InceptionnPrinted, body: Tensor, bits: Tensor, header: Header) -> None:
-    """Fill float32 bit patterns from the frames in ``body``; raises CodecError."""
+    """Fill ``bits``, flat int32 for float32 bit patterns, from the frames in ``body``, a stream without its header;
+    raises CodecError for a frame that is not valid, and for bytes behind the last one."""
     count, chunk, groups = header.count, header.chunk, -(-header.count // _GROUP)
     starts = torch.zeros(header.frames + 1, dtype=torch.int64, device=body.device)
     places = torch.zeros(groups, dtype=torch.int64, device=body.device)

@@ -22,14 +22,26 @@ P5, MINUS_P1 = tl.constexpr(0x27D4EB2F165667C5), tl.constexpr(0x61C8864E7A143579
 
 @triton.jit
 def load_groups(values, count):
-    """Return the 32-bit patterns of this program's groups, [B, 8]; 0 behind the last value."""
+    """Return the 32-bit patterns of the values of this program's 64 groups of eight, int32 [64, 8]; 0 behind the last
+    value.
+
+    Args:
+        values: pointer to float32 bit patterns.
+        count: number of values.
+    """
     at = (tl.program_id(0).to(tl.int64) * B + tl.arange(0, B))[:, None] * 8 + tl.arange(0, 8)[None, :]
     return tl.load(values + at, mask=at < count, other=0)
 
 
 @triton.jit
 def tags_of(bits, bound: tl.constexpr):
-    """Return the tag of each value, 0 to 3: how many of the three thresholds its size reaches, compared as integers."""
+    """Return the tag of each value, 0 to 3, in the shape of ``bits``: how many of INCEPTIONN's three thresholds its
+    size reaches, compared as integers.
+
+    Args:
+        bits: float32 bit patterns, int32.
+        bound: k of the bound 2^-k.
+    """
     size = bits & 0x7FFFFFFF
     coded = (size >= ((127 - bound) << 23)).to(tl.int32)
     wide = (size >= ((127 - bound // 2) << 23)).to(tl.int32)
@@ -44,7 +56,15 @@ def bytes_of(tags):
 
 @triton.jit
 def measure_groups(values, count, sizes, bound: tl.constexpr):
-    """Store the number of bytes of each group of eight values, its two tag bytes included, in ``sizes`` [group]."""
+    """Store the number of bytes of each group of eight values, its two tag bytes included, in ``sizes`` [group]; one
+    program takes 64 groups.
+
+    Args:
+        values: pointer to float32 bit patterns.
+        count: number of values.
+        sizes: pointer to int32.
+        bound: k of the bound 2^-k.
+    """
     lengths = bytes_of(tags_of(load_groups(values, count), bound))
     group = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     tl.store(sizes + group, tl.sum(lengths, 1) + 2, mask=group < (count + 7) // 8)
@@ -52,8 +72,18 @@ def measure_groups(values, count, sizes, bound: tl.constexpr):
 
 @triton.jit
 def write_groups(values, count, ends, out, frame_groups, bound: tl.constexpr, width: tl.constexpr):
-    """Write tags and codes of each group to ``out``. ``ends`` [group] is the running sum of the groups' bytes, and
-    ``frame_groups`` the number of groups in a frame, before each of which room is left for its header."""
+    """Write tags and codes of each group of eight values to their place in ``out``, leaving room for a header before
+    each frame; one program takes 64 groups.
+
+    Args:
+        values: pointer to float32 bit patterns.
+        count: number of values.
+        ends: pointer to int64 [group]: running sum of the groups' bytes, without headers.
+        out: pointer to the bytes of all frames.
+        frame_groups: number of groups in a frame.
+        bound: k of the bound 2^-k.
+        width: bits behind the sign of an 8-bit code.
+    """
     bits = load_groups(values, count)
     tags = tags_of(bits, bound)
     lengths = bytes_of(tags)
@@ -77,7 +107,13 @@ def write_groups(values, count, ends, out, frame_groups, bound: tl.constexpr, wi
 
 @triton.jit
 def seal_frames(out, starts, ends):
-    """Write length and checksum of each frame, one program for each frame."""
+    """Write the header of each frame, length and checksum of its payload, which must be there already; one program
+    takes one frame.
+
+    Args:
+        out: pointer to the bytes of all frames.
+        starts, ends: pointers to int64 [frame]: byte positions where each frame begins and ends.
+    """
     frame = tl.program_id(0)
     start, end = tl.load(starts + frame), tl.load(ends + frame)
     length = end - start - FRAME_HEADER
@@ -89,8 +125,18 @@ def seal_frames(out, starts, ends):
 
 @triton.jit
 def find_frames(data, nbytes, count, chunk, frames, starts, status):
-    """Follow the lengths of all frames, in a single program. ``starts`` [frames + 1] receives the byte position of each
-    frame and, last, that of the end; ``status`` [frame] receives 0, or the code of the first fault up to that frame."""
+    """Follow the lengths of all frames, in a single program, to find where each begins.
+
+    Args:
+        data: pointer to the bytes of all frames.
+        nbytes: number of these bytes.
+        count: number of values.
+        chunk: number of values in a frame; the last may have fewer.
+        frames: number of frames.
+        starts: pointer to int64 [frames + 1], which receives the byte position of each frame and, last, that of the
+            end.
+        status: pointer to int32 [frame], which receives 0, or the code of the first fault up to that frame.
+    """
     at = tl.zeros((), tl.int64)
     broken = tl.zeros((), tl.int32)
     for frame in range(frames):
@@ -111,7 +157,17 @@ def find_frames(data, nbytes, count, chunk, frames, starts, status):
 
 @triton.jit
 def walk_frames(data, count, chunk, starts, places, status):
-    """Check each frame's checksum and store where its groups begin, one program for each frame."""
+    """Check each frame's checksum and tags, and store where its groups begin; one program takes one frame, and skips
+    one that is faulty already.
+
+    Args:
+        data: pointer to the bytes of all frames.
+        count: number of values.
+        chunk: number of values in a frame; the last may have fewer.
+        starts: pointer to int64 [frames + 1]: byte positions of the frames and of the end.
+        places: pointer to int64 [group], which receives byte positions.
+        status: pointer to int32 [frame]: 0 or the code of a fault; read, and overwritten with what this check finds.
+    """
     frame = tl.program_id(0).to(tl.int64)
     at, end = tl.load(starts + frame) + FRAME_HEADER, tl.load(starts + frame + 1)
     if tl.load(status + frame) == 0:
@@ -141,8 +197,16 @@ def code_bytes(tags):
 
 @triton.jit
 def read_groups(data, nbytes, places, out, count, width: tl.constexpr):
-    """Decode every group from its byte position in ``places`` [group] and store its values as float32 bit patterns in
-    ``out``; bytes beyond the ``nbytes`` of the body read as 0."""
+    """Decode every group of eight values and store them as float32 bit patterns; one program takes 64 groups.
+
+    Args:
+        data: pointer to the bytes of all frames.
+        nbytes: number of these bytes; beyond them zeros are read.
+        places: pointer to int64 [group]: byte position of each group.
+        out: pointer to int32.
+        count: number of values.
+        width: bits behind the sign of an 8-bit code.
+    """
     group = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     start = tl.load(places + group, mask=group < (count + 7) // 8, other=0)
     word = tl.load(data + start, mask=start < nbytes, other=0).to(tl.int32)
@@ -172,8 +236,9 @@ def little_endian(data, n: tl.constexpr):
 
 @triton.jit
 def frame_checksum(data, n, frame):
-    """Return the XXH64 of ``n`` bytes, seeded with the frame's number and length (Collet's specification, version
-    0.1.1)."""
+    """Return the XXH64, 64 bits, of the ``n`` bytes of a frame's payload from the pointer ``data`` on, seeded with the
+    frame's number and that length (Collet's specification, version 0.1.1); the lower half of it is the frame's
+    checksum."""
     seed = (frame.to(tl.uint64) << 32) | n.to(tl.uint64)
     lane = tl.arange(0, 4)
     h = seed + P5
@@ -213,5 +278,5 @@ def rotate(x, turns):
 
 @triton.jit
 def xxh_round(total, word):
-    """Return an accumulator of XXH64 after one more 64-bit word."""
+    """Return the accumulator ``total`` of XXH64 after one more 64-bit word."""
     return rotate(total + word * P2, 31) * P1

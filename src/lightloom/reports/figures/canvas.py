@@ -67,10 +67,9 @@ KINDS: Mapping[str, str] = {"ddp": "#4c78c8", "fsdp": "#5ba8a0", "tensor-pipelin
 
 
 def cyclic_colours(count: int) -> Floats:
-    """Return ``count`` colours around the circle of hues, equally light, as sRGB values from 0 to 1 of shape [count,
-    3].
+    """Return ``count`` colours around the circle of hues, equally light, as sRGB values from 0 to 1, shape [count, 3].
 
-    OKLCH with fixed lightness and chroma, so that no rank stands out and the first follows on the last.
+    They are OKLCH colours of fixed lightness and chroma, so that no rank stands out and the first follows on the last.
     """
     lightness, chroma = 0.72, 0.125
     hue = 2 * np.pi * np.arange(count) / count + 0.5
@@ -94,8 +93,8 @@ _LIGHT = (0.86, 0.47, 0.10)
 
 
 def ramp(colour: str | tuple[float, float, float], least: float = 0.03) -> ListedColormap:
-    """Return a colour map of 256 entries of one colour, from ``least`` (a share) opaque for the lowest value to fully
-    opaque for the highest."""
+    """Return a colour map of 256 entries of one colour, whose opacity rises evenly from ``least`` (0 to 1) for the
+    lowest value to 1 for the highest."""
     from matplotlib.colors import ListedColormap, to_rgb
 
     colours = np.tile([*to_rgb(colour), 1.0], (256, 1))
@@ -134,7 +133,7 @@ def need_figures() -> None:
 
 @contextmanager
 def _look() -> Iterator[None]:
-    """Set matplotlib to lightloom's style while the context lasts.
+    """Return a context manager in which matplotlib has lightloom's settings.
 
     Raises:
         UnsupportedError: Matplotlib is not installed.
@@ -147,8 +146,8 @@ def _look() -> Iterator[None]:
 
 
 def styled(draw: Callable[_P, Figure]) -> Callable[_P, Figure]:
-    """Return the function wrapped so that it draws with lightloom's fonts and colours, whatever the user's matplotlib
-    settings are."""
+    """Return a drawing function wrapped so that it draws with lightloom's fonts and colours, whatever the user's
+    matplotlib settings are; it raises UnsupportedError where Matplotlib is not installed."""
 
     @wraps(draw)
     def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Figure:
@@ -160,7 +159,7 @@ def styled(draw: Callable[_P, Figure]) -> Callable[_P, Figure]:
 
 
 def single_panel(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return an empty figure and its one panel, sizes in inches."""
+    """Return (empty figure, its one panel); sizes in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -168,8 +167,8 @@ def single_panel(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def panel_grid(width: float, height: float, rows: int, columns: int, **options: Any) -> tuple[Figure, Any]:
-    """Return an empty figure and its panels, an array [rows, columns] even where there is one; sizes in inches, options
-    of ``subplots``."""
+    """Return (empty figure, its panels), the panels as an array [rows, columns] even where there is one; sizes in
+    inches, further options are those of matplotlib's ``subplots``."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -177,10 +176,14 @@ def panel_grid(width: float, height: float, rows: int, columns: int, **options: 
 
 
 def annotate(axes: Axes, text: str, point: tuple[float, float], offset: tuple[float, float], **options: Any) -> None:
-    """Write a note beside a point of a panel (data coordinates unless options say otherwise), ``offset`` (right, up) in
-    points.
+    """Write a note beside a point of a panel.
 
-    Further options are those of matplotlib's ``annotate``.
+    Args:
+        axes: the panel.
+        text: the note.
+        point: (x, y) in data coordinates, unless ``xycoords`` among the options says otherwise.
+        offset: (right, up) of the note from the point, in points.
+        options: options of matplotlib's ``annotate``.
     """
     axes.annotate(text, point, xytext=offset, textcoords="offset points", **options)
 
@@ -191,7 +194,8 @@ def hide_spines(axes: Axes, *more: str) -> None:
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Name the rows of a chart from the top down, without ticks and without a line on their left."""
+    """Label the rows 0, 1 ... of a horizontal chart, row 0 at the top, without ticks and without a line on their
+    left."""
     axes.set_yticks(range(len(names)), [plain(name) for name in names])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
@@ -199,20 +203,20 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def headline(figure: Figure | SubFigure, text: str) -> None:
-    """Write the title of a figure above it, at its left; dollar signs are plain text."""
+    """Write the title of a figure above it, flush left; dollar signs in it are plain text."""
     figure.suptitle(plain(text), x=0.008, ha="left", fontsize=9.5, fontweight="bold")
 
 
 def integer_ticks(axis: Axis, most: int) -> None:
-    """Put at most about ``most`` ticks on an axis, at whole numbers only."""
+    """Let an axis have at most about ``most`` ticks, at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(most, integer=True))
 
 
 def logarithmic_ticks(axis: Axis, words: Callable[[float], str], **options: Any) -> None:
-    """Put ticks on a logarithmic axis, labelled by ``words(value)``; minor ticks get no label. Options of matplotlib's
-    ``LogLocator``."""
+    """Put ticks on a logarithmic axis, labelled by ``words(value)``; minor ticks get no label. Further options are
+    those of matplotlib's ``LogLocator``."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(**options))
@@ -221,19 +225,21 @@ def logarithmic_ticks(axis: Axis, words: Callable[[float], str], **options: Any)
 
 
 def evenly_spaced(items: Sequence[_T], most: int) -> list[_T]:
-    """Return at most ``most`` (two or more) of the items in their order, evenly spaced by place, the first and the last
-    included.
-
-    All of them where there are no more.
-    """
+    """Return at most ``most`` (two or more) of the items, in their order and evenly spaced by place, the first and the
+    last included; all of them where there are no more."""
     if len(items) <= most:
         return list(items)
     return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
 
 
 def colour_legend(figure: Figure, colours: Mapping[str, Any], **options: Any) -> None:
-    """Write a legend of words (keys) beside their colours in one line above a figure, none if there are no words;
-    options of ``Patch``."""
+    """Write a legend in one line above a figure, a patch of each colour beside its words; none if there are no words.
+
+    Args:
+        figure: the figure.
+        colours: colours by words.
+        options: options of matplotlib's ``Patch``.
+    """
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=plain(words), **options) for words, colour in colours.items()]
@@ -242,18 +248,29 @@ def colour_legend(figure: Figure, colours: Mapping[str, Any], **options: Any) ->
 
 
 def share_image(axes: Axes, shares: Floats, most: float, links: int, steps: int) -> AxesImage:
-    """Draw shares, shape [bins of steps, bins of links], as an image with links across and steps downwards from 1, and
-    return it.
+    """Draw shares as an image with links across and steps, from 1, downwards, and return it.
 
-    The colour reaches from 0 to ``most``, the share that is fully lit; ``links`` and ``steps`` are the numbers that the
-    axes span.
+    Args:
+        axes: panel to draw in.
+        shares: [bins of steps, bins of links].
+        most: share that has the full colour; 0 has none.
+        links: number of links that the axis spans.
+        steps: number of steps that the axis spans.
     """
     extent = (-0.5, links - 0.5, steps + 0.5, 0.5)
     return axes.imshow(shares, aspect="auto", interpolation="none", cmap=ramp(_LIGHT), vmin=0, vmax=most, extent=extent)
 
 
 def share_bar(figure: Figure | SubFigure, image: AxesImage, axes: Panels, label: str, aspect: float) -> None:
-    """Draw the colour bar of an image of shares (0 to 1), labelled in percent, beside the panels ``axes``."""
+    """Draw a colour bar beside the panels ``axes`` for an image of shares (0 to 1), with ticks in percent.
+
+    Args:
+        figure: the figure.
+        image: the image whose colours are explained.
+        axes: panels beside which the bar stands.
+        label: words along the bar.
+        aspect: length of the bar over its width.
+    """
     from matplotlib.ticker import PercentFormatter
 
     bar = figure.colorbar(image, ax=axes, aspect=aspect, format=PercentFormatter(1), label=label, **_BAR)
@@ -261,8 +278,15 @@ def share_bar(figure: Figure | SubFigure, image: AxesImage, axes: Panels, label:
 
 
 def number_bar(figure: Figure | SubFigure, colours: Floats, axes: Panels, label: str, aspect: float) -> None:
-    """Draw the colour bar of numbered things, such as ranks, from 0 on, beside the panels ``axes``: ``colours`` are
-    RGB, shape [things, 3]."""
+    """Draw a colour bar beside the panels ``axes`` for things that are numbered from 0, such as ranks.
+
+    Args:
+        figure: the figure.
+        colours: RGB of each thing, 0 to 1: [things, 3].
+        axes: panels beside which the bar stands.
+        label: words along the bar.
+        aspect: length of the bar over its width.
+    """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
     from matplotlib.ticker import MaxNLocator
@@ -293,7 +317,7 @@ def to_svg(figure: Figure, origin: str = "") -> str:
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file name that :func:`save` cannot write.
+    """Check that :func:`save` can write a file of that name; nothing is written.
 
     Raises:
         ConfigError: the suffix is none of :data:`FORMATS`.
@@ -305,9 +329,10 @@ def check_format(path: Path) -> None:
 
 
 def save(figure: Figure, path: Path, origin: str = "") -> Path:
-    """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix, completely or not at all, and return its path.
+    """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix of ``path``, completely or not at all, and return
+    the path.
 
-    ``origin`` (one line of provenance) goes into the file's metadata.
+    ``origin`` (one line of provenance) goes into the file's metadata; empty leaves it out.
 
     Raises:
         ConfigError: another suffix, or the place cannot be written to.

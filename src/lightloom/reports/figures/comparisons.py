@@ -36,11 +36,11 @@ class PredictedSeries:
 
 @canvas.styled
 def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Figure:
-    """Draw predicted (upwards) against measured (across) seconds of ``what`` on equal logarithmic axes, a colour for
-    each series.
+    """Draw predicted (upwards) against measured (across) seconds of ``what`` on equal logarithmic axes, in a colour for
+    each series, and return the figure.
 
-    Beside the points are their 90 % intervals where a series has them, the line of equality, and a band within 10 % of
-    it.
+    Points have their 90 % intervals where a series has them; the line of equality and a band within 10 % of it are
+    drawn too. There must be at least one row.
     """
     figure, axes = canvas.single_panel(5.2, 5.0)
     columns = [part for entry in series for part in (entry.measured, entry.predicted, entry.low, entry.high)]
@@ -72,12 +72,13 @@ _MARKS = "osD^vPX"
 
 @canvas.styled
 def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], title: str) -> Figure:
-    """Draw a line for each method: speed of a rank's link in Gb/s (upwards) over the ranks (across), both logarithmic.
+    """Draw a line for each method, speed of a rank's link in Gb/s (upwards) over the ranks (across), both logarithmic,
+    and return the figure.
 
     Where a method pays at no speed, its line has a gap.
 
     Args:
-        lines: of each method, (ranks, speed in bytes per second, None where it pays at none).
+        lines: by name of the method, (ranks, speed in bytes per second, None where it pays at none).
         title: of the figure.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
@@ -117,9 +118,10 @@ _WIDTH = 9.0
 
 @canvas.styled
 def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str = "step") -> Figure:
-    """Draw one horizontal stacked bar for each ``(name, breakdown)``, the first on top, with its total time behind it.
+    """Draw one horizontal stacked bar for each ``(name, breakdown)``, the first on top, with its total time behind it,
+    and return the figure.
 
-    Breakdowns are seconds as ``Timeline.breakdown()`` gives them, of a step or of what ``per`` says; the axis is in
+    Breakdowns are seconds as ``Timeline.breakdown()`` gives them, of a step or of what ``per`` names; the axis is in
     milliseconds, or in microseconds where the longest bar is under 0.2 ms.
     """
     lines = max((name.count("\n") + 1 for name, _ in rows), default=1)
@@ -146,8 +148,14 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
 def waterfall_figure(
     first: tuple[str, float], steps: Sequence[tuple[str, float]], last: tuple[str, float], title: str
 ) -> Figure:
-    """Draw seconds of a sample from the ``first`` bar to the ``last``, from the top, with a floating bar for what each
-    step adds (below 0: takes off) between them; the axis is in milliseconds."""
+    """Draw how the seconds of a sample change from the ``first`` bar, on top, to the ``last``, with a floating bar for
+    what each step between them adds or takes off, and return the figure.
+
+    Args:
+        first, last: (name, seconds of a sample).
+        steps: (name, seconds that it adds; below 0, takes off), labelled in percent of the first bar.
+        title: above the figure; the axis is in milliseconds.
+    """
     figure, axes = canvas.single_panel(_WIDTH, 1.15 + 0.36 * (len(steps) + 2))
     level, names = first[1], [first[0], *(name for name, _ in steps), last[0]]
     bars = [(0.0, first[1], canvas.INK), *[(0.0, 0.0, canvas.INK)] * len(steps), (0.0, last[1], canvas.INK)]
@@ -180,11 +188,11 @@ _MOST_LINKS = 256
 
 @canvas.styled
 def budget_figure(budget: LinkBudget, taps: int) -> Figure:
-    """Draw the dBm of one wavelength (upwards) over the links passed (across), of the longest lightpath with ``taps``
-    destinations.
+    """Draw the power of one wavelength in dBm (upwards) over the links passed (across), for the longest lightpath with
+    ``taps`` destinations that the budget allows, and return the figure.
 
-    One link more is drawn in grey, and a line for what a receiver needs, without and with margin. At most 256 links are
-    drawn, as many where there is no limit.
+    A lightpath of one link more is drawn in grey, and lines for the power that a receiver needs, without and with
+    margin. At most 256 links are drawn, and 256 where there is no limit.
     """
     reach = budget.reach(taps)
     links = _MOST_LINKS if reach is None else min(max(reach, 1), _MOST_LINKS)
@@ -218,10 +226,12 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
 
 @canvas.styled
 def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
-    """Draw a horizontal bar of time with a mark at the lower bound for each row, in their order from the top.
+    """Draw a horizontal bar of time with a mark at the lower bound for each row, in their order from the top, and
+    return the figure.
 
-    Rows hold ``failures`` (a list of names), ``time_s`` and ``lower_bound_s`` (seconds, drawn in µs). ``kind`` is the
-    key of ``TASKS`` that gives the colour.
+    Args:
+        rows: each with ``failures`` (a list of names), ``time_s`` and ``lower_bound_s`` (seconds, drawn in µs).
+        kind: key of ``TASKS`` that gives the colour.
     """
     figure, axes = canvas.single_panel(7.2, 1.2 + 0.36 * len(rows))
     place = np.arange(len(rows))
@@ -260,8 +270,8 @@ class ExchangePoint(NamedTuple):
 
 @canvas.styled
 def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
-    """Draw each method as a dot: loss difference to the plain run (upwards) over bytes saved as a factor (across,
-    logarithmic).
+    """Draw each method as a dot, difference in loss to the plain run (upwards) over bytes saved as a factor (across,
+    logarithmic), and return the figure.
 
     A line through each dot is its spread over seeds; dots that no other beats in both are filled and joined.
     """
@@ -285,8 +295,8 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
 
 
 def _label(figure: Figure, axes: Axes, points: Sequence[ExchangePoint]) -> None:
-    """Write each name beside its dot, at the first of seven places where it covers no other name; at the last where
-    none is free."""
+    """Write the name of each point beside its dot, at the first of seven places where it covers no other name; at the
+    last where none is free."""
     figure.draw_without_rendering()
     scale, taken = figure.dpi / 72, list[tuple[float, float, float]]()
     for point in points:
@@ -328,10 +338,13 @@ class Point(NamedTuple):
 
 @canvas.styled
 def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
-    """Draw plans as dots, energy a sample (upwards) over time a sample (across), colour by kind and shape by site.
+    """Draw plans as dots, energy a sample (upwards) over time a sample (across), both logarithmic, coloured by kind and
+    shaped by site, and return the figure.
 
-    The front is a stepped line with rings; at most ten of its plans, evenly spaced from the most energy to the least,
-    are named at the side.
+    Args:
+        points: all plans.
+        front: those that no other beats in both: a stepped line with rings; at most ten of them, evenly spaced from the
+            most energy to the least, are named at the side.
     """
     from matplotlib.lines import Line2D
 
@@ -366,8 +379,8 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
 
 
 def _scales(axes: Axes, points: Sequence[Point]) -> None:
-    """Make both axes logarithmic, from the least to the largest value with a little air, and put ticks in units for
-    people."""
+    """Make both axes logarithmic, a little wider than the points' times and energies, with ticks labelled in fitting
+    units."""
     for name, values, words in (
         ("x", [point.time for point in points], format_time),
         ("y", [point.energy for point in points], format_energy),
@@ -382,8 +395,8 @@ def _scales(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> None:
-    """Write the names with site, time and energy in the panel ``side``, in the order of their dots, a thin line from
-    each to its dot."""
+    """Write the plans ``named`` (by falling energy), each with site, time and energy, in the panel ``side``, and draw a
+    thin line from each to its dot in ``axes``."""
     from matplotlib.patches import ConnectionPatch
 
     side.set_axis_off()
@@ -401,8 +414,12 @@ def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> 
 
 
 def _heights(preferred: Sequence[float]) -> list[float]:
-    """Return heights from 0 (bottom) to 1 (top) in falling order, one a name, near the preferred ones, apart enough for
-    names."""
+    """Return a height for each name, in their order from the top: numbers from 1 (top) to 0 (bottom) that fall, near
+    the preferred ones and far enough from each other for names.
+
+    Args:
+        preferred: height of each name's dot, falling; at least one.
+    """
     stride = min(1 / len(preferred), 0.12)
     heights: list[float] = []
     for place, height in enumerate(preferred):

@@ -51,7 +51,7 @@ class Lightpaths:
         return int((self.hops * self.count).sum())
 
     def of_step(self, step: int) -> Lightpaths:
-        """Return the lightpaths of step number ``step``, from 0, in the same columns."""
+        """Return the lightpaths of step number ``step``, from 0, in columns like these."""
         chosen = self.step == step
         return Lightpaths(*(getattr(self, name)[chosen] for name in self.__slots__))
 
@@ -61,10 +61,11 @@ PARTS = 24
 
 
 def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """Return the schedule with rows by step: itself, or what stands for the steps of a queued one.
+    """Return a schedule whose rows lie in steps: the schedule itself, unfolded to all ranks, or what stands for the
+    steps of a queued one.
 
     On a fabric of circuits a queued schedule becomes its circuits, which all stand in one step; on one of packets its
-    rows, by which of 24 equal parts of the time they begin in.
+    rows keep their order in time: their steps are 24 equal parts of it, by which they begin.
     """
     if not schedule.queued:
         return schedule.unfolded(fabric.fibre_channels)
@@ -77,10 +78,10 @@ def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 
 def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
-    """Return one entry for each lightpath of a schedule on a circuit-switched fabric, of a multicast that to its
+    """Return one entry for each lightpath of a schedule on a circuit-switched fabric, that of a multicast to its
     farthest destination.
 
-    Several rows of one lightpath are the destinations of a multicast; hops decide which is the farthest.
+    Several rows of one lightpath are the destinations of a multicast; the farthest has the most hops.
     """
     hops = np.concatenate(
         [np.zeros(0, np.int64), *(fabric.hops(*schedule.ends(rows)) for rows in _row_blocks(len(schedule)))]
@@ -95,8 +96,8 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
 
 
 def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> tuple[Floats, int]:
-    """Return (use, steps of a bin): the use of each link in each bin of steps, shape [bins, links], as sums over a
-    bin's steps.
+    """Return (use, steps of a bin): the use of each link in each bin of consecutive steps, shape [bins, links], added
+    up over a bin's steps.
 
     Use is lit channels on circuit-switched fabrics, bytes on others. There are at most ``bins`` bins, fewer on very
     many links; the last one may hold fewer steps.
@@ -120,16 +121,22 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> tuple[Float
 
 
 def downsampled(amount: Floats, links: int) -> Floats:
-    """Return [bins, at most ``links``]: the mean of ``amount``, shape [bins, links of the fabric], over equal runs of
-    neighbouring links."""
+    """Return the mean of ``amount`` [bins, links of the fabric] over equal runs of neighbouring links: [bins, at most
+    ``links``]; the last run may be shorter."""
     edges = np.arange(0, amount.shape[1], -(-amount.shape[1] // links))
     mean: Floats = np.add.reduceat(amount, edges, axis=1) / np.diff(np.append(edges, amount.shape[1]))
     return mean
 
 
 def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> Ints:
-    """Return the rank whose light is on each channel of each link in one step, −1 where dark; shape [links, channels],
-    links of both directions."""
+    """Return the rank whose light is on each channel of each link in one step, −1 where dark: int64 [links of the
+    fabric, channels].
+
+    Args:
+        paths: lightpaths of all steps.
+        fabric: the fabric, circuit-switched.
+        step: number of the step, from 0.
+    """
     now = paths.of_step(step)
     change = np.zeros((fabric.links + 1, fabric.channels + 1), np.int64)
     for _, first, end in _link_runs(fabric.footprint(now.source, now.destination, now.route)):
@@ -141,16 +148,22 @@ def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> Ints:
 
 
 def utilisation(paths: Lightpaths, steps: int, fabric: Fabric) -> float:
-    """Return the share (0 to 1) of cells, channels of all links over ``steps`` steps, that carry light on a
+    """Return the share (0 to 1) of all channels of all links, over ``steps`` steps, that carry light on a
     circuit-switched fabric."""
     return paths.cells / (fabric.links * fabric.channels * max(steps, 1))
 
 
 def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints | Floats | int) -> None:
-    """Add to ``change``, [bins, links + 1], in place, a weight where each run of links begins and take it away behind
-    its end.
+    """Add to ``change``, in place, a weight at the first link of each run of a footprint and take it away behind the
+    last.
 
-    ``bin_`` and ``weight`` are per footprint; a running sum along the links then gives the load of each.
+    A running sum along the links then gives the load of each.
+
+    Args:
+        change: [bins, links + 1].
+        print_: links that each transfer occupies, as runs.
+        bin_: bin of each transfer.
+        weight: of each transfer, or one for all.
     """
     width = change.shape[1]
     weights = np.broadcast_to(np.asarray(weight, np.float64), len(print_.start))
@@ -161,10 +174,10 @@ def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints
 
 
 def _link_runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
-    """Yield every run of links as (run, first link, link after the last), cut in two where it passes the end of its
-    track.
+    """Yield the runs of links of footprints as (run, first link, link after the last), each run twice: up to the end of
+    its track, and what wraps around to the track's beginning.
 
-    The first link and the end are arrays over footprints; the second piece is empty for those that are not cut.
+    The first link and the end are arrays over footprints; the second piece is empty for those that do not wrap.
     """
     for run in range(print_.base.shape[1]):
         base, start, length, period = (
@@ -186,17 +199,18 @@ _MAXIMUM_COLUMNS = 2048
 
 
 def steps_shown(steps: int) -> list[int]:
-    """Return the numbers of the steps to draw, from 0: all if there are at most four, else the first, the middle and
+    """Return the numbers, from 0, of the steps to draw: all if there are at most four, else the first, the middle and
     the last."""
     return list(range(steps)) if steps <= 4 else [0, steps // 2, steps - 1]
 
 
 @canvas.styled
 def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Figure:
-    """Draw the bytes on each link (across) in each step (downwards), as a share of the largest load; ``time`` names
-    what a step is.
+    """Draw the bytes on each link (across) in each step (downwards), as a share of the largest load, and return the
+    figure.
 
-    Neighbouring links are averaged where there are more than 2048.
+    Neighbouring links are averaged where there are more than 2048, and neighbouring steps added up where there are very
+    many. ``time`` names what a step is, beside the axis.
     """
     load = downsampled(link_use(schedule, fabric)[0], _MAXIMUM_COLUMNS)
     most = float(load.max(initial=0.0)) or 1.0
@@ -215,9 +229,10 @@ def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Fig
 
 @canvas.styled
 def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Draw a panel for each of a few steps: a square for each circuit, destination rank across, source rank downwards.
+    """Draw a panel for each of at most four steps, with a square for each circuit, destination rank across and source
+    rank downwards, and return the figure.
 
-    Colour is the circuit's first switch plane; the title says which share of the ports of all planes is in use.
+    Colour is the circuit's first switch plane; a panel's title says which share of the ports of all planes is in use.
     """
     paths, n = lightpaths(schedule, fabric), fabric.ranks
     shown = steps_shown(schedule.steps)
@@ -254,8 +269,8 @@ _WAYS = ("clockwise", "counter-clockwise")
 
 
 def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Return a figure of a schedule: source ranks by wavelength and link on a WDM ring, circuits on a circuit switch,
-    link loads elsewhere.
+    """Return a figure of what a schedule occupies: source ranks by wavelength and link on a WDM ring, circuits on a
+    circuit switch, loads of links elsewhere.
 
     Of a queued schedule, the circuits that stand throughout are drawn, and on packet links 24 equal parts of the time.
     """
@@ -266,8 +281,8 @@ def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
 
 
 def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
-    """Return the sentences below the picture of ``wavelength_map``: what runs, how full the fabric is, what stays dark,
-    what colour means."""
+    """Return the sentences below the picture of :func:`wavelength_map`: which algorithm runs which collective, how full
+    the fabric is, what stays dark, and what colour means."""
     collective = schedule.collective
     steps = f"in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}"
     if schedule.queued:
@@ -295,10 +310,10 @@ def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
 
 @canvas.styled
 def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Draw the wavelengths of a few steps of a ring, a row of panels for each direction in use and a column for each
-    step.
+    """Draw the wavelengths of at most four steps on a ring, a row of panels for each direction in use and a column for
+    each step, and return the figure.
 
-    Where steps are left out, how full each link is in each step is drawn below.
+    Where steps are left out, the share of wavelengths lit on each link in each step is drawn below.
     """
     from matplotlib.figure import Figure
 
@@ -320,10 +335,17 @@ def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
 def _panels(
     figure: Figure | SubFigure, paths: Lightpaths, fabric: Fabric, ways: list[int], shown: list[int], steps: int
 ) -> None:
-    """Draw a panel for each direction (rows, ``ways``) and each shown step (columns): links across, wavelengths
-    upwards.
+    """Draw a panel for each direction (rows) and each shown step (columns), links across and wavelengths upwards.
 
     Colour is the rank whose light a wavelength of a link carries; dark ones stay empty.
+
+    Args:
+        figure: figure to draw in.
+        paths: lightpaths of all steps.
+        fabric: a WDM ring.
+        ways: directions, 0 clockwise and 1 counter-clockwise.
+        shown: numbers of the steps, from 0.
+        steps: number of all steps.
     """
     n = fabric.ranks
     colours = canvas.cyclic_colours(n)
@@ -343,10 +365,15 @@ def _panels(
 
 
 def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
-    """Draw one direction in one step, links across and channels upwards; ``sources`` are ranks, −1 where dark, of shape
-    [channels, links].
+    """Draw one direction of a ring in one step, links across and channels upwards.
 
     Lines part the fibres; small pictures get a grid and the numbers of the ranks.
+
+    Args:
+        axes: panel to draw in.
+        sources: rank whose light each channel of each link carries, −1 where dark: [channels, links].
+        colours: RGB of each rank: [ranks, 3].
+        fabric: the ring.
     """
     channels, links = sources.shape
     picture = np.zeros((channels, links, 4))
@@ -365,8 +392,8 @@ def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
 
 
 def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: list[int]) -> None:
-    """Draw a panel for each direction: the share of the wavelengths lit, links across, steps (or bins of steps,
-    averaged) downwards.
+    """Draw a panel for each direction ``ways`` of a ring: the share of the wavelengths lit, links across, steps (or
+    bins of steps, averaged) downwards.
 
     Colour reaches from 0 to the largest share that occurs in any direction.
     """
@@ -394,15 +421,14 @@ _MOST_LINKS = 48
 
 @canvas.styled
 def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: Sequence[str], unit: str) -> Figure:
-    """Draw a bar in percent for each of the links that carry most, at most 48, stacked by job, in the order of the
-    links.
+    """Draw a bar in percent for each of the links that carry most, at most 48, stacked by job, and return the figure.
 
-    Links of several jobs are taken first, then those with the largest sum.
+    Links of several jobs are taken first, then those with the largest sum; bars stand in the order of the links.
 
     Args:
         title: above the figure.
         jobs: a name each.
-        loads: share of each link that each job takes: [job, link], 0 to 1 a job.
+        loads: share of each link that each job takes, 0 to 1: [job, link].
         links: names: [link].
         unit: what the share is of, on the vertical axis.
     """

@@ -43,10 +43,13 @@ _EXACT = 1e-5
 
 @styled
 def calibration_figure(rows: Sequence[Document], power_noise: float, title: str) -> Figure:
-    """Draw two panels: the residuals of each chip's fit over its steps, and each chip's errors before and after.
+    """Draw two panels, the residuals of each chip's fit over its steps and each chip's errors before and after, and
+    return the figure.
 
-    ``rows`` are those of `meshes.calibration.Trial`, one a chip, each with its ``name``; ``power_noise`` is a share of
-    the input, drawn as a line in the first panel unless it is 0.
+    Args:
+        rows: documents of `meshes.calibration.Trial`, one a chip, each with its ``name``.
+        power_noise: noise of the detectors as a share of the input, drawn as a line in the first panel unless it is 0.
+        title: above the figure.
     """
     figure, panels = panel_grid(9.0, 3.6, 1, 2)
     _draw_residuals(panels[0, 0], rows, power_noise)
@@ -56,7 +59,8 @@ def calibration_figure(rows: Sequence[Document], power_noise: float, title: str)
 
 
 def _draw_residuals(panel: Axes, rows: Sequence[Document], power_noise: float) -> None:
-    """Draw a line of residuals over the steps of the fit for each chip, on a logarithmic scale."""
+    """Draw a line for each chip, its residuals over the steps of the fit, on a logarithmic scale, and a line at
+    ``power_noise``, a share of the input, unless that is 0."""
     for row in rows:
         panel.plot(range(len(row["residuals"])), row["residuals"], "-", color=_BLUE, lw=1.0, alpha=0.6)
     if power_noise > 0:
@@ -103,11 +107,13 @@ _MOST_GUIDES = 16
 
 @styled
 def chain_figure(parts: Mapping[str, Part], title: str = "") -> Figure:
-    """Draw mapped parts in the order of the light, a box each: height grows with the root of its signals, width with
-    that of its columns.
+    """Draw mapped parts in the order of the light, a box each, and return the figure; a box's height grows with the
+    root of its signals, its width with that of its columns.
 
-    P and T, known by the last word of their names, are no part of the network; nonlinear units follow its layers but
-    for the last.
+    Args:
+        parts: meshes and mapped matrices by name; those whose name ends in the word P or T are no part of the network,
+            and nonlinear units follow the network's layers but for the last.
+        title: above the figure, before the counts.
     """
     layers = [name for name in parts if name.split()[-1] not in ("P", "T")]
     shapes = [(p.outputs, p.inputs) if isinstance(p, Mesh) else p.shape for p in parts.values()]
@@ -138,8 +144,8 @@ def chain_figure(parts: Mapping[str, Part], title: str = "") -> Figure:
 
 
 def _box(axes: Axes, fill: str, x: float, width: float, height: float, columns: int) -> None:
-    """Draw a box from ``x`` on, centred on 0 in height, with crossings inside as a hint of the mesh: 2 to 7 columns of
-    them, a quarter of its own."""
+    """Draw a box that begins at ``x`` and is centred on 0 in height, with crossings inside as a hint of a mesh: a
+    quarter as many columns of them as its ``columns``, 2 to 7."""
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Rectangle
 
@@ -155,10 +161,14 @@ def _box(axes: Axes, fill: str, x: float, width: float, height: float, columns: 
 
 
 def _guides(axes: Axes, start: float, end: float, count: int, left: float, right: float, units: bool) -> None:
-    """Draw waveguides from ``start`` to ``end``, between boxes of heights ``left`` and ``right``, with a nonlinear unit
-    on each if ``units``.
+    """Draw waveguides between two boxes, at most 16, with their true number written above them.
 
-    At most 16 are drawn; ``count``, their true number, is written above them.
+    Args:
+        axes: panel to draw in.
+        start, end: where the waveguides begin and end, across.
+        count: number of waveguides.
+        left, right: heights of the boxes on both sides.
+        units: whether to draw a nonlinear unit on each.
     """
     from matplotlib.collections import LineCollection
 
@@ -174,8 +184,8 @@ def _guides(axes: Axes, start: float, end: float, count: int, left: float, right
 
 @styled
 def part_figure(part: Part, name: str = "") -> Figure:
-    """Return a drawing of a mesh, or of the meshes of a mapped matrix; of a matrix in blocks, those of the first block
-    only."""
+    """Return a drawing of a mesh, or of the meshes of a mapped matrix, titled ``name`` where it is no mesh; of a matrix
+    in blocks, only the first block."""
     if isinstance(part, Mesh):
         return draw(part)
     if isinstance(part, MappedBlocks):
@@ -188,8 +198,8 @@ def part_figure(part: Part, name: str = "") -> Figure:
 
 @styled
 def chip_figure(plan: FloorPlan, title: str) -> Figure:
-    """Draw the chip to scale in µm, cut into one to four rows by its length, from left to right and from top to
-    bottom."""
+    """Draw a chip's floor plan to scale in µm, cut by its length into one to four rows, which follow each other from
+    top to bottom, and return the figure."""
     from matplotlib.patches import Patch
 
     rows = min(4, max(1, round((plan.width / plan.height / 4) ** 0.5)))
@@ -244,7 +254,8 @@ _MOST_PARTS = 14
 
 @styled
 def link_figure(document: Document) -> Figure:
-    """Draw a panel of the parts, if they were compared, and one for each sweep, up to three in a row.
+    """Draw a panel of the parts, if they were compared, and one for each sweep, up to three in a row, and return the
+    figure.
 
     ``document`` is that of ``onn link --json``. Lines and dots are shares of words wrong, bands and bars their 95 %
     intervals; rates of zero are hollow, at the upper end of their interval.
@@ -268,10 +279,11 @@ def link_figure(document: Document) -> Figure:
 
 
 def _draw_parts(axes: Axes, compared: Document) -> None:
-    """Draw for each part the share of words wrong with it made ideal and with it alone, with 95 % intervals, across on
-    a logarithmic axis.
+    """Draw for each part, across on a logarithmic axis, the share of words wrong with this part made ideal and with its
+    errors alone, with 95 % intervals.
 
-    The first 14 parts are drawn, the first on top; hollow dots mean none wrong, a line the rate of all parts together.
+    The first 14 parts of ``compared`` are drawn, the first on top; hollow dots mean none wrong, a line is the rate of
+    all parts together.
     """
     rows = compared["parts"][:_MOST_PARTS][::-1]
     places = np.arange(len(rows))
@@ -336,14 +348,15 @@ def noise_steps(limit: float, bound: float) -> Floats:
 def noise_figure(
     name: str, sigmas: Floats, rates: Floats, evaluations: int, *, limit: float | None, bound: float, title: str
 ) -> Figure:
-    """Draw the error rates of one network on logarithmic axes; rates of zero are hollow dots at the bottom.
+    """Draw the error rates of one network over the noise, on logarithmic axes, and return the figure; rates of zero are
+    hollow dots at the bottom.
 
     Args:
         name: of the network.
         sigmas: noise on every signal, relative to its full scale; rising: [rates].
         rates: share of inputs averaged wrongly at each: [rates].
         evaluations: draws behind each rate: what errs less often than once in so many shows as nothing.
-        limit: noise where accuracy falls below 99.99 %.
+        limit: noise where accuracy falls below 99.99 %; None where there is none.
         bound: `averaging.noise.input_bound`, infinite where there is none.
         title: above the figure.
     """
@@ -393,8 +406,8 @@ _BEYOND = 3.5
 
 @styled
 def reducers_figure(made: ReducerComparison) -> Figure:
-    """Draw two panels: energies by part with the range of 90 % of draws, and the constants that change a saving the
-    most."""
+    """Draw two panels, energies by part with the range of 90 % of draws and the constants that change a saving the
+    most, and return the figure."""
     figure, panels = panel_grid(10.5, 4.4, 1, 2, width_ratios=(1.25, 1))
     _draw_energies(panels[0, 0], made)
     _draw_turns(panels[0, 1], made)
@@ -404,11 +417,11 @@ def reducers_figure(made: ReducerComparison) -> Figure:
 
 
 def _draw_energies(axes: Axes, made: ReducerComparison) -> None:
-    """Draw a horizontal bar for each rival, the first on top: pJ for a bit of a server by groups of parts, with the
-    range of 90 % of draws.
+    """Draw a horizontal bar for each rival, the first on top: pJ for each bit of a server, divided into groups of
+    parts, with the range of 90 % of draws.
 
-    A bar of a rival far above the median ends at the edge, with its energy written in it (``no light does`` where it is
-    infinite).
+    The bar of a rival far above the median ends at the edge, with its energy written in it (``no light does`` where it
+    is infinite).
     """
     totals = {name: 1e12 * rival.energy_per_bit for name, rival in made.rivals.items()}
     edge = _BEYOND * sorted(totals.values())[len(totals) // 2]
@@ -437,8 +450,8 @@ def _draw_energies(axes: Axes, made: ReducerComparison) -> None:
 
 
 def _draw_turns(axes: Axes, made: ReducerComparison) -> None:
-    """Draw for each constant (at most ten, in the order given) what the first reducer saves against the second, in
-    percent, at the constant's low and high end.
+    """Draw for each constant (at most ten, in the order given) what the first reducer of the pair saves against the
+    second, in percent, at the constant's low and high end.
 
     Bars begin at the saving as it is; those below -120 % end there.
     """
@@ -481,10 +494,15 @@ WORDS: Mapping[str, str] = {
 
 @styled
 def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str) -> Figure:
-    """Draw a panel for each sweep, up to three in a row (two of four): percent averaged rightly over the swept value.
+    """Draw a panel for each sweep, up to three in a row (two of four): percent averaged rightly over the swept value;
+    return the figure.
 
-    Each is a document of `meshes.sweep` of accuracies. The line is the mean over fabrications, the band reaches from
-    the worst to the best; the axis is logarithmic where values span more than 20 times.
+    The line is the mean over fabrications, the band reaches from the worst to the best; the axis of values is
+    logarithmic where they are above 0 and span more than 20 times.
+
+    Args:
+        sweeps: documents of `meshes.sweep` of accuracies.
+        title: above the figure.
     """
     columns = 2 if len(sweeps) == 4 else min(len(sweeps), 3)
     rows = -(-len(sweeps) // columns)
@@ -512,10 +530,13 @@ def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str) -> Figure:
 
 @styled
 def training_figure(history: Sequence[Mapping[str, float]], points: int, title: str) -> Figure:
-    """Draw the share of wrong averages and the loss over the epochs, both on one logarithmic scale.
+    """Draw the share of wrong averages and the loss over the epochs, both on one logarithmic scale, and return the
+    figure.
 
-    ``history`` has epoch, accuracy (0 to 1) and loss; ``points`` of the grid are behind an accuracy. Nothing wrong
-    shows as half a point, hollow.
+    Args:
+        history: ``epoch``, ``accuracy`` (0 to 1) and ``loss`` of each record.
+        points: number of inputs behind an accuracy; nothing wrong shows as half of one, hollow.
+        title: above the figure.
     """
     figure, axes = single_panel(7.0, 3.6)
     epochs, accuracies, losses = (

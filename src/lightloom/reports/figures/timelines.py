@@ -51,8 +51,8 @@ class Stretch:
 
 
 def task_kind(interval: Interval) -> str:
-    """Return the collective of a transmission where ``TASKS`` has it, else the interval's category: mostly a key of
-    ``TASKS``."""
+    """Return the kind of an interval by which it is coloured: the collective of a transmission where ``TASKS`` has it,
+    else the interval's category, mostly a key of ``TASKS``."""
     collective = str(interval.details.get("collective", ""))
     return collective if interval.category == "transmission" and collective in canvas.TASKS else interval.category
 
@@ -61,8 +61,13 @@ def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool
     """Return the stretches of one resource, in the order of its intervals, with neighbours joined that are too narrow
     to tell apart.
 
-    Neighbours of one kind are joined when one is shorter than ``least`` seconds and the gap is under a quarter of that;
-    with ``join_compute`` also, at such a gap, when they compute. Intervals without duration are left out.
+    Neighbours of one kind are joined when the gap between them is under a quarter of ``least`` and one of them is
+    shorter than ``least``. Intervals without duration are left out.
+
+    Args:
+        intervals: intervals of the resource, in order of time.
+        least: seconds.
+        join_compute: whether neighbours that compute are joined at such a gap however long they are.
     """
     joined: list[Stretch] = []
     for interval in intervals:
@@ -82,8 +87,8 @@ def waits(timeline: Timeline) -> list[Stretch]:
     """Return what the step waits for as stretches that cover it without gaps, in order; the lengths of each key add up
     to ``timeline.breakdown()``.
 
-    Keys are those of ``SHARES``: where several resources are busy at once, computing goes before communication, that
-    before reconfiguration; the rest is idle.
+    Keys are those of ``SHARES``: where several resources are busy at once, computing goes before communication, and
+    communication before reconfiguration; where none is, the stretch is idle.
     """
     times = np.unique([0.0, *(t for interval in timeline.intervals for t in (interval.start, interval.end))])
     active = {share: np.zeros(len(times), np.int64) for share in _PRECEDENCE}
@@ -104,9 +109,9 @@ def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
     """Return the intervals, by resource, of the at most ``most`` resources that get a lane in a drawing of the
     timeline.
 
-    Those that compute, the busiest first, get at least half of the lanes if they need them; the busiest of what sends
-    gets the rest, one of them the busiest of what only sets circuits anew. Lanes are ordered: computing ones first,
-    alike names in the order of first use, numbered ones by their numbers.
+    Resources that compute, the busiest first, get at least half of the lanes if they need them. The busiest of those
+    that send get the rest, the busiest of those that only set circuits before all others. Lanes are ordered: computing
+    ones first, names that are alike together in the order of first use, numbered ones by their numbers.
     """
     by_resource = in_groups(timeline.intervals, attrgetter("resource"))
     computing = {name: None for name, intervals in by_resource.items() if SHARE_OF[intervals[0].category] == "compute"}
@@ -122,14 +127,14 @@ def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
 
 
 def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
-    """Return the text before the first number of a name, and all its numbers in order, as a key to sort names by."""
+    """Return (text before the first digit of a name, all numbers in it, in order), a key by which names are sorted."""
     return re.split(r"\d", name, maxsplit=1)[0], tuple(int(number) for number in re.findall(r"\d+", name))
 
 
 @canvas.styled
 def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
-    """Draw the ``most`` busiest lanes of one step, a row each from the top, over milliseconds, and below what the whole
-    step waits for."""
+    """Draw the ``most`` busiest resources of one step, a row each from the top, over milliseconds, and below them what
+    the whole step waits for; return the figure."""
     total = timeline.step_time or 1e-9
     shown = busiest(timeline, most)
     lanes = [(name, stretches(intervals, _NARROW * total), canvas.TASKS) for name, intervals in shown.items()]
@@ -146,10 +151,14 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
 
 
 def _draw_stretch(axes: Axes, row: int, stretch: Stretch, colours: Any, total: float) -> None:
-    """Draw one stretch in a row: times in seconds, drawn in milliseconds, with its words if they fit; idle ones as a
-    thin line.
+    """Draw one stretch in a row, with its words if they fit; idle ones as a thin line.
 
-    ``colours`` gives (words, colour) by its key, ``total`` is the step's seconds.
+    Args:
+        axes: panel to draw in, in milliseconds.
+        row: number of the row.
+        stretch: the stretch, in seconds.
+        colours: (words, colour) by key of stretches.
+        total: seconds of the step.
     """
     words, colour = colours[stretch.key]
     width, height = stretch.end - stretch.start, 0.36 if row >= 1 and colours is canvas.SHARES else 0.72
