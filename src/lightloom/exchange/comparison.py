@@ -225,7 +225,8 @@ class Case:
 
     @property
     def file(self) -> str:
-        """Name of the file that holds the result: a hash of all fields, so that other settings are another file."""
+        """Name of the JSON file that holds the run's result: a hash of all fields, so that other settings have another
+        file."""
         return f"{content_hash(asdict(self))[:16]}.json"
 
 

@@ -63,7 +63,8 @@ def keep_rates(method: str, rates: KernelRates) -> Path:
 
 
 def _stored_rates() -> dict[str, dict[str, object]]:
-    """Return the rows of the file of rates by method; empty where there is none or it is damaged."""
+    """Return the stored rows of rates, fields of ``KernelRates`` by method; empty where there is no file or it is
+    damaged."""
     try:
         rows = json.loads(rates_path().read_text())
     except (OSError, ValueError, RecursionError):
@@ -156,8 +157,9 @@ def _codec_kernels(method: RingCodecExchange, count: int) -> Coding:
 
 
 def _top_k(method: TopKExchange, count: int) -> Coding:
-    """Return two functions without arguments: the first chooses the largest of ``count`` fixed values, with feedback
-    where the method has it, the second adds up what is chosen."""
+    """Return two functions without arguments that stand for encoding and decoding by top-k on one CPU thread: the first
+    chooses the largest of ``count`` fixed values, with feedback where the method has it, the second adds up what is
+    chosen."""
     import torch
 
     from lightloom.exchange.distributed.residuals import Geometry

@@ -98,7 +98,8 @@ class ExchangeMethod(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Name and all options as ``find`` reads them: ``int4:block=128,feedback``."""
+        """Full name, family and options, as ``methods.find`` reads it: ``int4:block=128,feedback``; equal methods have
+        equal names."""
 
     @property
     @abstractmethod
@@ -108,7 +109,8 @@ class ExchangeMethod(ABC):
 
     @abstractmethod
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return the collectives of one exchange among ``ranks`` ranks, in order."""
+        """Return the collectives of one exchange of ``gradient`` among ``ranks`` ranks, in the order in which they run;
+        empty ones are left out."""
 
     @abstractmethod
     def work(self, gradient: Gradient, ranks: int) -> Work:
@@ -128,7 +130,7 @@ class ExchangeMethod(ABC):
 
     @property
     def coding(self) -> ExchangeMethod:
-        """The method that codes values: this one, or the one that it runs inside."""
+        """The method that codes values: this one, or, for a method around another, the innermost one."""
         return self
 
     @property

@@ -169,7 +169,8 @@ class BlockExchange(BuiltInExchange):
 
     @property
     def scale_free(self) -> bool:
-        """True for all formats but fp16."""
+        """True for all formats but fp16, whose range is narrower than float32's: multiplying gradients by a power of
+        two then multiplies the result by it, bit for bit."""
         return self.width.name != "fp16"
 
     @property
@@ -379,7 +380,8 @@ class InceptionnExchange(RingCodecExchange):
 
     @property
     def scale_free(self) -> bool:
-        """True where messages are scaled, so that the bound is relative."""
+        """True where messages are scaled, so that the bound is relative and multiplying gradients by a power of two
+        multiplies the result by it, bit for bit."""
         return self.scaled
 
 
@@ -398,13 +400,14 @@ class TruncatedExchange(RingCodecExchange):
 
     @property
     def scale_free(self) -> bool:
-        """True where fewer than 24 bits are cut off: 24 take the last bit of the exponent too, so that every second
-        power of two is another value."""
+        """True where fewer than 24 bits are cut off, so that multiplying gradients by a power of two multiplies the
+        result by it; 24 take the last bit of the exponent too, by which every second power of two becomes another
+        value."""
         return self.bits < 24
 
     @property
     def largest_bits(self) -> float:
-        """Bits that are left of a value, 32 less those cut off."""
+        """Bits of a value on the wire, 32 less those cut off."""
         return 32.0 - self.bits
 
 

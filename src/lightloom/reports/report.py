@@ -224,7 +224,7 @@ class RankingRow:
 
     @property
     def sample_time(self) -> float:
-        """Seconds of a step divided by its samples."""
+        """Seconds of a step divided by the samples that all ranks together train in it."""
         return self.step_time / self.global_batch
 
     @property

@@ -94,7 +94,7 @@ class Codec(ABC):
             out += self.decode(buffer, out=np.empty_like(out))
 
     def round_trip(self, array: object) -> Float32s:
-        """Return the values that a receiver of ``array`` gets, encoded and decoded, flat."""
+        """Return the values that a receiver of ``array`` gets, encoded and decoded, as a new flat float32 array."""
         return self.decode(self.encode(array))
 
     def __repr__(self) -> str:

@@ -47,7 +47,7 @@ class Coding(NamedTuple):
 
 @njit_inlined
 def _rotate(x: np.uint64, r: int) -> np.uint64:
-    """Return 64 bits rotated to the left by ``r`` places."""
+    """Return the 64 bits of ``x`` rotated to the left by ``r`` places."""
     return (x << np.uint64(r)) | (x >> np.uint64(64 - r))
 
 

@@ -98,7 +98,7 @@ class CompressionProfile(Config):
 
 
 def read_profile(path: Path) -> CompressionProfile:
-    """Return the profile in a file.
+    """Return the compression profile in a JSON file.
 
     Raises:
         ConfigError: unreadable, not JSON, of another version, or a field is missing, unknown or out of range.

@@ -44,7 +44,8 @@ def names() -> list[str]:
 
 
 def description(name: str) -> dict[str, str]:
-    """Return what a family of codecs does (``description``), and the full name of its default codec (``default``).
+    """Return what the family of codecs of that name does (``description``), and the full name of its default codec
+    (``default``).
 
     Raises:
         UnknownNameError: there is no family of that name.
@@ -88,7 +89,7 @@ def read_bound(text: str) -> float:
 
 
 def _family(name: str) -> Family:
-    """Return the family of codecs of that name; raises UnknownNameError."""
+    """Return the family of codecs of that name, without a parameter; raises UnknownNameError where there is none."""
     if name not in (families := codecs()):
         raise UnknownNameError("codec", name, families)
     return families[name]

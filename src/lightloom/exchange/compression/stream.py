@@ -79,7 +79,7 @@ class Header:
 
     @classmethod
     def parse(cls, data: Bytes | bytes | bytearray) -> Header:
-        """Return the header at the start of ``data``.
+        """Return the header in the first 24 bytes of ``data``, which may go on behind them.
 
         Raises:
             CodecError: too short, another magic or version, a wrong checksum, an impossible chunk or power.
@@ -316,7 +316,8 @@ class StreamDecoder:
         return self._header is not None and self._frame == self._header.frames
 
     def feed(self, piece: bytes | bytearray | memoryview) -> Float32s:
-        """Take the next bytes of the stream and return the values that they complete, flat (possibly none).
+        """Take the next bytes of the stream, any number of them, and return the values of the frames that they
+        complete, flat float32 (possibly none).
 
         Raises:
             CodecError: malformed or corrupted so far, or bytes after the last frame.
@@ -396,8 +397,8 @@ def _frames_bytes(count: int, chunk: int, payload_bytes: Callable[[int], int]) -
 
 
 def _frame_runs(header: Header, threads: int) -> list[tuple[int, int]]:
-    """Return (begin, end) of the values of each thread's run of whole frames, in order: at most ``threads`` runs, about
-    equally long, and none longer than needed for one frame each; raises ConfigError for fewer than one thread."""
+    """Return (begin, end) of the values of each thread's run of whole frames, in order and about equally long; there
+    are at most ``threads`` runs, and no more than frames. Raises ConfigError for fewer than one thread."""
     if threads < 1:
         raise ConfigError(f"threads = {threads}: expected at least 1")
     workers = min(threads, header.frames)

@@ -217,7 +217,7 @@ def wire_format(method: PlainExchange | BlockExchange, device: str) -> WireForma
 
 
 def _with_zero(values: Tensor) -> Tensor:
-    """Return a flat copy with a zero at the end, which padding slots read and overwrite."""
+    """Return a copy of flat values with a zero at the end, the position that padding slots read and overwrite."""
     return torch.cat([values, values.new_zeros(1)])
 
 
@@ -298,7 +298,7 @@ class BlockExchanger(Exchanger):
 
 
 def _scale(buffer: Tensor | None, share: Share, factor: float) -> None:
-    """Multiply a share of a buffer by a factor, in place; nothing where the buffer is None."""
+    """Multiply a share of a flat buffer by a factor, in place; nothing is done where the buffer is None."""
     if buffer is not None:
         for first, length, _ in share.runs:
             buffer[first : first + length].mul_(factor)

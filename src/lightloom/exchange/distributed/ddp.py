@@ -154,7 +154,8 @@ class ExchangerState(DdpHookState, Stepwise):
         return future
 
     def close(self) -> None:
-        """Leave the group and stop the thread. May be called any number of times."""
+        """Stop the thread of exchanges and close the connections to the other ranks. May be called any number of
+        times."""
         DdpHookState.close(self)
         Stepwise.close(self)
 

@@ -172,10 +172,11 @@ class Exchanger(ABC):
         raise NotImplementedError
 
     def check_type(self, dtype: torch.dtype) -> None:
-        """Check that values of a type have means in that type, and that converting them to float32 would lose nothing.
+        """Check that this exchanger can average values of a type: they must have means in that type, and, unless it
+        works in the values' own type, lose nothing when converted to float32.
 
         Raises:
-            UnsupportedError: they have none, or it would.
+            UnsupportedError: they are no floating-point or complex numbers, or wider than float32.
         """
         if not (dtype.is_floating_point or dtype.is_complex):
             raise UnsupportedError(
@@ -211,11 +212,12 @@ class Exchanger(ABC):
         return None if self.residuals is None else self.residuals.drain(geometry, device)
 
     def state_dict(self) -> StateDict:
-        """Return what the rank needs to continue bit for bit: its residuals, or nothing without error feedback."""
+        """Return a checkpoint of what the rank needs to continue bit for bit: its residuals, or nothing without error
+        feedback."""
         return {} if self.residuals is None else self.residuals.state_dict()
 
     def load_state_dict(self, state_dict: SavedState) -> None:
-        """Continue from a checkpoint of this rank.
+        """Continue from a checkpoint of this rank, as ``state_dict`` returned it.
 
         Raises:
             ConfigError: it is of another rank, number of ranks, model or method.
@@ -226,7 +228,7 @@ class Exchanger(ABC):
             raise ConfigError(f"the checkpoint holds state of another exchange than {self.name}")
 
     def close(self) -> None:
-        """Leave the group. May be called any number of times."""
+        """Close the connections to the other ranks, who are told. May be called any number of times."""
         self.group.close()
 
     def _connect(self) -> None:
@@ -327,7 +329,7 @@ class Stepwise:
             self.statistics.decisions = self.adaptive.decisions
 
     def close(self) -> None:
-        """Leave the group. May be called any number of times."""
+        """Close the connections to the other ranks, who are told. May be called any number of times."""
         self._exchanger.close()
 
     def state_dict(self) -> StateDict:
@@ -400,7 +402,7 @@ class Stepwise:
 
     def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
         """Return the mean over ranks of each number, the same on all ranks, by an all-reduce of the model's process
-        group."""
+        group; all ranks call it with equally many numbers."""
         values = torch.tensor(numbers, dtype=torch.float64, device=self._exchanger.group.device) / self._group.size()
         dist.all_reduce(values, group=self._group)
         return values.tolist()

@@ -350,7 +350,8 @@ class OpticalExchanger(Exchanger):
 
 
 def rank_seed(seed: int, rank: int) -> int:
-    """Return the seed of a rank's noise and errors, a 32-bit number that both ``seed`` and ``rank`` decide."""
+    """Return the seed of a rank's generator of noise and errors, a 32-bit number that both ``seed``, which all ranks
+    share, and ``rank`` decide."""
     return int(np.random.SeedSequence((seed, rank)).generate_state(1)[0])
 
 

@@ -217,8 +217,8 @@ class LowRankExchanger(Exchanger):
             self._starts[matrix.name] = _next_start(right, start)
 
     def state_dict(self) -> StateDict:
-        """Return residuals and the factor Q of each tensor from which the next step starts, under
-        ``start/<tensor>``."""
+        """Return a checkpoint of this rank: its residuals, and under ``start/<tensor>`` the factor Q of each tensor
+        from which the next step starts, equal on all ranks."""
         starts = {f"{_START}{name}": start.cpu().clone() for name, start in self._starts.items()}
         return super().state_dict() | starts
 
@@ -230,7 +230,8 @@ class LowRankExchanger(Exchanger):
         self._starts = {key.removeprefix(_START): torch.as_tensor(value).clone() for key, value in starts.items()}
 
     def _mean(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Return the means of tensors over ranks, in their shapes, by one all-reduce."""
+        """Return the means of tensors over ranks, in their shapes, by one all-reduce of all of them; the tensors are
+        left alone."""
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).div_(self.group.ranks)
         self.group.all_reduce_in_order(flat)
         parts = torch.split(flat, [tensor.numel() for tensor in tensors])
@@ -342,7 +343,7 @@ class TwoLevelExchanger(Exchanger):
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values``, flat float32, by their mean over all ranks, in place: they are added up inside nodes,
         averaged between nodes by the other method on this rank's slot, and gathered inside nodes. With a single node
-        nothing goes between.
+        nothing is sent between nodes.
 
         Raises:
             InputError: the method between nodes refuses the values of this slot.
@@ -395,7 +396,7 @@ class TwoLevelExchanger(Exchanger):
         self._between.load_state_dict(without_prefix(state_dict, self._prefix))
 
     def close(self) -> None:
-        """Leave the group, in the node and between nodes. May be called any number of times."""
+        """Close the connections to the other ranks, who are told. May be called any number of times."""
         self._between.close()
         self._inside.close()
         super().close()

@@ -187,7 +187,8 @@ def _in_blocks(fmt: BlockFormat, values: Tensor) -> Tensor:
 
 
 def _decoded_values(fmt: BlockFormat, scale: Tensor, codes: Tensor) -> Tensor:
-    """Return the values, flat float32, padding included, of codes [blocks, B] with scales [blocks, 1]."""
+    """Return the values, flat float32, padding included, of codes, uint8 [blocks, B], with scales, float32 [blocks,
+    1]."""
     return (_decoded_table(fmt, codes.device)[codes.long()] * scale).reshape(-1)
 
 

@@ -50,7 +50,7 @@ def tags_of(bits, bound: tl.constexpr):
 
 @triton.jit
 def bytes_of(tags):
-    """Return the bytes of the code of each tag: 0, 1, 2 or 4."""
+    """Return the number of bytes of the code of each tag: 0, 1, 2 or 4 for the tags 0 to 3."""
     return tags + (tags == 3).to(tl.int32)
 
 
@@ -229,7 +229,8 @@ def read_groups(data, nbytes, places, out, count, width: tl.constexpr):
 
 @triton.jit
 def little_endian(data, n: tl.constexpr):
-    """Return ``n`` bytes from the pointer ``data`` on as an unsigned 64-bit number, the lowest first."""
+    """Return the ``n`` bytes (8 at most) from the pointer ``data`` on as an unsigned 64-bit number, the lowest byte
+    first."""
     byte = tl.arange(0, n)
     return tl.sum(tl.load(data + byte).to(tl.uint64) << (8 * byte).to(tl.uint64), 0)
 
@@ -272,7 +273,7 @@ def frame_checksum(data, n, frame):
 
 @triton.jit
 def rotate(x, turns):
-    """Return 64 bits rotated to the left by ``turns`` places."""
+    """Return the 64 bits of ``x``, a number or a block of them, rotated to the left by ``turns`` places."""
     return (x << turns) | (x >> (64 - turns))
 
 

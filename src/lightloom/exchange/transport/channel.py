@@ -332,8 +332,8 @@ class Channel:
             raise TransportError(self._absence)
 
     def _begin_body(self, frame: Frame) -> None:
-        """Begin to receive the announced message; raises TransportError unless stamp, sequence, compression and size
-        are those expected."""
+        """Begin to receive the message that ``frame`` announces, in new memory or in that given to ``expect``; raises
+        TransportError unless its stamp, sequence number, compression and size are those expected."""
         assert self._expected is not None
         marked, target, stamp = self._expected
         if frame.digest != stamp.digest:
@@ -375,8 +375,8 @@ class Channel:
         raise TransportError(reason)
 
     def _reason_of(self, last: Frame) -> str:
-        """Return in words why a peer ends, from its last frame: that it left, or the reason that it gives, with who
-        told it."""
+        """Return a sentence that says why a peer ends, from its last frame: that it left, or the reason that it gives,
+        with the rank that told it."""
         if last.kind == FAREWELL:
             return f"rank {self.peer} has left the {self._what}"
         return last.text if "(told" in last.text else f"{last.text} (told by rank {self.peer})"

@@ -120,7 +120,7 @@ class ChannelGroup:
         self._leave(Frame(ABORT, text=reason), reason)
 
     def close(self) -> None:
-        """Send all peers a farewell and close. May be called any number of times, from any thread."""
+        """Send all peers a farewell and close the connections. May be called any number of times, from any thread."""
         self._leave(Frame(FAREWELL), self._reason)
 
     def __enter__(self) -> Self:

@@ -49,8 +49,8 @@ class ForkedRank:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit code, negative for a signal; None while the rank runs. A rank whose own code is unknown has
-        that of the process that forked it, 1 for 0."""
+        """Return the exit code, negative for a signal; None while the rank runs. Once the process that forked it has
+        ended, a rank whose own code is unknown has that of this process, or 1 where that is 0."""
         if self.returncode is None:
             parent = self._parent.poll()
             if self._ending.exists():

@@ -69,7 +69,7 @@ class Introduction:
     """Number of ranks in the meeting, as the caller knows it."""
 
     def pack(self) -> bytes:
-        """Return the introduction as bytes of a fixed length."""
+        """Return the introduction as 16 bytes: four unsigned 32-bit numbers, big-endian."""
         return _WHO.pack(self.caller, self.answerer, self.channel, self.size)
 
 
@@ -83,10 +83,16 @@ class Handshakes:
     """Name of the meeting; part of every proof."""
 
     def calling(self, who: Introduction) -> Steps:
-        """Run the caller's side as a generator (see ``Steps``); it returns ``who`` once the answerer has proved itself.
+        """Return a generator of the caller's side of a handshake, which returns ``who`` once the answerer has proved
+        that it knows the secret.
+
+        It yields (bytes to send, number of bytes to receive next), and is sent the bytes received.
+
+        Args:
+            who: identity that the caller states.
 
         Raises:
-            RefusedError: the answerer does not know the secret.
+            RefusedError: (when run) the answerer does not know the secret, or does not speak this protocol.
         """
         challenge = yield b"", CHALLENGE_SIZE
         if not challenge.startswith(_MAGIC):
@@ -99,10 +105,13 @@ class Handshakes:
         return who
 
     def answering(self) -> Steps:
-        """Run the answerer's side as a generator (see ``Steps``); it returns who called, which is proved.
+        """Return a generator of the answerer's side of a handshake, which returns the identity that the caller has
+        stated and proved.
+
+        It yields (bytes to send, number of bytes to receive next), and is sent the bytes received.
 
         Raises:
-            RefusedError: the caller does not know the secret.
+            RefusedError: (when run) the caller does not know the secret, or does not speak this protocol.
         """
         own = secrets.token_bytes(_NONCE)
         introduction = yield _MAGIC + own, INTRODUCTION_SIZE
@@ -410,7 +419,7 @@ class Store(Protocol):
         """Store a value under a key."""
 
     def get(self, key: str) -> bytes:
-        """Return the value of a key."""
+        """Return the value of a key, once it has one."""
 
     def add(self, key: str, amount: int) -> int:
         """Increase the counter of a key by ``amount`` and return its new value."""
@@ -484,10 +493,11 @@ class _Board:
         self._store.set(f"{self.key}/{what}", value)
 
     def read(self, what: str, peer: int) -> str:
-        """Wait for what ``peer`` publishes under this meeting's key ``what`` and return it.
+        """Return the value of this meeting's key ``what``, once rank ``peer`` has published it; the rank is only named
+        in the error.
 
         Raises:
-            TransportError: it does not come in time.
+            TransportError: it does not come by the meeting's deadline.
         """
         key, left = f"{self.key}/{what}", max(self._deadline - time.monotonic(), 0.01)
         try:

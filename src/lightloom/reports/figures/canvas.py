@@ -298,7 +298,7 @@ def number_bar(figure: Figure | SubFigure, colours: Floats, axes: Panels, label:
 
 
 def plain(text: str) -> str:
-    """Return text with its dollar signs escaped, so that matplotlib shows it as it is and starts no formula."""
+    """Return text with its dollar signs escaped, so that matplotlib shows them and starts no formula."""
     return text.replace("$", r"\$")
 
 

@@ -337,7 +337,7 @@ def noise_steps(limit: float, bound: float) -> Floats:
     """Return 33 levels of noise, rising and evenly spaced as logarithms, at which a curve is worth drawing.
 
     They reach from a third of the smaller of limit and bound to the larger of ten times the limit and three times the
-    bound (0.1 where it is infinite), 0.5 at most.
+    bound (0.1 where it is infinite), but to 0.5 at most and to twice the first level at least.
     """
     low = max(min(limit, bound) / 3, 1e-12)
     high = min(max(10 * limit, 3 * bound if np.isfinite(bound) else 0.1), 0.5)
