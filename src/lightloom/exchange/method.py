@@ -109,8 +109,8 @@ class ExchangeMethod(ABC):
 
     @abstractmethod
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return the collectives of one exchange of ``gradient`` among ``ranks`` ranks, in the order in which they run;
-        empty ones are left out."""
+        """Return the collectives of one exchange of ``gradient`` among ``ranks`` ranks, in the order in which they
+        run."""
 
     @abstractmethod
     def work(self, gradient: Gradient, ranks: int) -> Work:

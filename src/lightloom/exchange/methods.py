@@ -169,8 +169,8 @@ class BlockExchange(BuiltInExchange):
 
     @property
     def scale_free(self) -> bool:
-        """True for all formats but fp16, whose range is narrower than float32's: multiplying gradients by a power of
-        two then multiplies the result by it, bit for bit."""
+        """True for all formats but fp16: multiplying all gradients by a power of two multiplies the result by it, bit
+        for bit; the range of fp16 is too narrow for that."""
         return self.width.name != "fp16"
 
     @property
