@@ -30,7 +30,7 @@ class NormFinder(ABC):
     @abstractmethod
     def weighs(self, place: int, last: int) -> bool:
         """Return whether the node at ``place``, which follows a norm ending at ``last``, reads one number for each
-        channel of that one's result."""
+        channel of that norm's result (a weight or a bias)."""
 
     def joins(self, place: int) -> bool:
         """Return whether the node at ``place``, before a norm, can be a part of it: a cast, a mean, or the subtraction
@@ -92,7 +92,8 @@ class NormFinder(ABC):
         return norm
 
     def _squares(self, place: int) -> bool:
-        """Return whether a node squares a tensor: a power, or a product of it with itself."""
+        """Return whether a node squares a tensor: a product of it with itself, or a node of word ``pow`` or ``square``,
+        whatever its exponent."""
         word, read = self.words[place], self.reads[place]
         return word in ("pow", "square") or (word == "mul" and len(read) == 2 and read[0] == read[1])
 

@@ -66,10 +66,15 @@ def word_of(node: Node) -> str:
 
 
 def kind_of(node: Node, product: Product | None, summands: int, weighted: bool) -> str:
-    """Return the kind of a node, one of ``graph.KINDS``, that reads ``summands`` results of others, and parameters
-    where it is ``weighted``.
+    """Return the kind of a node, one of ``graph.KINDS``.
 
     A weighted ``Gather`` is an embedding, a weighted matrix product linear.
+
+    Args:
+        node: the node.
+        product: what it multiplies, as of :func:`product_of`; None where it multiplies no matrices.
+        summands: number of operators whose results it reads.
+        weighted: whether it reads parameters.
     """
     word = word_of(node)
     if weighted and node.op_type == "Gather":
@@ -80,10 +85,15 @@ def kind_of(node: Node, product: Product | None, summands: int, weighted: bool) 
 
 
 def product_of(node: Node, inputs: Values, output: Value) -> Product | None:
-    """Return what a node multiplies; None for a kind of node that multiplies no matrices.
+    """Return what a node multiplies, with its FLOPs; None for a kind of node that multiplies no matrices.
+
+    Args:
+        node: the node.
+        inputs: shapes of what it reads, in order.
+        output: shape of its first result.
 
     Raises:
-        WorkloadError: an operand is missing, or an equation that cannot be read.
+        WorkloadError: an operand is missing, or an equation or shapes that cannot be read.
     """
     name, word, values = node.op_type, word_of(node), list[object]()
     if (kind := KIND_OF_WORD.get(word)) not in TENSOR_KINDS:
@@ -115,7 +125,7 @@ def weight_place(node: Node) -> int:
 
 def _heads(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
     """Return the shapes of queries, keys and values as (B, H, T, D), from (B, T, H · D) by the attributes that number
-    the heads; others stay."""
+    the heads (1 by default); those of four axes stay."""
     heads = [attribute(node, name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     return [
         shape if len(shape) == 4 else (shape[0], count, shape[1], shape[2] // count)
@@ -142,15 +152,17 @@ _TABLES = frozenset({"Cos", "Sin", "Range", "Trilu", "Where", "CumSum"})
 def read_onnx(
     path: Path, *, sequence_length: int | None = None, definitions: Mapping[str, str] | None = None
 ) -> TraceReading:
-    """Return the graph of a model, for the samples of its first axis, or 13 where that is dynamic.
+    """Return the graph of a model, for the samples of its first axis, or 13 where that is dynamic, with sentences on
+    what the file does not say.
 
     Args:
         path: the file; data outside of it are not read.
         sequence_length: size of dynamic axes of tokens.
-        definitions: sizes of other dynamic axes, by name.
+        definitions: sizes of other dynamic axes as texts, by name.
 
     Raises:
-        ConfigError: unreadable, or a dynamic dimension without a size (names it and the option).
+        ConfigError: unreadable, no ONNX model, a dynamic dimension without a size (names it and the option), or a
+            definition of none.
         WorkloadError: ``onnx`` is missing, or the graph has control flow, foreign operators or unknown shapes.
     """
     model = shaped_model(path, batch=_TRACED, sequence_length=sequence_length, definitions=definitions or {})
@@ -238,8 +250,8 @@ class _OnnxGraph:
         """Return the operator of a node, and note its results as samples, gradients or parameters for those that read
         it.
 
-        Its backward FLOPs are the product's for each factor that needs a gradient, of others the forward ones if any
-        does.
+        Backward FLOPs of a product are its forward ones for each factor that needs a gradient; of other operators the
+        forward ones if anything that they read needs one, else 0. Bytes count 4 an element.
         """
         values = [self._model.values.get(name) if name else None for name in node.input]
         output = next(self._model.values[name] for name in node.output if name in self._model.values)
@@ -278,7 +290,8 @@ class _OnnxGraph:
         )
 
     def _parameters(self, node: Node, values: Values) -> list[str]:
-        """Return the names of the floating constants of several elements that a node reads and trains, in order.
+        """Return the names of the floating constants of several elements that a node reads and trains, in order, those
+        included that earlier nodes have read.
 
         Running statistics are noted and left out, as are tables and operands of nodes such as ``Clip`` or ``Pow``.
         """
@@ -294,8 +307,11 @@ class _OnnxGraph:
         return held
 
     def _traffic(self, node: Node, values: Values, kind: str, output: Value, sampled: bool) -> tuple[int, int]:
-        """Return two numbers of elements that a node moves: those that it reads, and those that it reads or writes
-        which do not grow with the batch. An embedding reads as many as it writes."""
+        """Return (elements read, elements read or written that do not grow with the batch) of a node.
+
+        An embedding reads as many elements as it writes, none of them shared. ``sampled``: whether the node depends on
+        the samples.
+        """
         named = {name: value for name, value in zip(node.input, values, strict=True) if value is not None}
         if kind == "embedding":
             return output.elements, 0
@@ -319,11 +335,11 @@ class _OnnxGraph:
 
 
 def _factors(node: Node, needing: Sequence[str]) -> int:
-    """Return how many times the FLOPs of a node's product its backward pass takes: its factors among ``needing``, those
-    that need a gradient.
+    """Return how many times the FLOPs of a node's product its backward pass takes: the number of its factors whose
+    names are in ``needing``, which lists those that need a gradient.
 
     A bias is added, not multiplied, and does not count. Attention is two products of two operands each, of half its
-    FLOPs: 2 if any of its operands needs one.
+    FLOPs: 2 if any of its operands needs one, else 0.
     """
     if node.op_type == "Attention":
         return 2 * any(name in needing for name in node.input[:3])

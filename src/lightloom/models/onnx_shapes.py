@@ -49,9 +49,9 @@ class Constants:
 
     @cached_method()
     def value(self, name: str, largest: int = LARGEST) -> Array | None:
-        """Return a constant of at most ``largest`` elements; None for what is none, or cannot be computed.
+        """Return a constant of at most ``largest`` elements; None for the name of what is none, or cannot be computed.
 
-        What it is made of is computed first, under the same limit.
+        What it is made of is computed first, under the same limit. Results are cached; nothing is raised.
         """
         try:
             with np.errstate(all="ignore"):
@@ -65,7 +65,8 @@ class Constants:
         for others.
 
         None also for more than ``largest`` elements, data outside the file, and nodes of a kind that is not evaluated
-        or that read what is not known.
+        or that read what is not known. ``Shape`` and ``Size`` follow from the shape of their input, whatever its
+        values. An unknown shape or a failing node raises an error of any class.
         """
         given, node = self._given.get(name), self._makers.get(name)
         if given is not None:
@@ -108,12 +109,12 @@ class Value:
 
     @property
     def floating(self) -> bool:
-        """True if it holds floating-point numbers."""
+        """True if it holds floating-point numbers, of 8 to 64 bits."""
         return self.data_type in _FLOATS
 
     @property
     def elements(self) -> int:
-        """Number of its elements."""
+        """Number of its elements: the product of its shape, 1 without axes."""
         return math.prod(self.shape)
 
 
@@ -136,16 +137,19 @@ class ShapedModel:
 
 
 def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definitions: Mapping[str, str]) -> ShapedModel:
-    """Return a model read from a file, with the shape of every tensor.
+    """Return a model read from a file, with the shape of every tensor; functions of the model are inlined.
 
     Args:
         path: the file; data outside of it are not read.
-        batch: size of a dynamic first axis.
-        sequence_length: size of a dynamic axis that is named as one of tokens.
-        definitions: sizes of other dynamic axes, by their names, or by ``INPUT.AXIS`` where they have none.
+        batch: size of the first axis of the first input where it is dynamic, and of other dynamic first axes that have
+            its name or none.
+        sequence_length: size of a dynamic axis that is named as one of tokens; None where none is stated.
+        definitions: sizes of dynamic axes as decimal texts, by their names, or by ``INPUT.AXIS`` where they have none;
+            they go before ``batch`` and ``sequence_length``.
 
     Raises:
-        ConfigError: unreadable, no model, or a dynamic dimension without a size (names it and the option).
+        ConfigError: unreadable, no model, a dynamic dimension without a size (names it and the option), or a definition
+            of none or of no whole number.
         WorkloadError: ``onnx`` is missing, control flow, an operator or domain that ONNX does not define, or a shape
             that cannot be inferred (names the node).
     """
@@ -199,7 +203,7 @@ def _library(path: Path) -> Message:
 
 
 def _loaded(onnx: Message, path: Path) -> Message:
-    """Return the model of a file without its external data.
+    """Return the ONNX model of a file without its external data.
 
     ConfigError: unreadable, no ONNX model, one without nodes, or one with names that are no UTF-8.
     """
@@ -231,10 +235,10 @@ def _texts(model: Message) -> Iterator[object]:
 
 
 def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
-    """Raise WorkloadError, which names the node, for control flow, operators that ONNX does not define, and nodes out
-    of order.
+    """Raise WorkloadError, which names the node, unless each node is an operator that ONNX defines, without control
+    flow, whose inputs are made before it and whose results are new.
 
-    Also for a node that makes nothing or what exists, or that ONNX's own checker refuses.
+    Refused are also a node that makes nothing, and one that ONNX's own checker refuses.
     """
     made = {each.name for each in (*model.graph.input, *model.graph.initializer)} | {""}
     made |= {each.values.name for each in model.graph.sparse_initializer}
@@ -268,11 +272,11 @@ def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
 def _fix_sizes(
     path: Path, inputs: Sequence[Message], batch: int, length: int | None, definitions: Mapping[str, str]
 ) -> None:
-    """Give every dynamic dimension of the inputs its size, in place, and refuse definitions of what no input has.
+    """Give every dynamic dimension of ``inputs`` its size, in place, and refuse definitions of what no input has.
 
-    A definition goes first, then ``batch`` for a first axis, then ``length`` for an axis named as one of tokens.
-    ConfigError where none applies or a definition is no whole number of at least 1; WorkloadError for an input that is
-    no tensor or states no shape.
+    A definition goes first, then ``batch`` for a first axis (of the first input, or without a name or with that one's
+    name), then ``length``, unless it is None, for an axis named as one of tokens. ConfigError where none applies or a
+    definition is no whole number of at least 1; WorkloadError for an input that is no tensor or states no shape.
     """
     used, first_name = set[str](), ""
     for entry in inputs:
@@ -307,7 +311,7 @@ def _fix_sizes(
 
 
 def _known_values(model: Message) -> Iterator[tuple[str, Value]]:
-    """Yield name and shape of every initializer, input, output and inferred tensor whose shape is fixed."""
+    """Yield (name, shape and type) of every initializer, input, output and inferred tensor whose shape is fixed."""
     for each in model.graph.initializer:
         yield each.name, Value(shape=tuple(each.dims), data_type=each.data_type)
     for each in model.graph.sparse_initializer:
@@ -327,8 +331,12 @@ def _value(kind: Message) -> Value | None:
 
 
 def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
-    """Yield (name, shape and type) of results that follow from constants which the model computes, node by node; only
-    new ones."""
+    """Yield (name, shape and type) of results whose shape follows only once the values of constants that the model
+    computes are known, such as those of ``Expand`` or ``Reshape`` to a computed shape.
+
+    Nodes with a result of unknown shape are inferred again, one by one in order, each with what is known by then; a
+    node for which that fails is passed over.
+    """
     types = {each.name: each.type for each in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
     for each in model.graph.initializer:
         types[each.name] = onnx.helper.make_tensor_type_proto(each.data_type, each.dims)
@@ -355,20 +363,21 @@ def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
 
 
 def attribute(node: Message, name: str, default: Any) -> Any:
-    """Return the value of an attribute of a node (a number, a text, or a list of these), the default where it has
-    none."""
+    """Return the value of an attribute of a node (a number, bytes for a text, a tensor, or a list of these),
+    ``default`` where it has none."""
     from onnx.helper import get_attribute_value
 
     return next((get_attribute_value(each) for each in node.attribute if each.name == name), default)
 
 
 def makes_constants(node: Message, constants: Set[str]) -> bool:
-    """Return whether a node makes constants: from nothing, from shapes, or of ``constants`` alone."""
+    """Return whether all results of a node are constants: it reads nothing, only shapes, or only tensors whose names
+    are in ``constants``."""
     return node.op_type in _MAKES_CONSTANTS or all(name in constants for name in node.input if name)
 
 
 def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tuple[Message, str]]:
-    """Yield nodes, each with the name of a result that something reads and whose shape is not known."""
+    """Yield (node, name) for each result that a node or the model's outputs read and that ``values`` lacks."""
     read = {name for node in model.graph.node for name in node.input} | {each.name for each in model.graph.output}
     for node in model.graph.node:
         for name in node.output:
@@ -379,7 +388,10 @@ def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tupl
 def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -> bool:
     """Return whether a reshape after a transposition is only a view, which strides can express without a copy.
 
-    ``before`` is the shape before the axes are put into ``order``, ``after`` the shape that is asked for behind it.
+    Args:
+        before: shape of the contiguous tensor before its axes are transposed.
+        order: axes of ``before`` in the order that the transposition gives them.
+        after: shape that is asked for behind it, of as many elements.
     """
     # Axes that no longer follow each other in memory must stay apart: their parts are counted from the end.
     axes = [axis for axis in order if before[axis] != 1]
@@ -458,10 +470,11 @@ class _Merger:
                 rewrite(place, self._nodes[place])
 
     def _simplify(self, place: int, node: Message) -> None:
-        """Replace a node that computes nothing by a view, and a view that no strides can express by a copy.
+        """Replace, in place, a node that computes nothing by a view, and a reshape that no strides can express by a
+        copy.
 
         Nodes that compute nothing are a dropout of ratio 0, a cast to the same type, and a ``Gather`` at one constant
-        index. Such a copy is a ``Reshape`` behind a ``Transpose``.
+        index. Such a copy (``Contiguous``) is a ``Reshape`` behind a ``Transpose``. Other nodes stay.
         """
         name = node.input[0] if node.input else ""
         if node.op_type == "Dropout":
@@ -483,8 +496,8 @@ class _Merger:
                     self._view(place, "Contiguous")
 
     def _view(self, place: int, kind: str = "Identity") -> None:
-        """Put a node of this kind, which reads the first input alone and makes the same result, in the place of a
-        node."""
+        """Put a node of this kind, which reads the first input alone and makes the same first result, in the place of
+        the node at ``place``."""
         node = self._nodes[place]
         for name in node.input[1:]:
             self._readers[name].discard(place)
@@ -493,7 +506,8 @@ class _Merger:
     # Norms
 
     def _merge_norms(self) -> None:
-        """Make one norm of the parts of each, a layer norm of those that take away a mean or add a bias."""
+        """Make one norm of the parts of each, in the place of the last: ``LayerNormalization`` of those that subtract a
+        mean or have both a weight and a bias, else ``RMSNormalization``."""
         for norm in _Norms(self._nodes, self).norms():
             nodes = [self._nodes[place] for place in norm]
             inside = {name for node in nodes for name in node.output}
@@ -507,11 +521,11 @@ class _Merger:
     # Activations
 
     def _merge_activation(self, place: int, seed: Message) -> None:
-        """Make one activation of the largest region of at most 12 nodes around its telling node, if it has several
-        parts.
+        """Make one activation, Gelu or Swish, of the largest region of 2 to 12 nodes around the telling node ``seed``
+        at ``place``.
 
-        The node is an ``Erf``, ``Tanh`` or ``Sigmoid``; the region computes element by element from one tensor, and
-        nothing outside reads its insides.
+        The node is an ``Erf``, ``Tanh`` or ``Sigmoid``, else nothing is done; the region computes element by element
+        from one tensor and scalars, and nothing outside reads its insides.
         """
         if seed.op_type not in _ACTIVATIONS:
             return
@@ -526,8 +540,8 @@ class _Merger:
             self._replace(largest, max(largest), _ACTIVATIONS[seed.op_type], [source])
 
     def _arguments(self, place: int) -> Iterator[str]:
-        """Yield the tensors, no constants, of which what is computed at a place may be an element-by-element
-        function."""
+        """Yield the names of tensors, no constants, of which what is computed at a place may be an element-by-element
+        function: what its node reads, then what the element-wise nodes that made these read, about 12 at most."""
         waiting, seen = [place], set[str]()
         while waiting and len(seen) < _DEEPEST:
             for name in self.varying(self._nodes[waiting.pop()]):
@@ -559,10 +573,10 @@ class _Merger:
     # Attention
 
     def _merge_attention(self, place: int, softmax: Message) -> None:
-        """Make one ``Attention`` node of two products around a softmax over the last of four axes.
+        """Make one ``Attention`` node of two products around the softmax at ``place``, over the last of four axes.
 
-        Scalings, casts and dropout between them become part of it. Nothing is done unless every mask is causal; without
-        a mask its ``is_causal`` is 0.
+        Scalings, casts and dropout between them become part of it. Nothing is done unless every mask is causal;
+        ``is_causal`` is 1 with masks, and 0 without.
         """
         if softmax.op_type != "Softmax" or len(self._values[softmax.output[0]].shape) != 4:
             return
@@ -594,10 +608,10 @@ class _Merger:
 
     def _finite(self, parts: set[int], name: str) -> int | None:
         """Return the place of the only node that reads the weights of attention (``name``); None if there are several
-        or none.
+        or none, or if the model returns them.
 
         Nodes that first make the weights 0 for tokens that see no others (``IsNaN`` and ``Where``) are added to
-        ``parts``.
+        ``parts``, and the node is the one that reads what they make.
         """
         readers = {self._nodes[at].op_type: at for at in self._readers.get(name, set())}
         if readers.keys() == {"Where", "IsNaN"} and len(self._readers[name]) == 2:
@@ -620,7 +634,7 @@ class _Merger:
 
     def _keys(self, name: str) -> str:
         """Return the name of keys as (sample, head, T, D), given those as (sample, head, D, T) that the scores read;
-        empty if no transposition made them."""
+        empty if no transposition made them, or they have other than four axes."""
         source = self.made_by(name, "Transpose")
         if source is None or len(self._values[name].shape) != 4:
             return ""
@@ -654,7 +668,11 @@ class _Merger:
 
     @cached_method()
     def _is_causal(self, mask: tuple[str, ...]) -> bool:
-        """Return whether a mask, as what a node does with the scores, leaves to each token exactly those up to it."""
+        """Return whether a mask leaves to each token exactly those up to it; False where it cannot be evaluated.
+
+        ``mask`` is the kind of the node that applies it to the scores (``Add``, ``Where``) and then that node's inputs,
+        the scores' name empty.
+        """
         kept = self._kept(*mask)
         if kept is None or kept.ndim < 2 or kept.shape[-1] != kept.shape[-2]:
             return False
@@ -676,8 +694,8 @@ class _Merger:
     # Products
 
     def _merge_experts(self, place: int, product: Message) -> None:
-        """Make one ``GroupedMatMul`` of all rows out of a product in which each row has a copy of the weights of its
-        expert.
+        """Make one ``GroupedMatMul`` of all rows out of a ``MatMul`` in which each row has a copy of the weights of its
+        expert, taken from a constant stack; other nodes stay.
 
         Rows of the new product lie by expert; a copy puts them back into the order of the tokens, unless they go on to
         experts again.
@@ -704,7 +722,8 @@ class _Merger:
             return
 
     def _meets_experts(self, name: str) -> bool:
-        """Return whether the elements of a tensor go on to another product with the weights of experts."""
+        """Return whether the elements of a tensor go on to another product with the weights of experts, through views
+        and element-wise nodes alone."""
         waiting, seen = [name], set[int]()
         while waiting:
             for place in self._readers.get(waiting.pop(), set()) - seen:
@@ -717,10 +736,11 @@ class _Merger:
         return False
 
     def _chosen(self, name: str) -> tuple[set[int], str]:
-        """Return the places of nodes that choose a matrix for each row out of a constant stack, and the stack's
-        name.
+        """Return (places of nodes, name of a stack) where the tensor ``name`` is a matrix for each row, chosen by a
+        ``Gather`` out of a constant stack of matrices.
 
-        The name is empty where the tensor is not chosen so.
+        The places are those of the ``Gather`` and of transpositions and casts behind it. The name is empty where the
+        tensor is not chosen so.
         """
         parts: set[int] = set()
         while (source := self.made_by(name, "Transpose", *_CASTS)) is not None:
@@ -734,7 +754,8 @@ class _Merger:
         return parts | {source}, str(stack) if stacked and chosen not in self._constant else ""
 
     def _merge_bias(self, place: int, product: Message) -> None:
-        """Make one ``Gemm`` of a product with a constant matrix and the addition of one bias that alone reads it."""
+        """Make one ``Gemm`` of a ``MatMul`` with a constant matrix and the addition of one bias of its channels, which
+        alone reads the product; other nodes stay."""
         if product.op_type != "MatMul":
             return
         weight, follower = product.input[1], self._only_reader(product.output[0])
@@ -747,7 +768,7 @@ class _Merger:
     # What nodes are
 
     def made_by(self, name: str, *kinds: str) -> int | None:
-        """Return the place of the node that makes a tensor; of any kind without ``kinds``.
+        """Return the place of the node that makes a tensor, if it is of one of ``kinds``; of any kind without them.
 
         None if no node makes it, or one of another kind.
         """
@@ -774,7 +795,8 @@ class _Merger:
         return None if value is None else float(value.reshape(-1)[0])
 
     def channels(self, node: Message) -> list[str]:
-        """Return the names of constants that a node reads and that hold one number for each channel of its result.
+        """Return the names of constants that a node reads and that hold one number for each channel of its result, in
+        one axis or behind axes of 1.
 
         Channels are the last axis; only floating-point constants count.
         """
@@ -791,7 +813,8 @@ class _Merger:
         return next(iter(readers)) if len(readers) == 1 and name not in self._outputs else None
 
     def _closed(self, parts: set[int]) -> bool:
-        """Return whether nothing but the parts reads what they make, the results of the last of them aside.
+        """Return whether nothing but the nodes at ``parts`` reads what they make, the results of the last of them
+        aside.
 
         A result of the model counts as read by something else.
         """
@@ -804,9 +827,18 @@ class _Merger:
     def _replace(
         self, parts: set[int], end: int, kind: str, inputs: Sequence[str], name: str = "", **attributes: int
     ) -> None:
-        """Put one node of this kind in the place ``end`` and remove the parts.
+        """Put one node of this kind in the place ``end`` and remove the nodes at ``parts``; the new node makes the
+        first result of the last one.
 
         Nothing is done unless ``end`` is the last part and nothing outside reads what the others make.
+
+        Args:
+            parts: places of the nodes that it replaces.
+            end: place of the last of them.
+            kind: type of the new operator.
+            inputs: names of the tensors that it reads.
+            name: of the node; that of the last part where it is empty.
+            attributes: whole numbers of the new node, by name.
         """
         if end != max(parts) or not self._closed(parts):
             return
@@ -847,6 +879,6 @@ class _Norms(NormFinder):
         return _NORM_WORDS.get(node.op_type, str(node.op_type).lower())
 
     def weighs(self, place: int, last: int) -> bool:
-        """Return whether a node reads exactly one floating constant that holds a number for each channel of its
-        result."""
+        """Return whether the node at ``place`` reads exactly one floating constant that holds a number for each channel
+        of its result; ``last``, the end of the norm before it, does not matter."""
         return len(self._merger.channels(self._nodes[place])) == 1

@@ -45,13 +45,17 @@ class _Leave(Exception):
 def read_script(path: Path, definitions: Mapping[str, str] | None = None, text: str | None = None) -> Script:
     """Return the script followed to its end without running anything: what it would call and set.
 
+    Statements behind ``exit`` are left out; ``ended_at`` is then its line.
+
     Args:
         path: the script.
-        definitions: variables that are set before it begins.
+        definitions: variables that are set before it begins, and that keep these values where the script would set them
+            in a way that is not known.
         text: the script, where it is no file; ``path`` then names it in messages.
 
     Raises:
-        ConfigError: unreadable, not the syntax of bash, longer or deeper than what is followed; names the line.
+        ConfigError: unreadable, not the syntax of bash, longer or deeper than what is followed, or a script that would
+            stop with an error of its own (a division by zero, a read-only variable set again); names the line.
     """
     script = Script(path, dict(definitions or {}))
     try:
@@ -98,17 +102,18 @@ class Script:
     def follow(self, text: str) -> Status:
         """Follow a text in the present state, and return whether its last command succeeds, None if not known.
 
-        Raises ConfigError where the text cannot be parsed or followed to its end.
+        ConfigError where the text cannot be parsed or followed to its end; an ``exit`` in it, or the failure of a
+        command under ``set -e``, raises the internal ``_Leave``.
         """
         return self._all(_parsed(text, self._path).children)
 
     # Statements. Each returns whether it succeeds, None where that is not known.
 
     def _all(self, nodes: Sequence[Node], guarded: bool = False) -> Status:
-        """Follow statements in order; return the status of the last. Where ``guarded``, a failure does not stop the
-        script.
+        """Follow statements in order; return the status of the last, True if there are none. Where ``guarded``, a
+        failure does not stop the script, although ``set -e`` holds.
 
-        One before ``&`` runs in another process: its variables are lost, and it counts as succeeding.
+        One before ``&`` runs in another process: variables that it changes become unknown, and it counts as succeeding.
         """
         status: Status = True
         self._guarded += guarded
@@ -124,10 +129,12 @@ class Script:
         return status
 
     def _statement(self, node: Node) -> Status:
-        """Follow one statement by the method of its type; a type without one makes every variable unknown.
+        """Follow one statement by the method of its type, and return its status (True succeeds, False fails, None not
+        known).
 
-        A failure under ``set -e`` leaves the script; ConfigError beyond the most statements, and where the script would
-        stop with an error.
+        A type without a method makes every variable unknown. A command, test, group, subshell or pipeline that fails
+        under ``set -e``, and is in no condition, leaves the script by raising ``_Leave``. ConfigError, which names the
+        line, beyond the most statements, and where the script would stop with an error.
         """
         self._statements += 1
         follow: Callable[[Node], Status] | None = getattr(self, f"_follow_{node.type}", None)
@@ -146,12 +153,14 @@ class Script:
         return status
 
     def _follow_list(self, node: Node) -> Status:
-        """Follow ``a && b`` or ``a || b``."""
+        """Follow ``a && b`` or ``a || b``, and return its status; where that of ``a`` is not known, ``b`` may run or
+        not, and None is returned."""
         left, sign, right = (node.children[at] for at in (0, 1, -1))
         return self._branch([left], [right], lambda: sign.type == "||", wanted=sign.type == "&&")
 
     def _follow_pipeline(self, node: Node) -> Status:
-        """Follow the stages of a pipeline, each in a subshell."""
+        """Follow the stages of a pipeline, each in a subshell, and return the status of the last one; failures of the
+        others do not count."""
         *stages, last = (child for child in node.children if child.is_named and child.type != "comment")
         for stage in stages:
             self._in_subshell([stage], guarded=True)
@@ -162,22 +171,29 @@ class Script:
         return negated(self._all(node.children[1:], guarded=True))
 
     def _follow_subshell(self, node: Node) -> Status:
-        """Follow ``( ... )``."""
+        """Follow the statements in ``( ... )``, and return the status of the last; variables that they change become
+        unknown behind it."""
         return self._in_subshell(node.children[1:-1])
 
     def _follow_compound_statement(self, node: Node) -> Status:
-        """Follow ``{ ... }``, or ``(( ... ))``, which succeeds if its value is not 0."""
+        """Follow ``{ ... }``, and return the status of its last statement; or ``(( ... ))``, which succeeds if its
+        value is not 0."""
         if node.children[0].type == "((":
             return self._arithmetic_holds(_text_of(node)[2:-2], node)
         return self._all(node.children[1:-1])
 
     def _follow_redirected_statement(self, node: Node) -> Status:
-        """Follow a statement without its redirections."""
+        """Follow a statement without its redirections, and return its status; True where there are only
+        redirections."""
         body = node.child_by_field_name("body")
         return True if body is None else self._statement(body)
 
     def _follow_if_statement(self, node: Node) -> Status:
-        """Follow ``if`` with its ``elif`` and ``else``."""
+        """Follow the branch of an ``if`` statement (``elif`` and ``else`` included) whose condition holds, and return
+        the status of the branch.
+
+        True where no branch is taken; None, with all that may be taken followed, where a condition is not known.
+        """
         branches: list[tuple[Sequence[Node], Sequence[Node]]] = []
         clauses = [child for child in node.children if child.type in ("elif_clause", "else_clause")]
         for clause in (node, *clauses):
@@ -196,12 +212,13 @@ class Script:
     def _branch(
         self, condition: Sequence[Node], body: Sequence[Node], otherwise: Callable[[], Status], wanted: bool = True
     ) -> Status:
-        """Follow ``body`` if the status of a condition is the one ``wanted``, else what is ``otherwise``; both where it
-        is not known.
+        """Follow ``body`` if the status of a condition is the one ``wanted``, else call ``otherwise``; return the
+        status of what was followed. Where the condition's status is not known, both are followed as ways that may be
+        taken, and None is returned.
 
-        If the body ends the script where a variable is missing that the condition asks for, the other way is followed
-        and noted: whoever runs such a script sets what it asks for. If it is left out where one is missing, what it
-        would set is noted as undecided.
+        If the body exits the script, and the condition asks for a variable that the file never sets, the other way is
+        followed instead and this is noted: whoever runs such a script sets what it asks for. If the body is left out
+        where such a variable is missing, what it would set is noted as undecided.
         """
         before = dict(self.variables)
         status = self._all(condition, guarded=True)
@@ -226,14 +243,22 @@ class Script:
         return otherwise()
 
     def _missing(self, condition: Sequence[Node], variables: Variables) -> list[str]:
-        """Return the names of variables that the file never sets and that a condition, or the values of its variables,
-        ask for."""
+        """Return the names of variables that the file never sets and that a condition asks for, directly or in the
+        values of the variables that it names; each once, in order of appearance.
+
+        ``variables`` are the values by name before the condition was followed.
+        """
         names = [name for node in condition for name in re.findall(r"\$\{?([A-Za-z_]\w*|[0-9])", _text_of(node))]
         texts = [value(f"${{{name}}}", dict(variables)) for name in names]
         return list(dict.fromkeys(mark.group()[1:-1] for text in texts for mark in UNSET.finditer(text)))
 
     def _follow_case_statement(self, node: Node) -> Status:
-        """Follow ``case``: the first item that matches its subject; each that may match where that is not known."""
+        """Follow the first item of a ``case`` statement that matches its subject, and return the status of its body,
+        True if no item matches.
+
+        Where it is not known which item matches, each that may is followed, and the status is None. A case with an item
+        that falls through (``;&``) makes every variable unknown instead.
+        """
         subject = value(_text_of(_field(node, "value")), self.variables)
         items = [child for child in node.children if child.type == "case_item"]
 
@@ -259,9 +284,10 @@ class Script:
     # Loops, whose status is never known
 
     def _follow_for_statement(self, node: Node) -> Status:
-        """Follow ``for`` over its words, by default the arguments.
+        """Follow ``for`` over its words, by default the arguments; return None, as the status of a loop is never known.
 
-        ``select`` and unknown words repeat an unknown number of times; items that the file never sets are left out.
+        ``select``, and words that are unknown or hold ``*``, ``?`` or ``[``, repeat an unknown number of times; items
+        that the file never sets are left out.
         """
         name, words = _text_of(_field(node, "variable")), node.children_by_field_name("value")
         texts = [_text_of(child) for child in words] or ['"$@"']
@@ -279,7 +305,8 @@ class Script:
         return self._loop(node, next_item)
 
     def _follow_while_statement(self, node: Node) -> Status:
-        """Follow ``while`` or ``until``."""
+        """Follow ``while`` or ``until`` as often as its condition is known to ask for it; return None, as the status of
+        a loop is never known."""
         condition, until = node.children_by_field_name("condition"), node.children[0].type == "until"
 
         def holds() -> Status:
@@ -290,11 +317,17 @@ class Script:
         return self._loop(node, holds)
 
     def _follow_c_style_for_statement(self, node: Node) -> Status:
-        """Follow ``for ((start; condition; update))`` as a loop of which it is not known how often it runs."""
+        """Follow ``for ((start; condition; update))`` as a loop of which it is not known how often it runs; variables
+        that its header assigns become unknown. Return None."""
         return self._loop(node, lambda: self._arithmetic_holds(_text_of(node).partition("))")[0] + "?", node))
 
     def _loop(self, node: Node, holds: Callable[[], Status]) -> Status:
-        """Repeat the body of a loop while a condition holds; once that is not known, all that it sets is unknown."""
+        """Repeat the body of a loop while ``holds()`` is True; once that is None (not known), all that the loop sets
+        becomes unknown. Return None, as the status of a loop is never known.
+
+        ``holds`` follows the condition before each round and returns whether another round comes. ``break`` and
+        ``continue`` are followed for as many levels as they state; ``exit`` and ``return`` are raised on as ``_Leave``.
+        """
         body = _field(node, "body")
 
         def next_round() -> Status:
@@ -323,10 +356,12 @@ class Script:
 
     def _perhaps(self, what: str, ways: Sequence[Callable[[], object]]) -> Status:
         """Follow each of several ways from the present state, as any of them may be taken; variables that differ after
-        them become unknown, with ``what`` as the reason. Return None: the status is not known.
+        them become unknown, with ``what`` (what is not known, with its line) as the reason. Return None: the status is
+        not known.
 
-        A way that ends the script is left out, as whoever runs the script to its end does not take it. If all ways
-        leave, this leaves as they do.
+        Commands that the ways call are collected as conditional. A way that ends the script is left out, as whoever
+        runs the script to its end does not take it. If all ways leave, this raises the ``_Leave`` of one of them,
+        ``exit`` last.
         """
         start, ends, leaving = self.variables, list[Variables](), list[_Leave]()
         self._conditions.append(what)
@@ -355,7 +390,8 @@ class Script:
         return None
 
     def _set_unknown(self, name: str, why: str) -> None:
-        """Make a variable unknown, unless it was defined beforehand: then it has that value again."""
+        """Make a variable unknown, its value a mark that says ``why``, unless it was defined beforehand: then it has
+        that value again."""
         self.variables[name] = self._definitions.get(name, shell_words.unknown(name, why))
 
     def _forget(self, names: Iterable[str], node: Node) -> Status:
@@ -366,14 +402,22 @@ class Script:
         return None
 
     def _forget_all(self, node: Node, what: str) -> Status:
-        """Make every variable unknown, as a statement may have set any, and note it."""
+        """Make every variable unknown, as a statement may have set any, and note that ``what`` is not followed; return
+        None, as its status is not known.
+
+        Variables are all that have a value, and those that the statement or the body of any function assigns.
+        """
         for name in [*self.variables, *_assigned_in("\n".join(map(_text_of, [node, *self._bodies])))]:
             self._set_unknown(name, _at(node, what))
         self.notes.append(_at(node, f"{what} is not followed"))
         return None
 
     def _in_subshell(self, nodes: Sequence[Node], guarded: bool = False) -> Status:
-        """Follow statements whose variables are lost behind them, or not under ``lastpipe``: those become unknown."""
+        """Follow statements in a subshell, and return the status of the last, None if they leave it. All variables that
+        they change become unknown behind it: the changes are lost, or kept under ``lastpipe``.
+
+        ``guarded``: a failure in them does not stop the script.
+        """
         before = dict(self.variables)
         try:
             return self._all(nodes, guarded)
@@ -385,16 +429,19 @@ class Script:
     # Tests and arithmetic
 
     def _follow_test_command(self, node: Node) -> Status:
-        """Return whether a test holds (``[``, ``[[`` or ``((``)."""
+        """Return whether a test holds (``[``, ``[[`` or ``((``); None where that is not known or the test is
+        malformed."""
         if node.children[0].type == "((":
             return self._arithmetic_holds(_text_of(node)[2:-2], node)
         words = [text for child in node.children[1:-1] for text in _test_words(child)]
         return None if node.has_error else shell_words.holds(words, self.variables, node.children[0].type == "[[")
 
     def _arithmetic_holds(self, text: str, node: Node) -> Status:
-        """Return whether an arithmetic expression is not 0, and make its assignment.
+        """Return whether an arithmetic expression is not 0, and make its assignment; variables that the file never sets
+        count as 0.
 
-        None where it is not followed; what it would assign is unknown then.
+        None where it is not followed; what it would assign is unknown then. ScriptError for a division by zero or an
+        exponent below zero. ``node`` is the statement that it stands in, for messages.
         """
         try:
             return shell_words.evaluate(value(text, self.variables), self.variables, "") != 0
@@ -407,7 +454,10 @@ class Script:
     # Assignments
 
     def _follow_variable_assignment(self, node: Node) -> Status:
-        """Set a variable or an array; an array becomes unknown where an element is set, or words state indices."""
+        """Set a variable or an array; an array becomes unknown where an element is set, or words state indices.
+
+        Return True, None where the value contains a command substitution, whose status is not known.
+        """
         target, given = _field(node, "name"), node.child_by_field_name("value")
         text, name = "" if given is None else _text_of(given), re.split(r"\W", _text_of(target), maxsplit=1)[0]
         if given is not None and given.type == "array":
@@ -425,18 +475,23 @@ class Script:
         return None if "$(" in text or "`" in text else True
 
     def _follow_variable_assignments(self, node: Node) -> Status:
-        """Follow several assignments on a line."""
+        """Follow several assignments on a line, and return the status of the last."""
         return self._all(node.children)
 
     def _assign(self, name: str, new: str | list[str], node: Node) -> None:
-        """Set a variable; it becomes unknown if it is more than a text or an array. ScriptError if it is read-only."""
+        """Set a variable to a text, or an array to a list; one declared as more than that (a table, a reference, a
+        number) becomes unknown. ScriptError if it is read-only."""
         if name in self._read_only:
             raise shell_words.ScriptError(f"{name}, which is read-only, set again")
         self.variables[name] = new
         self._forget({name} & self._odd, node)
 
     def _follow_declaration_command(self, node: Node) -> Status:
-        """Follow ``declare``, ``local``, ``export`` and the like, with the assignments in them."""
+        """Follow ``declare``, ``local``, ``export`` and the like, with the assignments in them; return True.
+
+        Declarations that are not followed, such as ``+=`` in an expanded word, make every variable unknown and return
+        None.
+        """
         word = node.children[0].type
         arguments = [child for child in node.children[1:] if child.is_named and child.type != "comment"]
         flags = "".join(_text_of(child) for child in arguments if _text_of(child)[:1] in "-+")
@@ -468,20 +523,21 @@ class Script:
         return True
 
     def _follow_unset_command(self, node: Node) -> Status:
-        """Make variables and functions unknown that are removed."""
+        """Make the variables and functions unknown that ``unset`` removes; return None, as its status is not known."""
         words = _text_of(node).split()
         return self._run_read([part for word in words for part in fields(word, self.variables)], node)
 
     # Commands
 
     def _follow_function_definition(self, node: Node) -> Status:
-        """Keep the body of a function, under its name, for its calls."""
+        """Keep the body of a function, under its name, for its calls; return True."""
         self._bodies.append(_field(node, "body"))
         self.variables[f"{_text_of(_field(node, 'name'))}()"] = str(len(self._bodies) - 1)
         return True
 
     def _follow_command(self, node: Node) -> Status:
-        """Follow a command; variables that are set for it alone become unknown behind it."""
+        """Follow a command, and return its status, True where no word of a command is left; variables that are set for
+        it alone (``NAME=value command``) become unknown behind it."""
         for_it: list[Node] = []
         words: list[str] = []
         for child, before in zip(node.children, [None, *node.children], strict=False):
@@ -502,9 +558,12 @@ class Script:
         return status
 
     def _call(self, called: list[str], node: Node, words: Sequence[str] = ()) -> Status:
-        """Follow a command, given its words as they are expanded and, for ``test``, as they are written.
+        """Follow a command, given its words as they are expanded, the name first, and, for ``test``, as they are
+        written; return its status.
 
-        Commands that are neither functions nor of the shell itself are collected.
+        Functions and built-in commands that this class knows are followed. All others, ``echo`` and ``true`` included,
+        are collected: in ``commands``, or in ``conditional`` where it is not known whether they run. Their status is
+        None, but for the few that always succeed or fail.
         """
         name = called[0]
         if (place := self.variables.get(f"{name}()")) is not None:
@@ -523,7 +582,8 @@ class Script:
         return True if name in _SUCCEEDING else False if name == "false" else None
 
     def _call_function(self, body: Node, called: list[str], node: Node) -> Status:
-        """Follow the body of a function with its arguments."""
+        """Follow the body of a function with the words behind its name as ``$1``, ``$2``, ...; the arguments from
+        before are restored behind it. Return None, as its status is not known."""
         held = {name: value for name, value in self.variables.items() if name in _ARGUMENTS}
         self._set_arguments(called[1:])
         self._in_function(lambda: self._statement(body), node)
@@ -531,8 +591,8 @@ class Script:
         return None
 
     def _in_function(self, follow: Callable[[], object], node: Node) -> None:
-        """Follow what ``return`` leaves; its local variables are unknown behind it. ScriptError if calls are too
-        deep."""
+        """Call ``follow``, which follows the body of a function or another script; a ``return`` in it ends it. Its
+        local variables are unknown behind it. ScriptError if calls are too deep (50)."""
         if len(self._locals) >= _DEEPEST_CALL:
             raise shell_words.ScriptError(f"more than {_DEEPEST_CALL} calls inside of each other")
         outer, self._left = self._left, []
@@ -553,7 +613,11 @@ class Script:
         self.variables.update({"@": list(arguments), "*": list(arguments), "#": str(len(arguments))})
 
     def _run_again(self, called: list[str], node: Node) -> Status:
-        """Follow the command behind ``time``, ``command``, ``builtin`` or ``exec``, which ends the script."""
+        """Follow the command behind ``time``, ``command``, ``builtin`` or ``exec``, and return its status; ``exec`` of
+        a command then ends the script, by raising ``_Leave``.
+
+        An assignment behind the word makes that variable unknown, and what follows it is left out.
+        """
         rest = [word for word in called[1:] if not (word.startswith("-") and called[0] in ("time", "command"))]
         if any(re.match(r"[A-Za-z_]\w*\+?=", word) for word in rest[:1]):
             return self._forget([rest[0].partition("=")[0].removesuffix("+")], node)
@@ -563,15 +627,16 @@ class Script:
         return status
 
     def _run_leave(self, called: list[str], node: Node) -> Status:
-        """Leave by ``exit``, ``return``, ``break`` or ``continue``."""
+        """Raise ``_Leave`` for ``exit``, ``return``, ``break`` or ``continue``, the last two with their number of
+        loops, 1 unless it is known. A ``return`` outside of a function ends the script as ``exit`` does."""
         if called[0] == "exit" or (called[0] == "return" and not self._locals):
             raise _Leave("exit", _line_of(node))
         levels = called[1] if len(called) > 1 and called[0] != "return" else "1"
         raise _Leave(called[0], _line_of(node), int(levels) if levels.isdecimal() and int(levels) else 1)
 
     def _run_eval(self, called: list[str], node: Node) -> Status:
-        """Follow the words as a script of their own; every variable becomes unknown where the first word is not
-        known."""
+        """Follow the words of ``eval`` as a script of their own, and return the status of its last command; every
+        variable becomes unknown where the first word is not known. ConfigError where the words cannot be parsed."""
         text = " ".join(called[1:])
         if not is_known(text.split()[0] if text.split() else ""):
             return self._forget_all(node, _words_of(node))
@@ -580,7 +645,11 @@ class Script:
 
     def _run_read(self, called: list[str], node: Node) -> Status:
         """Make the variables unknown that ``read``, ``mapfile``, ``getopts``, ``printf -v`` and the like set, and the
-        functions of these names."""
+        functions of these names; return None, as the status is not known.
+
+        Variables are all words behind the command that are names, and those that such commands set by default
+        (``REPLY``, ``MAPFILE``, ``OPTARG``, ``OPTIND``). ``printf`` without ``-v`` changes nothing and returns True.
+        """
         if called[0] == "printf" and not "".join(called[1:2]).startswith("-v"):
             return True
         names = [name for name in (re.sub(r"^-v|\[.*", "", word) for word in called[1:]) if name.isidentifier()]
@@ -590,11 +659,13 @@ class Script:
         return self._forget([*names, *functions, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], node)
 
     def _run_let(self, called: list[str], node: Node) -> Status:
-        """Carry out arithmetic expressions: the status is that of the last, False without any."""
+        """Carry out the arithmetic expressions of ``let``: the status is that of the last (True if its value is not 0),
+        False without any."""
         return [False, *(self._arithmetic_holds(text, node) for text in called[1:])][-1]
 
     def _run_shift(self, called: list[str], node: Node) -> Status:
-        """Drop the first arguments, as many as stated (1); unknown where they or how many are not known."""
+        """Drop the first arguments, as many as stated (1 by default), and return True; where the arguments or their
+        number are not known, make all arguments unknown and return None."""
         held = self.variables.get("@")
         count = called[1] if len(called) > 1 else "1"
         if not isinstance(held, list) or not count.isdecimal():
@@ -603,8 +674,8 @@ class Script:
         return True
 
     def _run_set(self, called: list[str], node: Node) -> Status:
-        """Set arguments, and whether a failure stops the script (``-e``, ``+e``, ``-o errexit``); other options are
-        ignored."""
+        """Follow ``set``: arguments, and whether a failure stops the script (``-e``, ``+e``, ``-o errexit``); other
+        options are ignored. Return True."""
         options = called[1:]
         while options and options[0][:1] in ("-", "+") and options[0] not in ("--", "-"):
             option = options.pop(0)
@@ -615,12 +686,14 @@ class Script:
         return True
 
     def _run_trap(self, called: list[str], node: Node) -> Status:
-        """Note a trap, whose command runs where the script ends or is interrupted."""
+        """Note that a trap is not followed, as its command runs where the script ends or is interrupted; return
+        True."""
         self.notes.append(_at(node, f"{_words_of(node)} is not followed"))
         return True
 
     def _run_source(self, called: list[str], node: Node) -> Status:
-        """Follow another script, which is looked for beside this one; one that does not lie there is noted."""
+        """Follow another script, looked for by its name in the folder of this one, in the present state; one that does
+        not lie there is noted. Return None, as the status is not known."""
         path = self._path.with_name(Path(MARK.sub("", "".join(called[1:2]))).name or self._path.name)
         if path == self._path or not path.is_file():
             self.notes.append(
@@ -646,7 +719,10 @@ _SUCCEEDING = ("true", ":", "echo", "export", "printf", "pwd")
 
 
 def _parsed(text: str, path: Path) -> Node:
-    """Return the root of a script's syntax tree.
+    """Return the root of a script's syntax tree, its lines numbered as in the text.
+
+    Continued lines are joined. If the text does not parse, placeholders of templates (``NAME=<path of the model>``) are
+    replaced by marks of unknown values, and it is parsed again.
 
     Raises:
         ConfigError: not the syntax of bash, or constructs too deep inside of each other; names the line.
@@ -679,7 +755,8 @@ def _parsed(text: str, path: Path) -> Node:
 
 
 def _assigned_in(text: str) -> list[str]:
-    """Return the names that are assigned in a text."""
+    """Return the names that are assigned in a text (``NAME=`` or ``NAME+=``), in order, repeated where they occur
+    again."""
     return re.findall(r"(?<![-\w])([A-Za-z_]\w*)\+?=", text)
 
 
@@ -691,7 +768,7 @@ def _test_words(node: Node) -> list[str]:
 
 
 def _is_glob(word: str) -> bool:
-    """Return whether a word holds ``*``, ``?`` or ``[`` outside of quotes and expansions, or a list in braces."""
+    """Return whether a word holds ``*``, ``?`` or ``[`` outside of quotes and expansions."""
     return any(sign in re.sub(r"\"[^\"]*\"|'[^']*'|\$\{[^}]*\}|\$[@*?#]", "", word) for sign in "*?[")
 
 
@@ -721,7 +798,7 @@ def _line_of(node: Node) -> int:
 
 
 def _field(node: Node, name: str) -> Node:
-    """Return the part of a statement with this name in the grammar, which always gives it."""
+    """Return the child of a statement's node under a field name of the grammar, which must always give it."""
     child = node.child_by_field_name(name)
     assert child is not None
     return child

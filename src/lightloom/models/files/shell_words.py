@@ -29,7 +29,10 @@ class ScriptError(Exception):
 
 def unknown(name: str, why: str = "") -> str:
     """Return the mark of something that the file does not say, ``⟨name⟩``, or says in a way that is not followed,
-    ``⟨name: why⟩``."""
+    ``⟨name: why⟩``.
+
+    Spaces become no-break spaces, so that a mark stays one word.
+    """
     joined = "\u00a0".join(f"{name}: {why}".split() if why else name.split())  # a mark is one word
     return f"⟨{joined.replace('⟨', '').replace('⟩', '')}⟩"
 
@@ -58,7 +61,7 @@ def _quotient(left: int, right: int) -> int:
 
 
 def _power(base: int, exponent: int) -> int:
-    """Return a power, reduced modulo 2^64; ScriptError for an exponent below zero."""
+    """Return a power, reduced modulo 2^64 to 0 ... 2^64 - 1; ScriptError for an exponent below zero."""
     if exponent < 0:
         raise ScriptError("an exponent below zero")
     return pow(base, exponent, 1 << 64)
@@ -77,13 +80,17 @@ _SIGNS: Mapping[type[ast.AST], Callable[[int], int]] = {
 
 
 def evaluate(text: str, variables: Variables, unset: str | None = None, depth: int = 0) -> int:
-    """Return the value of an arithmetic expression (0 for an empty one), and carry out the assignment that it is.
+    """Return the value of an arithmetic expression (0 for an empty one) in signed 64 bits, and carry out the assignment
+    that it is.
+
+    An assignment is the whole expression (``n = n + 1``, ``n += 2``, ``n++``), never a part; its value is the new one,
+    that of ``n++`` and ``n--`` the one before. ``a ? b : c`` is followed once, not nested.
 
     Args:
         text: the expression, without the brackets around it.
-        variables: values by name, which an assignment changes.
-        unset: text of a name that the file never sets; None where its value is not known.
-        depth: how many names are being looked up around it.
+        variables: values by name, which an assignment changes; a value may itself be an expression.
+        unset: text that stands for a name that the file never sets; with None its value is not known.
+        depth: how many names are being looked up around it, 0 for a caller; at 50 a name is taken as not known.
 
     Raises:
         UnknownValue: no expression that is followed, or a value that is not known.
@@ -143,10 +150,11 @@ def _wrapped(number: int) -> int:
 
 
 def arithmetic(text: str, variables: Variables) -> str:
-    """Return the value of an arithmetic expression as text, or its mark where it is not known.
+    """Return the value of an arithmetic expression (``$((...))``, given without the brackets) as text, or its mark
+    where it is not known.
 
-    Its assignment is made; where it is not known, what it would assign is unknown, too. ScriptError where the script
-    would stop.
+    Its assignment is made in ``variables``; where it is not known, what it would assign is unknown, too. ScriptError
+    where the script would stop.
     """
     try:
         return str(evaluate(value(text, variables), variables))
@@ -156,7 +164,7 @@ def arithmetic(text: str, variables: Variables) -> str:
 
 
 def forget_assigned(text: str, variables: Variables) -> None:
-    """Replace by a mark the value of each variable that an arithmetic expression assigns."""
+    """Replace by a mark the value of each variable that an arithmetic expression assigns, in ``variables`` itself."""
     signs = r"(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))"
     names = re.findall(rf"([A-Za-z_]\w*){signs}", text) + re.findall(r"(?:\+\+|--)\s*([A-Za-z_]\w*)", text)
     for name in names:
@@ -175,7 +183,7 @@ _NOT_FOLLOWED = re.compile(r"\$'(?:\\.|[^'\\])*'?|\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}
 
 def fields(word: str, variables: Variables) -> list[str]:
     """Return the fields that a word expands to, without quotes: several, or none, where an unquoted variable holds so
-    many."""
+    many. Fields may hold marks of what is not known."""
     whole = _ALL_ELEMENTS.fullmatch(word)
     if whole and variables.get(whole[1] or "@") == []:
         return []
@@ -222,7 +230,8 @@ def _expanded(word: str, variables: Variables, *, quoted: bool = False, assigned
 
 
 def _end(word: str, at: int) -> int:
-    """Return the place behind the quote or bracket that ends the one at ``at``, with all that opens inside of it."""
+    """Return the index just behind the quote or bracket that closes the one at index ``at``, past all that opens inside
+    of it; beyond the end of ``word`` where nothing closes it."""
     opening, place = word[at], at + 1
     closing = {"(": ")", "{": "}"}.get(opening, opening)
     while place < len(word) and word[place] != closing:
@@ -234,9 +243,10 @@ def _end(word: str, at: int) -> int:
 
 
 def _split(text: str, variables: Variables) -> str:
-    """Return what an unquoted expansion gave, with a separator of fields wherever it has white space.
+    """Return what an unquoted expansion gave, with a separator of fields (``_SPLIT``) in the place of all white space.
 
-    Where the file sets IFS, which splits at other characters, a mark of an unknown text is returned instead.
+    Where the file sets IFS, which splits at other characters, a mark of an unknown text is returned instead, unless the
+    text is blank or holds a mark already.
     """
     if "IFS" in variables and (MARK.search(text) is None) and text.strip():
         return unknown(text, "words split at IFS, which the file sets")
@@ -247,8 +257,12 @@ def _split(text: str, variables: Variables) -> str:
 def _parameter(text: str, variables: Variables, whole: bool) -> str:
     """Return the value of a variable with what follows its name in ``${...}``: an index, a length, a default.
 
-    A mark where it is not known or not followed; ``=`` also sets the variable. ``whole`` where the expansion is not
-    split into fields.
+    A mark where it is not known or not followed; ``=`` also sets the variable in ``variables``.
+
+    Args:
+        text: what stands inside of the braces, or the name behind ``$``.
+        variables: values by name.
+        whole: True where the expansion is not split into fields (quoted, or the value of an assignment).
     """
     match = _PARAMETER.fullmatch(text)
     if match is None or (match[1] and match[5]):
@@ -298,10 +312,14 @@ _INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*")
 
 
 def matches(subject: str, pattern: str, variables: Variables) -> Status:
-    """Return whether a text matches a pattern of ``case`` or ``[[``, the pattern expanded first; None where that is not
-    known or not followed.
+    """Return whether a text matches a pattern of ``case`` or ``[[``; None where that is not known or not followed.
 
     Quoted patterns, and those without ``*``, ``?``, ``[`` and ``(``, are compared as texts.
+
+    Args:
+        subject: the text, already expanded.
+        pattern: the pattern as it is written, expanded here.
+        variables: values by name.
     """
     literal = value(pattern, variables)
     if not is_known(subject) or not is_known(literal):
@@ -314,7 +332,7 @@ def matches(subject: str, pattern: str, variables: Variables) -> Status:
 
 
 def negated(known: Status) -> Status:
-    """Return the opposite of a result; None is unknown."""
+    """Return the opposite of a status; None, which is not known, stays None."""
     return None if known is None else not known
 
 
@@ -336,7 +354,10 @@ def holds(words: Sequence[str], variables: Variables, keyword: bool) -> Status:
 
 def _tested(words: Sequence[str], variables: Variables, keyword: bool) -> Status:
     """Return whether the test of these words holds, that of ``[[`` (``keyword``, with words yet to be expanded) or of
-    ``[`` (expanded); None for files, brackets, and where it is not known."""
+    ``[`` (expanded); None for tests of files, brackets, and where it is not known.
+
+    ``||`` and ``&&`` (``-o`` and ``-a`` of ``[``) and ``!`` are followed; no words fail.
+    """
     if keyword and "(" in words:
         return None
     for sign, deciding in (("||", True), ("&&", False)) if keyword else (("-o", True), ("-a", False)):
