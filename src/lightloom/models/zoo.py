@@ -168,7 +168,8 @@ def search_path(spec: str) -> Iterator[None]:
 
 
 def _import_file(spec: str, path: Path) -> ModuleType:
-    """Import a Python file as a module of a name of its own, and return it; WorkloadError if there is no such file."""
+    """Import a Python file as a module of a name of its own, which stays in ``sys.modules``, and return it;
+    WorkloadError if there is no such file. Errors of its code pass through."""
     if not path.is_file():
         raise WorkloadError(f"{spec}: there is no file {str(path)!r}")
     name = f"lightloom_model_{sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
@@ -186,8 +187,8 @@ def _import_file(spec: str, path: Path) -> ModuleType:
 
 
 def _offer(module: ModuleType) -> str:
-    """Return the end of a message that lists up to ten public callables that a module defines itself, by name; empty if
-    it has none."""
+    """Return the end of a message, ``; it has NAME, NAME``, that lists up to ten public callables that a module defines
+    itself, by name; empty if it has none."""
     values = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
     own = [name for name, value in values.items() if getattr(value, "__module__", None) == module.__name__]
     return f"; it has {', '.join(sorted(own)[:10])}" if own else ""
@@ -201,6 +202,9 @@ is the batch."""
 def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) -> ComputeGraph:
     """Return the graph of a model for ``batch`` samples.
 
+    A model of the zoo comes from the package or the cache where it can, others are traced anew, which runs the user's
+    code.
+
     Args:
         spec: a zoo name, the name of a plug-in in group ``lightloom.models``, ``package.module:factory`` or
             ``path/file.py:factory``.
@@ -209,7 +213,8 @@ def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) 
 
     Raises:
         UnknownNameError: no such name in the zoo or among the plug-ins.
-        WorkloadError: the model cannot be imported, built or traced, or PyTorch is missing.
+        WorkloadError: the model cannot be imported, built or traced, PyTorch is missing, or a number is no whole one of
+            at least 1.
     """
     for what, value in (("batch", batch), ("sequence length", sequence_length)):
         if value is not None and (type(value) is not int or value < 1):
@@ -256,7 +261,10 @@ def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
 
 
 def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGraph:
-    """Trace a model of the zoo at 13 samples with the installed PyTorch, whatever is kept, and return the graph.
+    """Trace a model of the zoo at 13 samples with the installed PyTorch, without looking for a kept trace or keeping
+    this one, and return the graph.
+
+    ``sequence_length`` is the tokens in a sample, None for the model's own.
 
     Raises:
         WorkloadError: PyTorch is missing.
@@ -266,8 +274,9 @@ def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGra
 
 
 def trace_key(entry: ZooEntry, length: int | None) -> str:
-    """Return the name under which a trace is kept: the model's, and a hash of its arguments, its length in tokens and
-    the sources of the tracer, the zoo's modules, the table of operators and the graph."""
+    """Return the name under which a trace is kept: the model's, a hyphen, and a hash of its arguments, its length in
+    tokens (None where it takes none) and the sources of the tracer, the zoo's modules, the table of operators and the
+    graph."""
     sources = source_hash("models/graph.py", "models/operator_words.py", "models/torch")
     return f"{entry.name}-{content_hash([entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, sources])}"
 

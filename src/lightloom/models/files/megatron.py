@@ -38,7 +38,7 @@ class Options:
     used: set[str] = field(default_factory=set)
 
     def error(self, complaint: str) -> ConfigError:
-        """Return, not raise, an error that names the file."""
+        """Return, not raise, an error that names the file before the complaint."""
         return ConfigError(f"{self.path}: {complaint}")
 
     def flag(self, name: str) -> bool:
@@ -99,13 +99,16 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
     """Return the options of the last command in a script that takes sizes of Megatron-LM, else those in its arrays and
     texts.
 
+    A command counts that states a number of layers, a hidden size or a tensor-parallel degree; one that runs only under
+    an unknown condition is taken where it is the only one.
+
     Args:
         path: the script.
         definitions: values of variables that are set before it begins.
         text: a shell line in the place of the script; ``path`` then names it in messages.
 
     Raises:
-        ConfigError: unreadable, or without any option that Megatron-LM needs.
+        ConfigError: unreadable, a script that cannot be followed, or one without any such option.
     """
     script = read_script(path, definitions, text)
     notes = list(script.notes)
@@ -196,7 +199,7 @@ def is_deepspeed(options: Options) -> bool:
 
 
 def mixture(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
-    """Return the experts of a layer, how many a token visits, and the numbers (from 0) of the layers without experts.
+    """Return (experts of a layer, experts that a token visits, numbers from 0 of the layers without experts).
 
     Without a mixture there are 0 experts; layers are then not listed.
 
@@ -210,8 +213,12 @@ def mixture(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
 
 
 def _deepspeed(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
-    """Return what ``mixture`` does, by the options and defaults of Megatron-DeepSpeed: (0, 1, ()) for a single
-    expert."""
+    """Return (experts, experts that a token visits, numbers from 0 of the layers without experts) by the options and
+    defaults of Megatron-DeepSpeed; (0, 1, ()) for a single expert.
+
+    Experts are in each ``--expert-interval``-th of ``layers`` layers, every second by default. ConfigError for layers
+    with different numbers of experts, or a residual MLP beside experts.
+    """
     numbers = dict.fromkeys(options.given.get("num-experts", ()))
     visited, interval = options.count("topk") or 1, options.count("expert-interval") or 2
     if len(numbers) > 1:
@@ -227,8 +234,8 @@ def _deepspeed(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]
 
 
 def _dense_layers(options: Options, layers: int) -> tuple[int, ...]:
-    """Return the numbers (from 0) of layers without experts: those that n does not divide, or those with a 0 in
-    ``([0]*3+[1]*58)``.
+    """Return the numbers (from 0) of layers without experts: those that are no multiple of ``--moe-layer-freq n`` (1 by
+    default: none), or those with a 0 in its pattern ``([0]*3+[1]*58)``.
 
     ConfigError where the option cannot be read, or is of another number of layers.
     """
@@ -259,9 +266,10 @@ _DROPOUT = 0.1
 
 
 def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[DecoderSizes, list[str]]:
-    """Return the sizes of the decoder, and a sentence on each that is assumed.
+    """Return (sizes of the decoder, a sentence on each that is assumed).
 
-    ``sequence_length``, where given, overrides that of the options.
+    ``sequence_length``, where given, overrides that of the options, which is ``--seq-length`` or else
+    ``--max-position-embeddings``.
 
     Raises:
         ConfigError: another kind of model, or an option that is missing or cannot be read.
@@ -327,7 +335,8 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
     """Return (rows of the table of tokens, sentences): a stated or known size, padded up as Megatron pads it, and one
     sentence if it is assumed.
 
-    A size that is stated as padded is taken as it is. ConfigError where neither a size nor a known tokenizer is stated.
+    Rows are padded to a multiple of ``--make-vocab-size-divisible-by`` (128) times the tensor-parallel degree. A size
+    that is stated as padded is taken as it is. ConfigError where neither a size nor a known tokenizer is stated.
     """
     multiple = (options.count("make-vocab-size-divisible-by") or 128) * (options.count(_DEGREES["tp"]) or 1)
     kind = options.text("tokenizer-type") or ("GPT2BPETokenizer" if options.flag("merge-file") else None)
@@ -365,8 +374,8 @@ def _dropout(options: Options) -> float:
 
 
 def _latent(options: Options) -> LatentAttention | None:
-    """Return the sizes of multi-head latent attention, with Megatron's defaults; None where the options do not ask for
-    it."""
+    """Return the sizes of multi-head latent attention, Megatron's defaults where the options leave them out; None where
+    the options do not ask for it."""
     if not options.flag("multi-latent-attention"):
         return None
     return LatentAttention(
@@ -422,8 +431,8 @@ def _is_whole(options: Options) -> bool:
 def stage_blocks(options: Options, layers: int) -> StageBlocks | None:
     """Return how Megatron cuts ``layers`` into the stages that the arguments state.
 
-    None for a single stage, ``equal`` where nothing but their number is stated, else the layers of each chunk, the
-    first chunks of all stages before the second ones.
+    None for a single stage, ``equal`` where nothing but their number is stated, else the number of layers of each
+    chunk, the first chunks of all stages before the second ones.
 
     Raises:
         ConfigError: a layout that cannot be read, or that has other layers or numbers of stages.
@@ -453,10 +462,12 @@ def stage_blocks(options: Options, layers: int) -> StageBlocks | None:
 
 
 def _layout(options: Options, layout: str, stages: int, layers: int) -> tuple[int, ...]:
-    """Return the layers of each chunk of a layout: ``Et*3|(tt|)*2tL`` has three, two, two and one.
+    """Return the number of layers of each chunk of a layout, in its order: ``Et*3|(tt|)*2tL`` has three, two, two and
+    one.
 
     Raises:
-        ConfigError: another number of stages or layers, or a stage without any.
+        ConfigError: a number of chunks that is no multiple of ``stages``, another number of layers than ``layers``, or
+            a chunk without any.
     """
     chunks = _chunks(layout)
     plain = "|".join(chunks)
@@ -509,8 +520,8 @@ def _sharding(options: Options) -> str | None:
     """Return the sharding that the options ask for (``none``, ``zero-1`` to ``zero-3``, ``hybrid``); None where they
     leave it open.
 
-    FSDP goes before ZeRO of DeepSpeed, that before the distributed optimizer (``zero-1``). ConfigError for an unknown
-    strategy.
+    FSDP goes before ZeRO of DeepSpeed, that before the distributed optimizer (``zero-1``); without any it is ``none``
+    in a whole command. ConfigError for an unknown strategy or stage.
     """
     sharded, optimizer = [name for name in _FSDP if options.flag(name)], options.flag("use-distributed-optimizer")
     strategy = options.text("data-parallel-sharding-strategy")
@@ -537,7 +548,8 @@ def _zero_stage(options: Options) -> str | None:
 
 
 def _recomputation(options: Options) -> str | None:
-    """Return ``full``, ``selective`` or ``none``; None where the options leave it open. ConfigError for another word.
+    """Return the recomputation of activations: ``full``, ``selective`` or ``none``; None where the options leave it
+    open. ConfigError for another word.
 
     Options of older releases override ``recompute-granularity``.
     """
@@ -554,9 +566,10 @@ def _recomputation(options: Options) -> str | None:
 
 def _virtual_stages(options: Options, stages: int | None) -> int | None:
     """Return the chunks of layers that each stage has: those of a layout go before their stated number, that before the
-    layers of a chunk.
+    layers of a chunk; 1 in a whole command that states none.
 
     None where the options leave it open; ConfigError where the layers of a chunk do not divide those of a stage.
+    ``stages`` is the number of pipeline stages, None for 1.
     """
     if (layout := options.text("pipeline-model-parallel-layout")) is not None:
         return max(len(_chunks(layout)) // (stages or 1), 1)
@@ -575,10 +588,12 @@ def _virtual_stages(options: Options, stages: int | None) -> int | None:
 
 
 def read_megatron_line(line: str, request: FileRequest) -> ModelReading:
-    """Return the decoder that a shell line describes, as :func:`read_megatron` does.
+    """Return the decoder that a shell line describes, with the strategy and batches that it states, as
+    :func:`read_megatron` does of a script.
 
     Raises:
         ConfigError: no arguments of Megatron-LM, or what :func:`read_megatron` refuses.
+        WorkloadError: sizes that contradict each other, or PyTorch is missing.
     """
     return read_megatron(Path(LINE), request, line)
 

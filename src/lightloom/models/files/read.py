@@ -56,6 +56,8 @@ def _check_counts(fields: Mapping[str, Any], path: Path) -> None:
 def read_model_file(path: Path, request: FileRequest) -> ModelReading:
     """Return the model that a file describes, or the ``config.json`` of a folder, with the batch of the request.
 
+    Traces, graphs and ONNX files, which hold one batch, are rescaled to it, and state no strategy.
+
     Raises:
         ConfigError: unreadable, of no form that describes a model (the message lists them), or a request that this form
             cannot serve.

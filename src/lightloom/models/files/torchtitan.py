@@ -37,7 +37,8 @@ def names() -> Iterator[str]:
 
 
 def _flavor(shared: Mapping[str, Any], own: Mapping[str, Any]) -> DecoderSizes:
-    """Return the sizes that a flavor states beside those that its model's flavors share."""
+    """Return the sizes of a flavor from fields of :class:`DecoderSizes` by name: ``own`` overrides those that the
+    model's flavors ``shared``, and so do the fields of its ``latent`` attention."""
     fields = {**shared, **own}
     if "latent" in shared:
         fields["latent"] = LatentAttention(**shared["latent"] | own.get("latent", {}))
@@ -64,7 +65,7 @@ class JobConfiguration:
         self.path, self._sections, self._used = path, sections, set[tuple[str, str]]()
 
     def error(self, complaint: str) -> ConfigError:
-        """Return, not raise, an error that names the file."""
+        """Return, not raise, an error that names the file before the complaint."""
         return ConfigError(f"{self.path}: {complaint}")
 
     def get(self, key: str, kind: type, *sections: str) -> Any:
@@ -84,10 +85,11 @@ class JobConfiguration:
         return None
 
     def degree(self, key: str, *, left: bool = False) -> int | None:
-        """Return a degree of parallelism, None where it is not stated; -1 where ``left`` allows what is left of the
-        ranks.
+        """Return a degree of parallelism, None where it is not stated; -1, which stands for all ranks that are left, is
+        returned only if ``left`` allows it.
 
-        ConfigError for another value below 1.
+        The key is looked for in ``[parallelism]``, ``[training]`` and ``[experimental]``. ConfigError for another value
+        below 1, or no whole number.
         """
         value = self.get(key, int, *_PLACES)
         if value is not None and value < 1 and not (left and value == -1):
@@ -169,11 +171,11 @@ def local_batch(job: JobConfiguration) -> int | None:
 
 
 def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStrategy, list[str]]:
-    """Return the choices that a file states (1 for degrees that it leaves out), and sentences on what the plan does
-    otherwise.
+    """Return (choices that a file states, sentences on what the plan does otherwise); degrees that it leaves out are 1.
 
-    ``dp`` is replicas times shards, None where the shards are what is left of the ranks. ConfigError for a setting that
-    cannot be read.
+    ``dp`` is replicas times shards, None where the shards are what is left of the ranks. ``micro_batch`` is the local
+    batch without a pipeline. ``layers`` is the model's number of layers, None where it is not known. ConfigError for a
+    setting that cannot be read.
     """
     notes: list[str] = []
     tp, pp = job.degree("tensor_parallel_degree") or 1, job.degree("pipeline_parallel_degree") or 1
@@ -200,10 +202,11 @@ def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStra
 
 
 def _sharding(job: JobConfiguration, pp: int, replicas: int, shards: int | None) -> str:
-    """Return ``none`` for one shard, ``hybrid`` with replicas of shards, else ``zero-2`` or ``zero-3`` by resharding.
+    """Return ``none`` for one shard, ``hybrid`` with several replicas of shards, else ``zero-2`` or ``zero-3`` by
+    resharding.
 
-    ``zero-2`` is where parameters are not resharded after the forward pass, the default with a pipeline. ConfigError
-    for an unknown setting.
+    ``zero-2`` is where parameters are not resharded after the forward pass, the default with a pipeline. ``shards`` is
+    None or -1 where shards are what is left of the ranks. ConfigError for an unknown setting.
     """
     reshard = job.get("fsdp_reshard_after_forward", str, *_PLACES) or "default"
     if reshard not in ("default", "always", "never"):
@@ -229,10 +232,11 @@ def _recomputation(job: JobConfiguration, notes: list[str]) -> str:
 
 
 def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: list[str]) -> int:
-    """Return the chunks of each pipeline rank; ConfigError where the file's stages are no multiple of the ranks.
+    """Return the number of chunks (stages) of each pipeline rank; ConfigError where the file's stages are no multiple
+    of the ranks.
 
-    By the modules or layers that the file states, else 2 for an interleaved schedule and 1 for others; ``notes`` gain a
-    line on a schedule that the plan replaces.
+    By the modules or layers that the file states, else 2 for an interleaved schedule and 1 for others; always 1 without
+    a pipeline. ``notes`` gain a line on a schedule that the plan replaces.
     """
     schedule = job.get("pipeline_parallel_schedule", str, *_PLACES) or "1F1B"
     each = job.get("pipeline_parallel_layers_per_stage", int, *_PLACES)
@@ -252,8 +256,8 @@ def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: l
 
 
 def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tuple[int, ...] | None:
-    """Return the layers of each chunk, as the file names them or else as torchtitan divides them; None for a single
-    chunk.
+    """Return the number of layers of each chunk, in the order of the model, as the file names them or else as
+    torchtitan divides them; None for a single chunk.
 
     Raises:
         ConfigError: a chunk without layers, or names of other layers than the model's.
@@ -274,8 +278,8 @@ def _ends(job: JobConfiguration) -> tuple[int, int]:
 
 
 def _named_layers(job: JobConfiguration, layers: int | None) -> tuple[int, ...] | None:
-    """Return the layers of each chunk where the file names its modules, or those that begin the later ones; else
-    None.
+    """Return the number of layers of each chunk where the file names its modules, or those that begin the later ones;
+    None where it names none or ``layers`` is None.
 
     Raises:
         ConfigError: not all layers of the model, each once and in order.
@@ -301,7 +305,8 @@ def _named_layers(job: JobConfiguration, layers: int | None) -> tuple[int, ...] 
 
 
 def divided(layers: int, chunks: int, ends: tuple[int, int] = ENDS) -> tuple[int, ...]:
-    """Return the layers of each chunk as torchtitan divides them: the first chunks have one more of what is left over.
+    """Return the number of layers of each chunk as torchtitan divides them: the first chunks have one more of what is
+    left over.
 
     Args:
         layers: of the model.

@@ -146,7 +146,7 @@ class Recording:
 
 
 def read_calls(path: Path) -> Recording:
-    """Return the calls of an execution trace of PyTorch, gzip or not.
+    """Return the calls of an execution trace of PyTorch (JSON, gzip or not) with their nesting, times and exchanges.
 
     Raises:
         ConfigError: unreadable, or not JSON.
@@ -171,12 +171,16 @@ def read_calls(path: Path) -> Recording:
 
 
 def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True) -> Recording:
-    """Return the calls that the nodes of a trace describe.
+    """Return the calls that the nodes of a trace describe, nested as they were made, with their times.
+
+    Nodes with a category (``cat``) are the accelerator's work: their seconds are added to the calls that launched them,
+    and those of communication kernels become exchanges.
 
     Args:
         entries: objects with an id and a name, and with the further fields of an execution trace.
         path: the file, for messages.
-        complete: whether every node but the first is made by one of the trace.
+        complete: whether every node but the first must be made by one of the trace; without it, calls of missing
+            callers are roots.
 
     Raises:
         WorkloadError: a node is malformed, occurs twice, or was made by a missing one or by itself; names the node.
@@ -205,10 +209,12 @@ def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True)
 
 
 def _tell_numbers_apart(calls: Mapping[int, Call]) -> None:
-    """Give numbers that calls read a storage of their own (-1) where its address is that of a tensor freed since.
+    """Set the storage of tensors that calls read to -1, in place, where they are numbers that lie at the address of a
+    tensor freed since.
 
-    PyTorch makes a tensor without dimensions of each number, which no call returns: one of an element type, or without
-    dimensions, as no call has returned from that storage is such a number.
+    PyTorch makes a tensor without dimensions of each number, which no call returns. A tensor is such a number if calls
+    have returned tensors from its storage, but none of the same element type that has dimensions as it does or lacks
+    them as it does.
     """
     returned: dict[int, set[tuple[int, bool, bool]]] = {}
     for _, call in sorted(calls.items()):
@@ -224,7 +230,8 @@ def _tell_numbers_apart(calls: Mapping[int, Call]) -> None:
 
 
 def _form(tensor: TraceTensor) -> tuple[int, bool, bool]:
-    """Return the element type of a tensor, and whether it has dimensions."""
+    """Return (bytes of an element, whether it is floating, whether the tensor has dimensions), which tell numbers from
+    tensors."""
     return tensor.element_bytes, tensor.floating, bool(tensor.shape)
 
 
@@ -263,10 +270,15 @@ def seconds_of_microseconds(duration: Value, complaint: str) -> float:
 
 
 def _launched(entries: Sequence[Entry], calls: Mapping[int, Call], path: Path) -> tuple[TracedExchange, ...]:
-    """Add the seconds of the accelerator's work to the calls that launched it, and return what of it exchanges data
-    among ranks.
+    """Add the seconds of the accelerator's work to the calls that launched it, in place, and return the exchanges among
+    ranks in it.
 
     The seconds of exchanges are added to no call. WorkloadError where other work names no call.
+
+    Args:
+        entries: nodes of the accelerator's work.
+        calls: calls on the host by id.
+        path: the file, for messages.
     """
     exchanges: list[TracedExchange] = []
     for entry in entries:
@@ -284,10 +296,16 @@ def _launched(entries: Sequence[Entry], calls: Mapping[int, Call], path: Path) -
 
 
 def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path, *, complete: bool) -> list[Call]:
-    """Attach calls to their parents in ``calls``, in the order of their ids, and return the roots.
+    """Append each call to the inner calls of its parent, in the order of their ids, and return the roots.
 
-    Ids grow as calls begin, so a parent has the smaller id. WorkloadError where a parent is missing (the first node's
-    may be, any if not ``complete``) or begins later.
+    Ids grow as calls begin, so a parent has the smaller id. WorkloadError where a parent is missing (that of the first
+    node may be, any if not ``complete``) or begins later.
+
+    Args:
+        calls: calls by id, changed in place.
+        parents: id of the parent by the id of each call; its own id for a root.
+        path: the file, for messages.
+        complete: whether all parents must be in the trace.
     """
     roots: list[Call] = []
     for number, call in sorted(calls.items()):
@@ -398,10 +416,10 @@ class TraceStep(NamedTuple):
 
 
 def cut_steps(roots: Sequence[Call]) -> list[TraceStep]:
-    """Return the steps of a trace in order; one without a forward call is none.
+    """Return the steps of a trace in order; one without a forward call is left out.
 
-    Steps that the profiler has marked have only their first forward pass, and how many were left out; without marks
-    each forward pass begins a step, counted from 0.
+    A step that the profiler has marked holds only its first forward pass, with the calls up to the next one, and the
+    number of later passes. Without marks each forward pass begins a step, counted from 0.
     """
     backward = (call for call in walk(roots) if call.name.startswith(BACKWARD))
     differentiated = {inner.sequence for call in backward for inner in call.calls if inner.sequence >= 0}
@@ -434,7 +452,8 @@ def sequences(call: Call) -> set[int]:
 def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
     """Return (number, calls) for each step that the profiler has marked, in order; empty without marks.
 
-    Calls on threads without marks belong to the last step that had begun.
+    Calls are the outermost operators, backward nodes and optimizer steps, in the order in which they began. Those on
+    threads without marks belong to the last step that had begun.
     """
     marks = sorted((call.id, int(match[1]), call) for call in walk(roots) if (match := _MARK.match(call.name)))
     inside = [list(leaves(mark.calls)) for _, _, mark in marks]
@@ -460,11 +479,13 @@ def leaves(calls: Sequence[Call], *, without_marks: bool = False) -> Iterator[Ca
 
 
 def _forward_passes(calls: Sequence[Call], differentiated: set[int]) -> Iterator[list[Call]]:
-    """Yield for each forward pass its calls with those of its backward pass and of what follows until the next; none
-    without an operator.
+    """Yield for each forward pass its calls with those of its backward pass and of what follows until the next; a last
+    one without an operator is left out.
 
-    ``differentiated`` are the sequence numbers that autograd goes back to; a call with one, after a backward pass,
-    begins the next.
+    Args:
+        calls: outermost calls in the order in which they began.
+        differentiated: sequence numbers that autograd goes back to; a call with one, after a backward pass, begins the
+            next forward pass.
     """
     current: list[Call] = []
     backward_begun = False
@@ -499,9 +520,11 @@ class StepParts:
     """Calls of the optimizer."""
 
     def sort(self, call: Call) -> None:
-        """Sort a call into its pass; one of none (an annotation, a thread) is passed through to the calls that it made.
+        """Add a call to the lists of its pass; one of no pass (an annotation, a thread) is passed through to the calls
+        that it made.
 
-        Operators after the first backward call are counted as ``later`` unless they only allocate or add.
+        Operators after the first backward call go to no list, and are counted as ``later`` unless they only allocate or
+        add.
         """
         if call.name.startswith(_COMMUNICATION):
             self.communication.append(call)
@@ -545,7 +568,8 @@ def statistics(calls: list[Call]) -> set[int]:
 def made(call: Call) -> list[TraceTensor]:
     """Return the tensors that a call computed: none for views, and for what only allocates.
 
-    Those it was given to write to, else those of storages that it does not read, else the one that it changed in place.
+    These are the tensors that it was given to write to (``out=``), else those that it returned in storages that it does
+    not read, else the floating one that it changed in place (a name that ends in an underscore).
     """
     if not call.reads or call.word.endswith("_like") or call.word.startswith("new_"):
         return []
@@ -575,8 +599,11 @@ def callers_of(entries: Sequence[Mapping[str, Any]], lost: Set[int]) -> dict[int
     """Return the id of a guessed caller by the id of each call that has ``lost`` its own; calls before any other have
     none.
 
+    The caller is the last earlier call that has kept its own caller, or a backward node or a wrapper of products
+    (``aten::linear``) inside of it.
+
     Args:
-        entries: calls in the order of their ids.
+        entries: calls, with ``id`` and ``name``, in the order of their ids.
         lost: ids of those that name no caller.
     """
     found: dict[int, int] = {}
@@ -614,11 +641,15 @@ def callers_of(entries: Sequence[Mapping[str, Any]], lost: Set[int]) -> dict[int
 
 
 def kind_of(call: Call, producers: int, *, stacked: bool = False) -> str:
-    """Return the kind of an operator, one of ``graph.KINDS``, by the table of operators: from its own name, the names
-    of the products inside it and of the calls that compute something, and the number of earlier operators it reads
-    (``producers``).
+    """Return the kind of an operator, one of ``graph.KINDS``, by the table of operators.
 
-    ``stacked``: True if it reads a parameter that stacks matrices.
+    It follows from its own name, from the names of the products inside it and of the innermost calls that are no views,
+    and from ``producers``.
+
+    Args:
+        call: the operator's call.
+        producers: number of earlier operators whose results it reads.
+        stacked: True if it reads a parameter that stacks matrices.
     """
     made = [inner.name for inner in _innermost(call) if plain_word(inner.name) not in VIEWS]
     if KIND_OF_WORD.get(plain_word(call.name)) == "elementwise":
@@ -706,9 +737,10 @@ _LINEAR_PRODUCTS = 2
 
 
 def passes_of(calls: Sequence[Call]) -> tuple[list[Call], tuple[Call, ...]]:
-    """Return (calls of the passes, calls of neither), of calls without nesting; backward ones each inside a made-up one
-    of autograd.
+    """Return (calls of the forward and the backward pass, calls of neither), from calls without nesting.
 
+    Forward calls are those before the first one named backward that have a number of autograd. From there to the last
+    one named backward each call gets the number of its forward operator, and stands inside a made-up node of autograd.
     Without a call named backward all are of the passes.
     """
     backward = [place for place, call in enumerate(calls) if "backward" in call.word]
@@ -723,7 +755,8 @@ def passes_of(calls: Sequence[Call]) -> tuple[list[Call], tuple[Call, ...]]:
 
 
 def _owners(forward: Sequence[Call], backward: Sequence[Call]) -> list[tuple[Call, Call]]:
-    """Return (backward call, its forward operator) for the calls of a backward pass in order, without exchanges.
+    """Return (backward call, its forward operator) for the calls of a backward pass in order, calls of all-reduces and
+    broadcasts left out.
 
     A call named backward, and every first of two products as of a linear layer, takes the latest operator of its kind
     that has none yet; others go to the operator of the call before, at first to the last one.
@@ -762,7 +795,8 @@ def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str
     """Return the sizes of an output's axes by name, from its kind and rank: ``sample`` first, then as images, (T, C) or
     by number.
 
-    ``batch`` is None where it does not depend on the samples: axes are then numbered, without ``sample``.
+    Where the first axis is not the batch, samples are taken to be merged with it, (B·T, C), or gone. ``batch`` is None
+    where the output does not depend on the samples: axes are then numbered, without ``sample``.
     """
     if batch is None:
         return {f"axis_{axis}": size for axis, size in enumerate(shape)}
@@ -781,7 +815,9 @@ def named_sizes(
     """Return the named sizes of an operator, none of 0; ``sample`` only where ``batch`` is given.
 
     Args:
+        kind: of the operator, one of ``graph.KINDS``.
         shape: of its output.
+        batch: number of samples; None where the output does not depend on them.
         factors: shapes of what it multiplies: inputs and weights, queries and keys.
         summed: length of the sums of its product; None where that is not named.
     """

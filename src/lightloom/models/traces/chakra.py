@@ -72,10 +72,11 @@ _UNQUOTED = re.compile(r"(?<!')(<[^<>']*>|\bnan\b|\binf\b)(?!')")
 def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
     """Return the calls of PyTorch that a Chakra trace holds, with their times and the exchanges among ranks.
 
-    Lost callers are guessed; in traces whose calls are cut into pieces, calls of neither pass are set apart.
+    Lost callers are guessed; in traces whose calls are cut into pieces, the pieces are joined, the passes are told
+    apart by names, and calls of neither pass are set apart (``outside``).
 
     Raises:
-        WorkloadError: what a node says of its tensors is malformed; names the node.
+        WorkloadError: what a node says of its tensors, or of its exchange, is malformed; names the node.
     """
     calls = [node for node in nodes if _is_call(node)]
     groups = _pieces(calls)
@@ -143,9 +144,14 @@ def _pieces(calls: Sequence[Node]) -> list[list[Node]]:
 
 
 def _call_entry(pieces: Sequence[Node], path: Path, *, nested: bool, first_of: Mapping[int, int]) -> dict[str, Any]:
-    """Return a call, given as its pieces, as an entry of an execution trace of PyTorch, its duration summed over them.
+    """Return a call, given as its pieces, as an entry of an execution trace of PyTorch, its duration (microseconds)
+    summed over them.
 
-    ``first_of`` maps pieces to the first of theirs; without ``nested`` it has no caller.
+    Args:
+        pieces: nodes of the call, the first of which states its tensors and attributes.
+        path: the file, for messages.
+        nested: whether control dependencies say which call made which; without it the entry has no caller (-1).
+        first_of: id of the first piece of a call by the id of each piece.
     """
     node = pieces[0]
     where = _place(node, path)
@@ -166,7 +172,11 @@ def _call_entry(pieces: Sequence[Node], path: Path, *, nested: bool, first_of: M
 
 
 def _side(texts: Texts, side: str, where: str) -> dict[str, object]:
-    """Return the values, shapes and types of what a call reads or returns, parsed from their texts."""
+    """Return the values, shapes and types of what a call reads or returns as lists by these names, parsed from their
+    texts.
+
+    WorkloadError, which begins with ``where`` and the ``side``, for a text that cannot be parsed.
+    """
     return {name: _literal(text, f"{where}: {side}: {name}") for name, text in texts._asdict().items()}
 
 
@@ -187,8 +197,11 @@ def _launch(node: Node, calls: Mapping[int, Node], whole: Mapping[int, int], *, 
     """Return the id of the call that launched the accelerator's work: the one that made it, else the latest earlier one
     that it waits for; None where the trace does not tell.
 
-    The id is that of the first piece of a call in pieces, as ``whole`` has it. The call that made the work counts only
-    where calls are ``nested``.
+    Args:
+        node: the work.
+        calls: calls of PyTorch by id, their pieces included.
+        whole: id of the first piece of a call by the id of each piece, which the result is.
+        nested: whether control dependencies say which call made which; without it only data dependencies count.
     """
     made_by = node.control[0] if node.control else -1
     if nested and made_by in calls:
@@ -211,16 +224,18 @@ _SUMS = (0, 7)
 def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> TraceReading:
     """Return the graph of the step in one rank's trace; ``NAME.et`` also stands for ``NAME.0.et``.
 
-    A trace that holds calls of PyTorch is read as its execution traces are (``chakra_calls.py``).
+    A trace that holds calls of PyTorch is read as its execution traces are, its samples guessed from shapes.
 
     Args:
-        batch: number of samples in the trace, which the trace does not state.
+        path: the file, .et or .json.
+        batch: number of samples in a trace without calls of PyTorch, which such a trace does not state.
         step: which step of a trace of PyTorch, as :func:`read_execution_trace` takes it.
 
     Raises:
         ConfigError: unreadable or malformed (names the node).
         WorkloadError: no compute node says its FLOPs or its duration, a node's attribute is no whole number (names the
-            node), or there is no such step.
+            node), there is no such step, a step of a trace without calls of PyTorch is asked for, or the trace is the
+            schedule of one collective.
     """
     file = path if path.exists() else rank_file(path, 0)
     nodes = read_json_trace(file) if ".json" in file.suffixes else read_trace(file)[0]
@@ -260,10 +275,10 @@ def rank_file(path: Path, rank: int) -> Path:
 
 
 def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
-    """Return one line on the files of the other ranks: how many of up to 64 there are, and how they differ from that of
-    rank 0.
+    """Return one line on the files of the other ranks, which lie beside that of rank 0 without a gap in their numbers:
+    how many of up to 64 there are, and how they differ from that of rank 0.
 
-    ``nodes`` are those of rank 0.
+    ``path`` is the name without a rank (``NAME.et``), ``nodes`` are those of rank 0.
 
     Raises:
         ConfigError: one of them is damaged.
@@ -300,8 +315,8 @@ def _refuse_collective(nodes: Sequence[Node], computing: Sequence[Node], path: P
 
 
 def _first_pass(computing: Sequence[Node]) -> tuple[list[Node], list[str]]:
-    """Return the nodes of the first step where the same names, a backward pass among them, repeat, and a line about the
-    others.
+    """Return (compute nodes of the first step, lines) where the same names, a backward pass among them, repeat from
+    step to step; one line then says how many steps are left out.
 
     Without such a repetition all nodes and no line.
     """
@@ -348,10 +363,13 @@ class _ChakraGraph:
 
     def add_gradients(self, node: Node, by_id: dict[int, Node], further: Set[int]) -> bool:
         """Add the elements of a collective (its bytes by 4) to the parameters of the operator whose backward pass it
-        waits for.
+        waits for, the earliest of several. Return whether the collective is left to the plan: it sums gradients, or
+        belongs to a further step.
 
-        Of several operators it is the earliest. Collectives that wait for nodes of ``further`` steps are left out.
-        Returns whether the collective is left to the plan: it sums gradients, or belongs to such a step.
+        Args:
+            node: a collective.
+            by_id: all nodes of the trace by id.
+            further: ids of the compute nodes of further steps; collectives that wait for one are left out.
         """
         seen, frontier = {node.id}, [node.id]
         while frontier and further.isdisjoint(frontier):

@@ -77,12 +77,14 @@ class _Norms(NormFinder):
         self.sources, self.readers = sources, readers
 
     def weighs(self, place: int, last: int) -> bool:
-        """Return whether one of a call's first two tensors holds a number for each channel of what ``last`` returns."""
+        """Return whether one of the first two tensors that the call at ``place`` reads holds one number for each
+        channel (last axis) of what the call at ``last`` returns."""
         channels = self._calls[last].returns[0].shape[-1:]
         return any(t.shape[-1:] == channels and t.elements == channels[0] for t in self._calls[place].reads[:2])
 
     def joins(self, place: int) -> bool:
-        """Return whether a call before a norm can be a part, a sum with its weight among them."""
+        """Return whether the call at ``place``, before a norm, can be a part of it: a cast, a mean, the subtraction of
+        a mean, or an addition whose result has one axis, as of a weight that is stored minus 1."""
         return super().joins(place) or (self.words[place] == "add" and len(self._calls[place].returns[0].shape) == 1)
 
     def as_call(self, norm: Sequence[int]) -> Call:
@@ -129,14 +131,18 @@ def read_execution_trace(path: Path, *, batch: int | None = None, step: int | No
 def reading_of(
     recording: Recording, path: Path, *, batch: int | None = None, step: int | None = None, machine: str = ""
 ) -> TraceReading:
-    """Return the graph of one step of the calls of a trace, as :func:`read_execution_trace` does.
+    """Return the graph of one step of the calls of a trace, with sentences on what the trace does not record, and its
+    exchanges.
 
     Args:
         recording: the calls of the trace.
         path: of the trace, for names and messages.
         batch: number of samples in the trace; by default guessed from shapes.
-        step: which step; by default the first one that has a backward pass, if any has.
-        machine: what the calls ran on, as the trace names it.
+        step: which step; by default the first one that has a backward pass, or else the first.
+        machine: what the calls ran on, as the trace names it; empty where it names nothing.
+
+    Raises:
+        WorkloadError: no operator, no such step (the message lists them), or no samples that operators read.
     """
     if not (steps := cut_steps(recording.roots)):
         raise WorkloadError(f"{path}: holds no operator: expected calls such as aten::linear")
@@ -223,7 +229,7 @@ class _TraceGraph:
 
     def _measured(self) -> MeasuredTimes | None:
         """Return the measured seconds of all operators in the graph's order; None where the trace is not timed or all
-        of them are 0."""
+        of them are 0. Backward times are None where autograd's numbers are missing."""
         if not self._recording.timed or not any(forward or backward for forward, backward in self._seconds):
             return None
         forward, backward = zip(*self._seconds, strict=True)
@@ -282,7 +288,7 @@ class _TraceGraph:
 
     def _guessed_batch(self) -> int:
         """Return the number of samples: the first axis of the first tensor read that is no parameter, tensors of
-        products and look-ups first.
+        products and look-ups first, then those that no call computed.
 
         Raises WorkloadError where no call reads such a tensor.
         """
@@ -300,7 +306,12 @@ class _TraceGraph:
         )
 
     def _operator(self, call: Call) -> Operator | None:
-        """Return the operator of a forward call; None for one that computes no tensor, such as a view."""
+        """Return the operator of a forward call, and note its results, parameters and times for those that follow; None
+        for a call that computes no tensor, such as a view.
+
+        Bytes count every element at the size that most floating results of the trace have. An embedding reads as many
+        elements as it writes.
+        """
         # Of a view too: who reads it reads the storage, which may be known as a parameter by what the view is of alone.
         self._settle(call)
         if not (computed := made(call)):
@@ -372,8 +383,9 @@ class _TraceGraph:
         ]
 
     def _settle(self, call: Call) -> None:
-        """Note which of the storages that a call reads are parameters: named weight or bias, or of the shape of a
-        gradient left unclaimed."""
+        """Note which of the storages that a call reads are parameters: floating ones that nothing computed, and that
+        are named weight or bias or are of the shape of a gradient left unclaimed, which they claim. Running statistics
+        are none."""
         for tensor in call.reads:
             earlier = tensor.storage in self._producer or tensor.storage in self._parameters
             if earlier or not tensor.floating or tensor.storage in self._statistics:

@@ -62,8 +62,10 @@ class Event:
 
     @classmethod
     def of(cls, fields: JsonObject, number: int, origin: float, path: Path) -> Event:
-        """Return the event of these fields, entry ``number`` of the list of events. ``origin``, in microseconds, is the
-        time of the profile's earliest event, from which :meth:`begin` counts."""
+        """Return the event of these fields, which are entry ``number``, from 0, of the list of events.
+
+        ``origin``, in microseconds, is the time of the profile's earliest event, from which :meth:`begin` counts.
+        """
         where = f"{path}: entry {number} of traceEvents ({fields.get('name')!r})"
         category, name, process, thread = (str(fields.get(key)) for key in ("cat", "name", "pid", "tid"))
         arguments = fields.get("args")
@@ -160,7 +162,8 @@ def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTe
     """Return (tensors, values, format): what a call reads, its arguments in order (None for tensors), and the number
     format of its first float tensor.
 
-    The format is empty without such a tensor.
+    The format is empty without such a tensor. Tensors in lists count as float32, as their type is not recorded.
+    ``arguments`` are the fields of an event's ``args``; ``where`` begins messages.
 
     Raises:
         WorkloadError: shapes or types are no lists of one length, or a shape is no list of whole numbers.
@@ -266,7 +269,8 @@ def busy(
 ) -> Busy:
     """Return how the seconds of a window (begin, end) divide into computing, exchanging and idle ones.
 
-    Intervals are begins and ends and may overlap; what lies outside of the window does not count.
+    Intervals are (begin, end) in seconds of the same clock and may overlap, count once where they do, and do not count
+    outside of the window. Exchanging beside computing counts as computing.
     """
     computed, exchanged = _union(computing, window), _union(exchanging, window)
     either = _length(_union([*computed, *exchanged], window))
@@ -434,8 +438,8 @@ class _Host(NamedTuple):
     """Numbers of the calls."""
 
     def numbered(self, number: int | None, event: Event) -> int | None:
-        """Return ``number`` unless it is None, else the number of the call with the event's external id; None where
-        there is none."""
+        """Return ``number`` unless it is None, else the number of the call with the external id of an event of the
+        accelerator's; None where there is none."""
         external = event.external_id
         return self.by_external_id.get(external) if number is None and isinstance(external, int) else number
 
@@ -474,10 +478,9 @@ def _host_calls(events: Sequence[Event], path: Path) -> _Host:
 
 
 def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], float]:
-    """Add the accelerator's work to the calls that launched it: seconds and names of kernels.
+    """Add the accelerator's work to the calls that launched it, in place: seconds and names of kernels.
 
-    Returns all work, and the summed seconds of the part that no call launched or that exchanges data, which is added to
-    none.
+    Return (all work, summed seconds of the part that no call launched or that exchanges data, which is added to none).
     """
     launched_by: dict[str, int | None] = {}
     for event in events:
@@ -514,7 +517,10 @@ def _completed(exchange: TracedExchange, launch: Call) -> TracedExchange:
 
 
 def _call(event: Event) -> Call:
-    """Return the call of an event of the host, without its place among others; WorkloadError if it has no name."""
+    """Return the call of an event of the host, without its place among others: its id is 0 and it holds no inner calls.
+
+    WorkloadError if it has no name, or malformed times or arguments.
+    """
     name = event.fields.get("name")
     if not isinstance(name, str) or not name:
         raise WorkloadError(f"{event.where}: field 'name': expected a text")
@@ -626,7 +632,11 @@ def result_shape(call: Call) -> tuple[int, ...]:
 
 def _ruled(call: Call, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
     """Return the shape of a call's result by the rule of its operator, from the shapes that it reads; None where there
-    is no rule."""
+    is no rule.
+
+    IndexError, TypeError or ValueError where the call lacks arguments that the rule needs, ZeroDivisionError for a
+    stride of 0.
+    """
     word, values = call.word, call.values
     if cost := product(call.name, shapes, None, values):
         return cost.shape

@@ -95,7 +95,15 @@ def _policy_and_settings(path: Path, words: Sequence[str]) -> tuple[str, dict[st
 def _layers(
     path: Path, rows: Sequence[tuple[int, list[str]]], policy: str, settings: dict[str, str]
 ) -> Iterator[_Layer]:
-    """Yield the layers that the lines state; ConfigError where their number or a column is wrong."""
+    """Yield the layers that the lines state, with times in seconds; ConfigError where their number or a column is
+    wrong.
+
+    Args:
+        path: the file, for messages.
+        rows: (line number, words) of the lines behind the first, which begin with the number of layers.
+        policy: first word of the file, which decides the groups of exchanges.
+        settings: settings of the first line, as texts by name.
+    """
     if not rows or len(rows[0][1]) != 1 or not rows[0][1][0].isdecimal():
         raise ConfigError(f"{path}, line 2: expected the number of layers")
     count, names = int(rows[0][1][0]), Counter[str]()
@@ -115,9 +123,10 @@ def _layers(
 def _exchange_of_pass(
     path: Path, line: int, entry: Sequence[str], group: tuple[str, int | None]
 ) -> TracedExchange | None:
-    """Return the exchange of a pass from its words (time, kind, bytes); None for the kind NONE.
+    """Return the exchange of a pass from its words (compute time, kind, bytes); None for the kind NONE.
 
-    A suffix of the kind, such as ``_DP``, overrides ``group`` (name and ranks). ConfigError for an unknown word.
+    A suffix of the kind, such as ``_DP``, names the group in the place of ``group`` (name and ranks), and leaves its
+    ranks open. ConfigError, with the number of the line, for an unknown kind or no number of bytes.
     """
     word, nbytes = entry[1].upper(), _count(path, line, entry[2])
     if word == "NONE":
@@ -134,6 +143,8 @@ def _exchange_group(policy: str, place: int, settings: dict[str, str]) -> tuple[
     are None where not stated.
 
     ``place`` is the pass: 0 forward, 1 gradient of the input, 2 of the weights, which is data-parallel but for MODEL.
+    Ranks of a tensor group are the first number of ``model_parallel_NPU_group``, those of a data group ``all_gpus``
+    divided by it.
     """
     stated = settings.get("model_parallel_NPU_group", "").split()
     tensor = int(stated[0]) if stated and stated[0].isdecimal() else None

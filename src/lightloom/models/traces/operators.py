@@ -49,7 +49,11 @@ def kind_of_words(name: str) -> str:
 
 def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
     """Return a line for each kind, group and number of ranks: how many exchanges, the sum of their bytes, their
-    seconds."""
+    seconds.
+
+    As in ``3 x all-reduce in group 'dp' of 8 ranks: 1.5 GB put in, 3.2 ms``; "bytes not recorded" stands where any of
+    them lacks its bytes, and seconds are left out where they are 0.
+    """
     lines = []
     for (kind, group, ranks), members in in_groups(exchanges, lambda each: (each.kind, each.group, each.ranks)).items():
         known = [exchange.nbytes for exchange in members if exchange.nbytes is not None]
@@ -88,7 +92,8 @@ class TraceReading:
 
 
 def numbered(names: Counter[str], name: str) -> str:
-    """Count the name of an operator in ``names``, and return it, from the second time on with its number: ``add#2``."""
+    """Count the name of an operator in ``names``, and return it, from the second time on with its number: ``add``,
+    ``add#2``, ``add#3``."""
     names[name] += 1
     return name if names[name] == 1 else f"{name}#{names[name]}"
 
@@ -104,7 +109,17 @@ def graph_of_layers(
     measured: MeasuredTimes | None,
     uncounted: Iterable[str],
 ) -> ComputeGraph:
-    """Return the graph of layers, each of which reads the one before, given as the fields of their operators."""
+    """Return the graph of layers, each of which reads the one before, with a ``sample`` dimension and parameters of 4
+    bytes each.
+
+    Args:
+        path: the file, whose stem is the graph's name.
+        batch: number of samples.
+        layers: fields of an operator for each layer, ``name``, ``kind`` and ``parameters`` among them, without inputs,
+            dimensions and bytes of parameters.
+        measured: seconds of the layers; None where none are known.
+        uncounted: sentences on what the graph does not count.
+    """
     operators: list[Operator] = []
     for layer in layers:
         before, nbytes = tuple(operator.name for operator in operators[-1:]), layer["parameters"] * ELEMENT_BYTES
@@ -129,6 +144,9 @@ MOST_NOT_FOUND = 0.01
 
 def check_step(reading: TraceReading, path: Path) -> TraceReading:
     """Return the reading unchanged, if a training step can be planned from it.
+
+    It needs parameters, FLOPs that a network has (100,000) or measured times, and at most 1 % of the elements with
+    gradients not found as parameters.
 
     Raises:
         WorkloadError: names what it lacks.
