@@ -65,11 +65,12 @@ class AccuracyReport(DrawnResult):
         return [{"table": table.steps.name, **row} for table in self.tables for row in table.rows()]
 
     def display_rows(self) -> list[dict[str, object]]:
-        """Return the tables' rows as they are read, with the table's name before each."""
+        """Return the tables' rows as text for people, with the table's name under ``table`` in each."""
         return [{"table": table.steps.name, **row} for table in self.tables for row in table.display_rows()]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom accuracy --json`` prints."""
+        """Return the document that ``lightloom accuracy --json`` prints: each table in sum, and the rows of all tables
+        in one list."""
         return {
             "schema": "lightloom.accuracy/1",
             "tables": [{key: value for key, value in each.to_json().items() if key != "rows"} for each in self.tables],
@@ -200,7 +201,8 @@ class StepComparison(Result):
         yield from (f"{count} events of category {name} are left out" for name, count in self.profile.left_out.items())
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom accuracy PROFILE --json`` prints."""
+        """Return the document that ``lightloom accuracy PROFILE --json`` prints: seconds measured and predicted of a
+        step, its parts, kinds of exchanges and operators (``predicted_s`` None where there is no price)."""
         document = {
             "schema": "lightloom.profiled-step/1",
             **attributes(self, "profile=profile.name sha256=profile.sha256 accelerator=machine where"),

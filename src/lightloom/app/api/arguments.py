@@ -40,9 +40,16 @@ def collective_of(
 ) -> Collective:
     """Return the collective of a kind and a size; one that is given as an object is returned as it is.
 
+    Sizes are bytes, or texts with a unit; a barrier needs none.
+
     Args:
+        kind: name of the kind, such as all-reduce, or a collective.
+        ranks: number of ranks, which a given collective must have.
+        nbytes: size in the kind's own sense, such as what every rank holds at the start.
+        nbytes_per_rank: size divided by the number of ranks, in the place of ``nbytes``.
         permutation: to whom each rank sends in a permute, by default to the next.
-        sizes: of the parts of an all-to-all-v or a reduce-scatter-v; a file of bytes also states the total.
+        sizes: of the parts of an all-to-all-v or a reduce-scatter-v, relative to each other; a file of bytes also
+            states the total.
 
     Raises:
         ConfigError: no size, two sizes, a collective for another number of ranks, or a permutation or sizes that the
@@ -75,8 +82,11 @@ def collective_of(
 
 
 def _sizes(sizes: SizesLike | None, kind: str, ranks: int) -> tuple[Sizes | None, float | None]:
-    """Return the sizes of parts (None if none are given) and the ``nbytes`` that a file of bytes states, for pairs its
-    total divided by the ranks; None where nothing states them. ConfigError where they are no numbers."""
+    """Return (sizes of parts, stated ``nbytes``): None and None if no sizes are given.
+
+    ``nbytes`` is what a file of bytes states in all, divided by the ranks where parts are those of pairs of ranks; None
+    where sizes come from elsewhere. ConfigError where they cannot be read or are no numbers.
+    """
     if sizes is None or isinstance(sizes, Sizes):
         return sizes, None
     pairs = kind in RULES and RULES[kind].parts == "pairs"

@@ -37,8 +37,8 @@ class ProvedAverager(Result):
 
     @cached_property
     def noise_limit(self) -> float:
-        """Largest noise on every signal, as a share of full scale, at which 99.99 % of the outputs are still right, to
-        3 %; 0 if it is below 1e-9."""
+        """Largest noise on every signal, a standard deviation as a share of full scale, at which 99.99 % of the outputs
+        are still right, found to within 3 %; 0 if it is below 1e-9."""
         return self.construction.noise_limit(self.evaluations)
 
     @property
@@ -72,7 +72,8 @@ class ProvedAverager(Result):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom onn build --json`` prints."""
+        """Return the document that ``lightloom onn build --json`` prints: the function, the network with its
+        interferometers and proof, what trying it gave, and its noise limit beside the bound of any network."""
         function, made = self.arguments, self.construction
         settings: list[object] = [function.servers, function.bits, self.noise, made.network.nonlinearity]
         settings += [function.inputs, function.rounding, function.carries_decimals, self.evaluations]
@@ -116,7 +117,7 @@ def averager(
     carries_decimals: bool = False,
     evaluations: int = EVALUATIONS,
 ) -> ProvedAverager:
-    """Build the smallest network of interferometers that averages servers' codes exactly, and prove it.
+    """Build the smallest network of interferometers that averages servers' codes exactly, and return it with its proof.
 
     >>> averager(servers=4, bits=8)
 
@@ -126,10 +127,10 @@ def averager(
         noise: standard deviation on every signal, as a share of full scale, at which 99.99 % of the outputs must be
             right; None asks for exactness alone.
         nonlinearity: ``relu``, or ``clipped`` units, which saturate.
-        layers: numbers of signals, from the inputs to the outputs, of a wider network whose matrices are all squares
-            Σ · U, exactly; the one that bears most noise is built.
+        layers: numbers of signals, from the inputs to the outputs, of a wider network whose matrices are all squares Σ
+            · U, exactly; the one that bears most noise is built.
         inputs: number of signals to which the codes are grouped.
-        rounding: ``floor`` or ``half-up``.
+        rounding: of the mean: ``floor``, or ``half-up`` to the nearest code.
         carries_decimals: whether the last output keeps decimals, for level 2 of a cascade.
         evaluations: noisy draws behind the noise limit.
 

@@ -59,11 +59,13 @@ class Fitted(Result):
 
     @abstractmethod
     def remarks(self) -> Iterable[str]:
-        """Return sentences to read below the table."""
+        """Return sentences about the fit, to read below the table: what it rests on, and how far predictions are
+        off."""
 
     @abstractmethod
     def text(self) -> str:
-        """Return the file's content, YAML."""
+        """Return the YAML text of the file that :meth:`save` writes, which stands for the accelerator or the
+        transport."""
 
     def save(self, path: str | Path) -> Path:
         """Write the text to a file (.yaml), and return its path.
@@ -88,7 +90,7 @@ class StepsCalibration(Fitted):
 
     @property
     def accelerator(self) -> Accelerator:
-        """The accelerator with these parameters, for clusters and plans."""
+        """The accelerator with the fitted parameters in the place of its priors, for clusters and plans."""
         return calibrated_accelerator(self.calibration)
 
     @property
@@ -97,7 +99,7 @@ class StepsCalibration(Fitted):
         return self.calibration.description
 
     def text(self) -> str:
-        """Return the calibration as YAML."""
+        """Return the calibration as YAML, which a cluster may name as its accelerator."""
         return calibration_text(self.calibration)
 
     def rows(self) -> list[Document]:
@@ -133,7 +135,8 @@ class StepsCalibration(Fitted):
         return lines
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom calibrate --json`` prints."""
+        """Return the document that ``lightloom calibrate --json`` prints: all fields of the calibration, its parameters
+        among them, with schema and provenance."""
         document = {"schema": "lightloom.calibration/1", **self.calibration.model_dump(mode="json")}
         return {**document, "provenance": self.origin}
 
@@ -155,7 +158,8 @@ class ProfileCalibration(Fitted):
 
     @cached_property
     def operators(self) -> list[ProfiledOperator]:
-        """The operators of the profile that took time, those whose calls took longest together first."""
+        """The operators of the profile that took time, calls of one name, shapes and pass taken together; those whose
+        calls took longest in all come first."""
         return operators_of(self.profile)
 
     @cached_property
@@ -169,7 +173,7 @@ class ProfileCalibration(Fitted):
 
     @cached_property
     def calibration(self) -> Calibration:
-        """Parameters of the kernel model, fitted to the operators.
+        """Parameters of the kernel model, fitted to the operators when they are first asked for.
 
         Raises:
             ConfigError: the profile is of the host alone, or has too few operators that can be priced.
@@ -195,7 +199,7 @@ class ProfileCalibration(Fitted):
         )
 
     def text(self) -> str:
-        """Return the calibration as YAML.
+        """Return the calibration as YAML, which a cluster may name as its accelerator.
 
         Raises:
             ConfigError: nothing is fitted.
@@ -268,7 +272,9 @@ class ProfileCalibration(Fitted):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom calibrate --json`` prints."""
+        """Return the document that ``lightloom calibrate --json`` prints for a profile: what was profiled, with seconds
+        of a step and of the device, the rows of all operators, and the calibration, which is None where ``refusal``
+        says why nothing is fitted."""
         seconds = "step_s=step_seconds device_s=device_seconds unattributed_s=unattributed_seconds"
         document = {
             "schema": "lightloom.profile/1",
@@ -324,12 +330,13 @@ class CollectiveAccuracy(DrawnResult):
         return "; ".join(self.lines())
 
     def lines(self) -> list[str]:
-        """Return a sentence for each system: median and mean absolute errors below 1 MiB, from 1 MiB, and from 64
-        MiB."""
+        """Return a sentence for each system: its transport, and median and mean absolute relative errors of collectives
+        below 1 MiB, from 1 MiB, and from 64 MiB."""
         return [_errors(*each) for each in zip(self.systems, self.seconds, strict=True)]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom accuracy --json`` prints."""
+        """Return the document that ``lightloom accuracy --json`` prints for collectives: each system with its transport
+        and number of rows, and all rows."""
         return {
             "schema": "lightloom.collectives-accuracy/1",
             "systems": [
@@ -427,7 +434,8 @@ class TransportCalibration(Fitted):
         return lines
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom calibrate --json`` prints."""
+        """Return the document that ``lightloom calibrate --json`` prints for collectives: the number of rows and all
+        fields of the fitted transport."""
         return {
             "schema": "lightloom.transport-calibration/1",
             "rows": len(self.system.rows),

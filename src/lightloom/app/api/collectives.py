@@ -54,8 +54,12 @@ class VerifiedSchedule(DrawnResult):
 
     @classmethod
     def of(cls, schedule: Schedule, fabric: Fabric) -> VerifiedSchedule:
-        """Return a schedule that was verified on ``fabric`` already, costed by the physical model and held against its
-        bound."""
+        """Return a schedule with its cost by the physical model and its lower bound; it must have passed the verifier
+        on ``fabric`` already, and is not verified again.
+
+        Raises:
+            BoundError: the cost lies below the bound, which is a fault of lightloom.
+        """
         return cls(schedule, fabric, *costed(schedule, fabric))
 
     @property
@@ -80,7 +84,7 @@ class VerifiedSchedule(DrawnResult):
 
     @property
     def repeated_ratio(self) -> float | None:
-        """Ratio to the bound of a repeated run, without the first set-up of circuits in either.
+        """Time over lower bound of a run that is repeated, without the first set-up of circuits in either.
 
         None where a repeated run pays as much as the first.
         """
@@ -117,8 +121,8 @@ class VerifiedSchedule(DrawnResult):
         )
 
     def to_json(self, files: Sequence[Path] = ()) -> Document:
-        """Return the document that ``lightloom schedule FILE --json`` prints; ``files`` are paths of what was written,
-        which it names."""
+        """Return the document that ``lightloom schedule FILE --json`` prints: algorithm, collective, number of rows,
+        seconds, bound and fabric, without the transfers; ``files`` are paths of what was written, which it names."""
         collective, fabric = self.collective, self.fabric.model_dump(mode="json")
         document = {
             "schema": "lightloom.schedule-report/1",
@@ -133,8 +137,8 @@ class VerifiedSchedule(DrawnResult):
         return {str(key): plain(value) for key, value in document.items()}
 
     def row(self) -> Document:
-        """Return the schedule's row in a ranking of algorithms: steps, seconds and their parts, joules, and ratios to
-        the bound."""
+        """Return the schedule's row in a ranking of algorithms: steps, seconds and their parts, the bound with what
+        sets it, joules, ratios to the bound, and notes of the algorithm."""
         parts = "transmission_s=transmission conversion_s=conversion reconfiguration_s=reconfiguration"
         return {
             **attributes(self, "algorithm steps=cost.steps time_s=cost.time lower_bound_s=lower_bound.time"),
@@ -197,7 +201,8 @@ class CollectiveRanking(DrawnResult):
         return ClusterLedger.of_fabric(self.fabric, self.site)
 
     def ledger_of(self, schedule: VerifiedSchedule) -> StepLedger:
-        """Return the joules and dollars of the fabric alone in one run of a schedule."""
+        """Return the joules and dollars of the fabric alone, all ranks together, in one run of a schedule, as a ledger
+        whose step is the run and has no samples."""
         return StepLedger(
             cluster=self.fabric_ledger, step_time=schedule.time, sent_joules=schedule.cost.energy, samples=0
         )
@@ -208,13 +213,20 @@ class CollectiveRanking(DrawnResult):
         return self.ranking[0]
 
     def families(self) -> list[VerifiedSchedule]:
-        """Return the fastest schedule of each family of algorithms, the fastest family first."""
+        """Return the fastest schedule of each family of algorithms, the fastest family first.
+
+        A family are the algorithms whose names differ only in the endings ``-two-way``, ``-pairs``, ``-both-axes`` and
+        ``-striped``.
+        """
         return [forms[0] for forms in in_groups(self.ranking, lambda each: _FORMS.sub("", each.algorithm)).values()]
 
     def what_ifs(self) -> Iterator[tuple[str, CollectiveRanking]]:
-        """Yield changes of the question in words, each with the ranking of the same algorithms that answers it: links
-        twice as fast, set-up twice as fast, ten times the bytes and a tenth of them; none among more than
-        :data:`MOST_CHANGED` ranks.
+        """Yield (change of the question in words, ranking that answers it) for each change: links twice as fast, set-up
+        of circuits twice as fast, ten times the bytes and a tenth of them.
+
+        The same algorithms are ranked by the same cost model. A change that no algorithm or fabric admits is left out,
+        as is that of set-up where circuits take none; none are yielded among more than :data:`MOST_CHANGED` ranks,
+        whose ranking takes long.
         """
         if self.fabric.ranks > MOST_CHANGED:
             return
@@ -272,7 +284,8 @@ class CollectiveRanking(DrawnResult):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom collective --json`` prints."""
+        """Return the document that ``lightloom collective --json`` prints: the collective, cost model and fabric, a row
+        for each schedule, the algorithms that were refused with the reasons, and dollars and watts of the fabric."""
         kind, nbytes, fabric = self.collective.kind, self.collective.nbytes, self.fabric.model_dump(mode="json")
         parts = self.collective.stated_parts()
         document = {
@@ -306,7 +319,12 @@ class CollectiveRanking(DrawnResult):
 
 
 def _scaled(fields: Mapping[str, Any], endings: tuple[str, ...], factor: float) -> dict[str, object]:
-    """Return the fields whose names end so, numbers above 0, times a factor; lists of parts that have such whole."""
+    """Return the changed fields of a fabric: each float above 0 whose name ends in one of ``endings``, times
+    ``factor``.
+
+    A list of parts is searched the same way, and returned whole where any of its fields changes; other fields are left
+    out.
+    """
     result: dict[str, object] = {}
     for name, value in fields.items():
         if name.endswith(endings) and isinstance(value, float) and value > 0:
@@ -493,7 +511,11 @@ def lower_bound(
 
     >>> lower_bound("all-reduce", "torus", ranks=64, nbytes="64MiB")
 
-    Arguments are those of :func:`collective`.
+    Arguments are those of :func:`collective`; of ``cost_model``, ``physical`` or ``paper``, the bound is on the costs
+    of that model.
+
+    Raises:
+        InputError: an argument that cannot be read.
     """
     on = load_fabric(fabric, ranks, set=set, **fields)
     request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank, permutation=permutation, sizes=sizes)

@@ -129,11 +129,12 @@ class PlanChange:
         return float(after / before) if before else float("inf" if after else 1)
 
     def both(self, form: Callable[[Row], str]) -> str:
-        """Return ``form`` of the row before and after, with an arrow between; the text once where both are equal."""
+        """Return ``form`` of the rows before and after as ``BEFORE → AFTER``; the text once where both are equal."""
         return " → ".join(dict.fromkeys(map(form, (self.before, self.after))))
 
     def columns(self, name: str, key: str) -> Document:
-        """Return values of both rows; ``name`` has ``{}`` in the place of ``before`` and ``after``."""
+        """Return the values of field ``key`` in both rows, under ``name`` with ``before`` and ``after`` in the place of
+        its ``{}``."""
         return {name.format("before"): self.before[key], name.format("after"): self.after[key]}
 
     def parts(self) -> dict[str, float]:
@@ -207,8 +208,8 @@ class PlanComparison(DrawnResult):
         return f"The first winner, {first['label']}, is {where} the second ranking: {why}."
 
     def absence(self, row: Row, other: Row) -> str:
-        """Return why ``other``, a ranking's document, lacks a plan: its refusal, a strategy that was not searched, or
-        neither."""
+        """Return in words why ``other``, a ranking's document, lacks the plan ``row`` of the other ranking: the reason
+        of its refusal, that its strategy was not searched, or that it was not simulated."""
         wanted = row["strategy"], row["algorithm"], (row.get("compression") or {}).get("codec")
         for refused in other["refused"]:
             if (refused["strategy"], refused["algorithm"], refused.get("compression")) == wanted:
@@ -218,7 +219,8 @@ class PlanComparison(DrawnResult):
         return "not simulated: decided by its bound, or not among what was searched"
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom compare --json`` prints."""
+        """Return the document that ``lightloom compare --json`` prints: inputs that differ, a row for each plan in both
+        rankings, plans that only one has with why the other lacks them, and two sentences in sum."""
         sources = [self.before["provenance"], self.after["provenance"]]
         document = {
             "schema": "lightloom.compare/1",
@@ -255,7 +257,8 @@ class PlanComparison(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
-        """Return :meth:`rows` as text, two values with an arrow between where they differ."""
+        """Return :meth:`rows` as text, memory, dollars and joules with an arrow between two values where they
+        differ."""
         return [
             {
                 "plan": change.label,
@@ -308,7 +311,11 @@ def compare(before: PlanLike, after: PlanLike) -> PlanComparison:
 
 
 def _document(plans: PlanLike) -> Document:
-    """Return the document of a ranking, a mapping or a file; raise ConfigError unless it is one of ``plan --json``."""
+    """Return the document of a ranking, a mapping or a file.
+
+    ConfigError for a file that cannot be read, and unless it is a whole document of ``lightloom plan --json`` with a
+    plan.
+    """
     if isinstance(plans, PlanRanking):
         return plans.to_json()
     if isinstance(plans, Mapping):
@@ -340,8 +347,11 @@ def _key(row: Row) -> str:
 
 
 def _rows_by_key(document: Row) -> dict[tuple[str, int], Row]:
-    """Return the rows of a ranking by what makes them the same plan, and by their number among equal ones, from 0 (the
-    same plan on several clusters)."""
+    """Return the rows of a ranking by (choices that make them the same plan as JSON text, number among equal ones from
+    0).
+
+    Equal ones are the same plan on several clusters, in the ranking's order.
+    """
     rows: dict[tuple[str, int], Row] = {}
     seen = Counter[str]()
     for row in document["ranking"]:

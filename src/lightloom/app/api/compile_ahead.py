@@ -32,7 +32,12 @@ _EFFORT = 1 / 1000
 
 def main() -> int:
     """Plan and rank collectives on few ranks, so that each kernel is called with the types that it takes, and build
-    what was called; return 0, or 1 without a C compiler."""
+    what was called into the extension module ``lightloom.core._kernels``; return 0, or 1 where there is no C compiler
+    or it fails.
+
+    Must run before numba is imported: it sets environment variables of this process, for code that runs on every
+    processor of the architecture. Messages go to stderr.
+    """
     with tempfile.TemporaryDirectory() as folder:
         # Before numba is imported: code that every processor of the architecture runs; and no searches of before, which
         # would not be searched again and leave their kernels out. Of codecs those kernels that serve where the C ones

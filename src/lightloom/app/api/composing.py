@@ -57,7 +57,8 @@ class Gain(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan, other: Plan) -> Gain:
-        """Return what ``plan`` takes off ``other``."""
+        """Return what ``plan`` takes off ``other``: the share of a sample's time, with half of the 90 % interval of
+        that share."""
         ratio, width = plan.sample_time / other.sample_time, half_width_of_ratio(plan, other)
         if width is None:
             return cls(1 - ratio, None, True)
@@ -128,7 +129,7 @@ class Composition(DrawnResult):
         return tuple(self._row(*row) for row in (*rows, (_BEST, self.composed.best)))
 
     def _row(self, name: str, best: Best) -> Row:
-        """Return the row of a plan."""
+        """Return the row of a plan under a name, with its gain over the best electrical plan."""
         return Row(name, best, Gain.of(best.plan, self.composed.baseline.plan))
 
     def worth(self) -> list[Document]:
@@ -142,7 +143,8 @@ class Composition(DrawnResult):
         return rows
 
     def gains(self) -> dict[str, tuple[Gain, Gain]]:
-        """Return what each idea gains alone over the best electrical plan, and all five over the other four."""
+        """Return by idea a pair: what the idea gains alone over the best electrical plan, and what all five ideas gain
+        over the other four."""
         values, base, best = self.composed.values, self.composed.baseline.plan, self.composed.best.plan
         return {
             idea: (Gain.of(values[frozenset({idea})].plan, base), Gain.of(best, values[ALL - {idea}].plan))
@@ -160,7 +162,9 @@ class Composition(DrawnResult):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom compose --json`` prints."""
+        """Return the document that ``lightloom compose --json`` prints: a row for each plan that is shown, what each
+        idea is worth, the best plan with every set of ideas, and the sets and networks without one, with the
+        reasons."""
         composed = self.composed
         document = {
             "schema": "lightloom.compose/1",
@@ -218,7 +222,8 @@ class Composition(DrawnResult):
 
     @staticmethod
     def accuracy(best: Best) -> str:
-        """Return what was measured of a plan's effect on accuracy, in words."""
+        """Return in words what was measured of the effect on accuracy of a plan's exchange of gradients; without an
+        exchange method, that nothing was measured of averaging in light, or that sums are as without it."""
         method = best.plan.gradient_exchange
         if method is not None:
             return accuracy_note(method.name)
@@ -290,7 +295,7 @@ class Composition(DrawnResult):
                 yield "{} alone {}, with the others {}".format(idea, *gains)
 
     def lines(self) -> list[str]:
-        """Return the answer's lines but for its table."""
+        """Return the question, and the answer's lines but for its table, as the terminal shows them."""
         answer = self.answer()
         return [answer.question, *answer.lines(PAGE_WIDTH)]
 
@@ -305,8 +310,8 @@ class Composition(DrawnResult):
 
 @lru_cache(maxsize=64)
 def _over_bound(plan: Plan) -> float:
-    """Return a plan's step time over what no schedules make shorter; of a placed plan, over what its placement does
-    not."""
+    """Return a plan's step time over its lower bound, which no schedules of its collectives beat; of a placed plan over
+    the bound of its placement. The results for up to 64 plans are cached."""
     bound = plan.bound
     if isinstance(plan.choice, Strategy):
         bound = float(bounds(plan.job, Strategies.of(plan.choice._replace(algorithm=AUTO)), proved=True)[0])
@@ -314,7 +319,8 @@ def _over_bound(plan: Plan) -> float:
 
 
 def _amount(total: Total, factor: float, form: Callable[[float], str]) -> str:
-    """Return a total times a factor in words, behind ≥ where parts have no figure; – where nothing is known."""
+    """Return a total times a factor in words, rounded to three digits and formatted by ``form``, behind ≥ where parts
+    have no figure; – where nothing is known."""
     if total.value is None:
         return "–"
     return f"{'' if total.complete else '≥ '}{form(float(f'{total.value * factor:.3g}'))}"

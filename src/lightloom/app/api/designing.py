@@ -125,7 +125,9 @@ class DesignFront(Result):
         }
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom design --json`` prints."""
+        """Return the document that ``lightloom design --json`` prints: a row for each evaluated design, those that
+        bounds have beaten or that were refused, the number over the budget, and what is assumed; ``not_searched`` only
+        of an interrupted search."""
         found = self.exploration
         document: Document = {
             "schema": "lightloom.designs/1",
@@ -222,7 +224,8 @@ def design(
 
 def _software(found: Exploration) -> list[str]:
     """Return a sentence for each technology on what carries collectives in its evaluated designs, and one more where
-    some pay for a library and others have ideal software: leads of the latter are upper bounds."""
+    some designs pay for a collective library and others have ideal software: the lead of the latter is an upper
+    bound."""
     carried: dict[str, dict[str, bool]] = {}
     for each in found.candidates:
         fabric = each.design.cluster().fabric

@@ -64,13 +64,14 @@ class Goodput(Result):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Single changes to the job or its machine, with what each is worth, the most valuable first."""
+        """Single changes to the job or its machine, each with the goodput and the dollars that it is worth, the most
+        valuable first."""
         return changes(self.estimate)
 
     @property
     def spare_counts(self) -> tuple[SpareCount, ...]:
-        """Numbers of spare nodes, and below which price each pays; empty where the time between interruptions of the
-        whole job is given."""
+        """Numbers of spare nodes, each with its goodput and the price of a node below which the last one pays; empty
+        where the time between interruptions of the whole job is given."""
         return spare_counts(self.estimate) if self.estimate.options.interruption_time is None else ()
 
     @property
@@ -90,7 +91,8 @@ class Goodput(Result):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom goodput --json`` prints."""
+        """Return the document that ``lightloom goodput --json`` prints: the goodput and the shares that are lost,
+        causes, checkpoints, spare nodes, changes and slices, the simulation (None without one), and what is assumed."""
         each = self.estimate
         document = {
             "schema": "lightloom.goodput/1",
@@ -177,7 +179,11 @@ class GoodputSettings(GoodputOptions):
     """Racks that fail as a whole, simulated."""
 
     def arguments(self) -> dict[str, Any]:
-        """Return the settings as keywords of :func:`goodput`; what only a simulation has asks for one."""
+        """Return the settings that are not None as keywords of :func:`goodput`.
+
+        If ``weibull``, ``crews`` or ``rack`` is set, which only a simulation uses, they become one keyword ``simulate``
+        that asks for it.
+        """
         keywords = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
         shape, crews, rack = (keywords.pop(name, None) for name in ("weibull", "crews", "rack"))
         if shape is None and crews is None and rack is None:
@@ -187,8 +193,8 @@ class GoodputSettings(GoodputOptions):
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds as text in the largest unit of days, hours and minutes of which there are two or more, else as
-    format_time does."""
+    """Return seconds as text of three significant digits in the largest unit of days, hours and minutes of which there
+    are two or more (``2.5 days``, ``36 h``), else as format_time does."""
     for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
@@ -304,7 +310,8 @@ class PricedBill(Result):
         ]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom bill --json`` prints."""
+        """Return the document that ``lightloom bill --json`` prints: the bill's lines and totals per rank, its choices,
+        and those that changed nothing."""
         document: Document = {
             "schema": "lightloom.bill/1",
             "name": self.name,
@@ -362,7 +369,10 @@ def bill(
 
 def _is_cluster(built: FabricLike | ClusterLike) -> bool:
     """Return whether what is billed is a cluster: an object of that class, a YAML file with the field ``fabric``, or a
-    name of the clusters' catalog that is not one of the fabrics'."""
+    name of the clusters' catalog that is not one of the fabrics'.
+
+    ConfigError for a YAML file that cannot be read.
+    """
     if not isinstance(built, str | Path):
         return isinstance(built, Cluster)
     name = str(built)

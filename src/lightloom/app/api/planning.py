@@ -95,8 +95,12 @@ class ExchangeChoice(NamedTuple):
                 raise ConfigError(f"--exchange-engine nic runs inceptionn only, not {method.name}")
 
     def priced(self, model: str, graph: ComputeGraph) -> tuple[PricedExchange, ...]:
-        """Return each method with the bytes that it makes of a model's gradients, and its engine: the accelerator
-        unless another is named.
+        """Return each method with the bytes that it makes of a model's gradients, and the engine that codes them: the
+        accelerator unless another is named.
+
+        Args:
+            model: name of the model, by which stored profiles are found.
+            graph: the model's graph.
 
         Raises:
             ConfigError: no profile of this model and codec, or no rates of this host (says how to make them).
@@ -112,8 +116,8 @@ class ExchangeChoice(NamedTuple):
         return list(dict.fromkeys(map(find, self.names)))
 
     def _ratio_of(self, method: ExchangeMethod) -> float | None:
-        """Return the ratio that is stated for a method; None where none is stated, or the method's bytes do not depend
-        on values.
+        """Return the stated ratio, bytes as float32 for each coded byte, for a method; None where none is stated, or
+        the method's bytes do not depend on values.
 
         Raises:
             ConfigError: no positive number, or more than its codec can reach.
@@ -291,7 +295,7 @@ class PlanRanking(DrawnResult):
 
     @property
     def limit(self) -> float:
-        """Seconds of a sample that no network makes shorter, as a share of the winner's."""
+        """Seconds of a sample that remain however fast the network is, as a share (0 to 1) of the winner's."""
         return self._changed.limit
 
     def answer(self, *, everything: bool = False, what_if: bool = True) -> Answer:
@@ -301,7 +305,7 @@ class PlanRanking(DrawnResult):
         return plan_answer(self.search, self.what_ifs if what_if else (), self.limit, count, everything=everything)
 
     def lines(self) -> Sequence[str]:
-        """Return the answer's lines but for its table, those of the terminal."""
+        """Return the question, and the answer's lines but for its table, as the terminal shows them."""
         answer = self.answer()
         return [answer.question, *answer.lines(PAGE_WIDTH)]
 
@@ -318,12 +322,15 @@ class PlanRanking(DrawnResult):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom plan --json`` prints."""
+        """Return the document that ``lightloom plan --json`` prints: what was asked, a row for each simulated plan,
+        what was refused and why, and provenance; numbers that JSON lacks are None."""
         return {name: plain(value) for name, value in plan_document(self.search, self.origin, self.unrecorded).items()}
 
     def rows(self) -> list[Document]:
-        """Return one row for each plan by its place; the parts of its step are columns. Dollars are the known ones,
-        None if none are."""
+        """Return one row for each plan by its place, in SI units; the parts of its step are columns.
+
+        ``dollars_per_rank`` and ``least_dollars_per_step`` count what has a known price, and are None if nothing has.
+        """
         rows = [plan_row(plan, self.search) for plan in self]
         for row in rows:
             row |= row.pop("breakdown")
@@ -491,7 +498,8 @@ def plan(
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names without repetition and without "all"; empty where "all" alone is given."""
+    """Return the names without repetition and without "all", a single one as a tuple of one; empty, which stands for
+    all, where "all" alone is given."""
     return tuple(name for name in dict.fromkeys([names] if isinstance(names, str) else names) if name != ALL)
 
 
@@ -501,9 +509,18 @@ def _with_batches(
     batch: int | str | None,
     global_batch: int | Sequence[int] | None,
 ) -> SearchRequest:
-    """Return the request with the batches of a step that are given, each rank's times the ranks of each cluster, or
-    else those that the files of the clusters state; unchanged where neither does, and with ``largest_batches`` for
-    "max". ConfigError if both are given."""
+    """Return the request with the batches of a step that are given, in samples of all ranks, or else those that the
+    files of the clusters state; unchanged where neither does, and with ``largest_batches`` for "max".
+
+    Args:
+        request: the search.
+        clusters: where plans are searched.
+        batch: samples of a rank, multiplied by the ranks of each cluster; "max", or None.
+        global_batch: samples of all ranks, one or several, or None.
+
+    Raises:
+        ConfigError: both batches are given, or one is not from 1 to 10,000,000.
+    """
     global_batches = [global_batch] if isinstance(global_batch, int) else list(global_batch or ())
     if batch is not None and global_batches:
         raise ConfigError(f"--batch {batch} and --global-batch {global_batches[0]}: expected one of them")

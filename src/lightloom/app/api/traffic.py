@@ -72,7 +72,8 @@ class TrafficResult(DrawnResult):
         return f"of {fabric.shared_channels} wavelengths of a link, as many as: {held}; verified: none is used twice"
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom traffic --json`` prints."""
+        """Return the document that ``lightloom traffic --json`` prints: the cluster, how the fabric is shared, whether
+        that was verified (only where light is held exclusively), and a row for each job."""
         document = {
             "schema": "lightloom.traffic/1",
             "cluster": self.cluster.to_json(),
@@ -107,7 +108,8 @@ class TrafficResult(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each job."""
+        """Return a row of text for each job: its ranks, its plan beside the others, its times alone and together, and
+        its slowdown as ``1.234×``."""
         columns = (
             "job: {alone.job.label} | ranks: {alone.job.ranks_text} | plan: {together.label} | "
             "alone: {alone.seconds:time} | together: {seconds:time} | slowdown: {slowdown:.3f}×"
@@ -153,8 +155,11 @@ def traffic(
 
 
 def _request(job: TrafficJob, cluster: Cluster) -> Request:
-    """Return what is asked of a job: its collective, or the graph and search of its model with the job's pins and
-    batch; ConfigError for unknown options, no or two sizes, or two batches."""
+    """Return what is asked of a job: its collective with its bytes, or the graph and search of its model with the job's
+    pins and batch, where options that the job leaves out follow from the model's file and the cluster.
+
+    ConfigError for a kind of collective that jobs cannot be, unknown options, no or two sizes, or two batches.
+    """
     if job.what in KINDS and job.what not in CLASSIC:
         raise ConfigError(f"job {job.label}: {job.what} shares no links with others yet: expected {', '.join(CLASSIC)}")
     known = _COLLECTIVE if job.what in CLASSIC else _MODEL
