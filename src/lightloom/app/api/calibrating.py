@@ -475,6 +475,9 @@ def calibrate(
 ) -> Fitted:
     """Fit an accelerator's parameters to measured steps or to a profile of one, or a transport to timed collectives.
 
+    Exactly one of ``rows``, ``collectives`` and ``profile`` is given. Of a profile nothing is fitted before it is asked
+    for.
+
     >>> calibrate("steps.csv", accelerator="a100").save("my-a100.yaml")
     >>> plan("gpt2-355m", cluster="a100-1024-two-tier", accelerator="my-a100.yaml")
     >>> calibrate(collectives="nccl-tests.txt", cluster="dgx-h100-64").save("my-nccl.yaml")
@@ -491,9 +494,13 @@ def calibrate(
             parameters of the kernel model that they determine.
         gpus: number of GPUs of the collectives, if their file does not say it.
 
+    Returns:
+        A :class:`StepsCalibration` of ``rows``, a :class:`TransportCalibration` of ``collectives``, a
+            :class:`ProfileCalibration` of ``profile``.
+
     Raises:
-        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); or collectives are
-            of several systems, or too few.
+        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); collectives are of
+            several systems, or too few; or arguments that do not go together.
         UnsupportedError: the accelerator has no kernel model, or the cluster's fabric no tiers of switches.
     """
     if sum(source is not None for source in (rows, collectives, profile)) != 1:
