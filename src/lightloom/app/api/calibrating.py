@@ -158,8 +158,8 @@ class ProfileCalibration(Fitted):
 
     @cached_property
     def operators(self) -> list[ProfiledOperator]:
-        """The operators of the profile that took time, calls of one name, shapes and pass taken together; those whose
-        calls took longest in all come first."""
+        """The operators of the profile that took time, calls of one name, shapes, number format and pass taken
+        together; those whose calls took longest in all come first."""
         return operators_of(self.profile)
 
     @cached_property

@@ -295,7 +295,8 @@ class PlanRanking(DrawnResult):
 
     @property
     def limit(self) -> float:
-        """Seconds of a sample that remain however fast the network is, as a share (0 to 1) of the winner's."""
+        """Seconds of a sample that remain however fast the network is, as a share (0 to 1) of the winner's; 0 where
+        nothing bounds them."""
         return self._changed.limit
 
     def answer(self, *, everything: bool = False, what_if: bool = True) -> Answer:

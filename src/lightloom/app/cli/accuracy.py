@@ -39,6 +39,12 @@ def accuracy(
         cluster: The cluster on which collectives or a profile were measured, if the file lacks it.
         figure: Draw predicted against measured (.svg, .png, .pdf).
         all: Show every row, and all that is known of a profile.
+
+    Returns:
+        The result to print: predictions beside the measurements.
+
+    Raises:
+        ConfigError: a file or an option that cannot be read or does not go with the rows.
     """
     stated = collectives.keywords
     if any(map(_is_profile, rows)):
@@ -73,7 +79,8 @@ def _without(rows: Iterable[Mapping[str, object]], *names: str) -> list[dict[str
 
 
 def _profiled(step: StepComparison, all: bool) -> Parts:
-    """Yield a step part by part, predicted beside measured; with ``all`` everything that is said beside the table."""
+    """Yield what the terminal shows of a profiled step: its parts, predicted beside measured; with ``all`` everything
+    that is said beside the table."""
     best, *said = step.lines()
     question = f"Is a step of {step.profile.name} predicted?"
     yield from screen(question, (best, said[0]), _without(step.display_rows(), "how"), all=all, more=("--all",))
@@ -81,7 +88,8 @@ def _profiled(step: StepComparison, all: bool) -> Parts:
 
 
 def _furthest(report: AccuracyReport | CollectiveAccuracy, all: bool) -> Parts:
-    """Yield the errors of each table or system, and the rows whose predictions are furthest off first."""
+    """Return what the terminal shows: the errors of each table or system, and the rows whose predictions are furthest
+    off first."""
     shown: Sequence[Mapping[str, object]] = report.display_rows()
     order = sorted(zip(report.rows(), shown, strict=True), key=lambda pair: -abs(pair[0]["error"]))
     rows = [row for _, row in order]
@@ -120,6 +128,12 @@ def calibrate(
         gpus: Number of GPUs of the collectives, if their file does not say it.
         out: Write the calibration (.yaml).
         all: Show every row, and what each parameter means.
+
+    Returns:
+        The result to print: the fitted parameters; with ``out`` they are written, too.
+
+    Raises:
+        InputError: a file or a row that cannot be read, or options that do not go with it.
     """
     source = "profile" if _is_profile(rows) else "collectives" if is_collectives(rows) else "rows"
     fitted = fit(**{source: rows})

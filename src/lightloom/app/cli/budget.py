@@ -21,7 +21,8 @@ from lightloom.reports.figures.comparisons import budget_figure
 
 
 def averager_budget(name: str, settings: Mapping[str, Any], explain: bool) -> Shown:
-    """Show what the averager of a cluster takes; ``settings`` replace fields of the cluster.
+    """Return the result to print on what the averager of a cluster takes: watts by part, latency, lanes and area;
+    ``settings`` replace fields of the cluster, and ``explain`` also shows what it needs and lacks.
 
     Raises:
         ConfigError: the cluster has no averager whose devices are known.
@@ -102,6 +103,12 @@ def budget(
         cluster (CLUSTER): Instead of a ring: what the averager of a cluster takes (optinc-4, or a file).
         figure: Draw the power along the longest lightpath (.svg, .png, .pdf).
         explain: List all losses with their sources.
+
+    Returns:
+        The result to print: reach and laser by number of destinations, or what an averager takes.
+
+    Raises:
+        ConfigError: a value that cannot be read or is out of range, or options that exclude each other.
     """
     chosen = read_settings(set)
     if cluster is not None:
@@ -191,5 +198,5 @@ def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts
 
 
 def _links(reach: int | None) -> str:
-    """Return a reach in words."""
+    """Return a reach in words: ``12 links``, or ``no limit`` for None."""
     return "no limit" if reach is None else f"{reach} links"

@@ -80,6 +80,13 @@ def catalog(
             if not given.
         out: Write the entry to a file that can be edited and loaded: .yaml, or .json for a model or a schema.
         all: Show the source of each value, or the descriptions of all names.
+
+    Returns:
+        The result to print: the names, the entry or the schema.
+
+    Raises:
+        UnknownNameError: no such entry or schema.
+        ConfigError: options that do not go with what is shown.
     """
     if schema:
         return _schema(name, out)
@@ -111,8 +118,8 @@ def catalog(
 
 
 def _schema(name: str | None, out: Path | None) -> Shown:
-    """Return a JSON Schema by name, which is also written to ``out``, or the names without one; UnknownNameError for
-    another name."""
+    """Return the result to print: a JSON Schema by name, which is also written to ``out``, or the names of all schemas
+    without a name; UnknownNameError for another name."""
     if name is None:
         return Shown({"schemas": list(_SCHEMAS)}, [f"lightloom catalog --schema {known}" for known in _SCHEMAS])
     if name not in _SCHEMAS:
@@ -148,7 +155,8 @@ _KINDS: dict[str, Callable[[], dict[str, str]]] = {
 
 
 def _list_all(all: bool) -> Shown:
-    """Show how many entries each kind has, and its first ones; with ``all`` every name with its description."""
+    """Return the result to print: how many entries each kind has, and its first two names; with ``all`` every name with
+    its description."""
     rows = {kind: [{"name": n, "description": d} for n, d in names().items()] for kind, names in _KINDS.items()}
     document = {"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)}
     if all:
@@ -164,8 +172,11 @@ def _list_all(all: bool) -> Shown:
 
 
 def _list_kind(kind: str, names: dict[str, str], all: bool) -> Shown:
-    """Show the names of a kind; with ``all`` also what is known of each: figures of parts, the accuracy of exchanges,
-    else the descriptions."""
+    """Return the result to print: the names of a kind; with ``all`` also what is known of each: figures of parts, the
+    accuracy of exchanges, else the descriptions.
+
+    ``names`` are the descriptions of all entries by name.
+    """
     rows: list[Document] = [{"name": name, "description": text} for name, text in names.items()]
     document: Document = {"schema": "lightloom.catalog/1", kind: rows}
     details: Iterable[str | Text | Table] = [rows_table(rows, left=("name", "description"))]
@@ -242,7 +253,11 @@ def _energy(component: Part) -> str:
 
 
 def _show_entries(name: str, entries: dict[str, Document], all: bool, out: Path | None) -> Shown:
-    """Show entries by kind: their fields, as ``--set`` names them, or with ``all`` the YAML with every source."""
+    """Return the result to print on the entries of one name, by kind: their fields, as ``--set`` names them, or with
+    ``all`` the YAML with every source.
+
+    ``out`` is where they were written before, or None; nothing is written here.
+    """
     document = {"schema": "lightloom.catalog/1", "name": name, **entries, "provenance": provenance(entries)}
     if all:
         return Shown(document, [_as_yaml(entries).rstrip()], bare=True)
@@ -257,8 +272,8 @@ def _show_entries(name: str, entries: dict[str, Document], all: bool, out: Path 
 
 
 def _facts(title: str, fields: Sequence[tuple[str, str]], more: Sequence[str]) -> Parts:
-    """Yield what is shown of an entry: its title, the first 17 of its fields with their values, and what to ask
-    next."""
+    """Return what the terminal shows of an entry: its title, the first 17 of its (field, value) pairs, and in ``more``
+    what to ask next."""
     first = [{"field": field, "value": value} for field, value in fields[:_MOST_FIELDS]]
     legend = "* an assumption" if any(row["value"].endswith("*") for row in first) else ""
     return screen(title, (), first, all=True, hidden=len(fields) - len(first), legend=legend, more=more)
@@ -317,7 +332,8 @@ def _derived(kind: str, name: str) -> dict[str, Any]:
 
 
 def _show_model(name: str, out: Path | None) -> Shown:
-    """Show a model: its description, and its size for one sample; write its graph to ``out``, a .json file."""
+    """Return the result to print on a model: its description, its parameters, and its forward FLOPs for one sample;
+    write its graph to ``out``, a .json file, if that is given."""
     if out is not None:
         check_file(out, (".json",))
     graph = load_workload(name, batch=1)
@@ -336,8 +352,11 @@ def _show_model(name: str, out: Path | None) -> Shown:
 
 
 def _show_exchange(name: str, ranks: int, model: str) -> Shown:
-    """Show what a method sends and computes in one exchange of a model's gradients, or of a vector of so many values,
-    and what is known of its accuracy."""
+    """Return the result to print on what a method sends and computes in one exchange of gradients between ``ranks``
+    ranks, and what is known of its accuracy.
+
+    ``model`` is the name of a model, or in digits the number of values of one vector.
+    """
     from lightloom.planning.gradients import model_gradient
     from lightloom.planning.pricing.collective_prices import phase_document
 
@@ -367,7 +386,8 @@ def _show_exchange(name: str, ranks: int, model: str) -> Shown:
 
 
 def _exchange_facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a method sends, computes and keeps, its options, and what is known of its accuracy."""
+    """Yield (label, text) of what a method sends, computes and keeps, its options, and what is known of its accuracy,
+    from the document of the exchange."""
     work = document["work"]
     least = ", at the most: its bytes depend on the gradient" if document["bytes_depend_on_values"] else ""
     often = "" if document["every"] == 1 else f", every {document['every']} steps"

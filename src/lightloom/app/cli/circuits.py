@@ -86,12 +86,12 @@ def read_request(
 
 
 def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tuple[Solved, Played]:
-    """Return circuits, verified, and the traffic played through them: of all candidates those with which all is sent
-    first.
+    """Return (circuits, the traffic played through them): of all candidates, each verified, those with which all is
+    sent first.
 
     With ``holds`` left open, a ring takes one hold or a cycle near the bound, whichever is done sooner; a switch the
     number of holds that is done first, of up to four times as many as give each pair a circuit. A mixed-integer program
-    takes the fewest holds.
+    takes the fewest holds. ``timing`` states how long circuits stand and how long setting them takes.
 
     Raises:
         InputError: infeasible, out of time, or circuits that leave ranks without a way to each other.
@@ -262,6 +262,14 @@ def circuits(
             reconfiguration=TIME that setting them takes (the fabric's without it); repeatable.
         all: Show every pair of ranks.
         figure: Draw traffic beside circuits (.svg, .png, .pdf).
+
+    Returns:
+        The result to print: the circuits, and when all is sent through them.
+
+    Raises:
+        ConfigError: an option or a file that cannot be read, or another number of ranks than the matrix has.
+        UnsupportedError: a fabric without circuits.
+        InputError: no circuits serve the traffic.
     """
     request = ask()
     demands = read_traffic(traffic)
@@ -325,8 +333,8 @@ _COLUMNS = ("from rank", "to rank", "bytes", "circuits", "hops", "sent after")
 
 
 def _answer(document: Document, solved: Solved, on: Fabric, all: bool) -> Parts:
-    """Return the answer: when all is sent, over how many circuits, and a row for each pair of ranks, the last to finish
-    first."""
+    """Return what the terminal shows: when all is sent, over how many circuits, and a row for each pair of ranks, the
+    last to finish first."""
     assignment, pairs = solved.assignment, document["pairs"]
     relays, held = document["relayed_pairs"], document["holds"]
     turns = (

@@ -66,6 +66,13 @@ def collective(
         explain: Show where the time of each goes, and why others cannot serve.
         worth: Show dollars, watts and joules of the fabric.
         figure: Draw the fastest schedule, wavelength, link and time, or times around failures (.svg, .png, .pdf).
+
+    Returns:
+        The result to print: the ranking, or with ``without`` or ``straggler`` the times around failures; files that are
+            asked for are written.
+
+    Raises:
+        InputError: options that cannot be read or exclude each other, or no algorithm that serves.
     """
     fields = options.read_settings(set)
     if without or straggler:
@@ -88,8 +95,11 @@ def collective(
 
 
 def _ranking_parts(ranking: CollectiveRanking, question: str, all: bool, explain: bool, worth: bool) -> Parts:
-    """Yield the answer, on request with where the time goes and why algorithms cannot serve, and with dollars and
-    joules of the fastest schedule."""
+    """Yield what the terminal shows of a ranking: the answer, with ``explain`` where the time goes and why algorithms
+    cannot serve, with ``worth`` dollars and joules of the fastest schedule.
+
+    ``question`` is the heading; ``all`` shows every algorithm instead of the fastest of each family.
+    """
     winner, bound, setup = ranking.winner, ranking.winner.lower_bound, ranking.winner.cost.setup
     shown = [*ranking] if all else ranking.families()[:MOST_ROWS]
     steady = any(schedule.repeated_ratio for schedule in shown)
@@ -154,8 +164,20 @@ class _Straggler(BaseModel, frozen=True, extra="forbid"):
 def _around(
     kind: str, sound: Fabric, asked: Mapping[str, Any], without: Sequence[str], straggler: list[str] | None, saved: bool
 ) -> tuple[Document, Sequence[VerifiedSchedule]]:
-    """Return the document of a collective around failures and beside a straggler; where it is to be ``saved`` the
-    schedule of the only case, too. ``asked`` are options of a ranking of algorithms."""
+    """Return (document of a collective around failures and beside a straggler, schedules to write).
+
+    Args:
+        kind: of the collective.
+        sound: the fabric without failures.
+        asked: options of a ranking of algorithms by name, of which only the size goes with failures.
+        without: texts of ``--without``, a case of failures each; nothing failed is the first case always.
+        straggler: texts of ``--straggler``.
+        saved: whether the schedule of the only case is to be written; without it there are none in the result.
+
+    Raises:
+        ConfigError: other options or a kind that do not go with failures, texts that cannot be read, or several cases
+            where one is ``saved``.
+    """
     damaged(sound, [])  # Refuses a fabric whose failures are not modelled.
     if kind in SIZED:
         raise ConfigError(f"{kind} has sizes of its own: expected one of {', '.join(_KINDS)}")
@@ -194,9 +216,12 @@ def _around(
 def _stragglers(
     request: Collective, sound: Fabric, late: float, slower: float
 ) -> tuple[list[Document], list[dict[str, str]]]:
-    """Return a row for each algorithm that is compared, and the refusals of those that fail. A row has the seconds of
-    the sound fabric and how many more one late or slow rank adds: by rank, the most, and the mean; the fastest with its
-    worst rank comes first."""
+    """Return (rows, refusals): a row for each algorithm that is compared, and the refusals of those that fail.
+
+    A row has the seconds of the sound fabric, and how many seconds more one rank adds that starts ``late`` seconds
+    later or sends ``slower`` times slower: by rank, the most, and the mean. The fastest with its worst rank comes
+    first.
+    """
     rows: list[Document] = []
     refused: list[dict[str, str]] = []
     for algorithm in admitted(request.kind, sound):
@@ -214,8 +239,11 @@ def _stragglers(
 
 
 def _damage_parts(document: Document, all: bool) -> Parts:
-    """Yield the answer on the cases (slowdown and bound are those of what is left), or on the stragglers alone, whose
-    table beside cases is shown with ``all``, then the algorithms that failed."""
+    """Yield what the terminal shows of a collective around failures: each case with its slowdown and its ratio to the
+    bound of what is left; of stragglers alone a row for each algorithm.
+
+    Beside cases the table of stragglers is shown with ``all``. Algorithms that failed come last.
+    """
     cases, played = document["rows"], document["stragglers"]
     late = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []
     late += [f"{document['slower']:g} times slower"] if document["slower"] != 1 else []

@@ -25,6 +25,12 @@ def compare(before: Path, after: Path, *, report: ReportFile = None, figure: Fig
         after: The same, later or with other options.
         report: Write an HTML page.
         figure: Draw where the time of both winners goes (.svg, .png, .pdf).
+
+    Returns:
+        The result to print: what changed and why; files that are asked for are written.
+
+    Raises:
+        ConfigError: a file that cannot be read, or another document.
     """
     result = compare_plans(before, after)
     document = result.to_json()

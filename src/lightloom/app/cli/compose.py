@@ -32,6 +32,12 @@ def compose(
             the least that its paper prints.
         report: Write an HTML page.
         figure: Draw what each idea takes off the best electrical plan (.svg, .png, .pdf).
+
+    Returns:
+        The result to print: the best plans with the ideas, and what each is worth.
+
+    Raises:
+        InputError: an argument that cannot be read, or no electrical plan that fits.
     """
     result = compared(model, site=site_inputs({}, site))
     document = result.to_json()

@@ -117,6 +117,13 @@ def profile(
         set: field=value of the training: steps=20, learning_rate=0.01, sums=64 gradients that are added up at most as a
             ring does, or data=FOLDER with MNIST, for models that it fits (random inputs if not given); repeatable.
         out: Also write the profile to a file.
+
+    Returns:
+        The result to print: ratio, errors and rates of each codec; they are also kept where plans find them.
+
+    Raises:
+        InputError: a codec, file or setting that cannot be read, or gradients of another number of values.
+        WorkloadError: the model cannot be loaded, or PyTorch is missing.
     """
     codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
     graph = load_workload(model, batch=1, sequence_length=sequence_length)
@@ -149,7 +156,10 @@ def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
 
 def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
     """Yield each file's gradients as those of one rank, and at steps 2, 4, 8, ... also their sum so far as that of so
-    many ranks; ConfigError for a file of another number of values."""
+    many ranks; steps are the numbers of files from 1.
+
+    ConfigError for a file of another number of values than the model has parameters.
+    """
     total: dict[str, Float32s] = {}
     with progress("Gradients", len(paths)) as advance:
         for step, path in enumerate(advance.over(paths), start=1):
@@ -204,6 +214,10 @@ def compress_file(source: Path, target: Annotated[Path, check_writable], *, code
         source (IN): float32 values: .npy, or raw little-endian bytes; or a compressed stream.
         target (OUT): The stream; or the values: .npy, else raw little-endian bytes.
         codec: The codec that compresses, inceptionn:2^-10 if not given, e.g. truncate:16.
+
+    Raises:
+        ConfigError: a file that cannot be read or written, or a codec for what is compressed already.
+        CodecError: a damaged stream.
     """
     chosen = find(codec or _DEFAULT)
     with _opened(source) as stream:
@@ -226,7 +240,8 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _compress(source: Path, target: Path, codec: Codec) -> None:
-    """Write the stream of a file of floats, and say its size."""
+    """Write the stream of a file of floats to ``target``, and print its size; ConfigError for a codec without frames,
+    or a file that cannot be read."""
     if not isinstance(codec, FramedCodec):
         raise ConfigError(f"codec {codec.name!r} does not write a stream of frames")
     values, written = _values(source), 0
@@ -240,8 +255,11 @@ def _compress(source: Path, target: Path, codec: Codec) -> None:
 
 
 def _decompress(source: Path, stream: BinaryIO, header: Header, codec: FramedCodec, target: Path) -> None:
-    """Write the values of a stream that begins with ``header``, and say how many; CodecError for a stream that ends
-    early."""
+    """Write the values of a stream, which is read from its begin, to ``target`` (.npy, else raw float32), and print how
+    many; CodecError for a damaged frame or a stream that ends early.
+
+    ``header`` is the one that the stream begins with, and ``codec`` the one that it names.
+    """
     decoder, done = StreamDecoder(codec), 0
     with progress("Values", header.count) as advance, atomic_file(target) as file:
         if target.suffix == ".npy":

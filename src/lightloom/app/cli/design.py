@@ -60,6 +60,14 @@ def design(
         report (FILE): Write the page (.html).
         explain: List all designs that lead their technology, and how optical and electrical ones compare.
         assumptions: List all that is assumed.
+
+    Returns:
+        The result to print: the designs; its exit code is 130 where Ctrl-C has stopped the search after some were
+            evaluated.
+
+    Raises:
+        InputError: options that cannot be read, or no design that has a plan.
+        typer.Exit: Ctrl-C before any design was evaluated (130).
     """
     fields = options.read_settings(set)
     prune = fields.pop("prune", True)
@@ -141,8 +149,11 @@ def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Parts:
 
 
 def _best(explored: Exploration) -> tuple[Candidate, Candidate | None, Candidate]:
-    """Return the design that trains most for a dollar, of those whose fabrics have all prices and watts known where
-    there are any; the best of the other technology, likewise; and the best of all where unknown prices are nothing."""
+    """Return (best design, best of the other technology, first design) in samples for a dollar.
+
+    The best is that of the designs whose fabrics have all prices and watts known, where there are any, and so is the
+    other technology's (None where it has no design); the first is the best where unknown prices count as nothing.
+    """
     first = explored.candidates[0]
     best = next((each for each in explored.candidates if not each.worth.unknown), first)
     other = TECHNOLOGIES[best.design.technology == TECHNOLOGIES[0]]
@@ -184,7 +195,8 @@ def _answer(found: DesignFront, hidden: int) -> Answer:
 
 
 def _samples(each: Candidate, objective: int, mark: str = "at most ") -> str:
-    """Return the samples of a design for a dollar (0) or a joule (1), marked where that is an upper bound."""
+    """Return the samples of a design for a dollar (``objective`` 0) or a joule (1) as text of three digits, behind
+    ``mark`` where that is an upper bound."""
     value = float(f"{each.point[objective]:.3g}")
     return f"{mark * each.worth.at_most(objective)}{value:,.{'0f' if value >= 1000 else '3g'}}"
 
@@ -202,8 +214,13 @@ def _notes(found: DesignFront) -> Iterator[str]:
 
 
 def _table(chosen: list[tuple[Candidate, int]], explored: Exploration, *, explain: bool = False) -> Table:
-    """Return designs as a table, one row each, with how many are equal in all objectives; with ``explain`` their
-    plans, too. A star marks those that no other design beats."""
+    """Return designs as a table, one row each; a star marks those that no other design beats.
+
+    Args:
+        chosen: (design, number of designs that are equal to it in all objectives, itself included).
+        explored: the whole search, which tells whether numbers of ranks differ.
+        explain: whether technology and plan of each are columns too.
+    """
     several = len({each.design.ranks for each in explored.candidates}) > 1
     rows = []
     for each, alike in chosen:

@@ -66,6 +66,13 @@ def break_even(
         set: field=value of what all set-ups have in common: batch=32 samples a rank, the cluster whose accelerators
             and library compute (h100-512-two-tier), and the engine that codes (accelerator, local or nic); repeatable.
         figure: Draw the break-even lines of the first model (.svg, .png, .pdf).
+
+    Returns:
+        The result to print: how many set-ups each method shortens, and by how much; with ``figure`` also the break-even
+            lines.
+
+    Raises:
+        InputError: no such model, method or cluster, or a speed that cannot be read.
     """
     fixed = read_config(SetUps, "break-even", None, read_settings(set))
     names, methods = model or list(MODELS), [find(name) for name in exchange or METHODS]
@@ -124,8 +131,11 @@ def break_even(
 
 def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[int, float | None]]]:
     """Return, by method, pairs of a number of ranks and the largest speed of a link (bytes per second) at which the
-    method shortens the step there; None where it does not even at the slowest, the fastest that is tried where it still
-    does."""
+    method shortens the step there.
+
+    The speed is None where the method does not even at the slowest link that is tried (10 MB/s), and the fastest (1
+    TB/s) where it still does. ``on`` makes the cluster of a number of ranks and a speed.
+    """
     found: dict[str, list[tuple[int, float | None]]] = {}
     with progress("Lines", len(trial.exchanges) * len(ranks)) as advance:
         for exchange in trial.exchanges:

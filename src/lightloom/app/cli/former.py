@@ -28,7 +28,11 @@ class Former(NamedTuple):
 
 
 def _former(row: Mapping[str, Any]) -> Former:
-    """Return the former command that a row of the table states."""
+    """Return the former command that a row of the table states.
+
+    Besides the fields of :class:`Former`, names under ``set``, ``site`` and ``pin`` are former options that now are
+    ``--set NAME=VALUE`` and so on.
+    """
     options = dict(row.get("options", {}))
     for option in ("set", "site", "pin"):
         options |= {f"--{name}": f"--{option} {name.replace('-', '_')}={{}}" for name in row.get(option, "").split()}
@@ -41,17 +45,24 @@ COMMANDS = {words: _former(row) for words, row in parse_yaml(read_text(_FILE), s
 
 
 def _spelt(new: str, value: str) -> list[tuple[str, str]]:
-    """Return (word, value) for each word of a new spelling, in which ``{}`` stands for the value. A spelling with
-    several ``{}`` takes a value of parts joined by commas: every two words, an option and its ``{}``, get a part, and
-    those beyond the last part are left out."""
+    """Return (word, value) for each word of a new spelling, in which ``{}`` stands for the value.
+
+    A spelling with several ``{}`` takes a value of parts joined by commas: every two words, an option and its ``{}``,
+    get a part, and those beyond the last part are left out.
+    """
     parts = value.split(",") if new.count("{}") > 1 else [value] * len(new)
     return [(word, parts[place // 2]) for place, word in enumerate(new.split()) if place // 2 < len(parts)]
 
 
 def renewed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the arguments of the program in today's spelling, and a line of warning for each that was another.
+    """Return (arguments of the program in today's spelling, a line of warning for each spelling that was another, each
+    once).
 
-    Texts after ``--`` and values of options stay as they are.
+    Commands without former spellings are returned as they are, without warnings. Texts after ``--`` and values of
+    options stay as they are.
+
+    Raises:
+        InputError: a former option that no spelling of today replaces; names what to call instead.
     """
     words = next((n for n in (2, 1) if " ".join(arguments[:n]) in COMMANDS), 0)
     if not words:

@@ -60,6 +60,12 @@ def goodput(
         seed: Seed of the simulation.
         explain: List the remedies of each cause, what spares are worth, and slices.
         assumptions: List all that is assumed, with its source.
+
+    Returns:
+        The result to print: the share of the time that trains, its causes and what changes are worth.
+
+    Raises:
+        InputError: an unknown field, or a value that cannot be read or is out of range.
     """
     fields = read_settings(set)
     for name in (name.partition(".")[0] for name in fields):
@@ -80,8 +86,8 @@ def goodput(
 
 
 def _parts(result: Goodput, explain: bool, assumptions: bool) -> Parts:
-    """Yield the answer; with ``explain`` remedies, spares and slices; with ``assumptions`` all that
-    is assumed."""
+    """Yield what the terminal shows: the answer; with ``explain`` remedies, spares and slices; with ``assumptions`` all
+    that is assumed."""
     yield from _answer(result)
     if explain:
         for part in (*_remedies(result), *_worth(result)):
@@ -205,6 +211,12 @@ def bill(
         ranks: Ranks; a cluster's own without it.
         set: field=value of the fabric, or a choice of the bill (circuit_switch=polatis-7000); repeatable.
         explain: List all parts with the formula behind each count, and what each total leaves out or assumes.
+
+    Returns:
+        The result to print: the bill, and what some other choices would change of its price.
+
+    Raises:
+        InputError: no such fabric, cluster, part or field.
     """
     settings, prices = read_settings(set), read_prices(price)
     found = count_parts(built, ranks, set=settings, prices=prices)
@@ -215,8 +227,11 @@ def bill(
 def _changed_prices(
     built: str, ranks: int | None, settings: Document, prices: Mapping[str, str] | None
 ) -> dict[str, float | None]:
-    """Return the price of a rank with each of some choices of the bill; a choice that is made, or with which nothing
-    can be built, is left out."""
+    """Return dollars of a rank with each of some choices of the bill, by the words for the choice; None where no price
+    is known.
+
+    A choice that ``settings`` state, or with which nothing can be built, is left out.
+    """
     changed = {}
     for words, choice in _CHANGES.items():
         if not settings.keys() & choice.keys():
@@ -273,7 +288,7 @@ def _left_out(total: Total) -> str:
 
 
 def _cell(total: Total) -> str:
-    """Return a total as a table's cell: "?" for an unknown one, empty for zero."""
+    """Return a total as a table's cell, with its unit: "?" for an unknown one, empty for zero."""
     return "?" if total.value is None else "" if total.value == 0 else format_amount(total.value, total.unit)
 
 

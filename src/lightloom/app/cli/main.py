@@ -39,8 +39,13 @@ class Entry(NamedTuple):
 
 
 def _entry(words: str, stated: str | Mapping[str, Any]) -> Entry:
-    """Return the entry of a command by its words ("onn map") and its help, or its help with a ``place`` (module and
-    function, of its own name unless they are stated) and the ``commands`` of a group."""
+    """Return the entry of a command in ``commands.yaml``.
+
+    Args:
+        words: of the command, such as "onn map".
+        stated: its help, or a mapping with ``help``, a ``place`` ("module:function") where either is not named as the
+            command, and the ``commands`` of a group, stated likewise.
+    """
     row: Mapping[str, Any] = {"help": stated} if isinstance(stated, str) else stated
     group, _, name = words.rpartition(" ")
     usual = f"onn.{name}" if group == "onn" else group or name
@@ -82,8 +87,8 @@ class LazyGroup(TyperGroup):
 
 
 def load_command(name: str, entry: Entry) -> Any:
-    """Return a group of the entry's own commands where it has any, or import a command's module and return the command
-    as Click calls it."""
+    """Import a command's module and return the command as Click calls it; for an entry with commands of its own return
+    their group, which imports none of them yet."""
     if entry.commands:
         return LazyGroup(name=name, help=entry.help, entries=entry.commands, no_args_is_help=True)
     from lightloom.app.cli.options import with_options
@@ -158,7 +163,8 @@ def _end_unread() -> NoReturn:
 
 
 def _drop_output() -> None:
-    """Write what is left to nowhere: Python would complain once more while it closes stdout."""
+    """Point stdout to nowhere, so that what is still buffered is not written: Python would complain once more while it
+    closes stdout."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -63,8 +63,11 @@ class Options(NamedTuple):
     """Parameters that are no options."""
 
     def parameters(self, own: Mapping[str, Any], helps: Mapping[str, Help]) -> Iterator[Parameter]:
-        """Yield the function's options as parameters that Typer reads, but for those in ``own``, which the command
-        itself has; ``helps`` of the command go before the function's."""
+        """Yield the function's options as parameters that Typer reads: those with a default, but for those in
+        ``without`` and in ``own``, which the command itself has.
+
+        ``own`` are the command's parameters by name; ``helps``, the command's helps by name, go before the function's.
+        """
         listed = documented(self.function)[1]
         for name, parameter in signature(self.function).parameters.items():
             if parameter.default is not Parameter.empty and name not in own and name not in self.without:
@@ -77,7 +80,11 @@ _Json = Annotated[bool, "--json", Help("One JSON document on stdout.")]
 
 def with_options(command: Callable[..., Any]) -> Callable[..., None]:
     """Return a command as Typer takes it: its signature has the options of all functions that it takes over, each with
-    its help, and ``--json`` where it returns something to show."""
+    its help, and ``--json`` where it returns something to show.
+
+    When called, it binds the options that were given to these functions, calls the command, and shows what that
+    returns.
+    """
     (summary, helps), own, parameters = documented(command), signature(command).parameters, list[Parameter]()
     bound: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     for name, parameter in own.items():
@@ -112,8 +119,11 @@ def with_options(command: Callable[..., Any]) -> Callable[..., None]:
 
 
 def documented(function: Callable[..., Any]) -> tuple[str, dict[str, Help]]:
-    """Return a docstring up to its arguments, and the help of each argument by name, from entries ``name (VALUE): what
-    it does.``"""
+    """Return (the docstring up to its arguments, help of each argument by name).
+
+    Helps are read from entries ``name (VALUE): what it does.`` under ``Args:``, as plain text that begins with a
+    capital; an entry without VALUE leaves the word for the value open.
+    """
     summary, _, rest = (getdoc(function) or "").partition("\n\nArgs:\n")
     helps: dict[str, Help] = {}
     entry = re.compile(r"^ {4}(\w+)(?: \((\S+)\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -126,7 +136,13 @@ def documented(function: Callable[..., Any]) -> tuple[str, dict[str, Help]]:
 
 
 def _read_by_typer(function: Callable[..., Any], parameter: Parameter, help: Help | None) -> Parameter:
-    """Return a parameter as Typer takes it: by keyword, its annotation with the spelling, the reader and the help."""
+    """Return a parameter as Typer takes it: by keyword, its annotation with the spelling, the reader and the help.
+
+    Args:
+        function: the function that has the parameter, in whose module its annotation is evaluated.
+        parameter: the parameter; a positional one becomes an argument, one by keyword an option.
+        help: its help from a docstring; None takes that of the annotation, if it has one.
+    """
     hint, name = _hint(function, parameter), f"--{parameter.name.replace('_', '-')}"
     stated = _constraints(hint)
     text, metavar = help or next((each for each in stated if isinstance(each, Help)), Help(""))
@@ -166,7 +182,8 @@ def _hint(function: Callable[..., Any], parameter: Parameter) -> Any:
 
 
 def _constraints(hint: Any) -> list[Any]:
-    """Return what ``Annotated`` says of a type, with pydantic's constraints one by one."""
+    """Return what ``Annotated`` says of a type, such as helps, spellings and checks, with pydantic's constraints one by
+    one; an empty list for other types."""
     stated = getattr(hint, "__metadata__", ())
     return [each for one in stated for each in (one.metadata if isinstance(one, FieldInfo) else [one])]
 
@@ -186,8 +203,12 @@ def _members(hint: Any) -> set[Any]:
 
 
 def _value_of(hint: Any) -> tuple[type, list[Any], bool]:
-    """Return the type of an option's value, its bounds, and whether it is given several times: where an annotation
-    allows a sequence of the same."""
+    """Return (type, bounds, repeated) of an option's value: ``bool``, ``Path``, ``int``, ``float`` or, for all that is
+    read as text, ``str``.
+
+    Bounds are pydantic's constraints of a number, empty for other types; ``repeated`` is True where an annotation
+    allows a sequence of such values.
+    """
     members = _members(hint)
     sequences = {each for each in members if get_origin(each) in (list, Sequence)}
     elements = {element for each in sequences for element in _members(get_args(each)[0])}
@@ -297,7 +318,8 @@ class Shown(NamedTuple):
     """Exit code."""
 
     def show(self, as_json: bool) -> None:
-        """Print the result, and exit where its code is another than 0."""
+        """Print the document as JSON on stdout if ``as_json``, else the parts for people; raise ``typer.Exit`` where
+        the exit code is another than 0."""
         if as_json:
             # Numbers that JSON lacks become null.
             json.dump(plain(self.document), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
@@ -328,7 +350,13 @@ class Shown(NamedTuple):
 
 def draw(path: Path | None, figure: Callable[[], Figure], document: Document) -> Path | None:
     """Save the figure of a command's result, with the result's provenance, and return its path; without a path draw
-    nothing and return None."""
+    nothing and return None.
+
+    Args:
+        path: the file, whose suffix says the form.
+        figure: makes the figure, called only where there is a path.
+        document: the result's document, of which only ``provenance`` is read.
+    """
     return None if path is None else save(figure(), path, provenance_line(document["provenance"]))
 
 
@@ -451,7 +479,8 @@ PartPrices = Annotated[list[str] | None, Help(_PRICE, "PART=PRICE")]
 
 
 def read_prices(given: Sequence[str] | None) -> dict[str, str] | None:
-    """Return the prices of parts by name; None where none are given."""
+    """Return the prices of parts, as texts by name, from ``part=price`` texts; None where none are given. ConfigError
+    for another form, or a part twice."""
     return read_pairs(given, "--price {}", "part=price, e.g. wdm-engine='$ 120'") or None
 
 

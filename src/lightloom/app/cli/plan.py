@@ -91,7 +91,12 @@ def _check_exports(paths: Sequence[Path]) -> None:
 
 
 def _export(paths: Sequence[Path], search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
-    """Write what is exported, each in the form of its name, and note it in ``document``; yield messages."""
+    """Yield messages while writing what is exported, each in the form of its name, and noting it in ``document``;
+    nothing is written before the messages are asked for.
+
+    Names that end in .json get the model's graph, in .toml and .sh the settings of a framework, others are folders of
+    traces.
+    """
     for path in paths:
         if path.suffix == ".json":
             search.graph.save(path)
@@ -103,8 +108,8 @@ def _export(paths: Sequence[Path], search: PlanSearch, document: dict[str, Any])
 
 
 def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
-    """Write the settings of the first plan that a framework can express, and note them in ``document``; yield a message
-    where that plan is not the winner."""
+    """Write the settings of the best plan that the framework of the file's suffix can express, and note them in
+    ``document``; yield a message where that plan is not the winner."""
     (framework, text, notes), chosen = _FRAMEWORKS[path.suffix], expressible(search)
     job, rank = exported(chosen, search.graph), search.ranking.index(chosen) + 1
     entry = document.setdefault("exported", {"rank": rank, "label": chosen.label, "notes": {}})
@@ -140,7 +145,7 @@ def _export_step(folder: Path, search: PlanSearch, document: dict[str, Any]) -> 
 
 
 def _slower(plan: Plan, search: PlanSearch) -> str:
-    """Return in words how many times as long a sample of a plan takes as one of the winner."""
+    """Return in words how many times as long a sample of a plan takes as one of the winner, three digits."""
     return f"a sample takes {plan.sample_time / search.winner.sample_time:.3g} times as long"
 
 
@@ -162,7 +167,8 @@ _SWITCH = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def _definitions(given: Sequence[str] | None) -> dict[str, str]:
-    """Return NAME=VALUE texts as a mapping of texts; ConfigError for a text without a name or "="."""
+    """Return NAME=VALUE texts as a mapping of texts, the last of a name; empty for None. ConfigError for a text without
+    a name or "="."""
     pairs = {}
     for text in given or ():
         name, equals, pairs[name] = text.partition("=")
@@ -258,8 +264,8 @@ def _worth(search: PlanSearch) -> Iterator[str | Text | Table]:
 
 
 def _asked_of(cluster: Cluster, question: partial[PlanRanking], search: PlanSearch) -> PlanRanking:
-    """Return the answer of the same question on another cluster, with the batch of the first answer where each of its
-    ranks gets a sample."""
+    """Return the answer of the same question on another cluster, with the winner's batch of the first answer
+    (``search``) where the ranks divide it, so that each gets as many samples."""
     samples = search.winner.global_batch
     if not search.request.largest_batches and samples % cluster.ranks == 0:
         question = partial(question, batch=None, global_batch=samples)
@@ -326,6 +332,13 @@ def plan(
         export (FILE|FOLDER): Write the model's graph (.json), the first plan as a configuration of torchtitan (.toml)
             or as arguments of Megatron-LM (.sh), or the winner's step as Chakra traces for ASTRA-sim (a folder);
             repeatable.
+
+    Returns:
+        The answer and what was asked for besides; the document is complete only where JSON, a report or an explanation
+            needs it.
+
+    Raises:
+        InputError: options that cannot be read or exclude each other, or no plan that serves or fits.
     """
     fields = options.read_settings(set)
     for name, given in (("ranks", ranks and ranks[0]), ("accelerator", accelerator)):

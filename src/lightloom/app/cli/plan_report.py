@@ -86,8 +86,8 @@ def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
 
 
 def _longer(ratio: float) -> str:
-    """Return how much longer a step is than the fastest, by the ratio of both: per cent more below 2, else times as
-    long."""
+    """Return how much longer a step is than the fastest, by the ratio of both: ``12.3 %`` more below 2, else ``2.5×``;
+    ``0 %`` for less than a millionth."""
     return "0 %" if ratio < 1 + _SAME else f"{100 * (ratio - 1):.3g} %" if ratio < 2 else format_ratio(ratio)
 
 
@@ -143,8 +143,9 @@ _LETTERS = 58
 
 
 def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
-    """Yield file name, title, figure and caption of every picture; those of placement and traffic only where a placed
-    plan was simulated."""
+    """Yield (file name without a suffix, title, figure, caption) of every picture: breakdown, Pareto front and the
+    winner's timeline always, the schedule where one was verified, and placement and traffic where a placed plan was
+    simulated."""
     winner = search.winner
     # The fastest placed plan that shares a model between devices; without one, the fastest.
     shared = (plan for plan in search.ranking if plan.placed is not None and plan.placed.plan.k > 1)
@@ -182,8 +183,11 @@ def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
 
 
 def fastest_breakdown(search: PlanSearch) -> Figure:
-    """Draw the parts of the time of the twelve fastest plans, of the best of each kind and of the electrical reference
-    as bars: of a step, or of a sample where batches or clusters differ."""
+    """Return a figure of bars: the parts of the time of the twelve first plans of the ranking, of the best of each kind
+    and of the electrical reference.
+
+    Times are those of a step, or of a sample where batches or clusters differ; the reference is then left out.
+    """
     best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
     shown = [("", plan) for place, plan in enumerate(search.ranking) if place < _BARS or id(plan) in best]
     same = len({(plan.global_batch, plan.site) for plan in search.ranking}) == 1
@@ -198,8 +202,8 @@ def fastest_breakdown(search: PlanSearch) -> Figure:
 
 
 def _pareto(search: PlanSearch) -> Figure:
-    """Draw seconds against joules of a sample, a point for each plan that fits (or for all if the winner does not),
-    with the front."""
+    """Return a figure of seconds against joules of a sample, a point for each plan that may fit (for all if the winner
+    does not), with the front."""
     points = {
         id(plan): Point(plan.strategy, plan.site, plan.label, plan.sample_time, plan.energy_per_sample)
         for plan in search.ranking
@@ -247,7 +251,8 @@ def _traffic_caption(name: str, step: PlacedStep) -> str:
 
 def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines on where the winner's time goes: its ranks' parts of a step, what circuits that turn within a step
-    gain (also of the best placed plan), and its most expensive operators."""
+    gain (also of the best placed plan), and its most expensive operators, which ``document``, that of the search,
+    lists."""
     winner = search.winner
     if winner.spent is not None and winner.step_time:
         parts = {_name(part): float(seconds.mean()) / winner.step_time for part, seconds in winner.spent.items()}
@@ -266,8 +271,8 @@ def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str
 
 
 def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
-    """Return the ledgers of a step of each cluster's first plan, up to the most that are shown, and of the first on the
-    electrical reference, by the names of their places."""
+    """Return ledgers of a step by the names of their places: of the first plan of each cluster, up to the most that are
+    shown, and of the first plan on the electrical reference."""
     first = search.first_of_clusters
     reference = [plan for plan in first if plan in search.reference]
     shown = [plan for plan in first if plan not in reference][:MOST_PLACES]
@@ -304,13 +309,14 @@ def _regranted(name: str, step: RegrantedStep) -> str:
 
 
 def _name(part: str) -> str:
-    """Return the words for a part of a step: its key without the unit, with spaces for underscores."""
+    """Return the words for a part of a step: its key without the ending ``_s`` of seconds, with spaces for
+    underscores."""
     return part.removesuffix("_s").replace("_", " ")
 
 
 def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Table]:
-    """Yield a table of the seconds that the rank of each stage spends on each part, where the winner has stages, and
-    one of its most expensive operators."""
+    """Yield a table of the seconds that the rank of each stage spends on each part, where these are known, and one of
+    the winner's most expensive operators, which ``document`` lists; either may be missing."""
     spent = search.winner.spent
     if spent is not None:
         stages = range(len(next(iter(spent.values()))))
@@ -341,7 +347,8 @@ _COPIED = ("strategy", "site", "global_batch", "step_time", "breakdown", "memory
 
 
 def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> Iterator[RankingRow]:
-    """Yield one row for each of ``plans``, or of the ranking without them, numbered from 1."""
+    """Yield one row for each of ``plans``, or of the ranking without them, with places numbered from 1 in that
+    order."""
     front = {id(plan) for plan in search.front}
     for place, plan in enumerate(search.ranking if plans is None else plans, start=1):
         exchange, interval = plan.gradient_exchange, search.intervals.get(id(plan))
@@ -392,7 +399,15 @@ def interval_note(search: PlanSearch) -> str:
 
 
 def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping[str, Any], answer: Answer) -> Report:
-    """Return the page of a search: the answer, facts, ranking, pictures, tables and notes."""
+    """Return the page of a search: the answer, facts, ranking, pictures, tables and notes.
+
+    Args:
+        search: the search, with at least one simulated plan.
+        document: the document of ``plan --json``, of which explanation, measurements, costliest operators and what a
+            trace lacks are read.
+        origin: provenance of the search.
+        answer: the answer as the terminal shows it.
+    """
     winner, rows = search.winner, tuple(ranking_rows(search))
     exchange, drawn = winner.exchanges[0] if winner.exchanges and winner.prices else None, drawn_schedule(search)
     compared_with, ledgers = search.clusters[0].reference, place_ledgers(search)
@@ -451,8 +466,8 @@ def _memory(plan: Plan) -> dict[str, float]:
 
 
 def _explored(search: PlanSearch) -> dict[int, Document]:
-    """Return documents of the first twenty plans of the ranking and of the best of each kind, which a reader may look
-    into, by their places from 1."""
+    """Return documents (timeline, memory, exchanges) of the first twenty plans of the ranking and of the best of each
+    kind, which a reader may look into, by their places from 1."""
     best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
     explored = {}
     for place, plan in enumerate(search.ranking, start=1):

@@ -40,6 +40,13 @@ def reproduce(
             all long experiments are repeated there (inceptionn, optinc: hours of training).
         data: Folder with the data sets of experiments; $LIGHTLOOM_DATA unless given.
         all: Show every row with the reason for its deviation, and what the studies assume.
+
+    Returns:
+        The result to print: the printed numbers beside ours.
+
+    Raises:
+        ConfigError: ``run`` or ``work`` without a study.
+        UnknownNameError: no such study or experiment.
     """
     from lightloom.exchange.datasets import data_folder
     from lightloom.papers.study import find, names
@@ -77,7 +84,8 @@ _SHORT: dict[Status, str] = {"by construction": "constructed", "not reproducible
 
 
 def _answer(results: Sequence[Study]) -> Parts:
-    """Return how many printed numbers agree, with a row for each study, or for those of one that deviate most."""
+    """Return what the terminal shows: how many printed numbers agree, with a row for each study, or of one study the
+    rows that deviate most."""
     numbers = [number for result in results for number in result.numbers]
     findings = sum(len(result.findings) for result in results)
     counts = status_counts(numbers)

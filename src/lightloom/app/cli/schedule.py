@@ -71,6 +71,14 @@ def schedule(
         largest (SIZE): Most bytes to write; nothing is written where there are more.
         execute: Execute it in a process for each rank over gloo on this host's loopback, and compare the result with
             torch.distributed's own collective.
+
+    Returns:
+        The result to print: the verified schedule, what a program computes, or with ``execute`` the outcome of the
+            execution.
+
+    Raises:
+        ConfigError: options that exclude each other, or a malformed file.
+        VerificationError: a schedule, or its execution, that does not do what its collective promises.
     """
     settings = read_settings(set)
     chosen = {each.name: settings.pop(each.name) for each in fields(Execution) if execute and each.name in settings}
@@ -96,9 +104,14 @@ def schedule(
 def write_schedule(
     made: Sequence[VerifiedSchedule], out: Path | None, largest: str
 ) -> tuple[dict[str, Path], list[Path]]:
-    """Say on stderr how much will be written, write the first of the schedules that a program of MSCCL can hold, or the
-    first in any other form, and return the first file by words that count the others, and all files; without ``out``
-    write nothing."""
+    """Write the first of the schedules that a program of MSCCL can hold, or the first in any other form, to ``out``,
+    and say on stderr how much it will be; return (first file by words that count the others, all files).
+
+    Without ``out`` nothing is written, and both are empty. ``largest`` is the most bytes to write, as text.
+
+    Raises:
+        UnsupportedError: no schedule can be held by the form, or it takes more than ``largest``.
+    """
     if out is None:
         return {}, []
     for number, each in enumerate(made, 1):

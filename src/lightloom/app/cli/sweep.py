@@ -33,6 +33,14 @@ def sweep(experiment: Path, *, out: Path | None = None, workers: str | None = No
         out (FOLDER): Folder of the results; out/ and the experiment's name without it.
         workers (N|dask:ADDRESS|ray:ADDRESS): Processes on this machine, or the cluster of a scheduler; a process for
             each core without it.
+
+    Returns:
+        The result to print: who is fastest how often; its exit code is 1 where a point failed, and 130 where Ctrl-C
+            left points out.
+
+    Raises:
+        ConfigError: an experiment that cannot be read.
+        typer.Exit: Ctrl-C before there was a result (130).
     """
     spread, request = Workers.read(workers), read_experiment(experiment)
     points = points_of(request)
@@ -69,7 +77,8 @@ def sweep(experiment: Path, *, out: Path | None = None, workers: str | None = No
 
 
 def _answer(result: Swept, document: Document) -> Answer:
-    """Return who is fastest how often, and what became of the points."""
+    """Return the answer for terminal and page: who is fastest how often, and how many points were computed, taken from
+    an earlier run, refused or failed."""
     rows = [
         {"fastest": name, "among": words, "times": times, "alone": alone}
         for what, words in _KINDS.items()

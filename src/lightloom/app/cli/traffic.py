@@ -26,6 +26,12 @@ def traffic(
         cluster: A cluster of the catalog, or a YAML file.
         set: field=value of the cluster; repeatable.
         figure: Draw what of each link every job takes (.svg, .png, .pdf).
+
+    Returns:
+        The result to print: times of each job alone and together.
+
+    Raises:
+        InputError: fewer than two jobs, or one that cannot be read or has no plan.
     """
     result = compare(jobs or (), cluster, set=read_settings(set))
     document = result.to_json()
@@ -33,8 +39,8 @@ def traffic(
 
 
 def _answer(result: TrafficResult) -> Parts:
-    """Return the answer: the job that the others slow most and its exchange that they slow most, a row for each job,
-    and how the fabric is shared."""
+    """Return what the terminal shows: the job that the others slow most and its exchange that they slow most, a row for
+    each job, and how the fabric is shared."""
     slowest = max(result.jobs, key=lambda each: each.slowdown)
     best = [f"{slowest.alone.job.label} is slowed most: {slowest.slowdown:.3f} times as long as alone"]
     if slowest.slowdown <= 1.0005:

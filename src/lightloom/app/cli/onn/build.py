@@ -79,7 +79,15 @@ def tolerant_averager(
     arguments: FunctionArguments, text: str, word_errors: float | None, units: str, evaluations: int, seed: int
 ) -> tuple[ProvedAverager, Document]:
     """Search for the averager with the fewest interferometers that bears the errors in ``text`` at once, and measure
-    how much it tolerates; return it, and fields that its document gets besides.
+    how much it tolerates; return (averager, fields that its document gets besides).
+
+    Args:
+        arguments: the function that it computes.
+        text: NAME=VALUE pairs of errors, joined by commas.
+        word_errors: share of words that may be wrong; None for 1e-4.
+        units: ``relu`` or ``clipped``.
+        evaluations: noisy draws behind the averager's noise limit.
+        seed: of the simulated fabrications.
 
     Raises:
         UnsupportedError: nothing tolerates the errors; the message says how much can be tolerated.
@@ -98,8 +106,8 @@ def tolerant_averager(
 
 
 def link_command(document: Document) -> str:
-    """Return the `onn link` command under which the same parts err, on as many fabrications and words, to simulate the
-    result of --tolerate again."""
+    """Return the text of the `onn link` command under which the same parts err, on as many fabrications and words, to
+    simulate the result of --tolerate, given as its document, again."""
     errors = dict(document["errors"])
     chosen = {"ideal": "true", "gain": "optical", "calibration": "levels", "parts": "false"}
     if POWER in errors:
@@ -130,8 +138,17 @@ def tolerance_rows(document: Document) -> list[tuple[str, str]]:
 def show_levels(
     cascade: Cascade, tuples: int, configuration: object, out: Path | None = None, trainings: Sequence[Trained] = ()
 ) -> Shown:
-    """Send random tuples of codes through both levels of a cascade, save them if ``out`` is given, and show the result;
-    ``trainings`` are those of levels that were trained."""
+    """Send random tuples of codes through both levels of a cascade, save it if ``out`` is given, and return the result
+    to print.
+
+    Args:
+        cascade: both levels.
+        tuples: number of random tuples of codes.
+        configuration: what the provenance hashes.
+        out: file of the cascade (.npz).
+        trainings: trainings of the lower and the upper level, whose numbers of interferometers are then shown; empty
+            for levels that were constructed.
+    """
     document = cascade_document(cascade, tuples, configuration)
     if trainings:
         first, second = (trained.recipe.mzi_count for trained in trainings)
@@ -144,8 +161,11 @@ def show_levels(
 
 
 def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | None, out: Path | None) -> Shown:
-    """Train both levels of a cascade, send random tuples of codes through them, save them if ``out`` is given, and show
-    the result; ``folder`` keeps checkpoints."""
+    """Train the lower and the upper level of a cascade by their recipes, send random tuples of codes through them, save
+    the cascade if ``out`` is given, and return the result to print.
+
+    ``folder`` keeps checkpoints, from which an interrupted training is resumed; without it none are kept.
+    """
     from lightloom.photonics.onn.training import train_cascade
 
     with progress("Epochs", sum(recipe.work for recipe in recipes)) as advance:
@@ -229,6 +249,14 @@ def build(
         out: Write the network (.npz).
         figure: Draw errors against noise, or energies of reducers (.svg, .png, .pdf).
         explain: Show the proof, and what the numbers rest on.
+
+    Returns:
+        The result to print: the network with its proof, or one of the other studies; files that are asked for are
+            written.
+
+    Raises:
+        ConfigError: options that exclude each other, or neither a file nor servers and bits.
+        InputError: an option out of range, or no network that serves.
     """
     given = {name: value for name, value in locals().items() if name not in ("settings", "set", "explain")}
     mode = next((mode for mode in _MODES if given[mode] is not None and given[mode] is not False), None)
@@ -274,7 +302,8 @@ def build(
 
 
 def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Parts:
-    """Yield the answer with a table of facts of the network, and with ``explain`` the proof and what is assumed."""
+    """Yield what the terminal shows of a built averager: the answer with a table of facts, and with ``explain`` the
+    proof and what is assumed."""
     function, tolerance = made.arguments, document.get("tolerance")
     bears = "" if made.noise is None else f", bearing noise of {made.noise:g} of full scale"
     if tolerance is not None:
@@ -333,7 +362,14 @@ def _neighbours(made: ProvedAverager) -> Iterator[str]:
 
 
 def _verify(network: Path, chosen: BuildSettings, noise: float | None, figure: Path | None, explain: bool) -> Shown:
-    """Try a network of a file on every point of its grid, or on the hardest ones, and prove it if it is ours."""
+    """Try a network of a file on every point of its grid, or on the hardest ones where there are too many, prove it if
+    its construction is recognised, and return the result to print; of a cascade both levels are tried.
+
+    ``noise``, a share of full scale, asks for the accuracy at it; ``figure`` is a file for errors against noise.
+
+    Raises:
+        ConfigError: a file that cannot be read, noise out of range, or noise or a figure of a cascade.
+    """
     samples, evaluations = chosen.samples, chosen.evaluations
     if noise is not None and not 0 <= noise < 1:
         raise ConfigError(f"--noise {noise}: expected a share of full scale from 0 to below 1")
@@ -407,8 +443,12 @@ _TURNS = 12
 def compare_reducers(
     servers: int | None, bits: int, file: Path | None, texts: list[str] | None, figure: Path | None, explain: bool
 ) -> Shown:
-    """Compare networks, sums of digits, reducer chips and switches: energy, latency, light, limits, the verdict;
-    settings are those of a file and of ``--set``."""
+    """Compare networks, sums of digits, reducer chips and switches that average codes of ``bits`` bits: return the
+    result to print, with energy, latency, light, limits and the verdict.
+
+    ``file`` and ``texts`` are settings of a file and of ``--set``. ConfigError without ``servers``, or for a pair of
+    other than two rivals.
+    """
     if servers is None:
         raise ConfigError("--reducers: give --servers N too")
     chosen = settings_of(ReducersSettings, file, texts)
@@ -476,7 +516,7 @@ def _reducers_parts(made: ReducerComparison, explain: bool) -> Parts:
 
 
 def _range(made: ReducerComparison, name: str) -> str:
-    """Return the range of a reducer's energy in 90 % of draws."""
+    """Return the range of a reducer's energy in 90 % of draws, in pJ/bit, as ``1.23 to 4.56``."""
     return f"{_pj(made.ranges[name].low)} to {_pj(made.ranges[name].high)}"
 
 

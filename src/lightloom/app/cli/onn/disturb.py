@@ -36,8 +36,8 @@ from lightloom.reports.progress import progress
 
 
 def train_model(network: Path, settings: ModelSettings, seed: int) -> Shown:
-    """Train LeNet on MNIST twice, with gradients averaged in float32 and on the devices, and show the test accuracies
-    of both.
+    """Train LeNet on MNIST twice, with gradients averaged in float32 and on the devices with their errors, and return
+    the result to print: the test accuracies of both.
 
     Raises:
         ConfigError: no data.
@@ -83,7 +83,23 @@ def disturb(
     figure: Path | None,
     all: bool,
 ) -> Shown:
-    """Fabricate a network's meshes many times, and count how often the average still comes out right."""
+    """Fabricate a network's meshes many times, and return the result to print: how often the average still comes out
+    right.
+
+    Args:
+        network: file of a network or a cascade.
+        settings: errors of devices, mapping, calibration and grid points of an accuracy.
+        draws: fabrications behind each accuracy; 20 if None.
+        sweep: texts NAME=LOW..HIGH[:POINTS], each an error of devices along which the accuracy is repeated.
+        units: whether P and T err too, and words that servers receive count.
+        seed: of the fabrications.
+        figure: file for a picture of the sweeps.
+        all: whether every row is shown.
+
+    Raises:
+        ConfigError: a sweep or an error out of range, a figure without a sweep, or ``units`` of a cascade.
+        UnknownNameError: a sweep of no such error.
+    """
     how, correct, draws = settings.non_idealities(), settings.correct, draws or 20
     sweeps = [_read_sweep(text) for text in sweep or ()]
     for field, values in sweeps:
@@ -175,8 +191,12 @@ def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, 
 
 
 def _parts(document: Document, network: Path, scaled: Callable[[float], float] | None, all: bool) -> Parts:
-    """Yield the answer with a table of mean, worst and best per cent that come out right along each sweep; ``scaled``
-    is the accuracy with a share of the errors."""
+    """Yield what the terminal shows: the answer with a table of mean, worst and best per cent that come out right along
+    each sweep.
+
+    ``scaled`` returns the mean accuracy with the stated errors times a share, for the changed questions; None leaves
+    these out.
+    """
     how = "grid points" if document["exhaustive"] else "drawn grid points"
     if document["cascade"]:
         how = "drawn tuples of codes, half of them near-equal; P, T and the units between are ideal"

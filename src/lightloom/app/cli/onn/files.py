@@ -25,8 +25,8 @@ ROUNDED = {"floor": "rounded down", "half-up": "rounded to the nearest"}
 
 
 def refuse_options(given: Mapping[str, object], taken: Collection[str], what: str) -> None:
-    """Raise ConfigError for an option in ``given`` (one that is set) that is not ``taken``: ``what`` does not take
-    it."""
+    """Raise ConfigError for the first option of ``given`` that is set (its value is not empty, False or None) and is
+    not among ``taken``; the message says that ``what`` does not take it."""
     for name, value in given.items():
         if value and name not in taken:
             options = ", ".join(f"--{option}" for option in taken)
@@ -71,7 +71,8 @@ def draw_noise(
 
 
 def mapping_words(document: Document, network: Path | None) -> str:
-    """Return the mapping of a command's document in words, and that the file stores it if it does."""
+    """Return the mapping of a command's document in words, with ``(stored in the file)`` behind it if the network's
+    file stores the same."""
     mapping = MeshMapping(**{name: document[name] for name in MeshMapping.__dataclass_fields__})
     return f"{mapping}{' (stored in the file)' if stored_mapping(network) == mapping else ''}"
 
@@ -95,7 +96,8 @@ POINTS = 9
 
 
 def sweep_parts(text: str, example: str) -> tuple[str, str, str, str]:
-    """Return the name, both ends and the number of points of a sweep as texts; the last may be empty.
+    """Return (name with hyphens, low end, high end, number of points) of ``NAME=LOW..HIGH[:POINTS]`` as texts; the last
+    is empty if it is not stated. ``example`` is shown in the message.
 
     Raises:
         ConfigError: another form.
@@ -117,8 +119,10 @@ def sweep_values(name: str, low: float, high: float, points: int) -> list[float]
 
 
 def evenly(sweeps: Sequence[Document], everything: bool) -> tuple[list[tuple[Document, Document]], int]:
-    """Return the rows that a table of sweeps shows, each behind its sweep, as many of each and evenly over it with both
-    ends, and how many rows of all are left out; all with ``everything``."""
+    """Return (pairs of a sweep and one of its rows, number of rows left out): what a table of sweeps shows.
+
+    Of each sweep as many rows as of the others, evenly over it with both ends, are shown; all with ``everything``.
+    """
     most = max(MOST_ROWS // max(len(sweeps), 1), 2)
     shown = []
     for sweep in sweeps:

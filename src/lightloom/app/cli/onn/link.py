@@ -74,7 +74,8 @@ def link_at(link: Link, name: str, value: float) -> Link:
 
 
 def read_link(settings: LinkTrial) -> Link:
-    """Return the link that the settings state; its other parts have their defaults, or with ``ideal`` are ideal."""
+    """Return the link that the settings state; its other parts have their defaults, or with ``ideal`` are ideal.
+    ConfigError for a text that cannot be read or is out of range."""
     texts = {name: getattr(settings, name.replace("-", "_")) for name in OPTIONS}
     values = {OPTIONS[name].field: read_value(name, text) for name, text in texts.items() if text is not None}
     if not settings.ideal:
@@ -107,6 +108,12 @@ def link(
         seed: Seed of fabrications, words and noise.
         figure: Draw the parts and the sweeps (.svg, .png, .pdf).
         all: Show every row, the light, and every setting of the link with its source.
+
+    Returns:
+        The result to print: word error rates of the link, its parts and sweeps, and its light.
+
+    Raises:
+        InputError: a setting or a sweep that cannot be read or is out of range, or no such file.
     """
     chosen = settings_of(LinkSettings, settings, set)
     stated, words = read_link(chosen), chosen.words
@@ -124,7 +131,10 @@ def link(
 
 def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[str, int], rate_only: bool) -> Document:
     """Return the document but for its provenance: word errors of the link as it is, of its parts unless ``rate_only``,
-    and of each point of every sweep."""
+    and of each point of every sweep.
+
+    ``tried`` holds the number of ``words`` and of ``fabrications``, and the ``seed``, as keywords.
+    """
     parts = 0 if rate_only else 2 * len(erring(settings))
     points = sum(len(values) for _, values in sweeps)
     with progress("Fabrications", tried["fabrications"] * (1 + parts + points)) as advance:
@@ -155,8 +165,8 @@ def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[s
 
 
 def _parts(document: Document, settings: Link, network: Path, all: bool) -> Parts:
-    """Yield the answer with rows of the sweeps, or else of the parts; with ``all`` also the light and every setting
-    with its source."""
+    """Yield what the terminal shows: the answer with rows of the sweeps, or else of the parts; with ``all`` also the
+    light and every setting with its source."""
     compared, lit, legend = document["contributions"], document["light"], ""
     power = {name: format_quantity(value, "power") for name, value in lit.items() if isinstance(value, float)}
     shown, hidden = evenly(document["sweeps"], all)

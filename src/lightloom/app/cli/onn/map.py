@@ -106,6 +106,13 @@ def map_to_meshes(
         figure: Draw the meshes of one layer, or what is studied (.svg, .png, .pdf).
         chain: Draw the whole network (.svg, .png, .pdf).
         all: Show every row, and everything that is assumed.
+
+    Returns:
+        The result to print: the mapping or the study; files that are asked for are written.
+
+    Raises:
+        UnknownNameError: no such study.
+        ConfigError: options that the study does not take, or no file where one is needed.
     """
     given = {name: value for name, value in locals().items() if name not in ("source", "study", "settings", "set")}
     studies: dict[str | None, tuple[Callable[..., Shown], type[Config]]] = {
@@ -137,7 +144,24 @@ def _meshes(
     chain: Path | None,
     all: bool,
 ) -> Shown:
-    """Decompose the matrices of a network, or a single one, into meshes; or check that a file has their phases."""
+    """Decompose the matrices of a network, or a single one, into meshes, write what is asked for, and return the result
+    to print; or, with ``phases``, check that this file has their phases.
+
+    Args:
+        source: network (.npz) or matrix (.npy); None with ``switch``.
+        settings: form, kind of mesh and the layer that is drawn.
+        units: whether P and T of the averager are mapped too.
+        phases: file of phases to check; nothing is written then.
+        switch: outputs of a circuit switch, joined by commas, in the place of a file.
+        out: file for the phases (.json or .npz).
+        netlist: file for SAX netlists.
+        figure: file for the picture of one layer.
+        chain: file for the picture of the whole network.
+        all: whether every row is shown.
+
+    Raises:
+        ConfigError: options that exclude each other, an unreadable file, or a layer that does not exist.
+    """
     form = settings.form
     if switch is not None:
         if source is not None or phases is not None or units or settings.components or form is not None:
@@ -183,8 +207,12 @@ def _meshes(
 
 
 def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, Column], int]:
-    """Return the function's arguments (None for a matrix or a cascade), the matrices to map by name, in the order of
-    the light, and the number of chips of level 1 (1 without a cascade)."""
+    """Return (arguments of the function, matrices to map, number of chips of level 1).
+
+    The arguments are None for a matrix or a cascade; matrices are by name, in the order of the light, P and T among
+    them with ``units``; there is 1 chip without a cascade. ConfigError for a file that cannot be read, or ``units`` of
+    a matrix.
+    """
     if path.suffix == ".npy":
         if units:
             raise ConfigError("--units: a single matrix has no P and T, give a network (.npz)")
@@ -215,8 +243,8 @@ def _permutation(text: str) -> tuple[None, dict[str, Column], int]:
 
 
 def _drawn_name(layer: str | None, matrices: dict[str, Column]) -> str:
-    """Return the name of the matrix that is drawn, the first layer's unless another is asked for; a layer that does not
-    exist is refused even if nothing is drawn."""
+    """Return the name of the matrix that is drawn, the first layer's unless another is asked for by number or name;
+    ConfigError for a layer that does not exist, even if nothing is drawn."""
     if layer is None:
         return next(name for name in matrices if name.endswith("layer 1") or name == "matrix")
     name = layer if layer in matrices else f"layer {layer}"
@@ -234,8 +262,11 @@ def _crossings(parts: dict[str, Part]) -> int:
 
 
 def _chosen(source: Path, form: str | None, settings: MapSettings) -> MeshMapping:
-    """Return the mapping of the settings, the file or the default; that of a unitary matrix has no form, and is one
-    mesh."""
+    """Return the mapping that the settings state, completed by the one that the file ``source`` stores, or else by the
+    default; that of a unitary matrix has no form, and is one mesh.
+
+    UnknownNameError for another form; ConfigError for components of a unitary matrix.
+    """
     if form is not None and form not in (*FORMS, _UNITARY):
         raise UnknownNameError("form", form, (*FORMS, _UNITARY))
     if form != _UNITARY:
@@ -275,8 +306,11 @@ def _map_row(name: str, part: Part, matrix: Column) -> Document:
 
 
 def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -> Shown:
-    """Show that the phases in a file are those of the matrices in ``like``; ConfigError for phases of other meshes, and
-    of other matrices on equal meshes."""
+    """Return the result to print, that the phases in the file ``path`` are those of the matrices in ``like``;
+    ConfigError for phases of other meshes, and of other matrices on equal meshes.
+
+    ``parts`` are the meshes of the matrices by name; ``options`` are only hashed.
+    """
     phases = load_phases(path)
     off = check_belongs(phases, parts, repr(str(path)))
     if not off <= _TOLERANCE:
@@ -289,7 +323,8 @@ def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -
 
 
 def _map_parts(document: Document, source: Path, all: bool) -> Parts:
-    """Yield the answer with a row for each mapped matrix."""
+    """Return what the terminal shows of mapped matrices: the answer with a row for each matrix, the first ones unless
+    ``all``."""
     parts, form = document["parts"], document["form"]
     counted = document["components"] and document["crossings"] is not None
     crossed = f"; {document['crossings']:,} crossings of waveguides" if counted else ""
@@ -320,7 +355,9 @@ _DETUNED = (0.1e-9, 0.4e-9, 0.8e-9, 1.6e-9)
 def _chip(
     network: Path, settings: ChipSettings, out: Path | None, netlist: Path | None, figure: Path | None, all: bool
 ) -> Shown:
-    """Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, layout."""
+    """Lay out a whole averager (P, layers, gains, units, T): return the result to print, with footprint, heaters, ports
+    and errors beside its wavelength, and write layout (``out``, .gds), ``netlist`` and ``figure`` where they are asked
+    for."""
     if out is not None:
         check_file(out, (".gds",))
     rules, dispersion = Rules(pitch=settings.pitch), Dispersion()
@@ -384,7 +421,8 @@ def _title(document: Document, network: Path) -> str:
 
 
 def _chip_parts(document: Document, network: Path, averager: MappedAverager, all: bool) -> Parts:
-    """Yield the answer with a row for each part of the chip; with ``all`` also what is assumed of it."""
+    """Yield what the terminal shows of a chip: the answer with a row for each part of it; with ``all`` also what is
+    assumed of it."""
     measures, dispersion = document["measures_um"], document["dispersion"]
     pitch, detuned = measures["pitch"], {row["metres"] * 1e9: row["error"] for row in document["detuned"]}
     nearest = min(detuned)
@@ -432,8 +470,20 @@ INVISIBLE = (
 
 
 def calibrate(network: Path | None, settings: CalibrateSettings, seed: int, figure: Path | None, all: bool) -> Shown:
-    """Calibrate simulated chips with unknown errors from their output powers, and count the measurements: of P, each
-    layer and T of a network, else of random unitary matrices."""
+    """Calibrate simulated chips with unknown errors from their output powers, and return the result to print, with
+    errors before and after and the number of measurements: of P, each layer and T of a network, else of random unitary
+    matrices.
+
+    Args:
+        network: file of a network, or None for random matrices.
+        settings: errors of devices, conditions of the measurements, and numbers of chips and modes of random matrices.
+        seed: of devices, settings and noise, at least 0.
+        figure: file for a picture.
+        all: whether every row and what is fitted is shown.
+
+    Raises:
+        ConfigError: a setting out of range, or one of random matrices with a network.
+    """
     how, modes, chips, orders = settings.non_idealities(), settings.modes, settings.chips, settings.output_orders
     power_noise = settings.power_noise
     if seed < 0:
@@ -489,7 +539,8 @@ def _chips_title(document: Document, network: Path | None) -> str:
 
 
 def _chips_parts(document: Document, network: Path | None, all: bool) -> Parts:
-    """Yield the answer with a row for each chip; with ``all`` also what is fitted, and what powers cannot show."""
+    """Yield what the terminal shows of calibrated chips: the answer with a row for each chip; with ``all`` also what is
+    fitted, and what powers cannot show."""
     conditions, rows = document["conditions"], document["chips"]
     before, after, allowed = (max(row[f"error_{when}"] for row in rows) for when in ("before", "after", "limit"))
     best = [f"error of a matrix at most {after:.3g} after calibration, {before:.3g} before"]

@@ -95,6 +95,11 @@ class MeshSettings(Config):
     def mapping(self, network: Path | None, default: MeshMapping, exact: bool = True) -> MeshMapping:
         """Return the mapping that the file stores, else ``default``, with the fields that are set in place of its own.
 
+        Args:
+            network: file of the network, or None.
+            default: the command's own mapping.
+            exact: whether a mapping that only approximates the matrices is refused.
+
         Raises:
             InputError: a field has an unknown value, an approximation where ``exact``, or the file cannot be read.
         """
@@ -280,7 +285,10 @@ _Kind = TypeVar("_Kind", bound=Config)
 
 
 def settings_of(kind: type[_Kind], file: Path | None, texts: list[str] | None) -> _Kind:
-    """Return the settings of a file with those of ``--set`` in the place of its own; hyphens count as underscores.
+    """Return settings of a kind from a YAML file and ``--set`` texts ``field=value``, which override the file's;
+    hyphens of names count as underscores.
+
+    Fields that neither states have their defaults; either may be None.
 
     Raises:
         InputError: an unknown name, or a value of another kind.

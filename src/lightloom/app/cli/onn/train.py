@@ -59,6 +59,14 @@ def train(
         out: Write the network (.npz).
         figure: Draw errors and loss by epoch (.svg, .png, .pdf).
         all: Show every network that a search tried.
+
+    Returns:
+        The result to print: accuracy and size of the trained network, or all that a search tried; files that are asked
+            for are written.
+
+    Raises:
+        ConfigError: options that exclude each other or are out of range.
+        UnsupportedError: PyTorch is missing.
     """
     chosen = settings_of(TrainSettings, settings, set)
     structure = _structure(layers, servers, bits, chosen)
@@ -96,7 +104,8 @@ def _signals(layers: Sequence[int]) -> str:
 
 
 def _structure(layers: str | None, servers: int | None, bits: int | None, settings: TrainSettings) -> Document:
-    """Return what is stated of the network's structure as fields of the recipe."""
+    """Return what is stated of the network's structure as fields of the recipe (``form``, ``layers``,
+    ``approximated``), without those that are not stated."""
     signals = None if layers is None else read_layers(layers, servers, bits)
     given = {"form": settings.form, "layers": signals, "approximated": settings.approximated}
     return {name: value for name, value in given.items() if value is not None}
@@ -148,8 +157,20 @@ def _levels(
 def _recipe(
     scenario: int | None, servers: int | None, bits: int | None, structure: Document, options: Document
 ) -> TrainingRecipe:
-    """Return the recipe of a scenario (1 unless anything is given), or of given servers, bits and layers, whose
-    matrices are all approximated unless stated or free; ConfigError for a mix of both."""
+    """Return the recipe of a scenario (1 unless anything is given), or of given servers, bits and layers.
+
+    Args:
+        scenario: row of the paper's Table I, 1 to 4, or None.
+        servers: number of servers, or None with a scenario.
+        bits: bits of a code, or None with a scenario.
+        structure: stated fields of the structure; without a form it is ``cayley``, and all matrices are approximated
+            unless they are stated or the form is ``free``.
+        options: fields of the training.
+
+    Raises:
+        ConfigError: a scenario beside servers, bits or layers, or only some of these three.
+        UnsupportedError: PyTorch is missing.
+    """
     given = (servers is not None, bits is not None, "layers" in structure)
     if scenario is not None and any(given):
         raise ConfigError("give either --scenario, or --servers, --bits and --layers")
@@ -165,7 +186,7 @@ def _recipe(
 
 
 def _parts(document: Document, recipe: TrainingRecipe) -> Parts:
-    """Yield the answer with a table of the facts of the trained network."""
+    """Return what the terminal shows of a trained network: its accuracy, and a table of facts."""
     how = "every point of the grid" if document["exhaustive"] else "sampled points"
     facts = {
         "approximated matrices": ", ".join(str(n) for n in recipe.approximated) or "none",
@@ -202,8 +223,12 @@ def _function(scenario: int | None, servers: int | None, bits: int | None, round
 def _search(
     function: FunctionArguments, chosen: TrainSettings, options: Document, folder: Path | None, all: bool
 ) -> Shown:
-    """Train every structure of the widths and depths that are chosen by successive halving of a budget of epochs, and
-    show all that were tried and which are on the front."""
+    """Train structures of the chosen widths and depths by successive halving of a budget of epochs, and return the
+    result to print: all that were tried, and which are on the front.
+
+    The budget is taken out of ``options`` (``epochs``, 160 if not stated); the others are fields of the training.
+    ``folder`` keeps what is trained.
+    """
     _need_torch()
     from lightloom.photonics.onn.search import search, work
 
@@ -217,7 +242,8 @@ def _search(
 
 
 def _search_parts(function: FunctionArguments, result: SearchResult, all: bool) -> Parts:
-    """Yield the answer with a row for each network that was tried, those that no other one beats first."""
+    """Return what the terminal shows of a search: the most accurate network on the front, and a row for each network
+    that was tried, those that no other one beats first."""
     rows = [
         {**asdict(trial), "signals": _signals(trial.layers), "mark": "*" if trial in result.front else ""}
         for trial in sorted(result.trials, key=lambda trial: trial not in result.front)
