@@ -39,7 +39,8 @@ class NormFinder(ABC):
         return self.words[place] in (*_CASTS, "mean") or (self.words[place] == "sub" and "mean" in taken)
 
     def norms(self) -> Iterator[list[int]]:
-        """Yield the places of the parts of each norm in their order; no node is a part of two."""
+        """Yield the places of the parts of each norm, ascending; no node is a part of two, and nothing outside reads
+        the result of a part but of the last."""
         taken: set[int] = set()
         for root in self.words:
             norm = self._around(root)
@@ -70,8 +71,8 @@ class NormFinder(ABC):
         return {*parts, mean, square, scaled} if scales and self.reads[square][0] in self.reads[scaled] else set()
 
     def _whole(self, norm: set[int], taken: set[int]) -> set[int]:
-        """Return the places of a norm with what belongs to it: behind it casts, weight and bias of the channels, before
-        it what ``joins``.
+        """Return the places of a norm with what belongs to it: behind it casts, and the weight and bias of its
+        channels; before it the nodes that can be a part of it by :meth:`joins`.
 
         Nodes in ``taken`` are left to other norms; what precedes is taken only if nothing else reads it.
         """

@@ -324,7 +324,10 @@ class _OnnxGraph:
     def _dimensions(
         self, node: Node, kind: str, product: Product | None, values: Values, shape: Shape, sampled: bool
     ) -> dict[str, int]:
-        """Return the named sizes of an operator with this output shape; ``sample`` only if it is ``sampled``."""
+        """Return the named sizes of an operator with this output shape; ``sample`` only if it is ``sampled``.
+
+        ``product`` is what the node multiplies (None for nothing), ``values`` the shapes that it reads.
+        """
         batch = self._model.batch if sampled else None
         places = (0, weight_place(node)) if kind == "conv" else (0, 1)
         factors = [value.shape for place in places if place < len(values) and (value := values[place]) is not None]

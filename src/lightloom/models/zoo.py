@@ -123,7 +123,8 @@ def _graph_from(text: bytes | str | None) -> ComputeGraph | None:
 
 
 def resolve(spec: str) -> Any:
-    """Return the object that the spec names; importing it runs the user's code.
+    """Return the object that ``package.module:attribute`` or ``path/file.py:attribute`` names; importing it runs the
+    user's code, whose output goes to stderr.
 
     Raises:
         WorkloadError: no such file, module or attribute, or the import fails.
@@ -241,9 +242,10 @@ def _is_factory(spec: str) -> bool:
 
 
 def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
-    """Return the graph of a model of the zoo at the batch of traces: shipped, cached, or traced now and cached.
+    """Return the graph of a model of the zoo at the batch of traces (13 samples): the one that the package ships, else
+    a cached one, else traced now with PyTorch and cached.
 
-    WorkloadError for a sequence length of a model that takes no tokens.
+    WorkloadError for a sequence length of a model that takes no tokens, or without PyTorch where it must be traced.
     """
     if sequence_length is not None and entry.sequence_length is None:
         raise WorkloadError(f"{entry.name}: takes no sequence length, its sample is {entry.example}")

@@ -402,7 +402,8 @@ class TransportCalibration(Fitted):
 
     @property
     def title(self) -> str:
-        """Heading of the table: the transport, and the system to whose rows it was fitted, with their number."""
+        """Heading of the table: the transport that was fitted, the number of rows and the system that they were
+        measured on."""
         return f"{self.system.transport.name} fitted to the {len(self.system.rows)} rows of {self.system.name}"
 
     def text(self) -> str:

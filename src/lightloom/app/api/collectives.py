@@ -483,11 +483,20 @@ def cost(
     set: Settings | None = None,
     **fields: object,
 ) -> Cost:
-    """Return the time and energy of one run of a schedule on a fabric, by default the one it was verified on.
+    """Return the time (seconds) and energy (joules) of one run of a schedule on a fabric, by default the one it was
+    verified on; the schedule is verified there first.
+
+    Args:
+        schedule: the schedule.
+        fabric: a name of the catalog, a YAML file or a fabric; a plain ``Schedule`` needs one.
+        cost_model: ``physical`` (circuits change when needed) or ``paper`` (every step costs d/B + a).
+        set: fields of the fabric and their values.
+        fields: fields of the fabric by keyword.
 
     Raises:
         VerificationError: the schedule is wrong on this fabric.
         BoundError: the cost lies below the proved lower bound, which is a fault of lightloom.
+        ConfigError: a schedule without a fabric, or a field that cannot be set.
     """
     columns, on = _on(schedule, fabric, None, {**(set or {}), **fields})
     verify_on(columns, on)

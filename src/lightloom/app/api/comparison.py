@@ -138,8 +138,8 @@ class PlanChange:
         return {name.format("before"): self.before[key], name.format("after"): self.after[key]}
 
     def parts(self) -> dict[str, float]:
-        """Return the seconds a sample by which every part of the step grew (negative: shrank); they add up to the whole
-        difference."""
+        """Return, by the key of each part of a step, the seconds a sample by which it grew (negative: shrank); they add
+        up to the whole difference."""
         return {key: _share(self.after, key) - _share(self.before, key) for key in SHARES}
 
     @property
@@ -367,8 +367,8 @@ def _share(row: Row, key: str) -> float:
 
 
 def _known(row: Row, key: str) -> float | None:
-    """Return the known part of a plan's total per sample, of the ledger's total ``key`` per step; None where nothing is
-    known, or a document of before has no ledger."""
+    """Return what is known of a plan's total per sample, from the total ``key`` of its ledger per step; None where
+    nothing is known, or the document, of an older release, has no ledger."""
     total = row.get("ledger", {}).get(key, {}).get("value")
     return None if total is None else float(total) / int(row["global_batch"])
 
@@ -378,7 +378,8 @@ _COSTS = {"dollars": "dollars_per_step", "joules": "metered_joules_per_step"}
 
 
 def _cost(row: Row, key: str) -> str:
-    """Return :func:`_known` as text with four digits; "unknown" for None."""
+    """Return the known part of a plan's total ``key`` of its ledger, per sample, as text with four digits; "unknown"
+    where nothing is known."""
     known = _known(row, key)
     return "unknown" if known is None else f"{known:.4g}"
 
@@ -397,8 +398,11 @@ def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the values of nested mappings with their dotted paths; a list of mappings is numbered from 1, another list
-    is one value. What only describes (sources, descriptions, spreads) is left out."""
+    """Yield (dotted path, value) for the values of nested mappings; ``path`` is put before each.
+
+    Entries of a list of mappings are told apart by a number from 1, unless it has one alone, behind the list's name
+    without its plural s; another list is one value. What only describes (sources, descriptions, spreads) is left out.
+    """
     if isinstance(value, Mapping):
         for key, entry in value.items():
             if key not in ("sources", "description", "spreads"):

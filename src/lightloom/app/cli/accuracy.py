@@ -74,7 +74,7 @@ def _is_profile(path: Path) -> bool:
 
 
 def _without(rows: Iterable[Mapping[str, object]], *names: str) -> list[dict[str, object]]:
-    """Return rows without some columns."""
+    """Return copies of rows without the columns of these names."""
     return [{name: value for name, value in row.items() if name not in names} for row in rows]
 
 

@@ -47,8 +47,8 @@ def averager_budget(name: str, settings: Mapping[str, Any], explain: bool) -> Sh
 
 
 def _averager_parts(cluster: Cluster, built: BuiltAverager, explain: bool) -> Parts:
-    """Yield the answer, watts by part (of all instances, largest first); then with ``explain`` what the averager asks
-    of the world, what has no figure, and sources."""
+    """Yield what the terminal shows of an averager: watts by part (of all instances, largest first); then with
+    ``explain`` what the averager asks of the world, what has no figure, and sources."""
     fabric, whole, power = cluster.fabric, sum(built.watts.values()), cluster.fabric.power_per_rank
     rows = [
         {"part": part, "all instances": format_quantity(watts, "power"), "share": f"{watts / whole:.0%}"}
@@ -152,8 +152,8 @@ def budget(
 
 
 def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts:
-    """Yield the answer with the reach by number of destinations; then with ``explain`` the losses in dB, and every
-    field of the budget with its source."""
+    """Yield what the terminal shows of a budget: the reach by number of destinations; then with ``explain`` the losses
+    in dB, and every field of the budget with its source."""
     rows = [
         {
             "destinations": row["taps"],

@@ -116,8 +116,8 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
 
 
 def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> Solved:
-    """Return the circuits of so many holds on planes, solved fast or as a mixed-integer program; they are proved to be
-    connections of permutations."""
+    """Return the circuits of so many holds on planes, with the solver's status and gap, solved fast or as a
+    mixed-integer program as the request asks; they are checked to be connections of permutations."""
     if request.solver == "fast":
         solved = Solved(switch.assign(traffic, on, request.objective, holds))
     else:
@@ -183,12 +183,12 @@ MOST_RANKS = 8192
 
 
 def read_traffic(path: Path) -> Traffic:
-    """Return the traffic of a file's matrix [ranks, ranks], source by destination: ``.npy``, or CSV whose cells are
-    sizes (``1MB``, ``4096``).
+    """Return the traffic of a file's matrix [ranks, ranks], source by destination, in bytes: ``.npy``, or CSV whose
+    cells are sizes (``1MB``, ``4096``).
 
     Raises:
-        ConfigError: the file cannot be read, or is no square matrix of sizes.
-        InputError: an entry negative or not finite, traffic of a rank to itself, or none at all.
+        ConfigError: the file cannot be read, or is no square matrix of sizes for 2 to 8,192 ranks; an entry is negative
+            or not finite, traffic is of a rank to itself, or there is none at all.
     """
     matrix: Any
     if path.suffix.lower() == ".npy":

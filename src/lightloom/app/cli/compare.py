@@ -40,7 +40,8 @@ def compare(before: Path, after: Path, *, report: ReportFile = None, figure: Fig
 
 
 def _answer(result: PlanComparison) -> Parts:
-    """Return the answer: which plan wins now and why, the plans in both rankings, and what was asked differently."""
+    """Return what the terminal shows: which plan wins now and why, the plans in both rankings, and what was asked
+    differently."""
     changed, _, ratio = result.summary().rpartition(": ")
     rows, inputs = result.display_rows(), _input_rows(result)
     asked = [f"{field} {before} → {after}" for field, before, after in inputs[:MOST_ROWS]]
@@ -75,7 +76,8 @@ def _text(value: object) -> str:
 
 
 def _page(result: PlanComparison, before: str, after: str) -> Report:
-    """Return the HTML page of the result."""
+    """Return the HTML page of the result; ``before`` and ``after`` are the names of both files, which head its
+    columns."""
     inputs, rows = tuple(_input_rows(result)), result.display_rows()
     tables = [Table(title="Asked differently", columns=("field", before, after), rows=inputs)]
     if rows:

@@ -42,8 +42,8 @@ _PIECE = 1 << 20
 
 
 def _values(path: Path) -> NDArray[np.float32]:
-    """Return the float32 values of a file as one flat array, mapped and not read; ConfigError for a file that cannot be
-    read or holds other values."""
+    """Return the float32 values of a file (.npy, else raw little-endian bytes) as one flat array, mapped and not read;
+    ConfigError for a file that cannot be read or holds other values."""
     try:
         raw = path.suffix != ".npy"
         values = np.memmap(path, "<f4", "r") if raw and path.stat().st_size else np.empty(0, np.float32)
@@ -183,7 +183,8 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
 
 
 def _answer(profile: CompressionProfile) -> Parts:
-    """Return the codec of the largest ratio, with a row for each codec."""
+    """Return what the terminal shows: the codec of the largest ratio, and a row for each codec with its ratio, errors
+    and rates."""
     best = max(profile.codecs, key=lambda codec: codec.whole.ratio)
     most, ratio = max(best.sums.items(), default=(1, 0.0))
     rows = cells(

@@ -152,8 +152,15 @@ def _loss(method: str) -> str:
 
 
 def _answer(rows: Sequence[SetUp], document: dict[str, Any], links: Sequence[str], sources: Mapping[str, str]) -> Parts:
-    """Return the method that clearly shortens most steps, with a row for each method: in how many set-ups of each link
-    speed it does so, and its difference in loss; ``sources`` say where the speed of each method's kernels is from."""
+    """Return what the terminal shows: the method that clearly shortens most steps, with a row for each method: in how
+    many set-ups of each link speed it does so, and its difference in loss.
+
+    Args:
+        rows: set-ups, in which the speed of the link changes fastest.
+        document: the command's document.
+        links: the speeds, as texts.
+        sources: where the speed of each method's kernels is from, by method.
+    """
     counts, clear = document["counts"], f"at_least_{_CLEAR:g}"
     methods = [name for name in counts if name != "best"]
     best = max(methods, key=lambda name: (counts[name][clear], counts[name]["most"]))

@@ -56,7 +56,8 @@ class _Comparison:
         return f"{self.task}, {self.ranks} ranks, {self.steps} steps, {self.seeds} seed" + "s" * (self.seeds > 1)
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom exchange compare --json`` prints."""
+        """Return the document that ``lightloom exchange compare --json`` prints: the task, a row for each method, and
+        the validation losses of each run."""
         return {
             "schema": "lightloom.exchange-comparison/1",
             **attributes(self, "task ranks steps seeds link_bytes_per_second=link"),
@@ -66,8 +67,11 @@ class _Comparison:
         }
 
     def answer(self, all: bool) -> Parts:
-        """Return the method of the lowest loss after equal time, with a row for each method: those that no other beats
-        in both bytes and loss first, then by the loss after equal time, eight of them unless ``all`` are asked for."""
+        """Return what the terminal shows: the method of the lowest loss after equal time, with a row for each method.
+
+        Rows of methods that no other beats in both bytes and loss come first, then others, each by the loss after equal
+        time; eight are shown unless ``all`` are asked for.
+        """
         best, *others = sorted(self.methods, key=lambda row: row.loss_at_equal_time)
         other = next((row for row in others if row.method == REFERENCE), others[0])
         names = {row.method: "plain training" if row.method == REFERENCE else row.method for row in self.methods}

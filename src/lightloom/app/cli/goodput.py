@@ -97,8 +97,8 @@ def _parts(result: Goodput, explain: bool, assumptions: bool) -> Parts:
 
 
 def _answer(result: Goodput) -> Parts:
-    """Return the share of the time that trains, where the rest goes, what interrupts it most often, and what single
-    changes give."""
+    """Return what the terminal shows: the share of the time that trains, where the rest goes, what interrupts it most
+    often, and what single changes give."""
     pairs = zip(result.rows(), result.display_rows(), strict=True)
     each, job, months = result.estimate, result.estimate.job, result.months
     at_most, least = "at most " if result.missing else "", f"{each.node_price.bound} ".lstrip()
@@ -241,8 +241,12 @@ def _changed_prices(
 
 
 def _bill_parts(found: PricedBill, document: Document, changed: Mapping[str, float | None], explain: bool) -> Parts:
-    """Yield the answer with a row for each part (count and figures of a rank, lines of the same part added up), the
-    dearest first; with ``explain`` all parts, what each total rests on, notes, and the formulas of the counts."""
+    """Yield what the terminal shows of a bill: a row for each part (count and figures of a rank, lines of the same part
+    added up), the dearest first; with ``explain`` all parts, what each total rests on, notes, and the formulas of the
+    counts.
+
+    ``changed`` are dollars of a rank with other choices, by the words for them; None where no price is known.
+    """
     made = found.bill
     shown = {title: name for title, name in _COLUMNS.items() if any(line.total(name).value != 0 for line in made.lines)}
     rows, prices = [], {}

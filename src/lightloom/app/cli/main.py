@@ -117,8 +117,11 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 
 def main() -> NoReturn:
-    """Run the command line and exit: 2 for a refused input, 130 for an interruption, 0 where the reader of the output
-    has gone, else with the command's own code."""
+    """Run the command line and exit: 2 for a refused input, no memory or no space for the output, 130 for an
+    interruption, 0 where the reader of the output has gone, else with the command's own code.
+
+    Errors of other classes, which are our faults, are raised, so that Python exits with 1.
+    """
     # What a command makes lives until it ends: looking for garbage as often as Python does takes a tenth of a plan.
     gc.set_threshold(50_000, 20, 20)
     atexit.register(_leave_garbage)

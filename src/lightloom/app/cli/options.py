@@ -237,8 +237,12 @@ class _Refused(typer.BadParameter):
 
 
 def _parse(read: Callable[[str, str], object], name: str, value: object) -> object:
-    """Return what a reader makes of an option's text, or the value itself where it is no text, as a default; what
-    cannot be read refuses the command, with the reader's message."""
+    """Return what ``read(text, name)`` makes of an option's text, or the value itself where it is no text, such as a
+    default.
+
+    ``name`` is the option's, for messages. A text that cannot be read raises _Refused, which refuses the command, with
+    the reader's message.
+    """
     try:
         return read(value, name) if isinstance(value, str) else value
     except ConfigError as error:
@@ -402,11 +406,11 @@ JsonFile = Annotated[Path | None, partial(check_file, endings=(".json",))]
 
 
 def read_settings(assignments: Iterable[str] | None) -> Document:
-    """Return ``field=value`` pairs as a mapping; values are read as YAML scalars, so ``8`` is a number and ``50GiB/s``
-    a text.
+    """Return ``field=value`` pairs as a mapping, empty for None; values are read as YAML scalars, so ``8`` is a number
+    and ``50GiB/s`` a text, and what is no YAML stays a text.
 
     Raises:
-        ConfigError: no ``=``, or a value that is no scalar.
+        ConfigError: no ``=``, or a value that is a list or a mapping.
     """
     settings: Document = {}
     for assignment in assignments or ():
@@ -449,11 +453,12 @@ def site_inputs(
     price: Sequence[str] | None = None,
     fields: Sequence[str] = SITE_FIELDS,
 ) -> Document:
-    """Return the inputs of a :class:`~lightloom.planning.economics.ledger.Site` from options, with prices of parts and
-    choices of the bill; None for either that is not given.
+    """Return the inputs of a :class:`~lightloom.planning.economics.ledger.Site` from options: fields of ``--site`` as
+    texts, under ``prices`` the prices of parts, and under ``choices`` the choices of the bill; None for either of these
+    that is not given.
 
     Args:
-        settings: fields of ``--set``; choices of the bill are taken out of them.
+        settings: fields of ``--set``; choices of the bill are taken out of them, in place.
         site: texts of ``--site``.
         price: texts of ``--price``.
         fields: those that ``--site`` may state.

@@ -461,7 +461,8 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
 
 
 def _memory(plan: Plan) -> dict[str, float]:
-    """Return the bytes of the fullest rank by what they are for; all under one name where that is not known."""
+    """Return the bytes of the fullest rank by what they are for; all under the name ``all together`` where that is not
+    known."""
     return {"all together": plan.memory} if plan.memory_use is None else plan.memory_use.parts()
 
 

@@ -138,7 +138,8 @@ def _deviation(claim: Claim) -> float:
 
 
 def _every_row(results: Iterable[Study]) -> Iterator[str | Table]:
-    """Yield for each study a table of its claims, how many agree and deviate, and what it assumes."""
+    """Yield for each study a table of its claims, printed numbers that were settled without a row, its own findings,
+    how many agree and deviate, and what it assumes."""
     console = make_console()
     width = console.width if console.is_terminal else None
     for result in results:

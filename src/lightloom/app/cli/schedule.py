@@ -131,7 +131,7 @@ def write_schedule(
 
 
 def _verified(found: VerifiedSchedule) -> Parts:
-    """Return the answer on a schedule that was verified: its time beside its bound."""
+    """Return what the terminal shows of a schedule that was verified: its time beside its bound."""
     moved, bound = found.collective, found.lower_bound
     return screen(
         f"{moved.kind} of {format_size(moved.nbytes)} over {moved.ranks} ranks ({found.fabric.kind_name}), "
@@ -150,7 +150,18 @@ def _verified(found: VerifiedSchedule) -> Parts:
 
 def _execute(found: VerifiedSchedule, nbytes: str | None, how: Execution) -> Document:
     """Return the document of an execution over processes of this host, each of which compares its result with that of
-    torch.distributed; VerificationError where they differ by more than rounding allows."""
+    torch.distributed.
+
+    Args:
+        found: the schedule.
+        nbytes: size of the collective as text; None for the schedule's own.
+        how: type and seed of the values, timed executions, and seconds in which all must be done.
+
+    Raises:
+        VerificationError: the results differ by more than rounding allows.
+        ConfigError: it is not done in time, or a size that cannot be read.
+        UnsupportedError: PyTorch is missing.
+    """
     moved = found.schedule
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
     moved = moved.resized(size)
@@ -177,8 +188,8 @@ def _execute(found: VerifiedSchedule, nbytes: str | None, how: Execution) -> Doc
 
 
 def _executed(result: Document) -> Parts:
-    """Return the answer on an execution: how exactly it agrees with torch.distributed's own collective, and how long
-    both took."""
+    """Return what the terminal shows of an execution: how exactly it agrees with torch.distributed's own collective,
+    and how long both took."""
     each = "each" if result["kind"] not in (*SIZED, "scatter") else "at most"
     padding = f", {result['padding']} zeros added to each block" if result["padding"] else ""
     ours, theirs = format_time(result["seconds"]), format_time(result["reference_seconds"])

@@ -196,9 +196,11 @@ def value(word: str, variables: Variables) -> str:
 
 
 def _expanded(word: str, variables: Variables, *, quoted: bool = False, assigned: bool = False) -> str:
-    """Return a word with quotes removed and variables in their places; it still holds marks of fields and of quotes.
+    r"""Return a word with quotes removed and variables in their places; ``\x1f`` parts its fields, and a zero byte
+    stands in front of what was quoted.
 
-    ``quoted`` is inside of double quotes; with ``assigned`` expansions are not split into fields.
+    What is not known stays as a mark. ``quoted`` says that the word stands inside of double quotes; with ``assigned``
+    expansions are not split into fields.
     """
     out: list[str] = []
     at, whole = 0, quoted or assigned

@@ -158,8 +158,8 @@ def read_job(path: Path) -> JobConfiguration:
 
 
 def global_batch(job: JobConfiguration) -> int | None:
-    """Return the samples of a step; None where none are stated: torchtitan then takes one local batch of each
-    replica."""
+    """Return the samples of a step; None where none, or a number below 1, are stated: torchtitan then takes one local
+    batch of each replica."""
     value = job.get("global_batch_size", int, "training")
     return value if value is not None and value > 0 else None
 

@@ -671,8 +671,8 @@ def other_flops(kind: str, elements: Iterable[int]) -> int:
 
 
 def is_causal(call: Call) -> bool:
-    """Return whether the arguments of scaled dot-product attention ask for a causal mask, by their flags; False where
-    they hold none.
+    """Return whether the arguments of a call of scaled dot-product attention ask for a causal mask, by its flags or the
+    number of its kind of mask; False where it holds none.
 
     Masks that are tensors are not looked at.
     """
@@ -685,7 +685,8 @@ def is_causal(call: Call) -> bool:
 
 
 def guessed(call: Call) -> list[str]:
-    """Return the names of the calls inside a call whose cost, one FLOP for each element, is a guess.
+    """Return the names of the innermost calls inside a call whose cost, one FLOP for each element, is a guess; a name
+    is repeated for each such call.
 
     The table has no rule for them, and the shapes of their operands do not broadcast.
     """

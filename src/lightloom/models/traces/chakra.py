@@ -463,7 +463,8 @@ def _place(node: Node, path: Path) -> str:
 
 
 def _runnable(nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes in an order that keeps their dependencies, the smallest number first among those ready."""
+    """Return the nodes in an order in which each comes behind all that it waits for, the smallest number first among
+    those ready."""
     by_id = {node.id: node for node in nodes}
     waiting = TopologicalSorter({node.id: waits(node, nested=False) for node in nodes})
     waiting.prepare()

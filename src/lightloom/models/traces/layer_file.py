@@ -77,8 +77,8 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
 
 
 def _policy_and_settings(path: Path, words: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return the policy, and the values of the settings as text by name, from the words of the first line; ConfigError
-    for another policy."""
+    """Return (policy, values of the settings as text by name) from the words of the first line, as ``DATA ep: 1 pp:
+    1``; several values of a setting are joined by spaces. ConfigError for another policy, or no words."""
     if not words or words[0] not in POLICIES:
         raise ConfigError(f"{path}, line 1: {' '.join(words)[:40]!r}: expected one of {', '.join(POLICIES)}")
     settings: dict[str, str] = {}

@@ -188,7 +188,8 @@ def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Do
 
 
 def cascade_parts(document: Document) -> Parts:
-    """Yield the answer: how many tuples arrive wrong from end to end, with a row for each of the two levels."""
+    """Return what the terminal shows of a cascade's document: how many tuples arrive wrong from end to end, with a row
+    for each of the two levels."""
     ends = document["end_to_end"]
     rows = [
         {**level, "level": number, "signals": "-".join(map(str, level["layers"]))}
@@ -344,7 +345,9 @@ def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Par
 
 
 def _neighbours(made: ProvedAverager) -> Iterator[str]:
-    """Yield one change of the question each, with the interferometers of the smallest network for it."""
+    """Yield a text for each question that differs in one thing (units, twice the servers, four more bits; no noise
+    where some was asked for), with the interferometers of the smallest network for it; questions without a network are
+    left out."""
     function, units = made.arguments, made.construction.network.nonlinearity
     other: Nonlinearity = "clipped" if units == "relu" else "relu"
     asked: Document = {**asdict(function), "nonlinearity": units}
@@ -409,8 +412,8 @@ def _verify(network: Path, chosen: BuildSettings, noise: float | None, figure: P
 
 
 def _verify_parts(document: Document, network: Path, explain: bool) -> Parts:
-    """Yield the answer with a table of the most frequent sizes of errors, and with ``explain`` the proof if the
-    construction was recognised."""
+    """Yield what the terminal shows of a network of a file: the answer with a table of the most frequent sizes of
+    errors, and with ``explain`` the proof if the construction was recognised."""
     tried = "every point of its grid" if document["exhaustive"] else "sampled points of its grid, half beside carries"
     known = f"Proved, as {document['construction']}." if document["construction"] else "Not proved."
     verdict = "{}: {wrong_outputs:,} of {checked_inputs:,} outputs wrong; {}"
@@ -464,8 +467,9 @@ def compare_reducers(
 
 
 def _reducers_parts(made: ReducerComparison, explain: bool) -> Parts:
-    """Yield the answer with a row for each reducer; with ``explain`` also tables of energies and of constants that turn
-    the verdict, the verdict, what averaging in the light forfeits, and assumptions."""
+    """Yield what the terminal shows of a comparison of reducers: the answer with a row for each reducer; with
+    ``explain`` also tables of energies and of constants that turn the verdict, the verdict, what averaging in the light
+    forfeits, and assumptions."""
     setting, (first, second) = made.setting, made.pair
     best = next(rival for rival in made.rivals.values() if not rival.limits)
     bests = [f"{best.name}, {_pj(best.energy_per_bit)} pJ/bit ({_range(made, best.name)} in 90 % of draws)"]

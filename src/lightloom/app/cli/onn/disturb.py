@@ -167,8 +167,12 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
 
 
 def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, MappedParts, Evaluate, Document]:
-    """Return the hash of a file's content, its meshes, a function that judges a fabrication of them (the share of words
-    or grid points that come out right), and facts for the document."""
+    """Return (hash of a file's content, its meshes, a function that judges a fabrication of them, facts for the
+    document).
+
+    The function returns the share of words or grid points that come out right. ``options`` hold ``samples``,
+    ``calibration``, ``correct`` and ``units`` of the command; ConfigError for ``units`` of a cascade.
+    """
     samples, what = options["samples"], load_cascade(path) if is_cascade(path) else load_network(path)
     chosen = {"calibration": options["calibration"], "correct": options["correct"]}
     if isinstance(what, Cascade):

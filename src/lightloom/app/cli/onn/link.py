@@ -224,6 +224,7 @@ def _parts(document: Document, settings: Link, network: Path, all: bool) -> Part
 
 
 def _rates(row: Document) -> dict[str, str]:
-    """Return a word error rate and its 95 % interval as texts, by their columns."""
+    """Return a word error rate and its 95 % interval as texts of three and two digits, by their columns "words wrong"
+    and "95 % interval"."""
     low, high = row["interval_95"]
     return {"words wrong": f"{row['word_error_rate']:.3g}", "95 % interval": f"{low:.2g} to {high:.2g}"}

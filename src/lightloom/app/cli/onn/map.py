@@ -229,8 +229,11 @@ def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, 
 
 
 def _permutation(text: str) -> tuple[None, dict[str, Column], int]:
-    """Return, as :func:`_read` does, the matrix of a circuit switch from input i to the i-th output (OptINC, section
-    II-A), and the one chip that it is on; ConfigError unless each output is named once."""
+    """Return (None, the matrix by the name ``matrix``, 1): the 0-1 matrix of a circuit switch from input i to the i-th
+    of the outputs that ``text`` lists (OptINC, section II-A), and the one chip that it is on.
+
+    ConfigError unless each output from 0 on is named once, or for more than 512 ports.
+    """
     try:
         outputs = [int(part) for part in text.split(",")]
     except ValueError as error:
@@ -278,7 +281,7 @@ def _chosen(source: Path, form: str | None, settings: MapSettings) -> MeshMappin
 
 def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:
     """Return the meshes of each matrix, by its name; with ``unitary`` one mesh each, without attenuators. P and T never
-    get the approximated form."""
+    get the approximated form, whatever ``mapping`` says."""
     parts: dict[str, Part] = {}
     with progress("Meshes", len(matrices)) as advance:
         for name, matrix in advance.over(matrices.items()):
