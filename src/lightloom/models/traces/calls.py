@@ -212,9 +212,9 @@ def _tell_numbers_apart(calls: Mapping[int, Call]) -> None:
     """Set the storage of tensors that calls read to -1, in place, where they are numbers that lie at the address of a
     tensor freed since.
 
-    PyTorch makes a tensor without dimensions of each number, which no call returns. A tensor is such a number if calls
-    have returned tensors from its storage, but none of the same element type that has dimensions as it does or lacks
-    them as it does.
+    PyTorch makes a tensor without dimensions of each number, which no call returns. A tensor counts as such a number if
+    calls have returned tensors from its storage before, but none of the same element type and likewise with, or
+    without, dimensions.
     """
     returned: dict[int, set[tuple[int, bool, bool]]] = {}
     for _, call in sorted(calls.items()):
