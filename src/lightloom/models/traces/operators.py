@@ -145,8 +145,8 @@ MOST_NOT_FOUND = 0.01
 def check_step(reading: TraceReading, path: Path) -> TraceReading:
     """Return the reading unchanged, if a training step can be planned from it.
 
-    It needs parameters, FLOPs that a network has (100,000) or measured times, and at most 1 % of the elements with
-    gradients not found as parameters.
+    It needs parameters, at least 100,000 FLOPs (or none at all and measured times), and at most 1 % of the elements
+    with gradients not found as parameters.
 
     Raises:
         WorkloadError: names what it lacks.
