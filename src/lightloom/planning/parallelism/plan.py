@@ -50,8 +50,15 @@ class ParameterGroup:
     def exchange(
         self, kind: Kind, parameter_bytes: int, starts_after: int, needed_by: int, *, suffix: str = ""
     ) -> Exchange:
-        """Return the collective of this group with so many bytes for each parameter, which may start after one position
-        and must end before the other begins."""
+        """Return the collective of this group's parameters, named by kind, group and ``suffix``.
+
+        Args:
+            kind: kind of the collective.
+            parameter_bytes: bytes that are exchanged for each parameter.
+            starts_after: position of the step that must be done before the collective may start; ``START`` for none.
+            needed_by: position of the step that waits for the collective's end.
+            suffix: end of the name, such as `` forward``.
+        """
         name, nbytes = f"{kind} {self.name}{suffix}", float(self.parameters * parameter_bytes)
         return Exchange(name=name, kind=kind, nbytes=nbytes, starts_after=starts_after, needed_by=needed_by)
 
@@ -138,9 +145,11 @@ class ParallelPlan:
 
 
 def groups_of(amounts: Floats, mark: float, first_mark: float = math.inf) -> Iterator[tuple[int, int]]:
-    """Yield the position of each group's first amount and the one after its last; amounts are above 0.
+    """Yield, for each group of consecutive amounts, the position of its first one and the position after its last.
 
-    A group is closed once it has reached the mark, the first one already at ``first_mark`` if that is smaller.
+    A group is closed once its sum has reached ``mark``, so that the amount that crosses the mark is still in it; the
+    first group already at ``first_mark``, if that is smaller. The last group may stay below. All amounts must be above
+    0.
     """
     sums = np.cumsum(amounts)
     needed, begin, held = min(mark, first_mark), 0, 0.0
@@ -151,8 +160,8 @@ def groups_of(amounts: Floats, mark: float, first_mark: float = math.inf) -> Ite
 
 
 def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph:
-    """Return the graph of one rank: with the settings' batch of a rank, and elements of as many bytes as its number
-    format has."""
+    """Return the graph of one rank: with the settings' batch of a rank in place of its own, and elements of as many
+    bytes as the settings' number format has."""
     return graph.with_element_bytes(ELEMENT_BYTES[settings.precision]).with_batch(settings.batch_per_rank)
 
 
@@ -187,8 +196,19 @@ def _plan(
     gradient_bytes: int,
     gathered: float = 0.0,
 ) -> ParallelPlan:
-    """Return the plan of a rank that holds and updates ``held`` parameters, with gradients of ``gradient_bytes`` each,
-    and holds ``gathered`` bytes of units for the moment; ``local`` is its own batch's graph."""
+    """Return the plan of a rank, its memory included.
+
+    Args:
+        strategy: name of the strategy.
+        local: graph of the rank's own batch.
+        ranks: ranks of the job.
+        settings: number formats, batch and options of the training.
+        groups: parameters that travel together.
+        exchanges: collectives in their order of issue.
+        held: parameters that the rank holds and updates.
+        gradient_bytes: bytes of the gradient of each parameter held.
+        gathered: bytes of the units that are whole for the moment.
+    """
     memory = MemoryUse(
         parameters=held * settings.stored_parameter_bytes,
         gradients=held * gradient_bytes,
@@ -224,8 +244,16 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
 def _parameter_groups(
     graph: ComputeGraph, word: str, size: int, *marks: float, order: Literal[1, -1] = 1
 ) -> Iterator[ParameterGroup]:
-    """Yield the operators with parameters in groups, in forward order or (-1) in backward order, each closed once its
-    parameters of ``size`` reach the mark (:func:`groups_of`); groups are named by the word and their number."""
+    """Yield the operators with parameters in groups of consecutive ones, named by ``word`` and their number from 0 on.
+
+    Args:
+        graph: graph of one rank.
+        word: start of each group's name.
+        size: what a parameter counts for: its bytes, or 1.
+        marks: the sum at which a group is closed and, if given, that of the first group (:func:`groups_of`).
+        order: 1 for forward, -1 for backward order; ``first`` and ``last`` of a group are positions in forward order in
+            both.
+    """
     owners = [index for index, operator in enumerate(graph.operators) if operator.parameters][::order]
     parameters = np.array([graph.operators[index].parameters for index in owners], np.float64)
     for number, (begin, end) in enumerate(groups_of(parameters * size, *marks)):
@@ -262,8 +290,9 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
 
 
 def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
-    """Return the units of consecutive operators, in forward order, each closed once it holds at least
-    ``unit_parameters`` parameters; together they cover all operators of the graph."""
+    """Return the units of consecutive operators, in forward order, each closed once it holds at least the settings'
+    ``unit_parameters`` parameters; the last one may hold fewer. Together they cover all operators of the graph, and
+    each begins where the one before ends."""
     groups = list(_parameter_groups(graph, "unit", 1, settings.unit_parameters))
     # What follows the last parameters (activations, the loss) belongs to the last unit.
     last = [*(group.last for group in groups[:-1]), len(graph.operators) - 1]
@@ -273,7 +302,11 @@ def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGro
 
 def _unit_exchanges(groups: Sequence[ParameterGroup], operators: int, settings: TrainingSettings) -> Iterator[Exchange]:
     """Yield the all-gather of each unit for the forward pass, then those of the backward pass (none of the last unit)
-    with each unit's reduce-scatter, in order of issue; each gather at most ``prefetch`` units ahead of computing."""
+    with each unit's reduce-scatter, in order of issue; each gather at most the settings' ``prefetch`` units ahead of
+    computing.
+
+    ``groups`` are all units in forward order, ``operators`` is the number of operators of the graph.
+    """
     end, count, ahead, size = 2 * operators, len(groups), settings.prefetch, settings.sharded_parameter_bytes
     for index, group in enumerate(groups):
         # Unit i may be gathered when unit i − prefetch begins, that is when the one before that is done.
@@ -294,7 +327,13 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType({"ddp": data_parallel, "fs
 
 
 def make_plan(strategy: str, graph: ComputeGraph, ranks: int, settings: TrainingSettings | None = None) -> ParallelPlan:
-    """Return the plan of one strategy.
+    """Return the plan of a strategy of data parallelism alone.
+
+    Args:
+        strategy: ``ddp`` (replicated) or ``fsdp`` (fully sharded).
+        graph: the model, at any batch.
+        ranks: ranks of the job.
+        settings: batch of a rank, number formats and options; None for the defaults of :class:`TrainingSettings`.
 
     Raises:
         UnknownNameError: no such strategy.
@@ -340,13 +379,13 @@ def numbered_block(block: str) -> str:
 
 
 def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
-    """Return the first operator of each stage, and the number of operators at the end: [stages + 1].
-
-    The busiest stage has the least work possible.
+    """Return the first operator of each of ``stages`` stages, and last the number of operators: [stages + 1]. Of all
+    cuts those are taken whose busiest stage has the least work.
 
     Args:
         work: seconds of each operator, shape [operators].
-        starts: where a stage may begin (:func:`block_starts`).
+        starts: index of the first operator of each block, where a stage may begin (:func:`block_starts`).
+        stages: number of stages, at most that of the blocks; each has at least one block.
 
     Dynamic programme in O(stages · blocks²).
     """
@@ -368,20 +407,23 @@ def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
 
 
 def stated_cuts(starts: Ints, operators: int, blocks: Sequence[int]) -> Ints:
-    """Return the first operator of each stage, and the number of operators: [stages + 1].
+    """Return the first operator of each stage, and last the number of operators, for stages of stated numbers of
+    blocks: [stages + 1].
 
     Args:
-        starts: where a stage may begin (:func:`block_starts`).
-        operators: their number.
+        starts: index of the first operator of each block (:func:`block_starts`).
+        operators: number of operators of the graph.
         blocks: number of blocks of each stage; they sum to all.
     """
     return np.append(starts[np.cumsum([0, *blocks[:-1]])], operators)
 
 
 def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
-    """Return the bytes that a cut before each operator sends: the whole outputs of operators before it (only those that
-    ``which`` [operators] chooses, where given) that it or a later operator reads, each once: [operators]. The model's
-    inputs do not count."""
+    """Return, for each operator, the bytes that a pipeline cut right before it sends forward: [operators].
+
+    Those are the whole outputs of earlier operators (only those that ``which`` [operators] chooses, where given) that
+    this or a later operator reads, each counted once. The model's inputs do not count.
+    """
     position = {operator.name: index for index, operator in enumerate(graph.operators)}
     change = np.zeros(len(graph.operators) + 1, np.int64)
     for name, readers in graph.consumers().items():
@@ -394,8 +436,11 @@ def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
 
 
 def passes_ahead(stage: Ints | int, stages: int, virtual_stages: int) -> Ints | int:
-    """Return the number of forward passes that a stage runs before it begins to alternate one forward and one backward
-    pass, if there are as many; of chunks where stages are interleaved, in the shape of ``stage``."""
+    """Return the number of forward passes that a stage runs before it alternates one forward and one backward pass
+    (1F1B), in the shape of ``stage``; fewer micro-batches than that do not lessen it.
+
+    ``stage`` counts from 0. With more than one chunk a stage (``virtual_stages``), passes of single chunks are counted.
+    """
     ahead = stages - 1 - stage
     return ahead if virtual_stages == 1 else 2 * ahead + (virtual_stages - 1) * stages
 
@@ -403,8 +448,12 @@ def passes_ahead(stage: Ints | int, stages: int, virtual_stages: int) -> Ints | 
 def one_forward_one_backward(
     stage: int, stages: int, micro_batches: int, virtual_stages: int = 1
 ) -> list[tuple[str, int, int]]:
-    """Return the passes of a stage in 1F1B order: ``("forward" | "backward", chunk, micro-batch)``, chunks counted over
-    the model."""
+    """Return all passes of one stage in 1F1B order, each as ``("forward" | "backward", chunk, micro-batch)``; chunks
+    are numbered over the whole model, so that chunk c belongs to stage c mod ``stages``.
+
+    ``stage`` counts from 0. With several chunks a stage (``virtual_stages``) the schedule is interleaved, and
+    ``micro_batches`` must be a multiple of ``stages``.
+    """
     total = micro_batches * virtual_stages
     ahead = min(int(passes_ahead(stage, stages, virtual_stages)), total)
 
@@ -425,10 +474,11 @@ def one_forward_one_backward(
 
 @cache
 def in_flight(stages: int, micro_batches: int, virtual_stages: int) -> tuple[Ints, ...]:
-    """Return, for each stage, how many micro-batches' activations its chunks keep at once, one array [moments, chunks
-    of the stage] each.
+    """Return, for each stage, of how many micro-batches each of its chunks keeps activations at once: one array
+    [moments, chunks of the stage] for each.
 
-    Moments are those right after a forward pass of the steady phase; equal ones occur once.
+    Moments are those right after a forward pass of the steady phase of 1F1B; equal ones occur once. ``virtual_stages``
+    is the number of chunks of a stage.
     """
     total, round_ = micro_batches * virtual_stages, stages * virtual_stages
     chunk = np.arange(total) % round_ // stages if virtual_stages > 1 else np.zeros(total, np.int64)
@@ -488,8 +538,12 @@ def attention_core(graph: ComputeGraph) -> Mask:
 
 
 def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators: Mapping[str, Operator]) -> set[str]:
-    """Return the operators on the way from a softmax to the nearest matrix products, these included; none without a
-    product. ``neighbours`` are the inputs or the readers of each operator."""
+    """Return the names of the operators on the way from the softmax ``start`` to the nearest matrix products, these
+    included; none where no product is reached.
+
+    ``neighbours`` are, by operator, its inputs or its readers; ``operators`` has all operators of the graph by name.
+    The way goes through elementwise kinds only.
+    """
     passed: set[str] = set()
     waiting, product = list(neighbours[start]), False
     while waiting:
@@ -506,14 +560,16 @@ def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators:
 
 
 def repeated_operators(graph: ComputeGraph, recomputation: str) -> Mask:
-    """Return a mask of the operators whose forward pass is repeated before their backward pass: [operators]; none but
-    with ``full`` or ``selective`` recomputation."""
+    """Return a mask of the operators whose forward pass is repeated before their backward pass: [operators]; those in
+    numbered blocks with ``full`` recomputation, the inside of attention with ``selective``, none with any other
+    name."""
     masks = {"full": in_blocks, "selective": attention_core}
     return masks[recomputation](graph) if recomputation in masks else np.zeros(len(graph.operators), np.bool_)
 
 
 def attention_scores(graph: ComputeGraph) -> Ints:
-    """Return the scores of each attention operator, samples · heads · queries · keys; 0 of others: [operators]."""
+    """Return the number of scores of each attention operator at the graph's batch, samples · heads · queries · keys:
+    [operators]; 0 for other operators, and for attention whose sizes are not all stated."""
     sizes, scores = ("sample", "head", "sequence", "key_sequence"), np.zeros(len(graph.operators), np.int64)
     for index, operator in enumerate(graph.operators):
         if operator.kind == "attention" and operator.dimensions.keys() >= set(sizes):
@@ -524,8 +580,9 @@ def attention_scores(graph: ComputeGraph) -> Ints:
 def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, Ints]:
     """Return columns of what recomputation repeats and drops, each [operators].
 
-    They are, by name: whether an operator lies ``in_block``, in the ``core`` of attention or ``inside_core`` (nothing
-    else reads it), as 0 or 1; and the ``scores`` that it keeps, where attention is unfused.
+    They are, by name: whether an operator lies ``in_block``, in the ``core`` of attention or ``inside_core`` (it is in
+    the core, and so is everything that reads its output), as 0 or 1; and the number of ``scores`` of the graph's batch
+    that it keeps, 0 unless attention is ``unfused``.
     """
     core, readers = attention_core(graph), graph.consumers()
     names = {operator.name for operator, chosen in zip(graph.operators, core, strict=True) if chosen}

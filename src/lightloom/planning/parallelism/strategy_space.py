@@ -42,20 +42,28 @@ KIND_OF_SHARDING = {"none": "ddp", "zero-3": "fsdp"}
 
 
 def canonical(sharding: str | None) -> str | None:
-    """Return the name in :data:`SHARDINGS` of a sharding that a user names; an unknown name, or None, as it is."""
+    """Return the name in :data:`SHARDINGS` of a sharding that a user names (``ddp`` is ``none``, ``fsdp`` is
+    ``zero-3``); None, or a name that is no synonym, as it is, whether it is known or not."""
     return None if sharding is None else SYNONYMS.get(sharding, sharding)
 
 
 def state_sharers(sharding: Ints, dp: Ints, tp: Ints, node_ranks: int) -> Ints:
-    """Return the number of replicas that share out the optimizer's state: 1 without sharding, those in a node with
-    hybrid sharding, else all ``dp``: [rows], as the degrees."""
+    """Return the number of replicas that share out the optimizer's state: [rows]; 1 without sharding, those in a node
+    with hybrid sharding, else all.
+
+    Args:
+        sharding: index in :data:`SHARDINGS`: [rows].
+        dp: number of replicas: [rows].
+        tp: tensor-parallel degree: [rows].
+        node_ranks: ranks of a node.
+    """
     replicas: Ints = np.where(sharding == NONE, 1, dp)
     return np.where(sharding == HYBRID, node_replicas(dp, tp, node_ranks), replicas)
 
 
 def node_replicas(dp: Ints, tp: Ints, node_ranks: int) -> Ints:
-    """Return how many neighbouring replicas of a tensor shard lie in one node: [rows], a divisor of ``dp``; 1 where
-    ``tp`` does not divide the node's ranks."""
+    """Return how many neighbouring replicas of a tensor shard lie in one node of ``node_ranks`` ranks: [rows], the
+    greatest common divisor of ``dp`` and ``node_ranks / tp``; 1 where ``tp`` does not divide the node's ranks."""
     divides = node_ranks % tp == 0
     return np.where(divides, np.gcd(dp, np.where(divides, node_ranks // tp, 1)), 1)
 
@@ -94,12 +102,14 @@ class Strategy(NamedTuple):
 
     @property
     def samples(self) -> int:
-        """Samples of one micro-batch of a replica, other than a smaller last one."""
+        """Samples of one micro-batch of a replica, other than a smaller last one: ``micro_batch`` where that is stated,
+        else the replica's batch over ``micro_batches``."""
         return self.micro_batch or self.global_batch // (self.dp * self.micro_batches)
 
     @property
     def last_samples(self) -> int:
-        """Samples of a replica's last micro-batch, which may be smaller."""
+        """Samples of a replica's last micro-batch: those that the others leave of its batch, as many as :attr:`samples`
+        where all are alike."""
         return self.global_batch // self.dp - (self.micro_batches - 1) * self.samples
 
     @property
@@ -109,7 +119,8 @@ class Strategy(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """True where it is data parallelism alone, replicated or fully sharded, of one micro-batch."""
+        """True where the strategy is data parallelism alone, replicated (``none``) or fully sharded (``zero-3``), with
+        one micro-batch and all other degrees 1."""
         return self.sharding in KIND_OF_SHARDING and max(self.tp, self.pp, self.cp, self.micro_batches, self.ep) == 1
 
 
@@ -150,8 +161,8 @@ class Strategies:
 
     @classmethod
     def of(cls, *strategies: Strategy) -> Strategies:
-        """Return columns with one row for each strategy, in their order; names become indices, of algorithms by first
-        use."""
+        """Return columns with one row for each strategy, in their order. Names become indices: of shardings and
+        recomputations by their place in the module's tuples, of algorithms in the order of first use."""
         algorithms = tuple(dict.fromkeys(strategy.algorithm for strategy in strategies))
         return cls(algorithms=algorithms, **columns_of(strategies, Strategy._fields, _names(algorithms)))
 
@@ -176,7 +187,7 @@ class Strategies:
 
     @property
     def stages(self) -> int:
-        """Number of pipeline stages of all rows, where they have as many.
+        """Number of pipeline stages of all rows, which must have equally many.
 
         Raises:
             ValueError: they differ, or there is no row.
@@ -186,7 +197,8 @@ class Strategies:
 
     @property
     def plain(self) -> Mask:
-        """Mask of the rows of data parallelism alone, whose buckets and units are simulated one by one: [rows]."""
+        """Mask of the rows of data parallelism alone (sharding ``none`` or ``zero-3``, one micro-batch, all other
+        degrees 1), whose buckets and units are simulated one by one: [rows]."""
         alone: Mask = (self.tp == 1) & (self.pp == 1) & (self.cp == 1) & (self.micro_batches == 1) & (self.ep == 1)
         alone &= (self.sharding == NONE) | (self.sharding == ZERO_3)
         return alone
@@ -197,7 +209,13 @@ class Strategies:
 
 
 def columns_of(rows: Sequence[tuple[Any, ...]], names: Sequence[str], named: Mapping[str, Sequence[str]]) -> Any:
-    """Return rows as columns by name, [rows] each; ``named`` has the names that columns of indices stand for."""
+    """Return rows as a dictionary of arrays by column name, [rows] each; without rows they are empty and of int64.
+
+    Args:
+        rows: one tuple a row, its values in the order of ``names``.
+        names: names of the columns.
+        named: by column name, the values whose positions stand for them: such a column holds these indices.
+    """
     columns, by_name = dict[str, Any](), zip(*rows, strict=True) if rows else [()] * len(names)
     for name, values in zip(names, by_name, strict=True):
         numbers = [named[name].index(value) for value in values] if name in named else values
@@ -206,7 +224,8 @@ def columns_of(rows: Sequence[tuple[Any, ...]], names: Sequence[str], named: Map
 
 
 def _names(algorithms: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the names that columns of indices stand for, by column."""
+    """Return, by column, the names that the indices in it stand for: ``sharding``, ``recomputation`` and
+    ``algorithm``."""
     return {"sharding": SHARDINGS, "recomputation": RECOMPUTATIONS, "algorithm": algorithms}
 
 
@@ -286,8 +305,15 @@ def strategy_space(
 
 
 def _micro_batches(samples: int, size: int | None, most: int) -> list[tuple[int, int]]:
-    """Return (number of micro-batches, samples of each where the last is smaller, else 0) of a replica's batch: every
-    division into up to ``most`` equal ones, or that of a stated size; none where that is larger than the batch."""
+    """Return the divisions of a replica's batch into micro-batches, each as (number of micro-batches, samples of each
+    where the last one is smaller, else 0).
+
+    Args:
+        samples: samples of a replica's batch.
+        size: samples of a micro-batch: the one division with it is returned, none where it is larger than the batch;
+            None for every division into equal ones.
+        most: the most micro-batches of a division into equal ones.
+    """
     if size is None:
         return [(number, 0) for number in _divisors(samples, most)]
     number, rest = divmod(samples, size)
@@ -296,7 +322,7 @@ def _micro_batches(samples: int, size: int | None, most: int) -> list[tuple[int,
 
 @cache
 def _divisors(number: int, most: int | None = None) -> tuple[int, ...]:
-    """Return the divisors of a number in ascending order; those above ``most`` are left out."""
+    """Return the divisors of a number in ascending order; those above ``most`` are left out, where it is given."""
     small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
     divisors = dict.fromkeys([*small, *(number // divisor for divisor in reversed(small))])
     return tuple(divisor for divisor in divisors if most is None or divisor <= most)

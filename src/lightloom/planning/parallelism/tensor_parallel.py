@@ -85,9 +85,12 @@ class TensorSplit:
 
 
 def tensor_split(graph: ComputeGraph) -> TensorSplit:
-    """Return the split of the graph among a tensor group: slices are followed through it, and again, as often as a
-    normalisation needs the outputs of layers whole, with these layers computed by every rank. Convolutional networks
-    are split neuron by neuron."""
+    """Return how the operators of a graph are divided among the ranks of a tensor group; convolutional networks are
+    split neuron by neuron, other models as Megatron splits transformers.
+
+    Slices are followed through the graph, and again as often as a normalisation needs the outputs of layers whole;
+    these layers are then computed by every rank.
+    """
     if (split := _neuron_split(graph)) is not None:
         return split
     attention = [operator.dimensions for operator in graph.operators if operator.kind == "attention"]
@@ -102,7 +105,8 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
 
 
 def _neuron_split(graph: ComputeGraph) -> TensorSplit | None:
-    """Return the split of a convolutional network by neurons; None of other models."""
+    """Return the split of a convolutional network by neurons; None for other models: without a convolution, or with a
+    kind of operator that is in neither :data:`_CHANNELWISE` nor :data:`_ACROSS`."""
     kinds = {operator.kind for operator in graph.operators}
     if "conv" not in kinds or not kinds <= _CHANNELWISE | _ACROSS:
         return None
@@ -121,10 +125,17 @@ def _neuron_split(graph: ComputeGraph) -> TensorSplit | None:
 def _followed(
     graph: ComputeGraph, routers: set[str], copied: set[str], head_counts: set[int]
 ) -> tuple[TensorSplit, set[str]]:
-    """Return the split where every rank computes routers and ``copied`` layers whole, and the names of further layers
-    that must be copied for it to work; empty where none must.
+    """Return the split in which every rank computes the ``routers`` and ``copied`` layers whole, and the names of
+    further layers that must be copied for it to work; empty where none must.
 
-    Attention that reads a copied layer beside slices is not split: whose gradient would have to be summed.
+    Attention that reads a copied layer beside slices is not split, since the copied layer's gradient would have to be
+    summed: the degree is then 1.
+
+    Args:
+        graph: the model.
+        routers: names of the linear layers that score experts.
+        copied: names of the layers that are computed whole so far.
+        head_counts: numbers of heads of the model's attention, by which normalisations of single heads are known.
     """
     count = len(graph.operators)
     divided, sliced, forward, backward = (np.zeros(count, np.bool_) for _ in range(4))
@@ -166,14 +177,18 @@ def _followed(
 
 def _has_heads(operator: Operator, counts: set[int]) -> bool:
     """Return whether some unnamed axis of the output but the last has as many elements as there are heads (one of
-    ``counts``), so that the channels of each head are taken to be normalized alone."""
+    ``counts``), which is taken to mean that a normalisation treats the channels of each head alone."""
     *axes, _ = operator.dimensions.items()
     return any(name.startswith("axis") and size in counts for name, size in axes)
 
 
 def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
-    """Return which outputs lie in slices of the sequence: [operators], and the number that the degree must divide, 1
-    where an operator mixes tokens."""
+    """Return a mask of the outputs that lie in slices of the sequence with sequence parallelism, [operators], and the
+    number that the tensor degree must divide: the common divisor of their sequences' lengths, 1 where one of these
+    operators mixes tokens or there are none.
+
+    ``sliced`` [operators] are the outputs that tensor parallelism already leaves in slices.
+    """
     within = {
         operator.name: not cut and operator.kind != "input" and {"sample", "sequence"} <= operator.dimensions.keys()
         for operator, cut in zip(graph.operators, sliced.tolist(), strict=True)
@@ -191,8 +206,9 @@ def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
 
 
 def _must_divide(operator: Operator, *, sliced: bool) -> int:
-    """Return the number that the tensor degree must divide for an operator: of attention the common divisor of its
-    heads and key heads, of a layer that reads slices its input channels; 0 where any degree will do."""
+    """Return the number that the tensor degree must divide for one operator: of attention the common divisor of its
+    heads and key heads, of a linear or experts layer that reads slices (``sliced``) its input channels; 0 where any
+    degree will do."""
     if operator.kind == "attention":
         return gcd(operator.dimensions.get("head", 1), operator.dimensions.get("key_head", 0))
     return operator.dimensions.get("in_channel", 1) if operator.kind in _MULTIPLIES and sliced else 0
@@ -238,8 +254,9 @@ class ExpertSplit:
 
 
 def expert_split(graph: ComputeGraph, split: TensorSplit) -> ExpertSplit:
-    """Return the split of the graph among an expert group: tokens go out where the first of a chain of products with
-    experts reads them, and come back after the last."""
+    """Return the split of the graph among an expert group, whose ranks each hold a share of the experts: tokens go out
+    where the first of a chain of products with experts reads them, and come back after the last. ``split`` is the
+    tensor split of the same graph."""
     held = np.array([operator.kind == "experts" for operator in graph.operators], np.bool_)
     combine = held & split.forward
     inside: dict[str, bool] = {}
@@ -277,9 +294,10 @@ _ANY_TOKENS = frozenset({"input", "experts", "topk"})
 
 
 def context_degree(graph: ComputeGraph) -> int:
-    """Return what the context-parallel degree must divide; 1 where an operator other than attention mixes tokens.
+    """Return the number that the context-parallel degree must divide: the common divisor of all attention's sequence
+    lengths, or half of it where any attention is causal, which takes two pieces for each rank.
 
-    The length of every sequence, or half of it where attention is causal: two pieces for each rank.
+    It is 1 without attention, where attention does not state its sizes, and where another operator mixes tokens.
     """
     attention = [operator for operator in graph.operators if operator.kind == "attention"]
     if not attention or not all(operator.dimensions.keys() >= _ATTENTION_SIZES for operator in attention):
@@ -296,16 +314,16 @@ def context_degree(graph: ComputeGraph) -> int:
 
 
 def _length(operator: Operator, sequences: set[int]) -> int:
-    """Return the tokens of a sample in an operator's output: its sequence, or an unnamed axis as long as one; 0
-    without."""
+    """Return the tokens of a sample in an operator's output: the size of its ``sequence``, else of an unnamed axis that
+    is as long as one of ``sequences``; 0 without."""
     sizes = operator.dimensions
     unnamed = [size for name, size in sizes.items() if name.startswith("axis") and size in sequences]
     return sizes.get("sequence", unnamed[0] if unnamed else 0)
 
 
 def _sliceable(operator: Operator, length: int, read: set[int]) -> bool:
-    """Return whether an operator with samples of ``length`` tokens can be computed on slices of what it reads; ``read``
-    are the lengths of its inputs."""
+    """Return whether an operator whose output has ``length`` tokens a sample (0: none) can be computed on slices of the
+    sequence; ``read`` are the lengths of those inputs that have tokens."""
     if operator.kind == "attention":
         return True
     if not length or operator.kind not in TOKENWISE | {"concat", "loss"}:
@@ -314,8 +332,9 @@ def _sliceable(operator: Operator, length: int, read: set[int]) -> bool:
 
 
 def searched_degrees(graph: ComputeGraph) -> list[int]:
-    """Return the context-parallel degrees that a search tries: those that leave every rank :data:`LEAST_TOKENS` of the
-    longest sequence; [1] where none does."""
+    """Return the context-parallel degrees that a search tries, ascending from 1: divisors of :func:`context_degree`
+    that leave every rank at least :data:`LEAST_TOKENS` of the longest attention's sequence; [1] where no larger one
+    does."""
     lengths = [each.dimensions.get("sequence", 0) for each in graph.operators if each.kind == "attention"]
     longest = max(lengths, default=0)
     degree = context_degree(graph) if longest >= 2 * LEAST_TOKENS else 1
@@ -323,8 +342,8 @@ def searched_degrees(graph: ComputeGraph) -> list[int]:
 
 
 def key_value_elements(graph: ComputeGraph) -> Ints:
-    """Return the number of elements of keys and values together of each attention operator, of all its samples; 0 of
-    others: [operators]."""
+    """Return the number of elements of keys and values together of each attention operator, over all samples of the
+    graph's batch: [operators]; 0 for other operators, and for attention whose sizes are not stated."""
     elements = np.zeros(len(graph.operators), np.int64)
     for index, operator in enumerate(graph.operators):
         sizes = operator.dimensions
@@ -355,7 +374,8 @@ class TiedTable(NamedTuple):
 
 
 def tied_tables(graph: ComputeGraph) -> tuple[TiedTable, ...]:
-    """Return the tables of embeddings that later operators read without parameters of their own.
+    """Return the tables of embeddings that at least one later operator reads without parameters of its own, in graph
+    order.
 
     Such a reader is an embedding without parameters of as many channels, or a linear layer with fewer parameters than
     its weight has, which is as large as the table.
@@ -373,9 +393,9 @@ def tied_tables(graph: ComputeGraph) -> tuple[TiedTable, ...]:
 
 
 def _reads_table(operator: Operator, owner: Operator) -> bool:
-    """Return whether an operator reads the table of an embedding ``owner`` in place of parameters of its own: an
+    """Return whether an operator reads the table of the embedding ``owner`` in place of parameters of its own: an
     embedding without any of as many channels, or a linear layer whose weight has as many elements as the table, and
-    more than the layer states."""
+    more than the layer states as its parameters."""
     sizes = operator.dimensions
     if operator.kind == "embedding":
         return not operator.parameters and sizes.get("channel") == owner.dimensions.get("channel")
@@ -384,19 +404,24 @@ def _reads_table(operator: Operator, owner: Operator) -> bool:
 
 
 def holding_stages(table: TiedTable, edges: Ints, stages: int) -> list[int]:
-    """Return the stages that hold a table, as one of the operators that read it lies there, ascending and each once;
-    ``edges`` are those of the chunks."""
+    """Return the pipeline stages that hold a copy of a tied table, because its owner or a reader lies there, ascending
+    and each once.
+
+    ``edges`` are the first operators of the chunks and, last, the number of operators; chunk c belongs to stage c mod
+    ``stages``.
+    """
     return sorted({int(stage) for stage in _stages_of((table.owner, *table.readers), edges, stages)})
 
 
 def copied_parameters(tables: Sequence[TiedTable], starts: Ints, edges: Ints, stages: int) -> Floats:
-    """Return the parameters that blocks hold besides their own, as their stage needs a copy of a table: [blocks].
+    """Return the parameters that blocks hold besides their own, as their pipeline stage needs a copy of a tied table:
+    [blocks]. A stage's copy counts at the block of its first reader, and not at the stage of the table's owner.
 
     Args:
-        tables: of the model.
+        tables: tied tables of the model.
         starts: first operators of blocks.
-        edges: first operator of each chunk, and the number of operators.
-        stages: chunk c belongs to stage c mod ``stages``.
+        edges: first operator of each chunk and, last, the number of operators.
+        stages: number of stages; chunk c belongs to stage c mod ``stages``.
     """
     copies = np.zeros(len(starts))
     for table in tables:

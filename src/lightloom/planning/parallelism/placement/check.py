@@ -11,7 +11,13 @@ _SLACK = 1e-9
 
 
 def check(placement: Placement, balanced: BalancedGraph, memory: float | None = None) -> None:
-    """Check that every sub-operator is placed, and that degrees, memory, order and times hold.
+    """Check that every sub-operator is placed, and that reach, memory, durations, order and the makespan of a placement
+    hold.
+
+    Args:
+        placement: devices and times of all sub-operators.
+        balanced: the graph that was placed.
+        memory: bytes of a device; None for no limit.
 
     Raises:
         VerificationError: names the sub-operator or device at fault.

@@ -55,7 +55,8 @@ class Reach:
     rule: Literal["peers", "forward"] = "peers"
 
     def offsets(self, devices: int) -> Ints:
-        """Return the allowed values of (device of the reader − device of the producer) modulo the devices.
+        """Return the allowed values of (device of the reader - device of the producer) modulo ``devices``, the number
+        of devices of the group.
 
         Raises:
             UnsupportedError: no two devices may communicate.
@@ -290,7 +291,8 @@ class HybridPlan:
 
     @cached_property
     def gradient_bytes(self) -> Floats:
-        """Bytes [k] of the gradients that a device all-reduces with its counterparts: of the parameters it owns.
+        """Bytes [k] of the gradients that each device of a group all-reduces with its counterparts in the other groups:
+        those of the parameters that it owns.
 
         Where parts hold copies, the sum over a group is complete before and handed out after.
         """
@@ -299,12 +301,14 @@ class HybridPlan:
 
     @cached_property
     def all_reduce_bytes(self) -> Floats:
-        """Bytes [k] that a device sends to its successor: 2 (l − 1)/l of its gradients, a ring all-reduce."""
+        """Bytes [k] that each device of a group sends to its counterpart in the next group: 2 (l - 1)/l of its
+        gradients for l groups, a ring all-reduce; 0 with one group."""
         return 2 * (self.groups - 1) / self.groups * self.gradient_bytes
 
     @cached_property
     def traffic(self) -> Traffic:
-        """Bytes of one iteration between all ranks.
+        """Bytes of one iteration between all ranks, of model and of data parallelism apart, sparse [sender, receiver]
+        each.
 
         Elements that several sub-operators of a device read are sent to it once, and their gradients added up before
         they return.
@@ -321,7 +325,8 @@ class HybridPlan:
 
     @property
     def activation_traffic(self) -> csr_array:
-        """Bytes [sender, receiver] between all ranks, activations and their gradients of one micro-batch."""
+        """Bytes [sender, receiver] between all ranks of activations and their gradients of one micro-batch, without
+        gradients of parameters."""
         return self._in_all_groups(_activation_bytes(self.balanced, self.placement.device, self.k))
 
     def _in_all_groups(self, within: csr_array) -> csr_array:
@@ -332,8 +337,11 @@ class HybridPlan:
 
 
 def _step_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
-    """Return the bytes [k, k] sent inside a group in a step of one micro-batch: activations, their gradients, and sums
-    of copied parameters both ways."""
+    """Return the bytes [sender, receiver], k devices each, sent inside a group in a step of one micro-batch:
+    activations, their gradients, and sums of the gradients of copied parameters both ways.
+
+    ``device`` [sub-operators] is the device of each.
+    """
     from scipy.sparse import csr_array
 
     shared = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
@@ -343,7 +351,8 @@ def _step_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
 
 def _activation_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
     """Return the bytes [sender, receiver], k devices each, of one micro-batch's activations and their gradients inside
-    a group; elements that several readers on a device share count once."""
+    a group; elements that several readers on a device share count once. ``device`` [sub-operators] is the device of
+    each."""
     from scipy.sparse import csr_array
 
     edge, target = crossing_edges(balanced, device, k)
@@ -352,8 +361,11 @@ def _activation_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_ar
 
 
 def crossing_edges(balanced: BalancedGraph, device: Int32s, k: int) -> tuple[Ints, Int32s]:
-    """Return two columns, each [edges]: the indices of edges of the graph between different devices, of those that
-    carry the same elements of one part to one device only one, and the device that each leads to."""
+    """Return two columns, each [edges]: the indices of those edges of the graph that lead to another device, and the
+    device to which each leads. Of edges that carry the same elements of one part to one device only one is returned.
+
+    ``device`` [sub-operators] is the device of each, of ``k``.
+    """
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
     crossing = np.flatnonzero(device[balanced.parent] != device[reader])
     target, content = device[reader[crossing]], balanced.content[crossing]
