@@ -59,16 +59,16 @@ def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s
 
 
 def _received(balanced: BalancedGraph, device: Int32s, dropped: Mask, k: int) -> Floats:
-    """Return the bytes, by receiving device [k], of outputs of ``dropped`` [sub-operators] that come from other
-    devices; elements that several readers on a device share count once."""
+    """Return the bytes, by receiving device [k], of the outputs of ``dropped`` sub-operators (a mask [sub-operators])
+    that come from other devices; elements that several readers on a device share count once."""
     edge, target = crossing_edges(balanced, device, k)
     kept = dropped[balanced.parent[edge]]
     return np.bincount(target[kept], balanced.nbytes[edge[kept]], k).astype(np.float64)
 
 
 def _leaving(graph: ComputeGraph) -> Mask:
-    """Return a mask of the operators whose output is read by at least one operator of another numbered block, or of
-    none: [operators]."""
+    """Return a mask of the operators whose output is read by at least one operator that lies in another numbered block
+    or outside of all blocks: [operators]."""
     block = {operator.name: numbered_block(operator.block) for operator in graph.operators}
     readers = graph.consumers()
     return np.array([any(block[reader] != block[name] for reader in readers[name]) for name in block], np.bool_)
@@ -198,8 +198,8 @@ def axis_of(dimension: str) -> str:
 
 
 def axis_size(operator: Operator, axis: str) -> int:
-    """Return the elements of the output along an axis, heads times their size where channels are not stated; 1 where it
-    has no such axis."""
+    """Return the elements of an operator's output along an axis, a channel axis without a stated size being heads times
+    their size; 1 where the output has no such axis."""
     sizes = operator.dimensions
     if axis == "channel" and "channel" not in sizes:
         return sizes.get("head", 1) * sizes.get("head_dim", 1)
@@ -213,15 +213,16 @@ def bounds(size: int, parts: int, unit: int = 1) -> Ints:
 
 
 def split_size(operator: Operator, split: Split) -> int:
-    """Return the most parts that a split allows, the operator's size along its dimension; 0 where the operator has no
-    such dimension, or for input channels of a grouped convolution."""
+    """Return the most parts that a split allows, which is the operator's size along its dimension; 0 where the operator
+    has no such dimension, or for input channels of a grouped convolution."""
     if split.dimension == "in_channel" and operator.dimensions.get("groups", 1) > 1:
         return 0
     return operator.dimensions.get(split.dimension, 0)
 
 
 def layout(operator: Operator, split: Split | None, parts: int) -> Layout:
-    """Return the layout of the output under a split into ``parts``; the whole in one part without a split."""
+    """Return how an operator's output lies over its parts under a split into ``parts``; as a whole in one part without
+    a split, and as a summand in every part for a partial split."""
     if split is None or parts == 1:
         return Layout("", 1, 1, 1, False)
     if split.partial:
@@ -232,7 +233,8 @@ def layout(operator: Operator, split: Split | None, parts: int) -> Layout:
 
 
 def need(operator: Operator, split: Split | None, parts: int, position: int) -> Need:
-    """Return what each part of a split reads of the operator's input number ``position``; all of it without a split."""
+    """Return what each of the ``parts`` of a split reads of the operator's input number ``position`` (from 0 on); all
+    of it without a split or with one part."""
     if split is None or parts == 1:
         return Need("whole", "", parts, 1, 1, 1)
     reads = split.inputs[min(position, len(split.inputs) - 1)]
@@ -247,6 +249,10 @@ def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
     """Return the first element along an input axis that each part reads, and the one after the last, each [parts].
 
     Sizes leave the stride and padding of a convolution open to a few values: the region covers all of them.
+
+    Args:
+        consumed: what the parts read, with the size of the reader's output along the axis.
+        size: elements of the input along the axis.
     """
     edges = bounds(consumed.size, consumed.parts, consumed.unit)
     low, high = edges[:-1], edges[1:]
@@ -266,12 +272,12 @@ def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
 
 
 def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
-    """Return the fractions of a whole tensor that each producer part sends to each consumer part, one row for each
-    pair, those that may share a device included.
+    """Return the fractions of a whole tensor that each producer part sends to each consumer part, one row for each pair
+    that has any in common, those that may share a device included.
 
     Args:
-        produced: layout of the tensor.
-        consumed: the region that is read.
+        produced: layout of the tensor over the producer's parts.
+        consumed: the region that the consumer's parts read.
         size: elements along ``consumed.axis``; 1 where the tensor has no such axis, so that all of it is read.
     """
     if consumed.reads == "whole" or size == 1:
@@ -292,8 +298,14 @@ _AXES = {axis: index + 1 for index, axis in enumerate(("sample", "channel", "seq
 
 
 def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return three columns, each [pairs]: slice, region and number of common elements, for each slice between ``edges``
-    [slices + 1] and each region from ``low`` to before ``high`` [regions] that have any, in order of the regions."""
+    """Return three columns, each [pairs], of the slices and regions that have elements in common: number of the slice,
+    number of the region, and number of common elements, in order of the regions.
+
+    Args:
+        edges: where slices begin, and the end of the last one: [slices + 1].
+        low: first element of each region: [regions].
+        high: the one after its last element: [regions].
+    """
     first = np.searchsorted(edges[1:], low, "right")
     destination, place = grouped(np.maximum(np.searchsorted(edges[:-1], high, "left") - first, 0))
     source = first[destination] + place
@@ -303,7 +315,10 @@ def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
 
 def exchanged_fraction(produced: Layout, consumed: Need, sent: Transfers) -> float:
     """Return the bytes that leave their device when equal parts of producer and consumer share one, as a multiple of
-    the tensor's: several readers count each."""
+    the tensor's bytes; it may exceed 1, as what several readers receive counts for each.
+
+    ``sent`` is the :func:`exchange` of both.
+    """
     # Parts of the finer side lie in contiguous blocks beside a part of the coarser side.
     if produced.parts <= consumed.parts:
         stride = sent.destination * produced.parts // consumed.parts != sent.source
@@ -389,9 +404,16 @@ class Cuts:
     def exchange(
         self, source: int, produced: Cut, reader: int, consumed: Cut, position: int
     ) -> tuple[Transfers, float]:
-        """Return what parts of a producer send to those of a reader, which has it as the input at ``position``, and the
-        multiple of the output's bytes that leaves its device (:func:`exchanged_fraction`); operators by their number,
-        cached by sort."""
+        """Return what the parts of a producer send to those of a reader, and the multiple of the output's bytes that
+        leaves its device (:func:`exchanged_fraction`); cached for all operators of equal sorts.
+
+        Args:
+            source: number of the producer, counted without the model's inputs.
+            produced: cut of the producer.
+            reader: number of the reader.
+            consumed: cut of the reader.
+            position: number of the reader's input that the producer makes, from 0 on.
+        """
         key = self.sort[source], produced, self.sort[reader], consumed, position
         if key not in self._of_sorts:
             wanted = need(self.operators[reader], *consumed, position)
@@ -401,13 +423,17 @@ class Cuts:
 
     @cached_method()
     def _exchange(self, produced: Layout, consumed: Need, size: int) -> tuple[Transfers, float]:
-        """Return :func:`exchange` of these shapes, and its :func:`exchanged_fraction`."""
+        """Return the :func:`exchange` of a layout and a need, and its :func:`exchanged_fraction`, cached; ``size`` is
+        the elements of the tensor along the axis that is read."""
         sent = exchange(produced, consumed, size)
         return sent, exchanged_fraction(produced, consumed, sent)
 
     def exchanged_bytes(self, number: int, cut: Cut, cuts: Sequence[Cut]) -> float:
-        """Return the bytes that a cut of an operator makes its parts exchange, in both directions, given the ``cuts``
-        of its producers: inputs, partial sums and gradients of copied parameters."""
+        """Return the bytes that a cut of operator ``number`` makes its parts exchange, in both directions: inputs that
+        come from other devices with their gradients, partial sums, and gradients of copied parameters.
+
+        ``cuts`` are those of all operators before it; operators are numbered without the model's inputs.
+        """
         operator, nbytes = self.operators[number], 0.0
         for position, source in enumerate(self.producers[number]):
             if source >= 0:
@@ -421,7 +447,8 @@ class Cuts:
 
     @cached_method()
     def balanced(self, cuts: tuple[Cut, ...]) -> BalancedGraph:
-        """Return the balanced graph of all parts, given the cut of every operator."""
+        """Return the balanced graph of all parts, given the cut of every operator but the model's inputs, in order;
+        equal cuts give the same cached object."""
         parts = np.array([cut.parts for cut in cuts], dtype=np.int64)
         first = np.concatenate(([0], np.cumsum(parts)))
         edges = [
@@ -454,26 +481,28 @@ class Cuts:
 
     @cached_method()
     def _parts_of(self, sort: int, cut: Cut) -> _CutOperator:
-        """Return the columns, cached, of the parts of any one operator of a sort under a cut."""
+        """Return the columns of the parts of any one operator of a sort under a cut, cached by sort and cut."""
         first = self.sort.index(sort)
         return _cut_operator(self.operators[first], cut, self.rules, self.loss_bytes[first])
 
     @cached_method()
     def _seconds(self, number: int, cut: Cut) -> Floats:
-        """Return the seconds of the parts of an operator forward and backward, [parts, 2]: by the part's own shape
-        where ``part_seconds`` was given and the operator is cut, else the part's share of the operator's seconds."""
+        """Return the seconds of the parts of operator ``number`` in the forward and in the backward pass, [parts, 2],
+        cached: by the parts' own shapes where ``part_seconds`` was given and the operator is cut, else each part's
+        share of the operator's seconds."""
         if cut.split is not None and cut.parts > 1 and self._part_seconds is not None:
             return self._part_seconds(self._placed[number], cut.split, cut.parts)
         shares: Floats = self._parts_of(self.sort[number], cut).share[:, None] * self.durations[number]
         return shares
 
     def _edges(self, blocks: list[tuple[Transfers, int, int]], first: Ints) -> tuple[Ints, Int32s, Floats, Ints]:
-        """Return the edge columns parent_start, parent, nbytes and content, sorted by consumer; an operator that reads
-        one tensor twice has it sent once.
+        """Return the edge columns of a balanced graph, sorted by reader and then by producer: ``parent_start``
+        [parts + 1], and ``parent``, ``nbytes`` and ``content``, each [edges]. An operator that reads the same elements
+        of one part twice has them sent once.
 
         Args:
-            blocks: what an operator sends to another one, and the numbers of both.
-            first: [operators + 1] first part of each.
+            blocks: what one operator's parts send to another one's, and the numbers of the producer and the reader.
+            first: first part of each operator, and the number of parts: [operators + 1].
         """
         length = [len(sent.source) for sent, _, _ in blocks]
         producer, reader = (np.array([block[side] for block in blocks], np.int64) for side in (1, 2))
@@ -490,7 +519,8 @@ class Cuts:
 
 
 def _sort_key(operator: Operator) -> object:
-    """Return everything of an operator that decides what its cuts give: equal keys, one sort."""
+    """Return a hashable key of everything of an operator that decides what its cuts give, which leaves out its name,
+    inputs and FLOPs: operators of equal keys are one sort."""
     nbytes = operator.activation_bytes, operator.kept_bytes, operator.recomputed_bytes
     return operator.kind, tuple(sorted(operator.dimensions.items())), operator.parameters, nbytes
 

@@ -25,8 +25,8 @@ def out_of_reach(x: int, neighbours: Neighbours, sign: int, device: Int32s, allo
 
 @njit_without_arrays
 def unreachable_pairs(problem: PlacementProblem, device: Int32s) -> int:
-    """Return the number of pairs of sub-operators that exchange data and whose devices are out of reach of one
-    another."""
+    """Return the number of pairs of sub-operators that exchange data and whose devices are out of reach of one another;
+    ``device`` [sub-operators] is the device of each, all of which must be placed."""
     before, allowed, count = problem.before, problem.allowed, 0
     for x in range(len(device)):
         for e in range(before.start[x], before.start[x + 1]):
@@ -37,8 +37,11 @@ def unreachable_pairs(problem: PlacementProblem, device: Int32s) -> int:
 
 @njit_without_arrays
 def _vote(x: int, neighbours: Neighbours, sign: int, problem: PlacementProblem, state: PlacementState) -> int:
-    """Add to ``state.votes`` [device], for each device, the number of placed neighbours of ``x`` that it reaches;
-    return how many neighbours are placed."""
+    """Add to ``state.votes`` [device], for each device, the number of placed neighbours of ``x`` that ``x`` would reach
+    from there; return how many neighbours are placed.
+
+    ``sign`` is 1 for ``neighbours`` before it, -1 for those after it.
+    """
     device, reached, votes = state.device, state.reached, state.votes
     total = 0
     for e in range(neighbours.start[x], neighbours.start[x + 1]):
@@ -56,8 +59,9 @@ def _vote(x: int, neighbours: Neighbours, sign: int, problem: PlacementProblem, 
 
 @njit_without_arrays
 def _move(problem: PlacementProblem, state: PlacementState, x: int, to: int) -> None:
-    """Place sub-operator ``x`` on device ``to``, away from the one where it was, if any, and move its memory and its
-    forward seconds with it."""
+    """Place sub-operator ``x`` on device ``to`` in ``state``, and count its memory there. If it was on a device before,
+    its memory and its forward seconds are taken from that one, and the seconds added to those of ``to``; for a first
+    placement the caller sets them."""
     if state.device[x] >= 0:
         state.used[state.device[x]] -= problem.memory[x]
         state.free[state.device[x]] -= problem.forward[x]
@@ -68,8 +72,8 @@ def _move(problem: PlacementProblem, state: PlacementState, x: int, to: int) -> 
 
 @njit_without_arrays
 def _nearest(problem: PlacementProblem, state: PlacementState, x: int) -> int:
-    """Return the device that most neighbours of ``x`` can reach, by their votes, among those with room for it and its
-    own; of equals the one nearest around the ring to its own. Return −1 if there is none."""
+    """Return the device that has the most of ``state.votes`` (neighbours of ``x`` in reach) among the device of ``x``
+    and those with room for it; of equals the one nearest around the ring to the device of ``x``."""
     devices, at = len(problem.allowed), state.device[x]
     best, most, least = -1, -1, devices
     for to in range(devices):
@@ -84,11 +88,12 @@ def _nearest(problem: PlacementProblem, state: PlacementState, x: int) -> int:
 
 @njit_without_arrays
 def settle(problem: PlacementProblem, state: PlacementState, last: int, rounds: int) -> bool:
-    """Sweep backward and forward over order[0 ... last] until neighbours are within reach; False after ``rounds``.
+    """Repair a placement in place by sweeps over order[0 ... last] until all neighbours are within reach, and return
+    True; return False after 2 · ``rounds`` sweeps, which go backward and forward in turn.
 
     In a backward sweep a sub-operator out of reach of one after it moves to the nearest device that reaches most of
-    those after it; in a forward sweep likewise with those before. ``pending`` marks the ones to look at, and is left
-    clear. Every sweep visits a position once and there are at most 2 · ``rounds`` sweeps, so it ends.
+    those after it; in a forward sweep likewise with those before. ``state.pending`` marks the ones to look at, and is
+    left clear. Every sweep visits a position once, so it ends.
     """
     for sweep in range(2 * rounds):
         _sweep(problem, state, last, sweep % 2 == 0)
@@ -110,7 +115,9 @@ def settle(problem: PlacementProblem, state: PlacementState, last: int, rounds: 
 
 @njit_without_arrays
 def _sweep(problem: PlacementProblem, state: PlacementState, last: int, backward: bool) -> None:
-    """Move each pending sub-operator towards its neighbours ahead of the sweep's direction, and mark its neighbours."""
+    """Move, in place and in one sweep over order[0 ... last], each pending sub-operator that is out of reach of a
+    neighbour: to the nearest device that reaches most of those after it in a ``backward`` sweep, of those before it in
+    a forward one. Count the move, and mark its neighbours as pending."""
     neighbours, sign = (problem.after, AFTER) if backward else (problem.before, BEFORE)
     for step in range(last + 1):
         x = problem.order[last - step] if backward else problem.order[step]
@@ -141,11 +148,13 @@ def _mark_neighbours(problem: PlacementProblem, state: PlacementState, x: int) -
 def forward_pass(
     problem: PlacementProblem, state: PlacementState, width: int, earliest_finish: bool, rounds: int
 ) -> bool:
-    """Algorithm 1 on devices 0 ... width − 1, in order; False when it gets stuck.
+    """Place all sub-operators in order on devices 0 ... width - 1, by Algorithm 1 of SiP-ML, in ``state``; return False
+    when it gets stuck.
 
     Candidates are the devices within reach of all placed neighbours and with room. The earliest free one is taken, or
-    the one where x would finish first. Without candidates the placement is repaired by :func:`settle`; with no
-    ``rounds`` it is stuck.
+    with ``earliest_finish`` the one where the sub-operator could start first, transfers included. Without candidates
+    the device with room that reaches most neighbours is taken, and the placement repaired by :func:`settle` with
+    ``rounds``; with 0 rounds, without room, or where the repair fails, it is stuck.
     """
     devices = len(problem.allowed)
     state.used[width:] = np.inf
@@ -175,7 +184,9 @@ def forward_pass(
 
 @njit_without_arrays
 def _arrivals(before: Neighbours, state: PlacementState, x: int) -> Arrivals:
-    """Return when the inputs of ``x`` arrive by transfers; without transfers they arrive at ``state.latest``."""
+    """Return when the inputs of ``x`` arrive by transfers from other devices, in seconds of the forward pass; set
+    ``state.latest`` [device] to the end of the latest producer on each device, which is the arrival there without a
+    transfer."""
     device, end, latest = state.device, state.end, state.latest
     latest[:] = 0.0
     first, second, first_device = 0.0, 0.0, -1
@@ -212,8 +223,12 @@ def _earliest(
     arrivals: Arrivals,
     earliest_finish: bool,
 ) -> int:
-    """Return the candidate that is free first or, with ``earliest_finish``, could start first, the one nearest to the
-    heaviest producer where several are equal; −1 without candidates."""
+    """Return the candidate device for ``x`` that is free first or, with ``earliest_finish``, where it could start
+    first, of equals the one nearest around the ring to the heaviest producer; -1 without candidates.
+
+    Candidates are devices below ``width`` with room for ``x`` and at least ``votes_needed`` of ``state.votes``, which
+    is the number of placed neighbours.
+    """
     devices = len(problem.allowed)
     best, least, nearest = -1, np.inf, devices
     for to in range(width):
@@ -231,7 +246,8 @@ def _earliest(
 
 @njit_without_arrays
 def _most_votes(problem: PlacementProblem, state: PlacementState, x: int, width: int) -> int:
-    """Return the device with room that reaches most neighbours, of equals the one free first; −1 without room."""
+    """Return the device below ``width`` with room for ``x`` that has the most of ``state.votes`` (placed neighbours in
+    reach), of equals the one free first; -1 without room."""
     best, votes, free = -1, state.votes, state.free
     for to in range(width):
         if state.used[to] + problem.memory[x] > problem.capacity:
@@ -246,7 +262,14 @@ def _most_votes(problem: PlacementProblem, state: PlacementState, x: int, width:
 
 @njit_cached
 def ranks(after: Neighbours, duration: Floats) -> Floats:
-    """Return the seconds from the start of each sub-operator to the end along the longest path, without transfers."""
+    """Return the seconds from the start of each sub-operator to the end of the pass along the longest path, without
+    transfers: [sub-operators].
+
+    Args:
+        after: rows of who comes after each sub-operator, all of larger numbers; rows with a negative delay are left
+            out.
+        duration: seconds of each: [sub-operators].
+    """
     rank = duration.copy()
     for x in range(len(duration) - 1, -1, -1):
         for e in range(after.start[x], after.start[x + 1]):
@@ -259,9 +282,17 @@ def ranks(after: Neighbours, duration: Floats) -> Floats:
 def pass_time(
     order: Ints, before: Neighbours, duration: Floats, device: Int32s, devices: int, begin: Floats, end: Floats
 ) -> float:
-    """Return the seconds of one pass in a fixed order: each starts when its device is free and its inputs have arrived.
+    """Return the seconds of one pass in a fixed order: each sub-operator starts when its device is free and its inputs
+    have arrived.
 
-    ``begin`` and ``end`` [sub-operators] receive the times.
+    Args:
+        order: sub-operators in the order in which they start, each behind all that it waits for.
+        before: rows of what each waits for, with the seconds of a transfer, which counts between two devices only; rows
+            with a negative delay are not waited for.
+        duration: seconds of each: [sub-operators].
+        device: device of each: [sub-operators].
+        devices: number of devices.
+        begin, end: receive the start and end of each, in seconds: [sub-operators].
     """
     start, node, delay = before
     free = np.zeros(devices)
@@ -284,9 +315,11 @@ def pass_time(
 
 @njit_cached
 def iteration_time(problem: PlacementProblem, device: Int32s, times: Floats) -> float:
-    """Return the seconds of a forward pass in the order of the problem and of the backward pass in the reverse order.
+    """Return the seconds of a forward pass in the order of the problem and of the backward pass in the reverse order,
+    one after the other; exchanges of parameter gradients are not counted.
 
-    ``times`` [4, sub-operators] receives begin and end of both, the backward pass counted from its own beginning.
+    ``device`` [sub-operators] is the device of each. ``times`` [4, sub-operators] receives the begin and end of each in
+    the forward pass, then in the backward pass, which is counted from its own beginning.
     """
     order, devices = problem.order, len(problem.allowed)
     forward = pass_time(order, problem.before, problem.forward, device, devices, times[0], times[1])
@@ -299,10 +332,11 @@ def iteration_time(problem: PlacementProblem, device: Int32s, times: Floats) -> 
 
 @njit_cached
 def anneal(problem: PlacementProblem, device: Int32s, steps: int, seed: int) -> float:
-    """Improve a valid ``device`` in place by simulated annealing; never ends worse. Returns its iteration time.
+    """Improve a valid placement ``device`` [sub-operators] in place by simulated annealing, and return its iteration
+    time in seconds, which is never longer than before.
 
-    A step moves one sub-operator, swaps two, or brings two neighbours together, and is dropped where it exceeds the
-    reach or a memory.
+    Each of ``steps`` steps moves one sub-operator, swaps two, or brings two neighbours together, and is dropped where
+    it exceeds the reach or a memory. ``seed`` is that of the random numbers.
     """
     size, memory = len(device), problem.memory
     times = np.zeros((4, size))
@@ -339,7 +373,8 @@ def anneal(problem: PlacementProblem, device: Int32s, steps: int, seed: int) -> 
 
 @njit_without_arrays
 def _copy(source: Int32s, destination: Int32s) -> None:
-    """Copy an array; assigning to a slice would compile a message about shapes, in seconds."""
+    """Copy an array into another one of equal length, element by element; assigning to a slice would compile a message
+    about shapes, in seconds."""
     for x in range(len(source)):
         destination[x] = source[x]
 
@@ -389,10 +424,11 @@ def _within_reach(problem: PlacementProblem, device: Int32s, x: int) -> bool:
 
 @njit_cached
 def reconcile(problem: PlacementProblem, device: Int32s, steps: int, seed: int) -> bool:
-    """Search in place for any valid ``device`` by moves that lessen conflicts; True when one is found.
+    """Search in place for any valid placement ``device`` [sub-operators] by at most ``steps`` random moves of single
+    sub-operators that lessen conflicts; return True once one is found, else False.
 
     A conflict is a pair out of reach, or memory beyond the capacity in units of the mean sub-operator. Moves that add
-    conflicts are taken the more rarely the more they add.
+    conflicts are taken the more rarely the more they add. ``seed`` is that of the random numbers.
     """
     before, after, allowed = problem.before, problem.after, problem.allowed
     size, devices, memory, capacity = len(device), len(allowed), problem.memory, problem.capacity
@@ -422,8 +458,8 @@ def reconcile(problem: PlacementProblem, device: Int32s, steps: int, seed: int) 
 
 @njit_without_arrays
 def _conflicts(neighbours: Neighbours, sign: int, device: Int32s, allowed: Mask, x: int, to: int) -> int:
-    """Return the number of neighbours of ``x`` that it could not reach if it were on device ``to``; ``sign`` is 1 for
-    neighbours before it, −1 for those after it."""
+    """Return the number of ``neighbours`` of ``x`` that it could not reach if it were on device ``to``; ``sign`` is 1
+    for neighbours before it, -1 for those after it. All neighbours must be placed."""
     start, node, count = neighbours.start, neighbours.node, 0
     for e in range(start[x], start[x + 1]):
         if not allowed[(sign * (to - device[node[e]])) % len(allowed)]:

@@ -64,8 +64,8 @@ def start_order(balanced: BalancedGraph) -> Ints:
 
 
 def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
-    """Return :func:`start_order` from the rows ``after`` of who comes after each sub-operator; those at negative
-    seconds are no part of a path."""
+    """Return :func:`start_order` of a balanced graph from the rows ``after`` of who comes after each sub-operator; rows
+    with a negative delay are no part of a path."""
     # Equal ranks keep their order, in which producers come first.
     return np.argsort(-ranks(after, balanced.forward), kind="stable")
 
@@ -80,7 +80,19 @@ def _transposed(before: Neighbours) -> Neighbours:
 
 
 def problem_of(balanced: BalancedGraph, devices: int, reach: Reach, memory: float | None, link: Link) -> Problem:
-    """Return the problem of placing a balanced graph, with ``memory`` bytes a device (None: no limit)."""
+    """Return the problem of placing a balanced graph on ``devices`` devices of a group, in the form that compiled loops
+    take.
+
+    Args:
+        balanced: what to place.
+        devices: number of devices, numbered along the ring.
+        reach: which of them may communicate.
+        memory: bytes of one device; None for no limit.
+        link: what a transfer between two devices costs.
+
+    Raises:
+        UnsupportedError: the reach lets no two devices communicate.
+    """
     before = _transfer_delays(balanced, link)
     after = _transposed(before)
     offsets = reach.offsets(devices)
@@ -99,8 +111,13 @@ def problem_of(balanced: BalancedGraph, devices: int, reach: Reach, memory: floa
 
 
 def initial_state(problem: Problem, device: Int32s) -> PlacementState:
-    """Return the state of a placement for compiled loops to change in place; ``device`` is −1 for sub-operators without
-    one, and all that are placed are yet to be looked at by the repair."""
+    """Return the state of a placement for compiled loops to change in place, ``device`` included.
+
+    Args:
+        problem: what is placed, and the limits.
+        device: device of each sub-operator, -1 for those without one: [sub-operators]. All that are placed are yet to
+            be looked at by the repair.
+    """
     placed = device >= 0
     columns = (problem.rows.memory, problem.rows.forward)
     used, free = (np.bincount(device[placed], column[placed], problem.devices).astype(np.float64) for column in columns)
@@ -111,8 +128,9 @@ def initial_state(problem: Problem, device: Int32s) -> PlacementState:
 
 
 def _transfer_delays(balanced: BalancedGraph, link: Link) -> Neighbours:
-    """Return the parents of each sub-operator with the seconds of a transfer, and the part before it where gradients
-    are added up, at −1 seconds."""
+    """Return the rows of who comes before each sub-operator: its parents, with the seconds of a transfer between two
+    devices, and the part before it where they add up gradients of copied parameters, at -1 seconds, as neither waits
+    for the other."""
     delay = link.latency + balanced.nbytes / link.bandwidth
     shared = np.flatnonzero(balanced.synchronised > 0)
     if not len(shared):
@@ -146,8 +164,8 @@ class Start(NamedTuple):
 
 
 def moves(problem: Problem, effort: int) -> int:
-    """Return how many moves the search may try in all with ``effort`` edges to look at, as each move looks at all
-    sub-operators and edges twice."""
+    """Return how many moves the search may try, over all its starts together, with ``effort`` edges to look at; each
+    move looks at all sub-operators and edges twice."""
     return effort // (2 * (problem.balanced.size + len(problem.rows.before.node)) + 20)
 
 
@@ -168,16 +186,26 @@ def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
 
 
 def forward_starts(problem: Problem, method: str, width: int, early: bool, rounds: int) -> Iterator[Start]:
-    """Yield the paper's forward pass on ``width`` devices, unless it gets stuck; ``early`` looks at transfers,
-    ``rounds`` bounds the sweeps of a repair."""
+    """Yield one start, the placement by the paper's forward pass on the first ``width`` devices; nothing where it gets
+    stuck.
+
+    Args:
+        problem: what is placed, and the limits.
+        method: name that the start has.
+        width: number of devices that are used.
+        early: take the device where a sub-operator would start first, transfers included, rather than the one that is
+            free first.
+        rounds: backward and forward sweeps of each repair; 0 for no repair.
+    """
     state = initial_state(problem, np.full(problem.balanced.size, -1, np.int32))
     if forward_pass(problem.rows, state, width, early, rounds):
         yield Start(method, state.device, int(state.moves[0]))
 
 
 def _block_starts(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
-    """Yield the start in which part i of the n of an operator is on device ⌊i · width / n⌋, so that aligned slices of
-    all operators share a device; nothing if it is not valid, or not made so by ``rounds`` sweeps of a repair."""
+    """Yield one start, in which part i of the n of an operator is on device ⌊i · width / n⌋, so that aligned slices of
+    all operators share a device; nothing where it does not keep memory and reach, and ``rounds`` backward and forward
+    sweeps of a repair do not make it."""
     balanced = problem.balanced
     parts = np.diff(balanced.first)[balanced.operator]
     device = (balanced.part.astype(np.int64) * width // parts).astype(np.int32)
@@ -195,8 +223,9 @@ def last_resort(problem: Problem) -> Iterator[Start]:
 
 
 def random_starts(problem: Problem, effort: int) -> Iterator[Start]:
-    """Yield random placements made valid, as under tight limits moves cannot lead from one placement to all others;
-    none where the effort is too small for :data:`THOROUGH` moves each."""
+    """Yield up to :data:`FURTHER` random placements made valid, as under tight limits moves cannot lead from one
+    placement to all others. None are yielded with one device or sub-operator, or where the effort (edges to look at) is
+    too small for :data:`THOROUGH` moves for each sub-operator and start."""
     size, k = problem.balanced.size, problem.devices
     if k == 1 or size < 2 or moves(problem, effort) < (SEARCHED + FURTHER) * THOROUGH * size:
         return
@@ -206,13 +235,15 @@ def random_starts(problem: Problem, effort: int) -> Iterator[Start]:
 
 
 def _reconciled_start(problem: Problem, method: str, device: Int32s, steps: int, seed: int) -> Iterator[Start]:
-    """Yield the placement once at most ``steps`` moves have made it valid; nothing where they have not."""
+    """Yield the placement ``device`` as a start named ``method``, once at most ``steps`` moves have made it valid in
+    place; nothing where they have not. ``seed`` is that of the random moves."""
     if reconcile(problem.rows, device, steps, seed):
         yield Start(method, device, 0)
 
 
 def _settled_start(problem: Problem, method: str, device: Int32s, rounds: int) -> Iterator[Start]:
-    """Yield the placement if it keeps memory and reach, repaired where ``rounds`` allows; else nothing."""
+    """Yield the placement ``device`` as a start named ``method`` if it keeps memory and reach, repaired in place by up
+    to ``rounds`` backward and forward sweeps where it only breaks the reach; else nothing."""
     state = initial_state(problem, device)
     if state.used.max() > problem.rows.capacity:
         return
@@ -225,7 +256,10 @@ def _settled_start(problem: Problem, method: str, device: Int32s, rounds: int) -
 
 def filled(memory: Floats, width: int) -> tuple[float, Int32s]:
     """Return the least bytes a device, found within 1 per mille, with which ``width`` devices filled one after the
-    other hold all sub-operators, and the device of each then: [sub-operators]."""
+    other in the order of the sub-operators hold all of them, and the device of each then: [sub-operators].
+
+    ``memory`` [sub-operators] is the bytes of each.
+    """
     sums = np.cumsum(memory)
     # The running sum itself: another order of summing may round to less, and leave the last node without a device.
     high = float(sums[-1]) if len(sums) else 0.0
@@ -244,8 +278,11 @@ def filled(memory: Floats, width: int) -> tuple[float, Int32s]:
 
 
 def fill(sums: Floats, capacity: float) -> Int32s:
-    """Return the device of each sub-operator, filled in order up to a capacity, from the running sums of memory; one
-    that alone exceeds it has a device of its own."""
+    """Return the device of each sub-operator, numbered from 0 on without a limit, when devices are filled in order up
+    to ``capacity`` bytes; a sub-operator that alone exceeds it has a device of its own.
+
+    ``sums`` are the running sums of the sub-operators' bytes: [sub-operators].
+    """
     device = np.zeros(len(sums), np.int32)
     begin, held, number = 0, 0.0, 0
     while begin < len(sums):
@@ -306,8 +343,11 @@ def place(
 
 
 def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, effort: int) -> Placement:
-    """Return the best placement that the search makes of the four fastest starts and of random ones, with its times and
-    the method and repair of its start."""
+    """Return the placement that the search makes fastest of the four fastest starts and of random ones, with its times
+    and the method and repair of its start.
+
+    ``starts`` is sorted in place by iteration time, and the search changes the devices of the fastest.
+    """
     times = np.zeros((4, problem.balanced.size))
     starts.sort(key=lambda start: iteration_time(problem.rows, start.device, times))
     best = _searched(problem, starts[:SEARCHED] + list(random_starts(problem, effort)), effort)
@@ -445,10 +485,15 @@ class Partitions:
 
     def _choose(self, number: int, wish: int, most_exchanging: int | None, chosen: Sequence[Cut]) -> Cut:
         """Return the cut of operator ``number`` with the most parts, a power of two up to ``wish``, and of several
-        splits the one that exchanges the fewest bytes; one part where none applies.
+        splits with as many the one that exchanges the fewest bytes, the first of equals; one part without a split where
+        none applies.
 
-        A split whose parts read everything has at most ``most_exchanging`` parts, if that is given. ``chosen`` are the
-        cuts of the operators before.
+        Args:
+            number: the operator, counted without the model's inputs.
+            wish: the most parts, a power of two.
+            most_exchanging: the most parts of a split whose parts may read all of the input or write partial sums; None
+                for no limit.
+            chosen: cuts of all operators before this one.
         """
         operator = self._cuts.operators[number]
         best, least = Cut(None, 1), (-1, 0.0)
@@ -466,10 +511,11 @@ class Partitions:
 
 
 def _power_of_two(parts: int) -> int:
-    """Return a number of parts rounded down to a power of two, as the authors' simulator does."""
+    """Return a number of parts rounded down to a power of two, as the authors' simulator does; 0 stays 0."""
     return 1 << (parts.bit_length() - 1) if parts > 1 else parts
 
 
 def reads_everything(split: Split) -> bool:
-    """Return whether each part of an operator may read all of its input, or writes partial sums that are added up."""
+    """Return whether the parts of an operator may need data of all others: each may read all of an input, or they write
+    partial sums that are added up."""
     return split.partial or "whole" in split.inputs or "group" in split.inputs
