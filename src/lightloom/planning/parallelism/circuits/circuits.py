@@ -66,13 +66,13 @@ class Traffic:
         return relative
 
     def with_bytes(self, nbytes: Floats) -> Traffic:
-        """Return the traffic with ``nbytes`` [pair] in place of its own, without pairs of 0 bytes."""
+        """Return the traffic with ``nbytes`` [pair] in place of the bytes of each pair, without pairs of 0 bytes."""
         sending = nbytes > 0
         return replace(self, source=self.source[sending], destination=self.destination[sending], nbytes=nbytes[sending])
 
     def find(self, source: Ints, destination: Ints) -> Ints:
-        """Return the position of each (source, destination) among the demands, or −1 where it has none: as the
-        arguments."""
+        """Return the position of each (source, destination) among the pairs that have something to send, in the shape
+        of the arguments; -1 for other pairs."""
         keys = self.source * self.ranks + self.destination
         requested = source * self.ranks + destination
         position = np.minimum(np.searchsorted(keys, requested), len(keys) - 1)
@@ -162,14 +162,21 @@ class Circuits:
 
 
 def least_service(counts: Ints, traffic: Traffic, holds: int = 1) -> float:
-    """Return the objective of SiP-ML's circuit ILPs: the least, over pairs, of circuits (``counts`` [pair], summed over
-    holds) over demand relative to the largest, divided by the number of holds."""
+    """Return the objective of SiP-ML's circuit ILPs, the least over pairs of circuits a hold over demand, the demand
+    relative to the largest; 0 where some pair has no circuit.
+
+    ``counts`` [pair] are the circuits of each pair, summed over the ``holds`` of the cycle.
+    """
     return float((counts / traffic.relative).min()) / holds
 
 
 def smallest_counts(nbytes: Floats, service: float) -> Ints:
-    """Return for each of ``nbytes`` (bytes, or demands relative to the largest) the fewest whole circuits x, at least
-    1, with ``x / nbytes >= service``, by that very division, so that no round-off adds."""
+    """Return for each of ``nbytes`` the fewest whole circuits x, at least 1, with ``x / nbytes >= service``, by that
+    very division, so that no round-off adds.
+
+    ``nbytes`` are above 0, in bytes or relative to the largest demand; ``service`` is in circuits for one of their
+    unit.
+    """
     counts = np.maximum(np.ceil(service * nbytes), 1.0)
     counts = np.where((counts > 1) & ((counts - 1) / nbytes >= service), counts - 1, counts)
     return np.where(counts / nbytes < service, counts + 1, counts).astype(np.int64)
@@ -257,11 +264,15 @@ class GroupCircuits:
         return mean
 
     def paths(self, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
-        """Return the first place of each pair, and the pipes that its bytes pass in order: ``pipe[start[i] : start[i +
-        1]]``.
+        """Return the pipes that the bytes of pairs pass, as ``start`` [pairs + 1] and ``pipe``: those of pair i are
+        ``pipe[start[i] : start[i + 1]]``, in order.
 
         A pair without a pipe relays over the fewest pipes. A path to the next group may change groups at any of its
         devices. The path of a device to itself is empty.
+
+        Args:
+            source: sending device of each pair, 0 to k - 1.
+            destination: receiving device of each pair; k + d for device d of the next group.
 
         Raises:
             UnsupportedError: a pair has no path; says what would give it one.
@@ -280,14 +291,16 @@ class GroupCircuits:
         return start, np.array(pipes, dtype=np.int64)[np.repeat(first[codes], hops[codes]) + step]
 
     def _own(self) -> dict[int, int]:
-        """Return the pipe, by ``source · 2k + destination``, of each pair that has one with bandwidth in some hold."""
+        """Return a dictionary from ``source · 2k + destination`` to the pipe, for each pair that has a pipe with
+        bandwidth in some hold."""
         used = np.flatnonzero(self.bandwidth.max(axis=0, initial=0.0) > 0)
         codes = self.source[used] * 2 * self.k + self.destination[used]
         return dict(zip(codes.tolist(), used.tolist(), strict=True))
 
     def _relay(self, a: int, b: int) -> list[int]:
-        """Return the pipes of a shortest path from device a to device b, in order: fewest pipes, and of equally short
-        paths the one that breadth-first search finds first when it follows pipes of more mean bandwidth first.
+        """Return the pipes of a shortest path from device a (0 to k - 1) to device b (k + d for device d of the next
+        group), in order: the fewest pipes, and of equally short paths the one that breadth-first search finds first
+        when it follows pipes of more mean bandwidth first.
 
         Raises:
             UnsupportedError: no path leads there.

@@ -33,10 +33,13 @@ HOLD_RECONFIGURATIONS = 10
 
 
 def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
-    """Return the one of the circuits of :func:`grants` that should be fastest.
+    """Return the one of the sets of circuits of :func:`grants` that should be fastest for a plan.
 
     They are compared by how long the busiest pipe sends, relays included, and by how long each transfer of the longest
-    chain waits for its hold on average.
+    chain waits for its hold on average; nothing is simulated.
+
+    Raises:
+        UnsupportedError: as :func:`grants`.
     """
     granted = grants(plan, fabric)
     return granted[0] if len(granted) == 1 else min(granted, key=lambda circuits: _expected_seconds(plan, circuits))
@@ -83,8 +86,18 @@ def default_timing(fabric: Fabric) -> Timing:
 def worst_group(
     plan: HybridPlan, assignment: Assignment, fabric: Fabric, timing: Timing | None = None
 ) -> GroupCircuits:
-    """Return verified circuits as pipes of one group: of every pipe what the group with the fewest circuits has of it,
-    hold by hold, and the largest latency of all groups."""
+    """Return verified circuits as pipes of one group: of every pipe the fewest circuits that any group has of it, hold
+    by hold, and the largest latency of all groups.
+
+    Args:
+        plan: what the groups exchange.
+        assignment: circuits of all ranks of the fabric.
+        fabric: the fabric that they are on.
+        timing: how holds come round; None where circuits stand from step to step.
+
+    Raises:
+        VerificationError: the circuits cannot exist.
+    """
     traffic, circuits = assignment.traffic, assignment.circuits
     verify(circuits, fabric)
     pipe, source, destination = pipes_of(plan.k, traffic)
@@ -96,16 +109,21 @@ def worst_group(
 
 
 def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
-    """Return the least number of circuits that any group has, hold by hold and pipe by pipe, [hold, pipe], from those
-    of all pairs, [hold, pair]; ``pipe`` [pair] is that of each pair."""
+    """Return the least number of circuits that any group has, hold by hold and pipe by pipe: [hold, pipe].
+
+    Args:
+        plan: the plan, whose traffic is the same in all groups.
+        counts: circuits of all pairs of the traffic: [hold, pair].
+        pipe: pipe of each pair, as of :func:`pipes_of`: [pair].
+    """
     least: Ints = counts[:, np.argsort(pipe, kind="stable")].reshape(len(counts), -1, plan.groups).min(axis=2)
     return least
 
 
 def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints, Ints]:
-    """Return the pipe of every pair of the traffic, [pair], and source and destination of every pipe, each [pipe], as
-    devices 0 to k − 1 of a group; destinations from k on are those of the next group. Pairs that lie alike in their
-    groups share a pipe."""
+    """Return the pipe of every pair of the traffic, [pair], and the source and the destination of every pipe, each
+    [pipe], as devices 0 to k - 1 of a group; k + d is device d of the next group. Pairs that lie alike in their groups
+    share a pipe."""
     a, b = traffic.source % k, traffic.destination % k
     next_group = traffic.source // k != traffic.destination // k
     codes, pipe = np.unique(a * 2 * k + b + k * next_group, return_inverse=True)
@@ -123,8 +141,8 @@ def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
 
 
 def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
-    """Return circuits set once: max-min where every rank has at most as many peers as planes, else all to the longest
-    transfers."""
+    """Return circuits set once: the max-min assignment where every rank has at most as many peers as planes, else all
+    to the longest transfers, of equal ones to the nearest, which leaves some pairs without."""
     peers = max(np.bincount(traffic.source).max(), np.bincount(traffic.destination).max())
     if peers <= fabric.channels:
         return switch.assign(traffic, fabric)
@@ -138,8 +156,12 @@ def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
 
 
 def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[GroupCircuits]:
-    """Return the circuits of the cycles of 1, 2, 4, ... holds, up to the first whose gap to the bound is at most 10 %,
-    or from 4 holds on in which every pair has a circuit; UnsupportedError where the ring's transceivers bind."""
+    """Return the circuits of the cycles of 1, 2, 4, ... holds, as one group sees them, up to the first cycle whose gap
+    to the bound is at most 10 %, or from 4 holds on in which every pair has a circuit, or of 64 holds.
+
+    Raises:
+        UnsupportedError: the ring's transceivers bind before its links do.
+    """
     timing = default_timing(fabric)
     try:
         relaxation = cached_relaxation(traffic, fabric)
@@ -158,7 +180,11 @@ def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[
 
 
 def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCircuits]:
-    """Return the candidates that have a path for all that is sent; UnsupportedError where none has."""
+    """Return those of the candidates that have a path for everything that the plan sends, relays included.
+
+    Raises:
+        UnsupportedError: none has.
+    """
     reaching, refused = list[GroupCircuits](), list[UnsupportedError]()
     for granted in candidates:
         try:
@@ -172,9 +198,9 @@ def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCi
 
 
 def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
-    """Return an estimate of seconds: those that a plan sends on the pipe that takes longest, relays included, plus,
-    where holds take turns, half the time that a pipe is dark in a cycle for each transfer of the longest chain, forward
-    and back."""
+    """Return an estimate of the seconds that a plan's transfers take: those of the pipe that sends longest, relays
+    included, plus, where holds take turns, half the time that a pipe is dark in a cycle for each transfer of the
+    longest chain, forward and back."""
     source, destination, nbytes = _sent(plan)
     start, pipe = granted.paths(source, destination)
     load = np.bincount(pipe, np.repeat(nbytes, np.diff(start)), len(granted.source))
@@ -231,11 +257,17 @@ Regrant = Callable[[Floats], Floats]
 
 
 def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> tuple[GroupCircuits, Regrant]:
-    """Return, for circuits granted anew before every hold, the pipes, and what grants them from the bytes that wait.
+    """Return the pipes, and the function that grants circuits on them before every hold from the bytes that wait, for
+    circuits that are granted anew hold by hold.
 
-    Circuits go to the transfers that are still the longest, and none that a pair cannot fill (`play.longest_first`;
-    on a ring of several groups the same in each, `ring.longest_tiled`); every grant is verified. Nothing is relayed: a
-    pipe without a circuit waits. ``bandwidth`` is that of one circuit a pipe.
+    Circuits go to the transfers that are still the longest, and none that a pair cannot fill in a hold
+    (`play.longest_first`; on a ring of several groups the same in each, `ring.longest_tiled`); every grant is verified.
+    Nothing is relayed: a pipe without a circuit waits. The pipes' ``bandwidth`` is that of one circuit each.
+
+    Args:
+        plan: what the groups exchange.
+        fabric: a WDM ring or circuit switch.
+        timing: length of a hold and of the reconfiguration before it; None for :func:`default_timing`.
 
     Raises:
         UnsupportedError: the fabric has no circuits, or another number of ranks, or nothing is to be sent.

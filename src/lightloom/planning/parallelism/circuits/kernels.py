@@ -24,11 +24,18 @@ class RingPairs(NamedTuple):
 
 @njit_cached
 def sweep(order: Ints, start: Ints, length: Ints, nodes: int, colour: Ints) -> int:
-    """Colour arcs on a ring so that overlapping ones differ, taking them in ``order`` of their starts; ``colour`` [arc]
-    receives the colours, and their number is returned.
+    """Colour arcs on a ring so that overlapping ones differ, and return the number of colours, which are numbered from
+    0.
 
     The ring is cut before node 0. A colour's deadline is where the arc that crosses the cut with it starts again,
     ``nodes`` if none does; of the free colours an arc takes the one of the earliest deadline that it keeps.
+
+    Args:
+        order: arcs in ascending order of their starts, in which they take colours: [arc].
+        start: first link of each arc: [arc].
+        length: number of links of each arc, fewer than ``nodes``: [arc].
+        nodes: number of links of the ring.
+        colour: receives the colour of each arc: [arc].
     """
     arcs = len(start)
     deadline = np.full(arcs, nodes, np.int64)
@@ -76,10 +83,11 @@ def sweep(order: Ints, start: Ints, length: Ints, nodes: int, colour: Ints) -> i
 
 @njit_cached
 def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) -> int:
-    """Reverse circuits until no link carries more than ``capacity``, while each change lowers the excess.
+    """Reverse circuits, one at a time, until no link carries more than ``capacity`` in a direction, while some change
+    lowers the excess; return the excess left, summed over links and directions.
 
-    ``counts`` [pair, direction] and ``load`` [direction, link] are changed in place. A circuit in direction 1
-    crosses the links that the same pair leaves out in direction 0. Returns the excess left, summed over links.
+    ``counts`` [pair, direction] and ``load`` [direction, link], the circuits over each link, are changed in place. A
+    circuit in direction 1 (counter-clockwise) crosses the links that the same pair leaves out in direction 0.
     """
     nodes, source, ahead = pairs.nodes, pairs.source, pairs.ahead
     over = np.zeros((2, 2 * nodes + 1), np.int64)
@@ -121,7 +129,8 @@ def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) 
 
 @njit_without_arrays
 def occupy(direction: Ints, start: Ints, length: Ints, channel: Ints, nodes: int, taken: Ints) -> None:
-    """Mark the channels of arcs in ``taken`` [direction, link, word], one bit a channel."""
+    """Mark the channels of arcs as taken on all their links, in ``taken`` [direction, link, word] of 64 bits, one bit a
+    channel; the other arrays are [arc]: direction, first link, number of links and channel of each."""
     for i in range(len(start)):
         bit = np.uint64(1) << np.uint64(channel[i] % 64)
         for k in range(length[i]):
@@ -130,8 +139,8 @@ def occupy(direction: Ints, start: Ints, length: Ints, channel: Ints, nodes: int
 
 @njit_without_arrays
 def first_free(direction: int, start: int, length: int, nodes: int, channels: int, taken: Ints) -> int:
-    """Return the lowest channel that is free on all ``length`` links of an arc from link ``start`` on, or −1; ``taken``
-    [direction, link, word] has one bit for each channel."""
+    """Return the lowest of ``channels`` channels that is free on all ``length`` links of an arc from link ``start`` on,
+    or -1; ``taken`` [direction, link, word] has one bit for each channel, 64 a word."""
     full = ~np.uint64(0)
     for word in range(taken.shape[2]):
         mask = np.uint64(0)
@@ -151,9 +160,14 @@ def first_free(direction: int, start: int, length: int, nodes: int, channels: in
 @njit_cached
 def fill(pairs: RingPairs, channels: int, most: Ints, counts: Ints, taken: Ints) -> Ints:
     """Give free channels one at a time to the pair whose transfer is still the longest with the added circuit, in its
-    shorter direction first. Return pair, direction and channel of each circuit: [circuit, 3].
+    shorter direction first, and return pair, direction and channel of each new circuit: [circuit, 3].
 
-    ``counts`` [pair] and ``taken`` [direction, link, word] are changed in place; a pair has enough at ``most`` [pair].
+    Args:
+        pairs: pairs of ranks with their bytes.
+        channels: channels of a link in one direction.
+        most: circuits in all with which a pair has enough: [pair].
+        counts: circuits that each pair has, changed in place: [pair].
+        taken: one bit for each channel, 64 a word, changed in place: [direction, link, word].
     """
     nodes, source, ahead, nbytes = pairs
     queue = [(-nbytes[p] / (counts[p] + 1), p) for p in range(len(source))]

@@ -36,8 +36,8 @@ class Sharing:
 
 
 def direct(counts: Ints, bandwidth: float) -> Sharing:
-    """Return the sharing where every pair sends on its own circuits alone: ``counts`` [pair] of ``bandwidth`` bytes per
-    second."""
+    """Return the sharing of one hold in which every pair sends on its own circuits alone: ``counts`` [pair] circuits of
+    ``bandwidth`` bytes per second each; a pair without one sends nothing."""
     hops = (counts > 0).astype(np.int64)
     paths = sparse.csr_array(sparse.diags_array(hops.astype(np.float64)))
     rates: Floats = counts * np.float64(bandwidth)
@@ -46,11 +46,12 @@ def direct(counts: Ints, bandwidth: float) -> Sharing:
 
 def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, bandwidth: float) -> Sharing:
     """Return the sharing where pairs send on their own circuits, and the ``stranded`` ones relay over the fewest
-    circuits that lead there.
+    circuits that lead there; a stranded pair without a path has 0 hops.
 
     Args:
-        granted: circuits between ranks, shape [rank, rank].
-        stranded: pairs without a circuit of their own, by position.
+        traffic: demands between the ranks.
+        granted: number of circuits between ranks, shape [rank, rank].
+        stranded: pairs without a circuit of their own in any hold, by position in the traffic.
         bandwidth: bytes per second of one circuit.
     """
     from scipy.sparse.csgraph import dijkstra
@@ -84,7 +85,8 @@ def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, ban
 
 
 def share(sharing: Sharing, active: Mask) -> Floats:
-    """Return the max-min fair rates of the active pairs in bytes per second, shape [pair]; 0 for all others.
+    """Return the max-min fair rates of the ``active`` pairs (a mask [pair]) in bytes per second, shape [pair]; 0 for
+    all others, and for pairs without a path.
 
     Rates rise together; when a pipe is full, the pairs on it keep theirs (progressive filling).
     """
@@ -126,12 +128,13 @@ class Played:
 
     @property
     def makespan(self) -> float:
-        """Seconds until all is sent; infinite while any pair has bytes left."""
+        """Seconds from the first reconfiguration's start until all is sent; infinite while any pair has bytes left."""
         return float(self.finish.max())
 
     @property
     def relayed(self) -> Ints:
-        """Pairs that had to relay, by position in the traffic."""
+        """Positions in the traffic of the pairs whose bytes passed more than one circuit in the hold that sent them
+        last."""
         return np.flatnonzero(self.hops > 1)
 
     @property
@@ -140,8 +143,11 @@ class Played:
         return np.flatnonzero(self.left > 0)
 
     def send(self, moved: Floats, rate: Floats, now: float) -> None:
-        """Take ``moved`` bytes [pair], sent at ``rate`` from time ``now`` on, off what is left; a pair with less than
-        round-off left is finished."""
+        """Take ``moved`` bytes [pair] off what is left, and add them, once for each hop, to what was carried.
+
+        A pair with at most round-off left is finished: its finish is the moment at which its last byte was sent.
+        ``rate`` [pair] are the bytes per second at which each sent from the time ``now``, in seconds, on.
+        """
         before = self.left
         after = before - moved
         done = (before > 0) & (moved > 0) & (after <= DONE * self._total)
@@ -160,14 +166,15 @@ class Played:
 
 
 def play_once(traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timing) -> Played:
-    """Return when and how every pair was served, once all traffic is played on one assignment, set once or a cycle of
-    holds repeated.
+    """Return when and how every pair was served, once all traffic is played on one assignment, whose cycle of holds is
+    repeated until all is sent.
 
-    A cycle of a single hold is reconfigured once and then stays; longer ones pay every hold's reconfiguration.
-    Circuits are planned before the iteration.
+    A cycle of a single hold is reconfigured once and then stays; longer ones pay every hold's reconfiguration. Circuits
+    are planned before the iteration, so that the controller's latency does not count.
 
     Raises:
-        InputError: a pair has no circuit in any hold and no path over others' circuits, or all holds are too few.
+        InputError: a pair has no circuit in any hold and no path over others' circuits, or bytes are left after 100 000
+            holds.
     """
     shares = _share_holds(traffic, circuits, fabric)
     length = np.inf if circuits.holds == 1 else timing.hold
@@ -198,8 +205,8 @@ def longest_first(traffic: Traffic, fabric: Fabric, circuit_bytes: float) -> Cir
 
 
 def advance(played: Played, sharing: Sharing, start: float, length: float) -> None:
-    """Send from ``start`` on for ``length`` seconds, changing ``played``; rates are shared anew whenever a pair that
-    shares circuits has finished."""
+    """Send for ``length`` seconds from ``start`` on, changing ``played`` in place; rates are shared anew whenever a
+    pair that shares circuits has finished. It ends early where no pair with bytes left has a path."""
     now, end = start, start + length
     while now < end:
         rate = share(sharing, played.left > 0)

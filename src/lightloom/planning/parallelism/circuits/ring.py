@@ -56,15 +56,18 @@ class Relaxation:
 
 
 def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxation:
-    """Return the largest t at which ``t · T`` fits on the links, T relative to the largest demand.
+    """Return the fractional optimum of one hold: the largest t at which ``t · T`` circuits of any width fit on the
+    links, T relative to the largest demand, and the share of each demand that runs clockwise.
 
     Fibres of one direction count together. Solved by HiGHS: 2 · pairs + 2 · ranks + 3 variables of one period of the
     traffic, each in few rows.
 
     Args:
+        traffic: demands between the ranks.
+        fabric: the WDM ring.
         continuity: heed too that no wavelength serves two circuits longer than half the ring, nor one of half the ring
-            beside it. Loads do not show this: two arcs of 3/4 of the ring load each link 3/2 times on average.
-            Without it, this is the bound of wavelength counts.
+            beside it. Loads do not show this: two arcs of 3/4 of the ring load each link 3/2 times on average. Without
+            it, this is the bound of wavelength counts.
 
     Raises:
         InputError: the sizes differ, or transceivers bind before the links do.
@@ -111,9 +114,9 @@ def _link_equations(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_a
     """Return a matrix of equations, each a row that equals 0, over columns of these variables in order: clockwise
     [pair], counter-clockwise [pair], loads [direction, link], long [direction], and t.
 
-    All are shares of a link. Pairs are those ``inside`` the first period; loads [direction, link] are of its links.
-    ``long`` [direction] counts circuits of the whole ring that are longer than half of it, and those of just half as
-    halves.
+    All are shares of a link's channels. Pairs are those ``inside`` the first period (positions in the traffic); loads
+    are of the ``period`` links of that period. ``long`` [direction] counts circuits of the whole ring that are longer
+    than half of it, and those of just half as halves.
     """
     nodes, pairs = traffic.ranks, len(inside)
     source, destination = traffic.source[inside], traffic.destination[inside]
@@ -163,8 +166,10 @@ def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxat
     where not even one circuit a pair fits, all go there, and some pairs have none (gap 1): give more holds.
 
     Args:
-        holds: of the cycle over which circuits take turns.
-        relaxation: of the same traffic and fabric, if already solved.
+        traffic: demands between the ranks.
+        fabric: the WDM ring.
+        holds: number of holds of the cycle over which circuits take turns.
+        relaxation: of the same traffic and fabric, if already solved; else it is solved here.
 
     Raises:
         InputError: the sizes differ, transceivers bind before the links do, or no hold.
@@ -182,6 +187,8 @@ def assign_in_turns(
     """Return the circuits of the shortest cycle of 1, 2, 4, ... holds whose service comes within 10 % of the bound;
     where none does, those of the longest of these cycles, which has at most ``most_holds``.
 
+    ``relaxation`` is of the same traffic and fabric, if already solved; else it is solved here.
+
     Raises:
         InputError: as :func:`assign`.
     """
@@ -196,17 +203,20 @@ def assign_in_turns(
 
 
 def _assign_from(traffic: Traffic, fabric: Fabric, holds: int, relaxation: Relaxation, first: float) -> Assignment:
-    """Return the assignment of the best service that :func:`_search` finds from ``first`` on, free wavelengths given to
-    the longest transfers."""
+    """Return the assignment of the best service that bisection finds, free wavelengths given to the longest transfers;
+    ``first`` is the service that is tried first, in circuits of the largest demand over all ``holds``."""
     counts = _search(traffic, relaxation, fabric.channels * holds, first, relaxation.service * holds)
     circuits, dropped = realise(traffic, fabric, counts, holds, fill=True)
     return Assignment(traffic, circuits, relaxation.service, dropped)
 
 
 def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -> Circuits:
-    """Return one hold by water-filling: each circuit to the pair whose transfer is still the longest with it.
+    """Return circuits of one hold by water-filling: one at a time, each to the pair whose transfer is still the longest
+    with it, while it finds a free wavelength.
 
     Args:
+        traffic: demands between the ranks.
+        fabric: the WDM ring.
         most: circuits that each pair can use, shape [pair]; unlimited if not given.
 
     Raises:
@@ -219,14 +229,19 @@ def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -
 def realise(
     traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1, fill: bool = False, most: Ints | None = None
 ) -> tuple[Circuits, int]:
-    """Return circuits with wavelength continuity for counts [pair, direction], and how many of them found no
-    wavelength.
+    """Return circuits, each on one free wavelength from end to end, for counts [pair, direction], and how many of those
+    asked for found no wavelength.
 
     Where colours run out, the smallest colour classes are given up, and each of their circuits is tried once more, in
     both directions, on whatever is free.
 
     Args:
-        fill: then give free wavelengths to the longest transfers, up to ``most`` [pair] each.
+        traffic: demands between the ranks.
+        fabric: the WDM ring.
+        counts: circuits of each pair in each direction (clockwise 0): [pair, direction].
+        holds: number of holds of the cycle, each with all wavelengths of the ring.
+        fill: give free wavelengths to the longest transfers at the end; these circuits are not asked for.
+        most: circuits that a pair may have after that: [pair]; None for no limit.
     """
     nodes, channels = fabric.ranks, fabric.channels * holds
     pairs = kernels.RingPairs(nodes, traffic.source, (traffic.destination - traffic.source) % nodes, traffic.nbytes)
@@ -255,7 +270,11 @@ def realise(
 
 def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: float, high: float) -> Ints:
     """Return counts [pair, direction] of the best service up to ``high`` that bisection from ``first`` on finds; all 0
-    if ``first`` does not fit."""
+    if ``first`` does not fit.
+
+    Services are circuits of the largest demand, summed over the cycle; ``channels`` are the wavelengths of a link in
+    one direction, over all holds.
+    """
     best = np.zeros((len(traffic), 2), np.int64)
     middle, low = first, 0.0
     for _ in range(_BISECTIONS):
@@ -273,11 +292,12 @@ def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: floa
 
 
 def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int) -> Ints | None:
-    """Return the fewest circuits [pair, direction] of at least ``service`` that links can carry and wavelengths colour;
-    None where neither of two ways to divide them among the directions does.
+    """Return the fewest circuits [pair, direction] of at least ``service`` that links can carry and ``channels``
+    wavelengths (of one direction, over all holds) colour; None where neither of two ways to divide them among the
+    directions does.
 
-    Divided as the relaxation does, else in the shorter direction: the relaxation fills links, which fewer circuits
-    than it promises need not.
+    Divided as the relaxation does, else in the shorter direction: the relaxation fills links, which fewer circuits than
+    it promises need not.
     """
     needed = smallest_counts(traffic.relative, service)
     ahead = (traffic.destination - traffic.source) % traffic.ranks
@@ -290,8 +310,11 @@ def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int
 
 
 def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: int) -> tuple[Ints, bool]:
-    """Return ``needed`` circuits as counts [pair, direction] near the given shares, reversed where a link overflows,
-    and whether the links can then carry them."""
+    """Return ``needed`` [pair] circuits as counts [pair, direction] near the given shares, reversed where a link
+    overflows, and True if the links, of ``channels`` wavelengths a direction, can then carry them.
+
+    ``clockwise_share`` [pair] is the share of each pair's circuits that runs clockwise.
+    """
     nodes = traffic.ranks
     # Rounding the running sum keeps the error of pairs that lie side by side below one circuit.
     running = np.floor(np.cumsum(needed * clockwise_share) + 0.5)
@@ -313,8 +336,11 @@ def _arcs(traffic: Traffic, counts: Ints, direction: int) -> tuple[Ints, Ints, I
 
 
 def _largest_classes(colour: Ints, length: Ints, channels: int) -> Ints:
-    """Return colours renumbered so that the ``channels`` that occupy most links stay, the others become −1; unchanged
-    where there are no more."""
+    """Return the colours [circuit] renumbered so that the ``channels`` colours that occupy the most links stay as 0 ...
+    channels - 1, and all others become -1; unchanged where there are no more colours than that.
+
+    ``length`` [circuit] is the number of links of each circuit.
+    """
     if not len(colour) or colour.max() < channels:
         return colour
     order = np.argsort(-np.bincount(colour, weights=length), kind="stable")
@@ -334,13 +360,17 @@ def arc_load(start: Ints, length: Ints, nodes: int) -> Ints:
 
 
 def colour_arcs(start: Ints, length: Ints, nodes: int, enough: int = 0) -> tuple[Ints, int]:
-    """Return colours [arc] such that overlapping arcs of a ring differ, and how many colours they are, at least the
-    largest load.
+    """Return colours [arc], numbered from 0, such that overlapping arcs of a ring differ, and how many colours they
+    are, which is the largest load or more.
 
-    Arcs are shorter than the ring. Cuts with the fewest arcs come first; each takes time linear in arcs.
+    The fewest colours of several sweeps are returned, from cuts with the fewest arcs first; each takes time linear in
+    arcs.
 
     Args:
-        enough: stop at the first cut that needs no more than this many, or no more than the load.
+        start: first link of each arc: [arc].
+        length: number of links of each arc, fewer than ``nodes``: [arc].
+        nodes: number of links of the ring.
+        enough: stop at the first sweep that needs no more than this many, or no more than the load.
     """
     if not len(start):
         return np.zeros(0, np.int64), 0
@@ -395,10 +425,15 @@ def assign_tiled(
     not even one circuit a pair fits, all go to the longest, and some pairs have none (gap 1).
 
     Args:
-        traffic: of at least two groups; other pairs than named are left without circuits.
+        traffic: of at least two groups; pairs other than within a group, and to the same device of the next, are left
+            without circuits.
+        fabric: the WDM ring.
         k: ranks of a group.
-        holds: of the cycle over which circuits take turns.
-        relaxation: of the same traffic and fabric, if already solved.
+        holds: number of holds of the cycle over which circuits take turns.
+        relaxation: of the same traffic and fabric, if already solved; else it is solved here.
+
+    Raises:
+        InputError: as :func:`relax`, where the relaxation is solved here.
     """
     relaxation = relax(traffic, fabric) if relaxation is None else relaxation
     channels = fabric.channels * holds
@@ -408,7 +443,12 @@ def assign_tiled(
 
 
 def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circuits:
-    """Return one hold by water-filling, repeating every k ranks, each pair with at most ``most`` [pair] circuits."""
+    """Return circuits of one hold by water-filling, the same in every group of k ranks: one at a time to the transfer
+    that is still the longest with it, up to ``most`` [pair] circuits of each pair.
+
+    Raises:
+        InputError: the sizes differ, or transceivers bind before the links do.
+    """
     check_ring(traffic, fabric)
     pipes = _pipes(traffic, k)
     counts = _fill(pipes, k, fabric.channels, np.zeros(len(pipes.source), np.int64), most[traffic.source < k])
@@ -417,7 +457,7 @@ def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circu
 
 def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int) -> Circuits:
     """Return circuits of all groups: ``counts`` [pipe] of the first one, each with its lowest free wavelength, and the
-    same shifted by k ranks in every other; wavelengths are dealt to the holds in turn."""
+    same shifted by k ranks in every other. Wavelengths are dealt to the ``holds`` in turn."""
     pipe = np.repeat(np.arange(len(counts)), counts)
     colour = _lowest_free_colours(pipes, pipe)
     groups = traffic.ranks // k
@@ -434,8 +474,8 @@ def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int)
 
 
 def _pipes(traffic: Traffic, k: int) -> _Pipes:
-    """Return the pairs whose source is in the first group, each with the direction that stays in it; to the next group
-    clockwise, but with two groups those of odd devices counter-clockwise."""
+    """Return the pairs whose source is in the first group of k ranks, each with the direction that stays inside the
+    group; those to the next group run clockwise, but with two groups in all those of odd devices counter-clockwise."""
     inside = np.flatnonzero(traffic.source < k)
     source, destination = traffic.source[inside], traffic.destination[inside]
     next_group = destination == source + k
@@ -457,7 +497,8 @@ def _loads(pipes: _Pipes, k: int, counts: Ints) -> Ints:
 
 def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
     """Return the number of circuits of each pipe, [pipe], with the largest service found by bisection at which no link
-    carries more than ``channels``; all 0 where even one a pipe is too many."""
+    carries more than ``channels`` circuits in a direction; at least 1 each, but all 0 where even one a pipe is too
+    many."""
     relative = pipes.nbytes / pipes.nbytes.max()
     best = np.ones(len(relative), np.int64)
     if _loads(pipes, k, best).max() > channels:
@@ -474,8 +515,16 @@ def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
 
 
 def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None = None) -> Ints:
-    """Return counts [pipe] after free wavelengths went one at a time to the transfer that is still the longest with the
-    added circuit, up to ``most`` [pipe] each."""
+    """Return the circuits of each pipe, [pipe], once free wavelengths went one at a time to the transfer that is still
+    the longest with the added circuit.
+
+    Args:
+        pipes: pairs of one group.
+        k: ranks of a group.
+        channels: wavelengths of a link in one direction, over all holds.
+        counts: circuits that each pipe has already: [pipe]; left as they are.
+        most: circuits that each pipe may have: [pipe]; None for as many as wavelengths.
+    """
     remaining = (np.full(len(counts), channels) if most is None else most) - counts
     load = _loads(pipes, k, counts)
 
@@ -524,7 +573,8 @@ _SOURCE = "planning/parallelism/circuits/ring.py"
 
 
 def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
-    """Return :func:`relax` of the traffic, from the cache where it has been solved before.
+    """Return :func:`relax` of the traffic, with continuity, from the cache on disk; what is not there is solved and
+    written to it.
 
     Raises:
         InputError: the sizes differ, or transceivers bind before the links do.

@@ -30,16 +30,20 @@ Objective = Literal["max-min", "throughput"]
 
 
 def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", holds: int = 1) -> Assignment:
-    """Return circuits by the fast method, which is exact for both objectives.
+    """Return circuits on the switch planes by the fast method, which is exact for both objectives.
 
-    max-min leaves ports free; they go to the longest transfers that can use them. Time: demands times the peers of a
-    rank for the counts, circuits times ranks for the colouring.
+    With ``max-min`` (the largest least service) ports are left free; they go to the longest transfers that can use
+    them. Time: demands times the peers of a rank for the counts, circuits times ranks for the colouring.
 
     Args:
-        holds: of the cycle over which ranks with more peers than planes take turns.
+        traffic: demands between the ranks.
+        fabric: planes of permutation switches.
+        objective: ``max-min``, or ``throughput`` for the largest sum of demand times circuits, which may leave pairs
+            without any.
+        holds: number of holds of the cycle over which ranks with more peers than planes take turns.
 
     Raises:
-        InputError: a rank has more peers than circuits over all holds (max-min), or the sizes differ.
+        InputError: a rank has more peers than circuits over all holds (max-min), the sizes differ, or no hold.
     """
     traffic.check_fits(fabric)
     if holds < 1:
@@ -59,7 +63,7 @@ def bound(traffic: Traffic, fabric: Fabric) -> float:
 
 
 def check_degree(traffic: Traffic, planes: int) -> None:
-    """Check that no rank sends to, or receives from, more peers than ``planes``.
+    """Check that no rank sends to, or receives from, more peers than ``planes``, its circuits over all holds.
 
     Raises:
         InputError: names the rank, and the degree it would need.
@@ -110,12 +114,14 @@ def throughput_counts(traffic: Traffic, planes: int) -> Ints:
 
 
 def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = None) -> Ints:
-    """Return circuits [pair] after free ports went one at a time to the pair whose transfer is still the longest with
-    the added circuit.
+    """Return the circuits of each pair, [pair], once free ports went one at a time to the pair whose transfer is still
+    the longest with the added circuit.
 
     Args:
-        counts: circuits that each pair has already, shape [pair].
-        most: circuits that each pair can use, shape [pair]; unlimited if not given.
+        traffic: demands between the ranks.
+        planes: circuits that a rank can send, and as many that it can receive, over all holds.
+        counts: circuits that each pair has already, shape [pair]; left as they are.
+        most: circuits that each pair may have, shape [pair]; unlimited if not given.
     """
     free = planes - _line_sums(traffic, counts.astype(np.float64)).astype(np.int64)
     entrance = traffic.ranks + traffic.destination
@@ -136,7 +142,7 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
 
 def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> Circuits:
     """Return circuits of counts [pair], each with a hold and a plane. No rank may send or receive more of them than the
-    fabric's channels times ``holds``; then all find a plane."""
+    fabric's channels times ``holds``; then all find a plane. Which hold a circuit is in is not chosen by its bytes."""
     pair = np.repeat(np.arange(len(traffic)), counts)
     source, destination = traffic.source[pair], traffic.destination[pair]
     colour = colour_planes(source, destination, traffic.ranks)[0] if len(pair) else pair
@@ -147,7 +153,7 @@ def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> C
 def permutations(circuits: Circuits, fabric: Fabric) -> Ints:
     """Return the settings of all planes, shape [hold, plane, rank]: entry j at rank i is a circuit from i to j.
 
-    Ports without a circuit are joined to themselves where both sides are free, else in ascending order.
+    Ports without a circuit are joined to themselves where both sides are free; the rest are joined in ascending order.
     """
     settings = np.full((circuits.holds, fabric.channels, fabric.ranks), -1, np.int64)
     settings[circuits.hold, circuits.channel, circuits.source] = circuits.destination
@@ -168,7 +174,8 @@ def _line_sums(traffic: Traffic, weights: Floats) -> Floats:
 
 
 def _line_optimum(nbytes: Floats, planes: int) -> float:
-    """Return the largest m at which ``ceil(m · nbytes)`` circuits of one line's demands sum to at most ``planes``."""
+    """Return the largest m at which ``ceil(m · nbytes)`` circuits of one line (the demands of one sender, or of one
+    receiver, [pair]) sum to at most ``planes``, which must be at least the number of pairs."""
     counts: Ints = smallest_counts(nbytes, (planes - len(nbytes)) / nbytes.sum())
     for _ in range(planes - int(counts.sum())):
         counts[(counts / nbytes).argmin()] += 1
@@ -192,14 +199,16 @@ class Counts:
 
 
 def solve_ring(traffic: Traffic, fabric: Fabric, holds: int = 1, time_limit: float = 10.0) -> Counts:
-    """Return whole circuits [pair, direction], summed over fibres, for the largest t with ``sum of λ >= t · T`` for
-    every demand, T relative.
+    """Return whole circuits [pair, direction], summed over fibres and holds, for the largest t with at least ``t · T``
+    circuits for every demand, T relative to the largest.
 
     Each link of a fibre carries at most its wavelengths. Source: the published simulator of SiP-ML's authors. Counts
     only: whether they can be coloured with continuity is `ring.realise`'s to find.
 
     Args:
-        holds: of a cycle; each is one more set of fibres.
+        traffic: demands between the ranks.
+        fabric: the WDM ring.
+        holds: number of holds of a cycle; each is one more set of fibres.
         time_limit: seconds of wall time.
 
     Raises:
@@ -219,15 +228,16 @@ def solve_ring(traffic: Traffic, fabric: Fabric, holds: int = 1, time_limit: flo
 def solve_multiplicities(
     traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", time_limit: float = 10.0, *, holds: int = 1
 ) -> Counts:
-    """Return the circuits of Q permutations that are best, with one integer a demand.
+    """Return the circuits of Q permutations, [pair, 1], that are best by an objective, with one integer a demand.
 
     max-min: the largest m with ``x[i, j] >= m · T[i, j]`` for every demand, T relative to the largest; throughput: the
     largest ``sum T[i, j] · x[i, j]``. Line sums of at most Q decompose into Q permutations, so that SiP-ML's program of
-    Q permutation matrices (its published simulator) has the same optimum. With ``holds`` there are as many times Q
-    planes, one hold's after the other's.
+    Q permutation matrices (its published simulator) has the same optimum. Q is the planes of the fabric times
+    ``holds``. The solver stops after ``time_limit`` seconds of wall time with the best that it has.
 
     Raises:
-        InputError: a rank has more peers than circuits (max-min), the sizes differ, or the time ran out.
+        InputError: a rank has more peers than circuits (max-min), the sizes differ, or the time ran out without a
+            solution.
     """
     traffic.check_fits(fabric)
     planes, pairs = fabric.channels * holds, len(traffic)
@@ -247,14 +257,22 @@ def _most_service(
     most: float,
     time_limit: float,
 ) -> Counts:
-    """Return the v [variable, 1] that maximise an objective on ``granted · v``, the circuits of each pair, with
-    ``limits · v <= most``.
+    """Return the whole numbers v, [variable, 1], that maximise an objective on ``granted · v``, the circuits of each
+    pair, with ``limits · v <= most``.
 
     max-min: the largest t with ``granted · v >= t · T`` for every demand, T relative to the largest; throughput: the
     largest ``T · granted · v``. Each of v is a whole number from 0 to ``most``; t is the last variable of the program.
 
+    Args:
+        limits: share of each variable in each limited quantity: [limit, variable].
+        granted: circuits of each pair for one of each variable: [pair, variable].
+        traffic: demands between the ranks.
+        objective: ``max-min`` or ``throughput``.
+        most: the limit of every limited quantity, and of every variable.
+        time_limit: seconds of wall time, after which the best v so far are returned, with their gap.
+
     Raises:
-        InputError: infeasible, no solution within ``time_limit`` seconds of wall time, or an error of the solver.
+        InputError: infeasible, a time limit that is not positive, no solution within it, or an error of the solver.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 

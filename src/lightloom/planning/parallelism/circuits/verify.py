@@ -15,7 +15,8 @@ from lightloom.planning.parallelism.circuits.circuits import Circuits
 
 
 def verify(circuits: Circuits, fabric: Fabric) -> None:
-    """Prove that the circuits can exist.
+    """Prove that the circuits can exist on the fabric: channels and routes that it has, no channel of a link twice in a
+    hold, and no more circuits of a rank than it has channels or transmitters.
 
     Time and memory are linear in the links occupied, a sort aside.
 
@@ -28,7 +29,8 @@ def verify(circuits: Circuits, fabric: Fabric) -> None:
 
 
 def verify_permutations(permutations: Ints, circuits: Circuits) -> None:
-    """Prove that [hold, plane, rank] holds permutations, and that every circuit is one of their connections.
+    """Prove that every row of ``permutations`` [hold, plane, rank] is a permutation of the ranks, and that every
+    circuit is one of its connections, in the circuit's hold and plane.
 
     Raises:
         VerificationError: the first violation found.
