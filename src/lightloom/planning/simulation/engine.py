@@ -49,7 +49,11 @@ class Task(NamedTuple):
 
 
 def run(tasks: Sequence[Task]) -> Timeline:
-    """Run the tasks and return their intervals, in O(n log n) for n tasks and dependencies together.
+    """Run the tasks on their resources and return their intervals, each with its position in the list as ``task``, in
+    O(n log n) for n tasks and dependencies together.
+
+    A resource runs one task at a time, the smallest (priority, position) of those that are ready, and is never idle
+    while one is ready.
 
     Raises:
         DeadlockError: tasks wait for each other; names a circle.
@@ -133,8 +137,9 @@ def _circle(tasks: Sequence[Task], waits: Sequence[int]) -> list[str]:
 
 
 def sending_energy(fabric: Fabric, nbytes: Floats, source: Ints, destination: Ints) -> float | None:
-    """Return the joules of sending bytes [pair] from ranks to ranks: once a lightpath, on packet fabrics once a link;
-    None without a source for the energy of a bit."""
+    """Return the joules of sending ``nbytes`` [pair] from ``source`` to ``destination`` ranks, headers of the fabric's
+    packets included: every bit once on fabrics of lightpaths, once for each link that it crosses on packet fabrics;
+    None where the fabric states no energy of a bit."""
     if fabric.energy_per_bit is None:
         return None
     crossed = 1 if fabric.exclusive else fabric.hops(source, destination, fabric.route(source, destination))
@@ -155,7 +160,8 @@ _LEAST_RATE = 1e-12
 
 def waiting(computing: Floats, exchanging: Floats, share: float) -> Floats:
     """Return by how many seconds exchanges prolong the computing with which they begin, in the arguments' shape: what
-    outlasts computing, but at least ``share`` of the exchanges."""
+    of ``exchanging`` seconds outlasts ``computing``, but at least ``share`` of the exchanges, the part of the
+    arithmetic that they take meanwhile."""
     # An exchange that nothing serves takes infinitely long, of which no share is no number.
     return np.maximum(exchanging - computing, share * exchanging if share else 0.0)
 
@@ -175,14 +181,17 @@ class SlowedComputing:
         """Begin and end of exchanges that have not ended before the latest computing began."""
 
     def exchange(self, begin: float, end: float) -> None:
-        """Add an exchange, which begins no earlier than the last one ended; nothing is kept where the share is 0."""
+        """Add an exchange from ``begin`` to ``end``, in seconds, which begins no earlier than the last one ended;
+        nothing is kept where exchanges take no share of the arithmetic."""
         if self._rate < 1:
             self._exchanges.append((begin, end))
 
     def end(self, begin: float, seconds: float) -> float:
-        """Return when computing ends that takes so many seconds undisturbed.
+        """Return the second at which computing ends that begins at ``begin`` and takes ``seconds`` undisturbed, slowed
+        down by the exchanges that were added.
 
-        All exchanges that begin before its end are known, and it begins no earlier than what was asked for before.
+        All exchanges that begin before its end must have been added, and ``begin`` must not be earlier than in the
+        calls before: exchanges that ended by then are dropped.
         """
         while self._exchanges and self._exchanges[0][1] <= begin:
             self._exchanges.popleft()
@@ -237,13 +246,17 @@ Price = Callable[[Kind, float], Priced]
 def lower(
     plan: ParallelPlan, computing: Sequence[Task], price: Price, *, overlap: bool = True, arithmetic_share: float = 0.0
 ) -> tuple[list[Task], list[Priced]]:
-    """Return the tasks of one step, each after those that it waits for, and the price of each exchange of the plan.
-
-    Without ``overlap`` every task waits for the one before it, collectives at the first moment that their data exists.
-    Otherwise transmissions take ``arithmetic_share`` of what the accelerator computes meanwhile.
+    """Return the tasks of one step of data parallelism alone, each after those that it waits for, and the price of each
+    exchange of the plan, in order.
 
     Args:
-        computing: :func:`compute_tasks` of the plan.
+        plan: positions and exchanges.
+        computing: the tasks of all positions (:func:`compute_tasks`).
+        price: prices a collective by kind and bytes.
+        overlap: False lets every task wait for the one before it, collectives at the first moment that their data
+            exists.
+        arithmetic_share: with overlap, the share of the arithmetic that transmissions take from computing beside them,
+            which makes computing tasks longer.
     """
     priced = [price(exchange.kind, exchange.nbytes) for exchange in plan.exchanges]
     builder, following = _PlanTasks(priced), deque(enumerate(plan.exchanges))
@@ -259,8 +272,9 @@ def lower(
 
 
 def compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
-    """Return the tasks of all positions: forward passes, backward passes (operators in reverse, with the forward pass
-    again where the plan recomputes it), the update.
+    """Return the computing tasks of all positions of a plan: forward passes of the operators, backward passes in
+    reverse order (with the forward pass again where the plan recomputes it), and the optimizer's update last. They have
+    no dependencies yet.
 
     Raises:
         UnsupportedError: the accelerator has no rate for the plan's precision.
@@ -300,11 +314,13 @@ class _PlanTasks:
         """By position: the tasks that end the exchanges it waits for."""
 
     def compute(self, position: int, task: Task) -> None:
-        """Add the work of one position, after the collectives that it waits for."""
+        """Add the computing task of one position, after the exchanges that this position waits for."""
         self._done[position] = self._append(task, *self._awaited.pop(position, []))
 
     def exchange(self, index: int, exchange: Exchange) -> None:
-        """Add the tasks of one collective, whose data exists."""
+        """Add the tasks of the plan's exchange number ``index``, whose data exists: a set-up where circuits are not in
+        place, reconfiguration, encoding, transmission and decoding, each where it takes any time, and let the position
+        that needs it wait for the last."""
         cost = self._priced[index].cost
         ready = () if exchange.starts_after == START else (self._done[exchange.starts_after],)
         if cost.setup and not circuits_in_place(self._priced, index):
@@ -330,21 +346,23 @@ class _PlanTasks:
 
 
 def circuits_in_place(priced: list[Priced], index: int) -> bool:
-    """Return whether the collective before (the last of the step before, for the first one) left the circuits that this
-    needs."""
+    """Return True if the collective before number ``index`` of a step's collectives left the circuits that it needs,
+    both being static schedules on the same circuits; before the first comes the last one, of the step before."""
     before, this = priced[index - 1], priced[index]
     return this.circuits is not None and before.circuits == this.circuits and before.cost.static and this.cost.static
 
 
 def _network(exchange: Exchange, verb: str, category: str, duration: float, cost: Cost) -> Task:
-    """Return a task of an exchange on the network, named by the verb and the exchange."""
+    """Return a task of an exchange on the network, named ``verb`` and the exchange's name, of ``duration`` seconds,
+    without dependencies."""
     details = {"collective": exchange.kind, "bytes": exchange.nbytes, "steps": cost.steps}
     return Task(verb + exchange.name, "network", category, duration, details=details)
 
 
 def _slowed(tasks: list[Task], share: float) -> list[Task]:
-    """Return the tasks with those of computing as long as they take while transmissions, which come in order, have
-    ``share`` of the arithmetic; the same list for a share of 0."""
+    """Return the tasks with the durations of computing as long as they are while transmissions beside them have
+    ``share`` of the arithmetic; the same list for a share of 0. Tasks come after all that they wait for, and
+    transmissions in order of time."""
     if not share:
         return tasks
     computing, ends, slower = SlowedComputing(share), [0.0] * len(tasks), list(tasks)
@@ -371,13 +389,14 @@ def _slowed(tasks: list[Task], share: float) -> list[Task]:
 def step_duration(
     plan: ParallelPlan, computing: Floats, exchanging: Floats, *, overlap: bool, arithmetic_share: float = 0.0
 ) -> float:
-    """Return the seconds of a step.
+    """Return the seconds of a step of data parallelism alone, as the timeline of :func:`lower` ends, for collectives
+    without circuits and codecs.
 
     Args:
         plan: positions and exchanges.
         computing: seconds of all positions: forward passes, backward passes, the update: [positions].
         exchanging: seconds of each exchange of the plan: [exchanges].
-        overlap: whether exchanges run while computing.
+        overlap: True when exchanges run while computing; False for one after the other.
         arithmetic_share: part of the arithmetic that exchanges take meanwhile.
     """
     if not overlap:
@@ -406,7 +425,8 @@ class _Clock:
         """The first position that is not computed yet, and the end of those before it."""
 
     def exchange(self, begin: float, end: float, needed_by: int) -> None:
-        """Add an exchange, after all that have been added before."""
+        """Add an exchange from ``begin`` to ``end``, in seconds, that position ``needed_by`` waits for; exchanges are
+        added in their order of time."""
         self._computing.exchange(begin, end)
         heappush(self._awaited, (needed_by, end))
 
@@ -446,12 +466,12 @@ class StepResult:
 
     @property
     def compute_time(self) -> float:
-        """Seconds that a rank computes."""
+        """Seconds of the step in which a rank computes, slowed down by exchanges or not."""
         return self.breakdown["compute_s"]
 
     @property
     def communication_time(self) -> float:
-        """Seconds that the network transmits, changes circuits or waits for a codec, hidden or not."""
+        """Seconds in which the network transmits or changes circuits or a codec works, hidden by computing or not."""
         return self.busy_time["transmission"] + self.busy_time["reconfiguration"] + self.busy_time["codec"]
 
 
@@ -464,14 +484,20 @@ def simulate_step(
     overlap: bool = True,
     computing: Sequence[Task] | None = None,
 ) -> StepResult:
-    """Simulate one step of a plan on a fabric, with collectives at the given prices, and return its times and joules.
+    """Simulate one step of a plan of data parallelism alone on a fabric, in the steady state, and return its times and
+    joules of sending.
 
     Args:
+        plan: positions, exchanges and memory of a rank.
+        accelerator: what a rank computes on.
+        fabric: the network; it gives the share of the arithmetic that exchanges take.
+        price: prices a collective by kind and bytes.
+        overlap: False for exchanges and computing one after the other.
         computing: :func:`compute_tasks` of the plan on the accelerator, where they are at hand.
 
     Raises:
-        UnsupportedError: the plan is for another number of ranks than the fabric has, or for a precision that
-            the accelerator lacks.
+        UnsupportedError: the plan is for another number of ranks than the fabric has, or for a precision that the
+            accelerator lacks.
     """
     if plan.ranks != fabric.ranks:
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")

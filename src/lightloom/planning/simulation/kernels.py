@@ -25,13 +25,14 @@ START, PASSES, LEAD, LAST, GRADIENTS, TAIL, WAITS_FOR_SEND, EXCHANGE, TIED = ran
 def play(
     passes: Floats, send: Floats, reduction: Floats, gather: Floats, closing: Floats, turns: Floats, micro_batches: int
 ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """Return the second at which each stage ends, and its seconds of waiting for sends, for other stages, for the
-    gradients that it exchanges beside its passes, and for a switch that is set anew: [stages].
+    """Play the 1F1B passes of all stages, and return five arrays [stages]: the second at which each stage ends, and its
+    seconds of waiting for sends, of waiting for other stages, of gradient exchanges that outlast its passes, and of
+    waiting for a circuit switch that is set anew.
 
     Args:
-        passes: seconds of a pass by direction, by whether it is that of the last micro-batch, and by chunk:
-            [2, 2, chunks].
-        send: seconds from the chunk before a chunk, by whether the micro-batch is the last: [2, chunks].
+        passes: seconds of a pass by direction (forward 0), by whether it is that of the last micro-batch, and by chunk:
+            [2, 2, chunks]. Chunk c belongs to stage c mod stages.
+        send: seconds from the chunk before a chunk, or back to it, by whether the micro-batch is the last: [2, chunks].
         reduction: of the gradients of each chunk, seconds before the end of its last backward pass from which they are
             exchanged, of the exchange from then on, and of that after the pass: [3, chunks].
         gather: seconds before the first pass of a stage: [stages].
@@ -107,7 +108,9 @@ def play(
 
 @njit_cached
 def _inputs(chunks: int, micro_batches: int) -> tuple[Floats, Floats]:
-    """Return when the input of a pass has left its source, and when it has arrived: [direction, chunk, micro-batch]."""
+    """Return two arrays [direction, chunk, micro-batch] before any pass has run: when the input of each pass has left
+    its source (0), and when it has arrived: infinity, but 0 for forward passes of the first chunk and backward passes
+    of the last one, which wait for nobody."""
     left = np.zeros((2, chunks, micro_batches))
     arrived = np.full((2, chunks, micro_batches), np.inf)
     arrived[FORWARD, 0] = 0.0
@@ -119,14 +122,15 @@ def _inputs(chunks: int, micro_batches: int) -> tuple[Floats, Floats]:
 def _exchange_gradients(
     network: tuple[float, float], times: tuple[float, float, float], reduction: Floats, turns: Floats, alone: bool
 ) -> tuple[float, float]:
-    """Return the ends of the exchanges of gradients, with the turns of a switch and if it took no time.
+    """Return the second at which the exchanges of a chunk's gradients end, and the second at which they would if the
+    switch took no time.
 
     Args:
-        network: ends of the exchanges before, likewise.
+        network: the same two ends of the exchanges before, on this stage.
         times: begin and end of the chunk's last backward pass, and the end of what else holds planes.
-        reduction: as that of :func:`play`, of the chunk.
-        turns: as that of :func:`play`, of the stage.
-        alone: whether the stage has no other chunk; gradients of interleaved chunks have planes of their own.
+        reduction: of the chunk, as that of :func:`play`: [3].
+        turns: of the stage, as that of :func:`play`: [10].
+        alone: True when the stage has no other chunk; gradients of interleaved chunks have planes of their own.
     """
     begin, pass_end, gone = times
     ready = pass_end - reduction[0]
@@ -139,8 +143,12 @@ def _exchange_gradients(
 
 @njit_without_arrays
 def _sum_tied_tables(ends: Floats, waiting: Floats, turning: Floats, seconds: Floats, turn: Floats) -> None:
-    """Let the stages that hold copies of tied tables begin to add up gradients together, once their circuits are set:
-    all arrays are [stages]."""
+    """Let the stages that hold copies of tied tables (those with ``seconds``) add up gradients together, once the
+    circuits of all of them are set: ``ends``, ``waiting`` and ``turning`` are changed in place.
+
+    All arrays are [stages], in seconds: ends of the stages, their waiting for others and for turns so far, the duration
+    of the sum, and that of the turn before it.
+    """
     together = 0.0
     for stage in range(len(ends)):
         if seconds[stage] > 0:
@@ -155,7 +163,12 @@ def _sum_tied_tables(ends: Floats, waiting: Floats, turning: Floats, seconds: Fl
 
 @njit_without_arrays
 def _pass(number: int, stage: int, stages: int, total: int, virtual_stages: int) -> tuple[int, int, int]:
-    """Return direction, chunk and micro-batch of a stage's pass ``number``, of ``2 · total``."""
+    """Return direction (0 forward, 1 backward), chunk and micro-batch of a stage's pass ``number``, from 0 on, of
+    ``2 · total`` in 1F1B order.
+
+    Chunks are numbered over the whole model; ``total`` is the micro-batches times ``virtual_stages``, the chunks of a
+    stage.
+    """
     ahead = stages - 1 - stage
     if virtual_stages > 1:
         ahead = 2 * ahead + (virtual_stages - 1) * stages
@@ -180,7 +193,7 @@ def _pass(number: int, stage: int, stages: int, total: int, virtual_stages: int)
 
 @njit_without_arrays
 def push(state: State, queue: int, key: float, item: int) -> None:
-    """Insert an item into a queue, a binary heap in the state's arrays ordered by key, then by item."""
+    """Insert an item into a queue of the state, a binary heap ordered by key, then by item, in place."""
     base, at = state.first_row[queue], state.size[queue]
     state.size[queue] += 1
     while at > 0:
@@ -195,7 +208,8 @@ def push(state: State, queue: int, key: float, item: int) -> None:
 
 @njit_without_arrays
 def pop(state: State, queue: int) -> int:
-    """Remove the item of least key from a queue, the smallest of equal ones, and return it."""
+    """Remove the item of the least key from a queue of the state, the smallest of equal ones, and return it; the queue
+    must not be empty."""
     base = state.first_row[queue]
     state.size[queue] -= 1
     size = state.size[queue]
@@ -231,10 +245,19 @@ _ROUNDING = 1e-9
 
 @njit_cached
 def parcels(parent_start: Ints, parent: Int32s, content: Ints, device: Ints, devices: int) -> tuple[Ints, Int32s, Ints]:
-    """Gather the edges that cross devices: what one sub-operator sends to one device is sent once.
+    """Gather the edges that cross devices into parcels: those that leave one sub-operator for one device with equal
+    content are sent once.
 
-    Returns the parcel of every edge (−1 where none is needed), the reader of every edge, and for every parcel an edge
-    that it stands for.
+    Returns three arrays: the parcel of every edge (-1 where both ends are on one device), the sub-operator that reads
+    every edge, and for every parcel the first edge that it stands for.
+
+    Args:
+        parent_start: the edges to sub-operator x are rows ``parent_start[x]`` to ``parent_start[x + 1]``:
+            [sub-operators + 1].
+        parent: sub-operator that each edge leaves: [edges].
+        content: edges that leave one sub-operator with equal content carry the same elements: [edges].
+        device: device of each sub-operator: [sub-operators].
+        devices: number of devices.
     """
     size = len(parent_start) - 1
     reader = np.empty(len(parent), np.int32)
@@ -284,9 +307,18 @@ def _list_idle(state: State, at: int) -> None:
 
 @njit_without_arrays
 def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
-    """Queue a node, at the moment ``now``, on its resource as everything that it waited for has ended, or finish it at
-    once, and all after it, if it takes no time. What is queued on a pipe of rate 0 counts as waiting until
-    ``until``."""
+    """Queue a node, for which everything that it waited for has ended at the moment ``now``, on its resource; or finish
+    it at once, and make ready what waited only for it, if it has no resource and so takes no time.
+
+    Args:
+        nodes: the work of the step.
+        state: the step's state, changed in place.
+        devices: number of devices; larger resources are pipes.
+        node: number of the node.
+        now: the moment, in seconds.
+        until: end of the current stretch: what is queued on a pipe of rate 0 counts as waiting in the dark until then.
+        rate: bytes per second of each pipe: [pipe].
+    """
     stack, height = state.stack, 1
     stack[0] = node
     while height > 0:
@@ -317,8 +349,8 @@ def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float,
 
 @njit_without_arrays
 def _finish(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
-    """Count a node as done, and make ready what waited only for it, at the moment ``now``; other arguments as of
-    :func:`_make_ready`."""
+    """Count a node as done at the moment ``now``, and make ready the nodes that waited only for it; other arguments as
+    of :func:`_make_ready`."""
     state.counts[0] += 1
     for i in range(nodes.first[node], nodes.first[node + 1]):
         y = np.int64(nodes.follower[i])
@@ -329,7 +361,8 @@ def _finish(nodes: Nodes, state: State, devices: int, node: int, now: float, unt
 
 @njit_cached
 def begin(nodes: Nodes, state: State, devices: int) -> None:
-    """Queue at time 0 the nodes that wait for nothing."""
+    """Make ready at time 0 the nodes of a step that wait for nothing, changing ``state``; resources below ``devices``
+    are devices, all others pipes."""
     dark = np.zeros(max(nodes.pipe.max(), 0) + 1)
     waiting = state.waits.copy()
     for x in range(len(waiting)):
@@ -339,8 +372,9 @@ def begin(nodes: Nodes, state: State, devices: int) -> None:
 
 @njit_without_arrays
 def _dispatch(nodes: Nodes, ports: Ports, state: State, devices: int, at: int, now: float, rate: Floats) -> None:
-    """Begin the first node in the queue of resource ``at`` (a device below ``devices``, else a pipe) if the resource is
-    idle; of a pipe, unless it is dark or one of its ports is busy."""
+    """Begin the first node in the queue of resource ``at`` (a device below ``devices``, else a pipe) at the moment
+    ``now`` if the resource is idle, and schedule its end; a pipe begins none while it is dark (``rate`` 0) or one of
+    its ports is busy."""
     events, hops = len(state.current), len(state.current) + 1
     if state.current[at] >= 0 or state.size[at] == 0:
         return
@@ -365,8 +399,8 @@ def _dispatch(nodes: Nodes, ports: Ports, state: State, devices: int, at: int, n
 
 @njit_without_arrays
 def _begin(nodes: Nodes, ports: Ports, state: State, devices: int, now: float, rate: Floats) -> None:
-    """Begin, at the moment ``now``, what can begin on the resources that are listed as idle; of pipes that share ports
-    first what has waited longest."""
+    """Begin, at the moment ``now``, what can begin on the resources that are listed as idle, and clear the list; of
+    pipes that share ports first what has waited longest, of equals by the pipes' turns."""
     waiting = len(state.current) + 2
     for i in range(state.counts[1]):
         at = np.int64(state.idle[i])
@@ -386,7 +420,8 @@ def _begin(nodes: Nodes, ports: Ports, state: State, devices: int, now: float, r
 
 @njit_without_arrays
 def _release(ports: Ports, state: State, devices: int, pipe: int) -> None:
-    """List, as what may begin something, the pipes that a hop over ``pipe``, which has ended, kept from sending."""
+    """Free the two ports of ``pipe``, on which a hop has ended, and list the pipes on these ports that have something
+    queued, as they may begin now."""
     for port in (ports.leaves[pipe], ports.enters[pipe]):
         state.busy[port] = False
         for i in range(ports.first[port], ports.first[port + 1]):
@@ -398,7 +433,7 @@ def _release(ports: Ports, state: State, devices: int, pipe: int) -> None:
 @njit_without_arrays
 def _spend(state: State, seconds: float, dark: bool) -> None:
     """Add ``seconds`` to what the step spends on the one cause that counts: computing if any device computes, else
-    sending if any pipe does, else reconfiguration if it is ``dark``, else idling."""
+    sending if any pipe does, else reconfiguration if ``dark``, else idling."""
     if state.counts[2] > 0:
         state.totals[2] += seconds
     elif state.counts[3] > 0:
@@ -413,10 +448,13 @@ def _spend(state: State, seconds: float, dark: bool) -> None:
 def advance(
     nodes: Nodes, ports: Ports, state: State, devices: int, span: tuple[float, float], rate: Floats, dark: bool
 ) -> bool:
-    """Run from the start of ``span`` to its end while every pipe sends at its ``rate``; True when all is done.
+    """Run the events of a step from the start of ``span`` to its end, in seconds, while every pipe sends at its
+    ``rate`` [pipe] in bytes per second; return True when all nodes are done.
 
     What happens at the end itself is left to the next call. Of events at one moment, ends of computing and arrivals
     come first, in the order of nodes, then ends of hops, in the order of pipes; only then does anything begin.
+    ``state`` is changed in place; ``dark`` says that time in which nothing computes or sends counts as reconfiguration.
+    Without an end (infinity) False means that nodes wait for each other.
     """
     now, until = span
     resources = len(state.current)
@@ -453,10 +491,20 @@ def advance(
 def run_holds(
     nodes: Nodes, ports: Ports, state: State, devices: int, now: float, holds: Holds, first: int, cuts: Stretches
 ) -> tuple[float, int, int, bool]:
-    """Run hold after hold from number ``first`` on, each after a dark reconfiguration, up to ``holds.most`` or as long
-    as ``cuts`` has room for the hops that the end of a hold cuts off.
+    """Run a step hold after hold from number ``first`` on, each after a dark reconfiguration, up to ``holds.most`` or
+    as long as ``cuts`` has room for the hops that the end of a hold cuts off.
 
-    Returns the moment, the number of holds begun, the number of cuts, and whether all is done.
+    Returns the moment in seconds, the number of holds begun since the step's start, the number of cuts noted, and
+    whether all is done.
+
+    Args:
+        nodes, ports: the work of the step.
+        state: the step's state, changed in place.
+        devices: number of devices; larger resources are pipes.
+        now: the moment until which the step has run, in seconds.
+        holds: rates and lengths of the holds that come round.
+        first: number of the next hold, counted from the step's start.
+        cuts: receives the stretches that the ends of holds cut off, from its first row on.
     """
     count = 0
     for hold in range(first, holds.most):
@@ -482,8 +530,9 @@ def run_holds(
 
 @njit_without_arrays
 def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
-    """Set anew the ends of the hops that are under way, from ``now`` on at the rates ``rate`` [pipe] in bytes per
-    second; hops of dark pipes, queued ones too, count as waiting until ``until``."""
+    """Set the ends of the hops that are under way anew, from ``now`` on at the rates ``rate`` [pipe] in bytes per
+    second, and list all resources as ones that may begin something; hops of dark pipes, queued ones too, count as
+    waiting until ``until``."""
     resources = len(state.current)
     hops = resources + 1
     state.size[hops] = 0
@@ -509,8 +558,8 @@ def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, 
 
 @njit_without_arrays
 def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
-    """End what computes until the moment ``now``, and take what arrives then; other arguments as of
-    :func:`_make_ready`."""
+    """End the nodes whose computing ends at the moment ``now``, and let what arrives then count as done; other
+    arguments as of :func:`_make_ready`."""
     events = len(state.current)
     while state.size[events] > 0 and state.key[state.first_row[events]] == now:
         x = pop(state, events)
@@ -525,8 +574,8 @@ def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: 
 
 @njit_without_arrays
 def _end_hops(nodes: Nodes, ports: Ports, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
-    """End the hops that last until the moment ``now``; what they carry arrives after the delay of its node. Other
-    arguments as of :func:`_make_ready`."""
+    """End the hops that end at the moment ``now`` and free their ports; what they carry arrives after the delay of its
+    node. Other arguments as of :func:`_make_ready`."""
     events, hops = len(state.current), len(state.current) + 1
     while state.size[hops] > 0 and state.key[state.first_row[hops]] == now:
         at = pop(state, hops)
@@ -548,14 +597,16 @@ def _end_hops(nodes: Nodes, ports: Ports, state: State, devices: int, now: float
 @njit_cached
 def longest_paths(start: Any, parent: Any, delay: Any, forward: Any, backward: Any) -> tuple[Any, Any]:
     """Return the seconds at which each sub-operator's forward pass, and its backward pass, can have ended at the
-    earliest: [sub-operator] each, counted from the start of the forward pass.
+    earliest, if each had a device to itself: [sub-operators] each, counted from the start of the forward pass.
 
-    Parents of x are rows ``start[x]`` to ``start[x + 1]`` of ``parent`` and ``delay``; a gradient takes the same way
-    back. Sub-operators are in a topological order.
+    The backward pass of a sub-operator waits for its own forward pass and for the gradients from its readers, which
+    take as long as what they read.
 
     Args:
-        delay: seconds of the way from a parent.
-        forward, backward: seconds of each pass: [sub-operator].
+        start: parents of x are rows ``start[x]`` to ``start[x + 1]`` of ``parent`` and ``delay``: [sub-operators + 1].
+        parent: sub-operator that each edge comes from, of a smaller number than its reader: [edges].
+        delay: seconds of the way from a parent: [edges].
+        forward, backward: seconds of each pass: [sub-operators].
     """
     size = len(forward)
     there, back = forward.copy(), np.zeros(size)

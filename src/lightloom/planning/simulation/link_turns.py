@@ -58,12 +58,19 @@ class Pass:
     """Share of these links that the exchanges beside the pass load: [rows, 1, set]."""
 
     def prolonged(self, part: Floats | float, exchanging: Floats) -> Floats:
-        """Return the seconds by which exchanges prolong the part of the pass with which they begin: [rows, chunks]."""
+        """Return the seconds by which exchanges prolong the part of the pass with which they begin: [rows, chunks].
+
+        ``part`` is the share of the pass, 0 to 1, in the shape of the pass or as one number; ``exchanging``
+        [rows, chunks] is the seconds of the exchanges alone.
+        """
         return waiting(part * self.seconds, self.exchanged(part, exchanging), self.share)
 
     def exchanged(self, part: Floats | float, exchanging: Floats) -> Floats:
         """Return the seconds in which exchanges are under way that begin with a part of the pass and take
-        ``exchanging`` seconds alone: [rows, chunks]."""
+        ``exchanging`` seconds alone, longer where the pass loads the same links: [rows, chunks].
+
+        ``part`` is the share of the pass, 0 to 1, in the shape of the pass or as one number.
+        """
         if self.busy is None or self.load is None:
             return exchanging
         part = np.asarray(part)[..., None]
@@ -97,10 +104,11 @@ class LinkTurns:
 
         Args:
             rows: strategies.
-            seconds: of the passes: [rows, chunks].
-            share: of the arithmetic that exchanges take.
-            within: seconds of a pass in which tensor, expert and context groups exchange, each [rows, chunks].
-            beside: groups of the exchanges beside the pass.
+            seconds: seconds of the passes: [rows, chunks].
+            share: share of the arithmetic that exchanges take from computing beside them.
+            within: seconds of a pass in which tensor, expert and context groups exchange, in this order, each
+                [rows, chunks].
+            beside: groups of the exchanges beside the pass, of which the one that loads a link most counts.
         """
         if self._apart or not any(part.any() for part in within):
             return Pass(seconds, share)
@@ -119,8 +127,13 @@ class LinkTurns:
 
     @cached_method()
     def _sets(self, groups: tuple[tuple[int, int, bool], ...]) -> Floats:
-        """Return the shares of links that the exchanges of a pass load (tensor, expert, context), and the largest of
-        those beside it: [set, axis + 1]; only sets of links that no others exceed."""
+        """Return the different loads of links, each set of links that are loaded alike a row: the shares that the
+        exchanges within a pass load (tensor, expert, context), and the largest of those beside it: [set, 4]. Sets that
+        another one exceeds everywhere are left out.
+
+        ``groups`` are (ranks, stride, all-to-all) of the tensor, expert and context groups, then of those beside the
+        pass.
+        """
         shares, levels = zip(*(self._shares(*group) for group in groups), strict=True)
         alike = _first_alike(levels)
         table = np.stack([*(share[alike] for share in shares[:3]), np.max([s[alike] for s in shares[3:]], axis=0)])
@@ -128,8 +141,8 @@ class LinkTurns:
 
     @cached_method()
     def _shares(self, ranks: int, stride: int, all_to_all: bool) -> tuple[Floats, Ints]:
-        """Return the share of each link that all groups of so many ranks load while they exchange, rounded, and a
-        number of each that links of equal shares have: [link] each."""
+        """Return the share of each link that all groups of ``ranks`` ranks at a ``stride`` load while they exchange,
+        rounded to 9 digits, and a number for each link that is the same for equal shares: [link] each."""
         shares = link_shares(self._fabric, ranks, stride, all_to_all).round(9)
         return shares, np.unique(shares, return_inverse=True)[1]
 
@@ -141,8 +154,12 @@ def _on(keyed: derived.Keyed[Fabric]) -> LinkTurns:
 
 
 def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = False) -> Floats:
-    """Return the share of each link that groups of ``ranks`` at a ``stride`` load while all exchange, 1 for the
-    busiest: [link]; all 0 for groups of one rank, and those that the fabric cannot form."""
+    """Return the share of their exchange's time in which all groups of ``ranks`` ranks at a ``stride``, exchanging at
+    once, load each link, 1 for the busiest: [link]; all 0 for groups of one rank, and those that the fabric cannot
+    form.
+
+    ``all_to_all`` says that inner axes of a group leave all bytes for outer ones, where other collectives leave fewer.
+    """
     seconds = np.zeros(fabric.links)
     known = _passed(fabric)
     if (ranks, stride) not in known:
@@ -165,8 +182,9 @@ def _passed(fabric: derived.Geometry) -> dict[tuple[int, int], list[tuple[int, l
 
 
 def _neighbour_transfers(fabric: Fabric, ranks: int, stride: int) -> list[tuple[int, list[Int32s]]]:
-    """Return for each axis of a group its size, and both ways around it how many transfers between neighbours pass each
-    link in all groups together: [link]; nothing where groups have one rank."""
+    """Return for each axis of a group its size, and for both ways around it how many transfers between neighbours pass
+    each link, all groups of ``ranks`` at a ``stride`` together: [link]; an empty list for groups of one rank, and those
+    that the fabric cannot form."""
     part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride) if ranks > 1 else None
     if part is None:
         return []
@@ -187,8 +205,8 @@ def _neighbour_transfers(fabric: Fabric, ranks: int, stride: int) -> list[tuple[
 
 
 def _first_alike(levels: Sequence[Ints]) -> Ints:
-    """Return the first of all links that have the same number in each of the arrays ``levels``, [link] each: one link
-    for each combination of numbers, [combination]."""
+    """Return one link, the first, of all that have the same number in each of the arrays ``levels``, [link] each:
+    [combination], one for each combination of numbers that occurs."""
     number = levels[0]
     for other in levels[1:]:
         number = number * (int(other.max()) + 1) + other
@@ -200,7 +218,8 @@ def _first_alike(levels: Sequence[Ints]) -> Ints:
 
 
 def _undominated(table: Floats) -> Floats:
-    """Return the rows of which no other one is at least as large in every column: [row, column]."""
+    """Return the rows of ``table`` [row, column] of which no other one is at least as large in every column; rows must
+    differ, as of two equal ones neither is returned."""
     kept = [
         row for row in range(len(table)) if not any((other >= table[row]).all() for other in np.delete(table, row, 0))
     ]

@@ -71,7 +71,8 @@ class StageTimes:
 
     @property
     def passes(self) -> Floats:
-        """Seconds of whole passes, forward and backward: [2, ..., chunks]."""
+        """Seconds of whole passes, with the exchanges, rings and gathers that they wait for, forward first and backward
+        second: [2, ..., chunks]."""
         computed_forward = self.forward + self.forward_ring + self.forward_exchange
         return np.stack([self.forward_gather + computed_forward, self.backward_gather + self.computed_backward])
 
@@ -81,7 +82,7 @@ class StageTimes:
         return self.backward + self.backward_ring + self.backward_exchange
 
     def row(self, index: int) -> Self:
-        """Return the times of one row, where arrays have a row for each strategy."""
+        """Return the times of one row, where arrays have a leading axis of strategies."""
         return type(self)(**{each.name: getattr(self, each.name)[index] for each in fields(self)})
 
 
@@ -100,7 +101,8 @@ class PipelinedStep:
     """Turns of a circuit switch; none where circuits stand for the whole step."""
 
     def of_micro_batch(self, micro: int) -> StageTimes:
-        """Return the times of one micro-batch, by its number from 0 on: those of the last one where it is smaller."""
+        """Return the times of one micro-batch, by its number from 0 on: the times of the last one where that is
+        smaller, else those of all."""
         return self.last if self.last is not None and micro == self.micro_batches - 1 else self.times
 
     @property
@@ -146,8 +148,9 @@ class PipelinedStep:
 
     @cached_property
     def _played(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        """When each stage ends, and the seconds that it sends, waits, exchanges gradients and turns until then, each
-        [stages]; compiled, equal to running the tasks of :func:`lower_pipelined`."""
+        """When each stage ends, and the seconds that it waits for sends, waits for other stages, exchanges gradients
+        after its passes and waits for turns of a switch until then: five arrays [stages]; compiled, equal to running
+        the tasks of :func:`lower_pipelined`."""
         times, last, slowed = self.times, self.last or self.times, self.slowed
         turns = self.turns or SwitchTurns.none(len(times.gather))
         played: tuple[Floats, Floats, Floats, Floats, Floats] = play(
@@ -162,7 +165,8 @@ class PipelinedStep:
         return played
 
     def pass_seconds(self, name: str) -> Floats:
-        """Return the seconds that the passes of a stage spend on a field of the times, over the step: [stages]."""
+        """Return the seconds that all passes of each stage spend on a field of :class:`StageTimes`, given by name, over
+        the whole step: [stages]."""
         chunks = (self.micro_batches - 1) * getattr(self.times, name) + getattr(self.last or self.times, name)
         stage: Floats = chunks.reshape(-1, len(self.times.gather)).sum(axis=0)
         return stage
@@ -252,13 +256,17 @@ class _StageTasks:
         self._last.append(ends if end is None else (end,))
 
     def _gone(self, stage: int, chunk: int) -> int | None:
-        """Return the task that sends a chunk's last gradients on, where planes of the pipeline are given to other axes
-        after it; None elsewhere."""
+        """Return the task that sends the last gradients of a chunk of ``stage`` on, where planes of the pipeline are
+        given to other axes after it; None where they are not, or the chunk sends none."""
         sent = self._sends.get(("backward", chunk, self._step.micro_batches - 1))
         return sent if self._turns.waits_for_send[stage] else None
 
     def _turn(self, stage: int, why: str, seconds: Floats, *after: int | None) -> int | None:
-        """Add a turn of planes of a stage's ranks; returns the task, None where nothing turns."""
+        """Add a turn of the switch planes of a stage's ranks, after the tasks of ``after`` that are not None, and
+        return the task; None where the turn takes no time.
+
+        ``why`` ends its name; ``seconds`` [stages] is the turn's duration at each stage.
+        """
         if not seconds[stage]:
             return None
         # Others may still turn when those for the first gradients do.
@@ -266,8 +274,15 @@ class _StageTasks:
         return self._task(f"turn {why}", planes, "reconfiguration", seconds[stage], *after)
 
     def _once(self, part: str, name: str, column: int, *after: int | None) -> int | None:
-        """Add an exchange between replicas or over a tied table, once a step, in the seconds of field ``part`` at
-        ``column``, a chunk or a stage; returns the task, None where it takes no time."""
+        """Add an exchange that happens once a step, between replicas or over a tied table, and return the task; None
+        where it takes no time.
+
+        Args:
+            part: field of :class:`StageTimes` that has its seconds.
+            name: name of the task.
+            column: chunk or stage, as the field counts.
+            after: tasks that it waits for; those that are None are left out.
+        """
         seconds, stage = getattr(self._times, part)[column], column % self._stages
         if not seconds:
             return None
@@ -291,9 +306,10 @@ class _StageTasks:
     def _gradients(
         self, chunk: int, before: tuple[int | None, ...], unit: int | None, computed: int | None, end: int
     ) -> int | None:
-        """Add the exchanges of a chunk's gradients beside its last backward pass, and after its task ``end``.
+        """Add the exchanges of a chunk's gradients beside its last backward pass, and after its task ``end``; return
+        the last exchange, None where neither takes any time.
 
-        Arguments as :meth:`_pass` returns them; returns the last exchange, None where neither takes any time.
+        ``before``, ``unit`` and ``computed`` are what :meth:`_pass` returned for that pass.
         """
         stage, turns = chunk % self._stages, self._turns
         beside = self._turn(stage, _BESIDE, turns.last, *before)
@@ -306,7 +322,8 @@ class _StageTasks:
         return self._once("late_exchange", f"exchange the first unit of {chunk}", chunk, end, early, *after)
 
     def linked(self) -> list[Task]:
-        """Return the tasks, those that wait for another stage included; a link sends in the order of its source."""
+        """Return all tasks, with those that wait for a pass of another stage linked to it; the sends of a link have
+        priorities in the order of the passes at their source."""
         tasks = list(self._tasks)
         for index, source in self._awaits.items():
             end, place = self._ends[source]
@@ -316,11 +333,19 @@ class _StageTasks:
     def _pass(
         self, direction: str, chunk: int, micro: int, last: int | None, *, first: bool
     ) -> tuple[tuple[int | None, ...], int | None, int | None]:
-        """Add a pass; the ``first`` of a stage waits for the switch before it exchanges anything.
+        """Add a pass of one micro-batch through a chunk, with the send that brings its input and the exchanges within
+        it.
 
-        Returns the tasks that it waits for (None for one that is not there), the one after which the first of its
-        gradients exist (if they leave early; else the one before its computing), and the one after which its groups
-        exchange nothing any more.
+        Returns a tuple of the tasks that it waits for (None for one that is not there), the task after which the first
+        of its gradients exist (if they leave early; else the one before its computing), and the one after which its
+        groups exchange nothing any more.
+
+        Args:
+            direction: ``forward`` or ``backward``.
+            chunk: chunk of the model.
+            micro: micro-batch, from 0 on.
+            last: the task before it on the stage, None for none.
+            first: True for the first pass of a stage, which waits for the switch before it exchanges anything.
         """
         forward, stage, times = direction == "forward", chunk % self._stages, self._step.of_micro_batch(micro)
         arrived = self._arrival(forward, chunk, micro)
@@ -373,7 +398,8 @@ class _StageTasks:
     def _task(
         self, name: str, resource: str, category: str, seconds: float, *after: int | None, **details: float | str
     ) -> int:
-        """Add a task after those of ``after`` that are not None; returns its place."""
+        """Add a task of ``seconds`` on a resource, after those of ``after`` that are not None, and return its place in
+        the list; ``details`` are shown by a trace."""
         waits = tuple(task for task in after if task is not None)
         self._tasks.append(Task(name, resource, category, float(seconds), waits, details=details))
         return len(self._tasks) - 1

@@ -97,8 +97,16 @@ def placed_work(
     *,
     accumulates: bool = False,
 ) -> PlacedWork:
-    """Return the work of one step, or of the passes of a micro-batch that ``accumulates`` gradients and updates
-    nothing; ``compression_ratio`` divides the bytes of the all-reduces between groups, and nothing else.
+    """Return the work of one group in a step of a placed plan: its nodes, what each waits for, and its messages.
+
+    Args:
+        plan: the placed plan.
+        circuits: pipes of the group.
+        accelerator: what a device computes on; it times the update.
+        settings: sizes of buckets and of the optimizer's traffic.
+        compression_ratio: divides the bytes of the all-reduces between groups, and nothing else.
+        accumulates: only the passes of a micro-batch, with no exchange of parameter gradients, and updates of 0
+            seconds.
 
     Raises:
         UnsupportedError: two devices that exchange data have no path over the circuits.
@@ -112,8 +120,9 @@ def placed_work(
 
 
 def updated_parameters(plan: HybridPlan) -> Floats:
-    """Return the parameters [k] that each device updates: a part that holds a copy updates all of its operator's, or
-    its share of those where copies share out the optimizer's state."""
+    """Return the number of parameters that each device of a group updates: [k]. A part that holds a copy updates all of
+    its operator's; where copies share out the optimizer's state, a device updates those that it owns over the number of
+    groups."""
     balanced = plan.balanced
     if plan.shares_state:
         return np.bincount(plan.placement.device, balanced.parameters, plan.k).astype(np.float64) / plan.groups
@@ -163,10 +172,10 @@ class _WorkNodes:
         self._pairs += [(self.backward[reader[remote]], first[parcel[remote]]), (last, self.backward[producer])]
 
     def sums(self) -> Ints:
-        """Add the messages that sum gradients of copied parameters, part after part towards the part that owns each
-        share.
+        """Add the messages that sum gradients of copied parameters within the group, part after part towards the part
+        that owns each share.
 
-        Returns the node [n] at which the gradients that a sub-operator owns are complete.
+        Returns the node at which the gradients that each sub-operator owns are complete: [n].
         """
         shared = _shared(self._plan)
         owned = self.backward.copy()
@@ -177,17 +186,25 @@ class _WorkNodes:
         return owned
 
     def shares(self, reduced: Ints) -> None:
-        """Add the messages that take sums, once they are reduced (``reduced`` [n], a node each), from those who own
-        them to all who hold copies; every device's update waits for its own and for all that arrive there."""
+        """Add the messages that take reduced sums from the parts that own them to all parts that hold copies, and let
+        the update of every device wait for the sums that it owns and for all that arrive there.
+
+        ``reduced`` [n] is the node after which the gradients that each sub-operator owns are reduced.
+        """
         self._pairs.append((reduced, self.update[self._device]))
         self._along("share", _shared(self._plan), reduced, inwards=False, waiting=self.update[self._device])
 
     def all_reduce(self, owned: Ints, settings: TrainingSettings, ratio: float) -> Ints:
-        """Add one message to the next group's counterpart for each bucket of owned gradients, and return the node [n]
-        after which each sub-operator's are reduced; with one group that is ``owned``, and nothing is added.
+        """Add one message to the next group's counterpart for each bucket of owned gradients, and return the node after
+        which each sub-operator's are reduced: [n]; with one group that is ``owned``, and nothing is added.
 
         A message has what a ring among the groups sends of the bucket, 2 (groups - 1) / groups of its bytes over
         ``ratio``, and waits for as many latencies as the ring has steps, 2 (groups - 1).
+
+        Args:
+            owned: node at which the gradients that each sub-operator owns are complete: [n].
+            settings: sizes of the buckets.
+            ratio: bytes of gradients for each byte that is sent.
         """
         reduced, groups = owned.copy(), self._plan.groups
         if groups == 1:
@@ -232,8 +249,14 @@ class _WorkNodes:
         directions.
 
         Inwards, to its owner, a share passes a pair of neighbours from the side on which the owner is not; outwards
-        from the side on which it is. ``sendable`` [n] is what a part waits for before it sends, ``waiting`` [n]
-        what waits for what it receives.
+        from the side on which it is.
+
+        Args:
+            kind: kind of the messages.
+            shared: sub-operators that exchange gradients of copied parameters with the part before them, ascending.
+            sendable: node that each part waits for before it sends: [n].
+            inwards: True towards the owners, False away from them.
+            waiting: node that waits for what each part receives: [n].
         """
         balanced, device = self._plan.balanced, self._device
         operator = balanced.operator[shared]
@@ -252,10 +275,16 @@ class _WorkNodes:
     def _send(
         self, kind: MessageKind, about: Ints, source: Ints, destination: Ints, nbytes: Floats, steps: int = 1
     ) -> tuple[Ints, Ints]:
-        """Add messages, each a node a pipe, which waits for ``steps`` times the pipe's latency; what stays on its
-        device, or has no bytes, takes no time.
+        """Add messages as chains of nodes, one for each pipe of the message's path; return their first and their last
+        nodes, [message] each. A message that stays on its device, or has no bytes, is one node that takes no time.
 
-        Returns their first and last nodes.
+        Args:
+            kind: kind of the messages.
+            about: sub-operator or bucket that each is about: [message].
+            source: sending devices: [message].
+            destination: receiving devices, k + d for device d of the next group: [message].
+            nbytes: bytes of each: [message].
+            steps: how many times the latency of a pipe each of its nodes waits.
         """
         circuits = self._circuits
         nbytes = np.where(source == destination, 0.0, nbytes)
@@ -301,7 +330,8 @@ def ports_of(circuits: GroupCircuits) -> Ports:
 
 
 def _followers(before: Ints, after: Ints, size: int) -> tuple[Ints, Int32s]:
-    """Return pairs (before, after) as rows: nodes that follow x, in the order given, are entries first[x : x + 1]."""
+    """Return the pairs (before, after) of nodes as rows: the nodes that follow x, in the order given, are
+    ``follower[first[x] : first[x + 1]]``. ``size`` is the number of nodes."""
     from scipy.sparse import csr_array
 
     pair = np.arange(len(before))
@@ -311,8 +341,8 @@ def _followers(before: Ints, after: Ints, size: int) -> tuple[Ints, Int32s]:
 
 def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[Ints]:
     """Return the sub-operators of each gradient bucket as one array, device after device, each in backward order and
-    cut into buckets of the settings' sizes (the first one of a device has its own); those without parameters are in
-    none."""
+    cut into buckets of the settings' sizes (the first one of a device has its own); sub-operators without parameters
+    are in none. ``order`` is that of the forward passes."""
     gradients = plan.balanced.parameters * float(plan.balanced.gradient_bytes)
     backward_order = order[::-1]
     backward_order = backward_order[gradients[backward_order] > 0]
@@ -328,8 +358,9 @@ MOST_TRANSFERS: Effort = 100_000
 
 
 def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, run: PlacedRun) -> Timeline:
-    """Return every pass, transfer and reconfiguration of a group as intervals; a transfer that ran into the dark has
-    several."""
+    """Return every pass, transfer and reconfiguration of a group in one run of a placed step as intervals on devices,
+    circuits and micro-rings; a transfer that ran into the dark has several. Beyond :data:`MOST_TRANSFERS` transfers,
+    back-to-back ones of a port are one interval."""
     holds = [
         Interval(resource="micro-rings", category="reconfiguration", name=f"hold {hold}", start=start, end=end)
         for hold, (start, end) in enumerate(run.dark_periods.tolist())
@@ -358,7 +389,7 @@ def _computing(plan: HybridPlan, work: PlacedWork, state: State) -> list[Interva
 
 def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stretches: Stretches) -> list[Interval]:
     """Return the intervals in which pipes send, with their bytes; beyond :data:`MOST_TRANSFERS`, back-to-back transfers
-    of one port as a single interval."""
+    of one port as a single interval. Each stretch of a hop that the dark cut off counts with all bytes of the hop."""
     messages, balanced = work.messages, plan.balanced
     k, message = circuits.k, _message_of(work)
     shared = np.bincount(circuits.port).max(initial=0) > 1
@@ -390,8 +421,11 @@ def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stre
 
 
 def _back_to_back(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
-    """Return an order of transfers by port and time, and the places in it at which one does not begin when the one
-    before it on its port ends."""
+    """Return an order of transfers by port and time, and the places in that order at which a run of back-to-back
+    transfers begins: one whose start is not the end of the one before it on its port.
+
+    ``port``, ``start`` and ``end`` (in seconds) are [transfer].
+    """
     # A transfer without bytes ends when it starts: after the one that ends then, and before the one that starts then.
     order = np.lexsort((end, start, port))
     follows = (np.diff(port[order]) == 0) & (start[order][1:] == end[order][:-1])
@@ -399,8 +433,8 @@ def _back_to_back(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
 
 
 def _message_of(work: PlacedWork) -> Ints:
-    """Return the message that every node is a hop of, as a position among the messages: [node]; −1 for passes, updates
-    and nodes that only wait."""
+    """Return the message that every node is a hop of, as a position among the messages: [node]; -1 for passes, updates
+    and nodes that only join others."""
     message = np.full(len(work.waits), -1)
     number, place = grouped(work.messages.last - work.messages.first + 1)
     message[work.messages.first[number] + place] = number
@@ -440,9 +474,14 @@ class PlacedRun:
         kernels.begin(nodes, self.state, devices)
 
     def advance(self, until: float, rate: Floats, *, dark: bool = False) -> bool:
-        """Run the events up to time ``until`` at the pipes' ``rate`` in bytes per second; True when the step is done.
+        """Run the events up to time ``until``, in seconds from the start of the step, at the pipes' ``rate`` [pipe] in
+        bytes per second; return True when the step is done.
 
-        Raises an AssertionError where nothing limits the time and nodes are still left.
+        ``dark`` says that time in which nothing computes or sends counts as reconfiguration. A time before the one
+        already reached stands for that one.
+
+        Raises:
+            AssertionError: ``until`` is infinite and nodes are still left.
         """
         # Holds are counted from time 0, so that rounding may put the end of one behind the start of the next.
         until, rate = max(until, self._now), np.ascontiguousarray(rate)
@@ -459,8 +498,8 @@ class PlacedRun:
         return done
 
     def reconfigure(self, start: float, timing: Timing) -> bool:
-        """Run through the dark that begins at ``start``, when no pipe sends; True when the step is done, False at once
-        where a reconfiguration takes no time."""
+        """Run through the dark period that begins at ``start`` seconds, in which no pipe sends, and note it; return
+        True when the step is done, False at once where a reconfiguration takes no time."""
         if not timing.reconfiguration:
             return False
         until = start + timing.reconfiguration
@@ -468,10 +507,10 @@ class PlacedRun:
         return self.advance(until, np.zeros(self._pipes), dark=True)
 
     def hold(self, circuits: GroupCircuits, timing: Timing) -> None:
-        """Run the step while holds come round, each after a reconfiguration.
+        """Run the step to its end while the holds of ``circuits`` come round, each after a reconfiguration.
 
         Raises:
-            UnsupportedError: it has not ended after :data:`MOST_HOLDS`.
+            UnsupportedError: the step has not ended after :data:`MOST_HOLDS`.
         """
         rates, none = np.ascontiguousarray(circuits.bandwidth), np.zeros(self._pipes)
         holds = Holds(rates, none, float(timing.period), float(timing.reconfiguration), MOST_HOLDS)
@@ -490,14 +529,15 @@ class PlacedRun:
 
     @property
     def sent(self) -> Floats:
-        """Bytes [pipe] that the whole step sends, those not yet sent included."""
+        """Bytes that the whole step sends over each pipe, those not yet sent included, relayed bytes once for each
+        pipe: [pipe]."""
         nodes = self.work.nodes
         hops = nodes.pipe >= 0
         return np.bincount(nodes.pipe[hops], nodes.amount[hops], self._pipes).astype(np.float64)
 
     @property
     def waiting(self) -> Floats:
-        """Bytes [pipe] that are queued, or still to be sent of what a pipe is sending."""
+        """Bytes that are queued at each pipe now, and what is still to be sent of what it is sending: [pipe]."""
         state, nodes, nbytes = self.state, self.work.nodes, np.zeros(self._pipes)
         for pipe in self._devices + np.flatnonzero(state.size[self._devices : self.work.resources]):
             first = state.first_row[pipe] + state.head[pipe]
@@ -509,8 +549,8 @@ class PlacedRun:
 
     @property
     def stretches(self) -> Stretches:
-        """All stretches in which hops have sent: those that a dark or a new grant cut off, and the last one of each
-        hop."""
+        """All stretches in which hops have sent: those that a dark period or a new grant cut off, in the order of time,
+        and then the last one of each hop."""
         nodes, state = self.work.nodes, self.state
         hops = np.flatnonzero(nodes.pipe >= 0)
         sent = hops[state.end[hops] > state.piece[hops]]
@@ -524,8 +564,8 @@ class PlacedRun:
 
     @property
     def dark_periods(self) -> Floats:
-        """Beginning and end, cut off at the last event, of each reconfiguration that began before it:
-        [reconfigurations, 2]."""
+        """Beginning and end in seconds, cut off at the last event, of each reconfiguration that began before the last
+        event: [reconfigurations, 2]."""
         dark = np.array(self.dark).reshape(-1, 2)
         before: Floats = np.minimum(dark[dark[:, 0] < self.step_time], self.step_time)
         return before
@@ -566,7 +606,8 @@ class PlacedStep:
 
     @property
     def reconfigurations(self) -> int:
-        """Number of times that circuits are set anew within the step."""
+        """Number of times that circuits are set anew within the step, over all its micro-batches; 0 where circuits
+        stand."""
         before = 0 if self.earlier is None else (self.micro_batches - 1) * self.earlier.reconfigurations
         return before + len(self.run.dark_periods)
 
@@ -584,9 +625,11 @@ class PlacedStep:
         )
 
     def after(self, earlier: PlacedStep, count: int) -> PlacedStep:
-        """Return the step of which this is the last micro-batch, after ``count`` others, one after the other.
+        """Return the step of which this is the last micro-batch, after ``count`` micro-batches that take as long as
+        ``earlier``, one after the other.
 
-        Seconds and bytes are ``count`` times those of ``earlier`` more; memory and run stay those of this one.
+        Its seconds and bytes are those of this one and ``count`` times those of ``earlier``; memory and run stay those
+        of this one.
         """
 
         def added(field: str) -> Any:
@@ -613,16 +656,20 @@ def simulate_placed(
     """Simulate one step of a placed plan over the circuits that it was granted, and return its times, bytes and memory.
 
     Args:
-        circuits: with ``timing``, holds come round, the first after a reconfiguration at time 0.
+        plan: the placed plan.
+        circuits: pipes of a group; with ``timing``, holds come round, the first after a reconfiguration at time 0.
+        accelerator: what a device computes on; it times the update.
+        settings: sizes of buckets and of the optimizer's traffic.
         compression_ratio: bytes of a gradient for each byte sent between groups.
-        accumulates: whether these are the passes of a micro-batch that neither exchanges gradients nor updates.
         regrant: grants every hold but the first from what waits when the counters are read, the controller's latency
-            before the hold before ends; the first from all that the step sends. See ``circuits.group.regrants``.
+            before the hold before ends; the first from all that the step sends. See ``circuits.group.regrants``. None
+            for circuits that are planned before the step.
+        accumulates: True for the passes of a micro-batch that neither exchanges parameter gradients nor updates.
 
     Raises:
         UnsupportedError: two devices that exchange data have no path over the circuits, or the step has no end.
         ConfigError: the circuits are of another group size or, to be granted anew, without timing, or the ratio is not
-            positive.
+            positive and finite.
     """
     _check_inputs(plan, circuits, compression_ratio, regrant)
     work = placed_work(plan, circuits, accelerator, settings, compression_ratio, accumulates=accumulates)
@@ -670,9 +717,13 @@ def simulate_best(plan: HybridPlan, fabric: Fabric, accelerator: Accelerator, se
 
 
 def _regrant_holds(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
-    """Run the step while holds come round, each after a reconfiguration and granted from what waited when the counters
-    were read, the controller's latency before the hold before ended; where nothing waited, circuits stay and nothing is
-    dark. UnsupportedError after :data:`MOST_HOLDS`."""
+    """Run the step to its end while holds come round, each after a reconfiguration and granted from the bytes that
+    waited when the counters were read, the controller's latency before the hold before ended; where nothing waited,
+    circuits stay and nothing is dark.
+
+    Raises:
+        UnsupportedError: the step has not ended after :data:`MOST_HOLDS`.
+    """
     rate = regrant(run.sent)
     changed, early = True, max(timing.hold - timing.controller_latency, 0.0)
     for hold in range(MOST_HOLDS):
@@ -695,8 +746,11 @@ def _endless() -> UnsupportedError:
 
 
 def _busy_time(work: PlacedWork, stretches: Stretches, dark: Floats) -> dict[str, float]:
-    """Return the seconds by category, summed over all devices and pipes, that passes, updates and sending take, and
-    those of the dark, once for the group; the other categories are 0."""
+    """Return the seconds by category of :data:`SHARES`: of passes, updates and sending summed over all devices and
+    pipes of a group, of reconfiguration once for the group; the other categories are 0.
+
+    ``dark`` [reconfigurations, 2] are the beginning and end of each dark period.
+    """
     amount = work.nodes.amount
     busy = dict.fromkeys(SHARES, 0.0)
     busy |= {name: float(amount[getattr(work, name)].sum()) for name in ("forward", "backward", "update")}

@@ -40,24 +40,28 @@ class _Plane:
     turned_until: float = _NEVER
 
     def settled(self, reconfiguration_time: float) -> str | None:
-        """Return the axis that holds the plane; None while it turns."""
+        """Return the axis that holds the plane; None while its turn has taken less than ``reconfiguration_time``
+        seconds."""
         if self.turning_to is None:
             return self.owner
         return self.turning_to if self.turned >= reconfiguration_time * (1 - _ROUNDING) else None
 
     def share_turned(self, reconfiguration_time: float) -> float:
-        """Return the part of its last turn that the plane has made, 1 where it does not turn."""
+        """Return the share of its last turn, of ``reconfiguration_time`` seconds, that the plane has made; 1 where it
+        does not turn."""
         return self.turned / reconfiguration_time if self.settled(reconfiguration_time) is None else 1.0
 
 
 def verify_switching(
     timeline: Timeline, owners: Owners, reconfiguration_time: float, bandwidth: float, demands: Mapping[str, float]
 ) -> None:
-    """Prove that the circuits of a step can follow it; a switch that turns in no time holds whatever is sent.
+    """Prove that the circuits of a step can follow it: planes carry one transmission at a time, of the axis that holds
+    them, turn long enough and are at the end as at the beginning, and all bytes fit and are sent. For a switch that
+    turns in no time who holds a plane is not checked.
 
     Args:
-        timeline: one step.
-        owners: of all planes before the last turns of the step before.
+        timeline: one step, whose intervals name planes, bytes and stages in their details.
+        owners: axis that holds each plane, by stage and plane, before the last turns of the step before.
         reconfiguration_time: seconds of a turn.
         bandwidth: bytes per second of a plane, each way.
         demands: bytes that the ranks of all stages, one of each, send along every axis whose bytes are known.
@@ -95,8 +99,14 @@ def verify_switching(
 
 
 def _turn(interval: Interval, state: dict[tuple[int, int], _Plane], seconds: float, slack: float) -> None:
-    """Turn the planes of an interval in ``state``, where what one interval leaves a later one may finish;
-    VerificationError where one still sends or turns elsewhere."""
+    """Turn the planes that an interval names at its one stage, in ``state`` by stage and plane; what one interval
+    leaves of a turn a later one may finish.
+
+    ``seconds`` is the duration of a whole turn, ``slack`` the seconds by which moments may differ from rounding.
+
+    Raises:
+        VerificationError: a plane still sends, or turns to another axis.
+    """
     (stage,) = interval.details["stages"]
     for axis, planes in interval.details["planes"].items():
         for plane in planes:
@@ -122,8 +132,11 @@ def _transmit(interval: Interval, state: dict[tuple[int, int], _Plane], seconds:
     """Check that planes can carry an interval, out of and into the ranks of a stage, or out of one stage's and into
     another's, and note in ``state``, by stage and plane, whose they are and until when they send.
 
-    ``seconds`` are those of a turn, and ``slack`` those by which moments may differ from rounding. VerificationError
-    where a plane turns, is another axis's or is in use.
+    ``seconds`` is the duration of a turn, 0 for no check of who holds a plane; ``slack`` the seconds by which moments
+    may differ from rounding.
+
+    Raises:
+        VerificationError: a plane turns, is another axis's or is in use.
     """
     stages = interval.details["stages"]
     sides = [(stages[0], "out"), (stages[-1], "in")]
@@ -146,8 +159,14 @@ def _transmit(interval: Interval, state: dict[tuple[int, int], _Plane], seconds:
 
 
 def _check_rate(interval: Interval, bandwidth: float, slack: float) -> None:
-    """Check that the bytes fit into the interval, where axes that share one follow each other; VerificationError
-    else."""
+    """Check that the bytes of a transmission fit into its interval on the planes of each axis, where axes that share
+    one interval follow each other.
+
+    ``bandwidth`` is in bytes per second of a plane, ``slack`` in seconds.
+
+    Raises:
+        VerificationError: they do not fit, or an axis sends without planes.
+    """
     planes, sent = interval.details["planes"], interval.details.get("nbytes", {})
     for axis in sent:
         if not planes.get(axis):
