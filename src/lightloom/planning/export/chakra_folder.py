@@ -39,8 +39,9 @@ from lightloom.planning.simulation.engine import Task, run
 
 
 def replayed_seconds(traces: StepTraces, *, one_at_a_time: bool = True) -> float:
-    """Return the seconds of the step when every rank has one communication at a time; sends go on beside collectives
-    where not ``one_at_a_time``."""
+    """Return the seconds of the step when its operations are played with one computing operation and one collective or
+    send of a rank at a time; receives take no time. Sends go on beside collectives, each link one at a time, where not
+    ``one_at_a_time``."""
     listed = [(stage, *placed) for stage, operations in enumerate(traces.stages) for placed in enumerate(operations)]
     first = np.cumsum([0, *map(len, traces.stages)]).tolist()
     sources = {operation.tag: number for number, (_, _, operation) in enumerate(listed) if operation.verb == "send"}
@@ -103,7 +104,8 @@ class Groups(NamedTuple):
 
 
 def communicator_groups(traces: StepTraces) -> Groups:
-    """Return the groups of every collective, numbered in the order of first use; collectives of all ranks have none.
+    """Return the communicator groups of every collective, numbered from 1 in the order of first use; collectives of all
+    ranks have none, and number 0.
 
     Raises:
         UnsupportedError: more groups than ASTRA-sim counts.
@@ -128,8 +130,8 @@ def communicator_groups(traces: StepTraces) -> Groups:
 
 
 def _members(traces: StepTraces, operation: Operation) -> list[list[int]]:
-    """Return the ranks of the groups of a collective, a list each: those of the stages that it joins, where it names
-    some."""
+    """Return the ranks of the groups of a collective operation, a list each: one rank of each stage that it joins,
+    where it names stages, else those of its groups among all ranks."""
     assert operation.use is not None
     if not operation.stages:
         members: list[list[int]] = traces.members(operation.use).tolist()
@@ -139,10 +141,11 @@ def _members(traces: StepTraces, operation: Operation) -> list[list[int]]:
 
 
 def node_count(traces: StepTraces) -> int:
-    """Return how many nodes the traces of all ranks have, with two for each row of a schedule.
+    """Return how many nodes the traces of all ranks have, those of schedules included with two for each row; a schedule
+    that several collectives share counts once.
 
     Raises:
-        UnsupportedError: too many to write.
+        UnsupportedError: more than :data:`MOST_NODES`.
     """
     count = traces.ranks // len(traces.stages) * sum(map(len, traces.stages))
     rows = {id(carrier.schedule): len(carrier.schedule) for carrier in traces.carriers.values() if carrier.schedule}
@@ -155,7 +158,8 @@ def node_count(traces: StepTraces) -> int:
 
 
 def collective_nodes(traces: StepTraces) -> dict[int, CollectiveUse]:
-    """Return the collective of each node that is one, by node id: stage times the longest list, plus the place."""
+    """Return the collective of each node that is one, by node id: the number of the stage times the length of the
+    longest stage's list, plus the place in the list."""
     stride = max(map(len, traces.stages))
     return {
         stage * stride + place: operation.use
@@ -166,7 +170,8 @@ def collective_nodes(traces: StepTraces) -> dict[int, CollectiveUse]:
 
 
 def rank_nodes(traces: StepTraces, groups: Groups) -> Iterator[list[Node]]:
-    """Yield the nodes of each rank's trace, rank after rank."""
+    """Yield the list of nodes of each rank's trace, rank after rank; ``groups`` are the communicator groups of the same
+    traces."""
     per_stage, stride = traces.ranks // len(traces.stages), max(map(len, traces.stages))
     durations = [_microseconds(operations) for operations in traces.stages]
     for rank in range(traces.ranks):
@@ -187,8 +192,8 @@ def rank_nodes(traces: StepTraces, groups: Groups) -> Iterator[list[Node]]:
 
 
 def _microseconds(operations: tuple[Operation, ...]) -> list[int]:
-    """Return durations in whole microseconds whose running sums, of each verb, are right to half of one; 0 for
-    collectives, sends and receives."""
+    """Return the duration of each operation in whole microseconds, rounded so that running sums over the operations of
+    each verb are right to half of one; 0 for collectives, sends and receives."""
     durations = np.zeros(len(operations), np.int64)
     for verb in ("compute", "host"):
         places = [place for place, operation in enumerate(operations) if operation.verb == verb]
@@ -241,7 +246,8 @@ def check_folder(folder: Path) -> None:
 
 
 def _is_export(folder: Path) -> bool:
-    """Return whether a folder is an earlier export, by the schema in its ``lightloom.json``."""
+    """Return whether a folder is an earlier export, by the schema in its ``lightloom.json``; False where that cannot be
+    read."""
     try:
         return bool(json.loads((folder / _MARK).read_text())["schema"] == SCHEMA)
     except (OSError, ValueError, KeyError, TypeError):
@@ -249,8 +255,8 @@ def _is_export(folder: Path) -> bool:
 
 
 def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) -> dict[str, object]:
-    """Write the folder of an exported step aside and rename it, in place of an earlier one; returns what
-    ``lightloom.json`` says.
+    """Write the folder of an exported step aside and rename it, in place of an earlier export, which is deleted; return
+    what ``lightloom.json`` says.
 
     Args:
         folder: new, empty, or an earlier export.
@@ -259,7 +265,7 @@ def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) ->
 
     Raises:
         UnsupportedError: too many nodes or groups, or too many bytes.
-        ConfigError: the folder cannot be written.
+        ConfigError: the folder holds other files, or cannot be written.
     """
     check_folder(folder)
     _check_size(traces)
@@ -291,7 +297,8 @@ def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) ->
 
 
 def _scheduled(traces: StepTraces) -> dict[CollectiveUse, str]:
-    """Return the path of its schedule inside the folder by collective; those without a schedule are left out."""
+    """Return, by collective, the path of its schedule inside the folder, such as ``schedules/0-all-reduce-of-8``;
+    collectives without a schedule are left out."""
     uses = [use for use, carrier in traces.carriers.items() if carrier.schedule is not None]
     return {use: f"schedules/{number}-{use.kind}-of-{use.ranks}" for number, use in enumerate(uses)}
 
@@ -310,7 +317,8 @@ def _check_size(traces: StepTraces) -> None:
 
 
 def _write_schedules(aside: Path, traces: StepTraces) -> None:
-    """Write the schedules, and ``schedules.yml`` that says which node runs which."""
+    """Write the traces of the schedules into the new folder ``aside``, and ``schedules.yml``, a line for each node that
+    runs one: ``node: path``."""
     names = _scheduled(traces)
     (aside / "schedules").mkdir()
     for use, name in names.items():
@@ -322,8 +330,8 @@ def _write_schedules(aside: Path, traces: StepTraces) -> None:
 
 
 def _system(traces: StepTraces, names: dict[CollectiveUse, str]) -> dict[str, object]:
-    """Return the content of ``system.json``: the plan's schedules where ``names`` has any, and rings where there is
-    none."""
+    """Return the content of ASTRA-sim's ``system.json``: it reads the plan's schedules where ``names`` (paths by
+    collective) has any, and runs rings for collectives without one."""
     kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
     return {
         "scheduling-policy": "FIFO",
@@ -340,7 +348,7 @@ def _system(traces: StepTraces, names: dict[CollectiveUse, str]) -> dict[str, ob
 
 
 def command(traces: StepTraces) -> str:
-    """Return the command that runs the step, from inside the folder."""
+    """Return the shell command that runs the step with ASTRA-sim, from inside the folder."""
     return (
         f"AstraSim_Analytical_{traces.network.backend} --workload-configuration=step "
         "--comm-group-configuration=groups.json --system-configuration=system.json "
@@ -350,7 +358,7 @@ def command(traces: StepTraces) -> str:
 
 def _describe_export(traces: StepTraces, about: Mapping[str, object], nodes: int) -> dict[str, object]:
     """Return the content of ``lightloom.json``: ``about``, the seconds of the step with one communication at a time,
-    counts, the collectives with algorithm and seconds, notes and the command."""
+    the numbers of ranks and ``nodes``, the collectives with algorithm and seconds, notes and the command."""
     return {
         "schema": SCHEMA,
         **about,

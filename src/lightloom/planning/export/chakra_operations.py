@@ -87,7 +87,8 @@ class StageOperations:
         self._awaited: tuple[int, ...] = ()
 
     def compute(self, name: str, seconds: float, *after: int, flops: int | None = None) -> int:
-        """Add computing after the one before it, what :meth:`wait_for` named and ``after``; returns its place."""
+        """Add a computing operation of ``seconds`` after the computing before it, the operations that :meth:`wait_for`
+        named and the places ``after``; return its place in the list."""
         data = tuple(dict.fromkeys((*self.computed, *self._awaited, *after)))
         self._awaited = ()
         place = self.add(Operation(verb="compute", name=name, data=data, seconds=seconds, flops=flops))
@@ -95,18 +96,21 @@ class StageOperations:
         return place
 
     def wait_for(self, *places: int) -> None:
-        """Make the next computing wait for these operations, too."""
+        """Make the next computing operation wait for the operations at these places of the list, too."""
         self._awaited = (*self._awaited, *places)
 
     def host(self, name: str, seconds: float, *after: int) -> int:
-        """Add what happens in the network or on the host behind the last collective or host operation, which the next
-        collective waits for; returns its place."""
+        """Add an operation of ``seconds`` in the network or on the host, which needs the results of ``after`` and comes
+        behind the last collective or host operation; the next collective comes behind it. Return its place in the
+        list."""
         place = self.add(Operation(verb="host", name=name, data=after, control=self.exchanged, seconds=seconds))
         self.exchanged = (place,)
         return place
 
     def collective(self, name: str, use: CollectiveUse, *after: int, stages: tuple[int, ...] = ()) -> int:
-        """Add a collective behind the one before it: all ranks of a group issue theirs in the same order."""
+        """Add a collective that needs the results of ``after`` behind the last collective or host operation, as all
+        ranks of a group issue theirs in the same order; return its place in the list. ``stages`` are those whose ranks
+        it joins, where these are several."""
         data = tuple(dict.fromkeys(after))
         control = tuple(place for place in self.exchanged if place not in data)
         place = self.add(Operation(verb="collective", name=name, data=data, control=control, use=use, stages=stages))
@@ -114,7 +118,7 @@ class StageOperations:
         return place
 
     def add(self, operation: Operation) -> int:
-        """Add an operation that waits for nothing but its data; returns its place."""
+        """Add an operation as it is, with the dependencies that it states; return its place in the list."""
         self.operations.append(operation)
         return len(self.operations) - 1
 
@@ -124,11 +128,11 @@ class StageOperations:
 
 def plain_operations(job: Job, step: StrategyStep, computing: Sequence[Task]) -> list[Operation]:
     """Return what every rank does in a step of data parallelism alone, an operation for each task of the simulated
-    step, in their order.
+    step, in their order: transmissions become collectives, set-ups and codecs host operations.
 
     Args:
         job: where the step was simulated.
-        step: of data parallelism alone.
+        step: simulated step of data parallelism alone.
         computing: what a rank computes (``Job.computing``).
     """
     assert step.result is not None and step.prices is not None
@@ -172,12 +176,13 @@ class Payload(NamedTuple):
 
 
 def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
-    """Return the different collectives of a step, each with its numbers by part of the step.
+    """Return the different collectives of a step of stages, each with how many of it every chunk or stage has, by part
+    of the step.
 
     Args:
         job: where the strategy runs, at the prices of its axes.
         strategy: other than data parallelism alone.
-        by_unit: whether a chunk exchanges gradients unit by unit: [1, chunks].
+        by_unit: True where a chunk exchanges gradients unit by unit: [1, chunks].
     """
     rows, sharing = Strategies.of(strategy), job.shares is None
     priced: dict[_Priced, None] = {}
@@ -204,12 +209,14 @@ def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
 
 
 def _priced_by(price: Callable[[_Group, Floats], Floats], axis: Axis) -> ExchangeTime:
-    """Return the prices of the collectives of groups on one axis."""
+    """Return a function of exchange times on one axis that calls ``price`` with (axis, kind, ranks) and the bytes of
+    the collectives, all of whose groups have equally many ranks."""
     return lambda kind, _, ranks, __, ___, nbytes: price((axis, kind, int(ranks[0])), nbytes)
 
 
 def _count(priced: _Priced, group: _Group, nbytes: Floats) -> Floats:
-    """Return 1 for each collective that equals ``priced`` in axis, kind, ranks and bytes, 0 for all others."""
+    """Return, in the shape of ``nbytes``, 1 for each collective that equals ``priced`` in axis, kind, ranks (``group``)
+    and bytes, 0 for all others."""
     return np.where(nbytes == priced[3], float(group == priced[:3]), 0.0)
 
 
@@ -268,8 +275,8 @@ class _Pass(NamedTuple):
         return f"{'activations' if self.forward else 'gradients'} of micro-batch {self.micro}"
 
     def collectives(self, name: str, part: str, *after: int) -> tuple[int, ...]:
-        """Add as many collectives as the chunk has for a part; returns the place of the last, empty where there is
-        none."""
+        """Add the collectives that the pass's chunk has for a part of the step, after the operations at ``after``;
+        return the place of the last, empty where there is none. ``name`` ends the name of each."""
         return _add_collectives(self.builder, name, self.payloads, part, self.chunk, *after)
 
 
@@ -308,12 +315,14 @@ class StagedOperations:
 
     @property
     def payloads(self) -> Iterator[Payload]:
-        """The different collectives of groups on one axis, those of a smaller last micro-batch too."""
+        """The different collectives of groups on one axis in a micro-batch, then those of the last micro-batch where it
+        is smaller."""
         yield from self._whole[0]
         yield from self._last[0] if self._last is not self._whole else ()
 
     def of_stage(self, stage: int) -> list[Operation]:
-        """Return what every rank of a stage does in the step, in order."""
+        """Return the operations of every rank of a stage in the step, in the order in which they are added: each comes
+        after all that it waits for."""
         builder, stages, chunks = StageOperations(), self._strategy.pp, len(self._units)
         builder.wait_for(*_add_collectives(builder, "parameters", self._whole[0], "parameters", stage))
         for direction, chunk, micro in one_forward_one_backward(
@@ -335,7 +344,9 @@ class StagedOperations:
         return payloads(self._job, strategy, self._by_unit), sends
 
     def _pass(self, builder: StageOperations, direction: str, chunk: int, micro: int) -> None:
-        """Add a pass with what it waits for, what goes on beside it, and its send."""
+        """Add to ``builder`` a pass of one micro-batch through a chunk: the receive that it waits for, its computing
+        unit by unit with the collectives in and beside it, its send, and after the last backward pass the exchange of
+        gradients."""
         forward, closing = direction == "forward", micro == self._step.micro_batches - 1
         now = _Pass(builder, *(self._last if closing else self._whole), forward, chunk, micro)
         times, closing = self._step.of_micro_batch(micro), closing and not forward
@@ -373,8 +384,8 @@ class StagedOperations:
             now.collectives("gradients", "gradients", *builder.computed)
 
     def _within(self, now: _Pass, place: int, units: int) -> list[CollectiveUse]:
-        """Return the collectives of tensor and expert groups in the unit of a pass that comes at ``place``: those of
-        the chunk, dealt out to its ``units`` as evenly as whole numbers can be."""
+        """Return the collectives of tensor and expert groups in the unit of a pass that comes at ``place``, from 0 on:
+        those of the pass through the chunk, dealt out to its ``units`` units as evenly as whole numbers can be."""
         uses: list[CollectiveUse] = []
         for payload in now.payloads:
             number = payload.counts["forward" if now.forward else "backward"][now.chunk]
@@ -382,8 +393,8 @@ class StagedOperations:
         return uses
 
     def _gather(self, now: _Pass, unit: int, after: tuple[int, ...]) -> tuple[int, ...]:
-        """Add the gathers of a unit's parameters in a pass; returns the place of the one that the unit waits for, empty
-        without any."""
+        """Add the gathers of a unit's sharded parameters in a pass, after the operations at ``after``; return the place
+        of the one that the unit waits for, empty without any."""
         part = f"{'gather' if now.forward else 'regather'} of {_which(unit)}"
         return now.collectives(f"parameters of unit {unit}, chunk {now.chunk}", part, *after)
 
@@ -398,8 +409,8 @@ class StagedOperations:
         return (now.builder.collective(f"all-gather {now.tensors}", sends_use(gathered, self._strategy.tp), *received),)
 
     def _message(self, now: _Pass, verb: Verb, other: int, *after: int) -> tuple[int, ...]:
-        """Add the send or receive of a pass, to or from another chunk, after some operations; returns its place, empty
-        where that chunk does not exist or is of the same stage."""
+        """Add the send of a pass to the chunk ``other``, or its receive from there, after the operations at ``after``;
+        return its place, empty where that chunk does not exist or is of the same stage."""
         chunks, stages = len(self._units), self._strategy.pp
         if not 0 <= other < chunks or (now.chunk - other) % stages == 0:
             return ()
@@ -427,8 +438,9 @@ class StagedOperations:
 def _add_collectives(
     builder: StageOperations, name: str, payloads: list[Payload], part: str, column: int, *after: int
 ) -> tuple[int, ...]:
-    """Add as many collectives as a chunk or a stage has for a part of the step; returns the place of the last, empty
-    where there is none."""
+    """Add to ``builder`` as many collectives as ``column``, a chunk or a stage, has for a part of the step, each after
+    the operations at ``after``; return the place of the last, empty where there is none. ``name`` ends the name of
+    each."""
     places: tuple[int, ...] = ()
     for payload in payloads:
         for _ in range(payload.counts[part][column]):
@@ -437,17 +449,18 @@ def _add_collectives(
 
 
 def _which(unit: int) -> str:
-    """Return whether a unit is the first of its chunk or another one, as :func:`_counts` names parts."""
+    """Return ``first`` for unit 0 of a chunk and ``other`` for any other, as :func:`_counts` names parts."""
     return "first" if unit == 0 else "other"
 
 
 def sends_use(nbytes: float, tp: int) -> CollectiveUse:
-    """Return the gather, in a tensor group, of what a stage received in slices."""
+    """Return the all-gather, in a tensor group of ``tp`` neighbouring ranks, of the ``nbytes`` that a stage received in
+    slices."""
     return CollectiveUse("tensor", GATHER, nbytes, tp, 1)
 
 
 def tied_use(table: TiedSum) -> CollectiveUse:
-    """Return the all-reduce of a tied table's gradients among the stages that hold it; its ``nbytes`` follow from what
-    a rank sends."""
+    """Return the all-reduce of a tied table's gradients among the stages that hold it. Its bytes are those of which a
+    ring sends what the table's sum says a rank sends; its stride is 0, as stages are named elsewhere."""
     holders = len(table.stages)
     return CollectiveUse("pipeline", "all-reduce", float(table.nbytes[0]) * holders / (2 * (holders - 1)), holders, 0)

@@ -56,11 +56,12 @@ class Line(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds of one message of the mean size, latency included."""
+        """Seconds of one message of ``message`` bytes, latency included."""
         return self.latency + self.message / self.rate
 
     def alike(self, other: Line) -> bool:
-        """Return whether messages take as long over both, to a thousandth."""
+        """Return whether messages of the sizes of both lines take as long over one as over the other, to a
+        thousandth."""
         return all(
             abs(line.latency + line.message / rate - line.seconds) <= _SAME * line.seconds
             and abs(latency + line.message / line.rate - line.seconds) <= _SAME * line.seconds
@@ -84,15 +85,17 @@ class CarriedCollective:
 
 
 def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCollective:
-    """Return by which algorithm, in which seconds and over which pairs of ranks a collective is carried.
+    """Return by which algorithm, in which seconds and over which pairs of ranks a collective is carried, with its
+    schedule where it has one.
 
     Args:
-        price: of the collective's group.
+        price: prices of the collective's group.
         use: the collective.
-        shared: groups that divide the channels, by whose number its bytes are priced.
+        shared: number of groups that divide the channels, by which its bytes are multiplied to be priced.
 
     Raises:
-        UnsupportedError: by no messages between two ranks each.
+        UnsupportedError: it is not carried by plain messages between two ranks each: it goes by several collectives,
+            has a codec, or adds up within the network.
     """
     if isinstance(price, CheapestPrices | ExchangePrices):
         price = price.choice(use.kind, use.nbytes * shared)
@@ -118,7 +121,9 @@ def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCol
 
 
 def _library_line(prices: LibraryPrices, kind: Kind, nbytes: float) -> Line:
-    """Return the pairs over which a ring takes as long as the library's closed form, at this size and around it.
+    """Return the time model of a ring's messages over which the ring takes as long as the library's closed form, for
+    ``nbytes`` (``Collective.nbytes``) and sizes around it; without a latency where the closed form does not grow like a
+    line there.
 
     The closed form changes its way with the size, so that no line has its times at all sizes.
     """
@@ -132,9 +137,11 @@ def _library_line(prices: LibraryPrices, kind: Kind, nbytes: float) -> Line:
 
 
 def pair_line(schedule: Schedule, fabric: Fabric) -> Line:
-    """Return what messages take between pairs of ranks while the schedule runs: means over all bytes and messages.
+    """Return the time model of a message between two ranks while the schedule runs: the mean rate over all bytes and
+    the mean latency over all messages; an infinite rate for a schedule without rows.
 
-    A lightpath has its channels; on packet links a message has the share of its bytes.
+    A lightpath has the bandwidth of its channels; on packet links a message has the share of a link that its bytes are
+    of all in that step.
     """
     if not len(schedule):
         return Line(np.inf, 0.0, 0.0)
@@ -152,7 +159,8 @@ def pair_line(schedule: Schedule, fabric: Fabric) -> Line:
 
 
 def _lightpath_rates(schedule: Schedule, fabric: Fabric, pair: Ints) -> Floats:
-    """Return the bytes per second of each row's pair: [row], all channels of the pair's lightpaths in that step."""
+    """Return the bytes per second of each row's pair of ranks: [row], all channels of the pair's lightpaths in that
+    step together. ``pair`` [row] numbers pairs within steps."""
     _, first = np.unique(np.stack([pair, schedule.lightpath.astype(np.int64)]), axis=1, return_index=True)
     pairs, place = np.unique(pair[first], return_inverse=True)
     channels = np.bincount(place, schedule.wavelength_count[first].astype(np.float64))
@@ -160,8 +168,15 @@ def _lightpath_rates(schedule: Schedule, fabric: Fabric, pair: Ints) -> Floats:
 
 
 def _packet_rates(fabric: Fabric, step: Ints, pair: Ints, route: Ints) -> Floats:
-    """Return the bytes per second of each row's pair: [row]. Of each link of its way, a pair has the share that its
-    rows are of all that load the link in the same step; the slowest link counts."""
+    """Return the bytes per second of each row's pair of ranks: [row]. Of each link of its way, a pair has the share
+    that its rows are of all that load the link in the same step; the slowest link counts.
+
+    Args:
+        fabric: the packet fabric.
+        step: step of each row: [row].
+        pair: number of the pair of each row, (step · ranks + source) · ranks + destination: [row].
+        route: route of each row: [row].
+    """
     source, destination = pair // fabric.ranks % fabric.ranks, pair % fabric.ranks
     row, link = links_of(fabric.footprint(source, destination, route))
     _, place, loads = np.unique(step[row] * fabric.links + link, return_inverse=True, return_counts=True)
@@ -224,8 +239,8 @@ def network_of(
 
     Args:
         sizes: name and ranks of each axis, the one whose ranks are neighbours first; they multiply to all ranks.
-        lines: by axis, bytes of each collective or send in the whole step, and what its messages take.
-        around: whether all messages go to neighbours on one ring of all ranks.
+        lines: by axis, for each collective or send its bytes in the whole step, and the time model of its messages.
+        around: True when all messages go to neighbours on one ring of all ranks, so that one dimension is a ``Ring``.
     """
     notes: list[str] = []
     means = {name: _mean(name, lines[name], notes) for name, _ in sizes if lines.get(name)}
@@ -245,8 +260,8 @@ def network_of(
 
 
 def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int) -> bool:
-    """Return whether all ranks exchange together, by schedules, and every message goes to a neighbour on a ring; False
-    without any collective."""
+    """Return whether all ``ranks`` ranks exchange together, by schedules, and every message goes to a neighbour on the
+    ring of ranks 0, 1, ...; False without any collective."""
     for use, carrier in carriers.items():
         if use.ranks != ranks or carrier.schedule is None or carrier.fabric is None:
             return False
@@ -257,8 +272,12 @@ def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int)
 
 
 def _mean(name: str, lines: Sequence[tuple[float, Line]], notes: list[str]) -> Line:
-    """Return the line whose rate is the mean over all bytes and whose latency that over all messages; adds to ``notes``
-    where lines differ from it."""
+    """Return the time model whose rate is the mean over all bytes and whose latency that over all messages of an axis;
+    add a sentence to ``notes`` where some messages take longer or shorter than by it.
+
+    ``lines`` are, for each collective or send, its bytes in the whole step and the time model of its messages; ``name``
+    is the axis.
+    """
     nbytes = np.array([size for size, _ in lines])
     rates, latencies, messages = (np.array([line[column] for _, line in lines]) for column in range(3))
     often = np.divide(nbytes, messages, out=np.zeros_like(nbytes), where=messages > 0)
@@ -291,18 +310,25 @@ class StepTraces:
     """Sentences on where the traces and the network differ from the plan."""
 
     def members(self, use: CollectiveUse) -> Ints:
-        """Return the ranks of all groups of a collective: [group, rank]."""
+        """Return the ranks of all groups of a collective on one axis: [group, rank]; it is not meant for collectives of
+        several stages."""
         return group_members(self.ranks, use.ranks, use.stride)
 
 
 def step_traces(
     job: Job, choice: Strategy | PlacedChoice, step: StrategyStep | PlacedStep | BroadcastStep
 ) -> StepTraces:
-    """Return everything that the traces of a plan's step say: what each stage does, how collectives are carried, and
-    the network.
+    """Return everything that the traces of a plan's step say: what each stage does, how collectives are carried, the
+    network, and notes on what these say otherwise than the plan.
+
+    Args:
+        job: where the plan runs.
+        choice: the plan's strategy or placement.
+        step: its simulated step.
 
     Raises:
-        UnsupportedError: the step has what neither traces nor a simulator of messages can say; the line names it.
+        UnsupportedError: the step has what neither traces nor a simulator of messages can say, as a placed plan or an
+            exchange method; the line names it.
     """
     if isinstance(step, BroadcastStep):
         raise UnsupportedError("a step by DaDianNao's equations has no schedules: expected no --cost-model paper")

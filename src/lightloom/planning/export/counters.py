@@ -32,8 +32,8 @@ _AXES = {"shards": ("tensor", "expert"), "replicas": ("data", "expert-data"), "g
 
 
 def counted(plan: Plan) -> tuple[Timeline, list[Counter]]:
-    """Return a plan's timeline with the bytes of its transmissions, and its counters of load, memory and lit channels
-    that have any moment."""
+    """Return a plan's timeline with the bytes of its transmissions in their details, and those of its counters (load,
+    memory of the fullest rank, lit channels) that have any moment."""
     timeline, step = plan.timeline, plan.step
     if isinstance(step, StrategyStep) and step.stages is not None and isinstance(plan.choice, Strategy):
         job = plan.job
@@ -46,7 +46,8 @@ def counted(plan: Plan) -> tuple[Timeline, list[Counter]]:
 
 
 def _part_bytes(job: Job, strategy: Strategy, step: PipelinedStep) -> dict[str, list[float]]:
-    """Return the bytes of what a timeline of stages transmits, by part of the step: a list by chunk or stage."""
+    """Return the bytes of what a timeline of stages transmits, by part of the step (field of ``StageTimes``), summed
+    over axes: a list by chunk or stage."""
     sends = stage_sends(job, Strategies.of(strategy), exchange_seconds(job, strategy.algorithm))
     sent = sends.nbytes[0] + sends.gathered[0]
     nbytes = step_bytes(job, strategy, step.times.early_exchange, sent, collective_bytes)
@@ -54,8 +55,9 @@ def _part_bytes(job: Job, strategy: Strategy, step: PipelinedStep) -> dict[str, 
 
 
 def _with_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
-    """Return the interval with the bytes that its part of the step sends, by the column of its details, times the share
-    that it has of these; as it is where the part is not in ``nbytes``, by part and column."""
+    """Return the interval with the bytes that its part of the step sends as the detail ``bytes``: those of its chunk or
+    stage, times the interval's share of the part; as it is where the part is not in ``nbytes``, which has lists by
+    chunk or stage."""
     part = interval.details.get("part")
     if part not in nbytes:
         return interval
@@ -64,8 +66,8 @@ def _with_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
 
 
 def _memory_counter(plan: Plan, timeline: Timeline) -> Counter:
-    """Return the bytes of a rank of the fullest stage over time: activations come with forward passes and go with
-    backward passes; constant for placed plans."""
+    """Return the bytes that a rank of the fullest stage holds over time, with the plan's memory as its peak:
+    activations come with forward passes and go with backward passes; constant for placed plans."""
     name, end = "memory of the fullest rank (bytes)", timeline.step_time
     if not isinstance(plan.choice, Strategy) or not isinstance(plan.step, StrategyStep):
         return Counter(name, (0.0, end), (plan.memory, plan.memory))
@@ -85,13 +87,15 @@ def _peak(changes: list[tuple[float, float]]) -> float:
 
 
 def _filled(name: str, changes: list[tuple[float, float]], memory: float, end: float) -> Counter:
-    """Return the changes on top of what is held throughout, so that the largest sum is the plan's memory."""
+    """Return a counter of the changes (moment, bytes) on top of what is held throughout, so that the largest sum is
+    ``memory`` bytes; it runs from 0 to ``end`` seconds."""
     return Counter.of_changes(name, [(0.0, 0.0), *changes, (end, 0.0)], base=memory - _peak(changes))
 
 
 def _operators_memory(step: StrategyStep, timeline: Timeline, kept: float) -> Iterator[tuple[float, float]]:
-    """Yield (moment, change in bytes) when operators of data parallelism alone keep and drop what their backward passes
-    read; ``kept`` is their sum."""
+    """Yield (moment in seconds, change in bytes) when operators of data parallelism alone keep and drop what their
+    backward passes read: at the start of a forward and the end of a backward pass. ``kept`` is the bytes of all of them
+    together, to which the operators' own are scaled."""
     assert step.result is not None
     saved = {operator.name: operator.kept_bytes for operator in step.result.plan.graph.operators}
     share = kept / max(sum(saved.values()), 1)
@@ -104,8 +108,9 @@ def _operators_memory(step: StrategyStep, timeline: Timeline, kept: float) -> It
 
 
 def _passes_memory(timeline: Timeline, stage: int, kept: list[float]) -> Iterator[tuple[float, float]]:
-    """Yield (moment, change in bytes) when a stage's passes keep and drop activations of their micro-batch; ``kept`` is
-    by chunk."""
+    """Yield (moment in seconds, change in bytes) when the passes of a stage keep and drop activations of their
+    micro-batch: at the start of a forward and the end of a backward pass. ``kept`` is the bytes of one micro-batch by
+    chunk."""
     spans: dict[tuple[str, int, int], tuple[float, float]] = {}
     for interval in timeline.on(f"stage {stage}"):
         if "micro_batch" in interval.details:
@@ -117,8 +122,8 @@ def _passes_memory(timeline: Timeline, stage: int, kept: list[float]) -> Iterato
 
 
 def _wavelengths(plan: Plan, timeline: Timeline) -> Iterator[Counter]:
-    """Yield the counter of channels that are lit; none on fabrics without circuits, for placed plans, and where an
-    exchange has no schedule."""
+    """Yield the counter of channels (wavelengths or switch planes) that are lit over time; none on fabrics without
+    circuits, for placed plans, where an exchange has no schedule, and for stages without a division of the channels."""
     fabric = plan.cluster.fabric
     if not fabric.exclusive or not isinstance(plan.step, StrategyStep):
         return
@@ -134,7 +139,12 @@ def _wavelengths(plan: Plan, timeline: Timeline) -> Iterator[Counter]:
 
 
 def _lit_by_collectives(plan: Plan, timeline: Timeline) -> Iterator[tuple[float, float]]:
-    """Yield (moment, change) of the channels that are lit, as the schedule of each collective lights them."""
+    """Yield (moment in seconds, change) of the number of lit channels in a step of data parallelism alone, as the
+    schedule of each collective lights them while it transmits.
+
+    Raises:
+        UnsupportedError: an exchange has no schedule.
+    """
     lit: dict[tuple[str, float], int] = {}
     prices = plan.prices
     assert prices is not None
@@ -148,7 +158,8 @@ def _lit_by_collectives(plan: Plan, timeline: Timeline) -> Iterator[tuple[float,
 
 
 def channels_lit(schedule: Schedule, fabric: Fabric) -> int:
-    """Return the different channels that carry light in the step of a schedule that has most, in any of its copies."""
+    """Return the largest number of different channels that carry light in one step of a schedule, all folded copies
+    included; in all steps together for a schedule without common steps (queued)."""
     if schedule.folding is not None and schedule.folding.channel.shape[1]:
         schedule = (
             schedule.standing(fabric.fibre_channels) if schedule.queued else schedule.unfolded(fabric.fibre_channels)
@@ -163,8 +174,8 @@ def channels_lit(schedule: Schedule, fabric: Fabric) -> int:
 
 
 def _lit_by_axes(timeline: Timeline, channels: dict[str, int]) -> Iterator[tuple[float, float]]:
-    """Yield (moment, change) when the channels of an axis begin and cease to carry light of any stage; ``channels`` is
-    their number by axis."""
+    """Yield (moment in seconds, change) when the channels of an axis begin and cease to carry light of any stage;
+    ``channels`` is the number of channels by axis, and an axis lights all of its channels at once."""
     spans: dict[str, list[Interval]] = {}
     for interval in timeline.intervals:
         if SHARES[interval.category] == "communication":

@@ -58,7 +58,8 @@ def expressible(search: PlanSearch) -> Plan:
 
 
 def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
-    """Return the facts that frameworks are told of a plan."""
+    """Return the facts that frameworks are told of a plan of a strategy (not of a placed plan); ``graph`` is the
+    model's."""
     strategy, cluster = plan.choice, plan.cluster
     assert isinstance(strategy, Strategy)
     model, length, logits = plan.job.model, sequence_length(graph), logits_of(graph.operators)
@@ -77,7 +78,8 @@ def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
 
 
 def common_notes(job: ExportedJob) -> list[str]:
-    """Return sentences on parts of the split that no framework's settings state."""
+    """Return sentences on those parts of the split that no framework's settings state: a smaller last micro-batch, the
+    pieces of context groups, an exchange method, algorithms; empty where none applies."""
     strategy, algorithms = job.strategy, ", ".join(job.algorithms)
     notes = {
         f"the last of {strategy.micro_batches} micro-batches has {strategy.last_samples} samples instead of "
@@ -108,8 +110,8 @@ _FSDP = (
 
 
 def arguments(job: ExportedJob) -> list[str]:
-    """Return Megatron's options, each with its value as one entry; Megatron takes the data-parallel degree from the
-    number of ranks."""
+    """Return Megatron's options for the split as command-line texts, each option with its value as one entry
+    (``--global-batch-size 64``). The data-parallel degree is left out: Megatron takes it from the number of ranks."""
     strategy, replicated = job.strategy, job.strategy.replicas > 1
     fully = _FSDP_SHARDING.get(strategy.sharding) if replicated else None
     overlaps = strategy.sharding not in _FSDP_SHARDING and (job.training.overlap_gradients or strategy.plain)
@@ -143,8 +145,8 @@ def arguments(job: ExportedJob) -> list[str]:
 
 
 def _stage_arguments(job: ExportedJob) -> list[str]:
-    """Return the options that tell how many layers each stage has; none where all have as many and stages are not
-    interleaved, as Megatron cuts by itself."""
+    """Return the options that tell Megatron how many layers each stage or chunk has; none where all stages have equally
+    many and are not interleaved, as Megatron cuts by itself."""
     layers, virtual = job.layers, job.strategy.virtual_stages
     if len(set(layers)) == 1:
         return [f"--num-layers-per-virtual-pipeline-stage {layers[0]}"] if virtual > 1 else []
@@ -156,7 +158,8 @@ def _stage_arguments(job: ExportedJob) -> list[str]:
 
 
 def megatron_notes(job: ExportedJob) -> list[str]:
-    """Return sentences on what these arguments do not say, or say otherwise."""
+    """Return sentences on what Megatron's arguments for this split do not say, or say otherwise, those that hold for
+    every framework first; empty where none applies."""
     strategy = job.strategy
     found = common_notes(job)
     if strategy.ep > 1 and strategy.tp > 1 and not strategy.sequence_parallel:
@@ -167,8 +170,8 @@ def megatron_notes(job: ExportedJob) -> list[str]:
 
 
 def to_script(job: ExportedJob) -> str:
-    """Return the text of the shell script: origin and notes as comments, then the arguments as the array
-    ``MEGATRON_ARGS``, one a line."""
+    """Return the text of a shell script to be sourced: origin, notes and usage as comments, then Megatron's arguments
+    as the array ``MEGATRON_ARGS``, one a line."""
     comments = [f"# {line}" for line in (f"lightloom: {job.origin}", *megatron_notes(job))]
     usage = f'# source this file, then: torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}"   ({job.ranks} ranks)'
     return "\n".join([*comments, usage, "MEGATRON_ARGS=(", *(f"  {each}" for each in arguments(job)), ")", ""])
@@ -183,7 +186,8 @@ Value = str | int | bool | list[list[str]]
 
 
 def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
-    """Return torchtitan's settings by section (``training``, ``parallelism``, ``activation_checkpoint``) and key."""
+    """Return torchtitan's settings for the split, by section (``training``, ``parallelism``, ``activation_checkpoint``)
+    and key; keys of what the split does not use may be left out."""
     strategy = job.strategy
     sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas // strategy.cp}.get(strategy.sharding, strategy.dp)
     sharers = max(sharers, 1)
@@ -215,7 +219,8 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
 
 
 def torchtitan_notes(job: ExportedJob) -> list[str]:
-    """Return sentences on what these settings do not say, or say otherwise."""
+    """Return sentences on what torchtitan's settings for this split do not say, or say otherwise, those that hold for
+    every framework first; empty where none applies."""
     strategy = job.strategy
     unsharded, accumulates = strategy.sharding in ("none", "zero-1"), strategy.pp == 1 and strategy.micro_batches > 1
     stepwise = strategy.sharding == "zero-2" and job.training.zero_2_exchange == "step"
@@ -251,7 +256,8 @@ def torchtitan_notes(job: ExportedJob) -> list[str]:
 
 
 def to_toml(job: ExportedJob) -> str:
-    """Return the text of torchtitan's TOML file: origin and notes as comments, then a section each."""
+    """Return the text of torchtitan's TOML file for the split: origin and notes as comments, then a section each, and a
+    newline at the end."""
     lines = [f"# {line}" for line in (f"lightloom: {job.origin}", *torchtitan_notes(job))]
     for section, values in settings(job).items():
         # Basic strings, whole numbers, booleans and lists of them are written alike in TOML and JSON.
@@ -260,8 +266,9 @@ def to_toml(job: ExportedJob) -> str:
 
 
 def _modules(layers: tuple[int, ...]) -> list[list[str]]:
-    """Return the names of torchtitan's modules of each chunk, embeddings with the first, norm and output with the
-    last."""
+    """Return the names of torchtitan's modules of each chunk, a list each: blocks numbered from 0 on over the whole
+    model, the embedding with the first chunk, norm and output with the last. ``layers`` are the blocks of each chunk,
+    of at least two chunks."""
     begins = [sum(layers[:chunk]) for chunk in range(len(layers) + 1)]
     parts = [[f"layers.{layer}" for layer in range(*span)] for span in pairwise(begins)]
     return [["tok_embeddings", *parts[0]], *parts[1:-1], [*parts[-1], "norm", "output"]]

@@ -74,7 +74,7 @@ class SwitchedStep:
 
     @property
     def step_time(self) -> float:
-        """Duration of the step, in seconds."""
+        """Duration of the step, in seconds, turns of the switch that something waits for included."""
         return self.stages.step_time
 
     @cached_property
@@ -106,15 +106,22 @@ class InStep:
 
     @property
     def hidden(self) -> float:
-        """Seconds of the turns of the first stage's ranks that nothing waits for; 0 where only rounding is left."""
+        """Seconds of the turns of one step, at the ranks of the first stage, that nothing waits for; 0 where only
+        rounding is left."""
         turns = len(self.best.turning) * self.reconfiguration_time
         hidden = turns - self.best.exposed
         return hidden if hidden > _ROUNDING * turns else 0.0
 
 
 def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep | None:
-    """Return the fastest of all searched settings of a strategy's step, and of those whose circuits stand; None for
-    data parallelism alone, and where only one kind of groups exchanges.
+    """Return the fastest of all searched settings of the switch along a strategy's step, beside the fastest of those
+    whose circuits stand for the whole step; None for data parallelism alone, and where only one kind of groups
+    exchanges.
+
+    Args:
+        job: where the strategy runs.
+        strategy: the strategy whose step is simulated.
+        prices: prices of exchanges by the planes that each axis has.
 
     Raises:
         UnsupportedError: groups that exchange in one phase are more than the planes.
@@ -148,11 +155,13 @@ class _Search:
         self._best: dict[tuple[bool, frozenset[Phase], int | None], Planes | None] = {}
 
     def candidates(self) -> Iterator[SwitchedStep]:
-        """Yield the step of every segmentation with its best divisions, then that of every division that stands for the
-        whole step: first all with gradients beside the last pass, then all with gradients after it.
+        """Yield the simulated step of every segmentation of the phases with its best divisions, then that of every
+        division that stands for the whole step: first all with gradients beside the last pass, then all with gradients
+        after it.
 
-        Segmentations that would let the passes wait for a turn before the last pass, or part phases that alternate, are
-        left out."""
+        Segmentations that would let the passes wait for a turn before the last pass, or part phases that alternate in
+        interleaved stages, are left out.
+        """
         for beside in (True, False):
             active = {phase: axes for phase, axes in self._times.active(beside=beside).items() if axes}
             if not beside and "gradients" not in active:
@@ -166,8 +175,9 @@ class _Search:
             yield from self._standing([phase for phase in PHASES if phase in active], beside)
 
     def _standing(self, phases: Sequence[Phase], beside: bool) -> Iterator[SwitchedStep]:
-        """Yield the step of every division that stands for the whole step; none where they are more than
-        :data:`MOST_STANDING` or the planes too few."""
+        """Yield the step of every division of the planes that stands in all of ``phases``; none where divisions are
+        more than :data:`MOST_STANDING` or the planes too few. ``beside`` says whether gradients leave beside the last
+        pass."""
         least = self._times.least
         free = self._planes - sum(least.values()) + len(least)
         if free < len(least) or comb(free - 1, len(least) - 1) > MOST_STANDING:
@@ -180,8 +190,14 @@ class _Search:
     def _settings(
         self, segments: Sequence[Sequence[Phase]], active: dict[Phase, tuple[Axis, ...]], beside: bool
     ) -> Settings | None:
-        """Return the division of each phase, the best of its segment; None where a segment has more axes than planes.
-        The last pass keeps the planes that the pipeline has in the other passes."""
+        """Return the division of the planes in each phase, the best of its segment; None where a segment has more axes
+        than planes. The last pass keeps the planes that the pipeline has in the other passes.
+
+        Args:
+            segments: phases that share a division, a list each.
+            active: the axes that exchange, by phase.
+            beside: whether gradients leave beside the last pass.
+        """
         settings: dict[Phase, Planes] = {}
         pinned: dict[Axis, int] = {}
         # Stages are in the last pass while others still send to them: the pipeline's planes stay.
@@ -200,7 +216,8 @@ class _Search:
         return {phase: settings[phase] for phase in PHASES if phase in settings}
 
     def _phase_seconds(self, beside: bool, phase: Phase, axis: Axis, planes: int) -> float:
-        """Return the seconds of a phase with ``planes`` for one axis, where all other axes have all planes."""
+        """Return about how many seconds a phase takes with ``planes`` planes for one axis, if all other axes have all
+        planes; ``beside`` says whether gradients leave beside the last pass."""
         key = beside, axis, planes
         if key not in self._seconds:
             division = dict.fromkeys(self._times.axes, self._planes) | {axis: planes}
@@ -211,7 +228,8 @@ class _Search:
         return self._seconds[key][phase]
 
     def _gradients(self, division: Planes, by_unit: Mask) -> Floats:
-        """Return the seconds of gradients exchanged after the last pass: [chunks]."""
+        """Return the seconds of gradients exchanged after the last pass with a division of the planes: [chunks]; of the
+        first unit only for chunks of the mask ``by_unit`` [chunks], whose other gradients go before."""
         # No other axis makes a difference.
         key = tuple(division.get(axis) for axis in REPLICAS), by_unit.tobytes()
         if key not in self._late:
@@ -228,7 +246,8 @@ class _Search:
         return {axis: division.get(axis, self._planes) for axis in self._times.axes}
 
     def stages(self, settings: Settings, *, beside: bool) -> PipelinedStep:
-        """Return the step with these settings, each exchange at the price of its phase."""
+        """Return the step with these settings of the switch, each exchange in the seconds of its phase's division, and
+        the turns between; ``beside`` says whether gradients leave beside the last pass."""
         (passes, smaller), (closing, smaller_closing) = (self._times_at(settings, name) for name in ("passes", "last"))
         if "last" not in settings:
             closing, smaller_closing = passes, smaller
@@ -251,9 +270,11 @@ class _Search:
         return PipelinedStep(times=times, micro_batches=count, last=last, arithmetic_share=share, turns=turns)
 
     def _turns(self, settings: Settings, times: StageTimes, last: StageTimes) -> SwitchTurns:
-        """Return the seconds of the turns between phases whose divisions give some axis more planes; 0 elsewhere.
+        """Return the seconds of the turns before phases whose divisions give some axis more planes; 0 elsewhere.
 
-        The turn before the first phase begins beside the update; only what this does not cover stands before it."""
+        The turn before the first phase begins beside the optimizer's update; only what this does not cover stands
+        before it. ``times`` are those of the micro-batches before the last, ``last`` those of the last.
+        """
         seconds, update, (lead, tail) = self._times.prices.reconfiguration_time, times.update, self._times.margins
         pipeline: Planes = {axis: count for axis, count in settings["passes"].items() if axis == "pipeline"}
         taken = any(gains(division, pipeline) for division in settings.values())
@@ -271,13 +292,15 @@ class _Search:
 
 
 def _passes_go_on(settings: Settings, axes: Sequence[Axis]) -> bool:
-    """Return whether the axes of the passes need not wait for a turn before the last pass, during which they go on."""
+    """Return whether none of the ``axes`` of the passes has more planes in the last pass than in the passes before it,
+    so that they need not wait for a turn."""
     before, after = settings["passes"], settings.get("last", settings["passes"])
     return not any(after[axis] > before[axis] for axis in axes)
 
 
 def _together(segments: Sequence[Sequence[Phase]]) -> bool:
-    """Return whether the phases that alternate (``_STANDING``) are in at most one segment."""
+    """Return whether the phases that alternate in interleaved stages (``_STANDING``: passes, last pass and gradients)
+    are in at most one of the segments."""
     return sum(any(phase in _STANDING for phase in segment) for segment in segments) <= 1
 
 
@@ -326,7 +349,8 @@ class RegrantedStep(PlacedStep):
 
     @property
     def grants(self) -> int:
-        """Holds of the step, the most grants that it can have: where nothing waits, circuits stay."""
+        """Number of holds that the step goes on for, which is the most grants that it can have: where nothing waits,
+        circuits stay."""
         return ceil(self.step_time / self.timing.period)
 
     @property
@@ -336,8 +360,15 @@ class RegrantedStep(PlacedStep):
 
 
 def faster_regranted(step: PlacedStep, plan: HybridPlan, fabric: Fabric, simulated: Simulated) -> PlacedStep:
-    """Return the fastest of a step over circuits granted once and those with circuits granted anew; the step itself
-    where none is faster, or no hold is shorter than it."""
+    """Return the fastest of a step over circuits granted once and those with circuits granted anew before every hold;
+    the step itself where none is faster, or no hold is shorter than it.
+
+    Args:
+        step: the step over circuits granted once.
+        plan: the placed plan of that step.
+        fabric: the fabric, whose set-up time is that of a reconfiguration.
+        simulated: simulates the step over pipes and a function that grants them.
+    """
     best, setting = step, fabric.setup_time
     for length in HOLDS if fabric.assigns_circuits and plan.traffic.total.sum() > 0 else ():
         timing = Timing(max(length * setting, step.step_time / MOST_GRANTS), setting)
@@ -379,7 +410,8 @@ _OF_MICRO_BATCHES = {"forward_exchange": 1, "backward_exchange": 1, "send": 2}
 
 
 def switched_timeline(step: SwitchedStep) -> Timeline:
-    """Return the intervals of a step with the planes that they use, once it is proved that the circuits can be so.
+    """Return the intervals of a step, transmissions and turns with the planes that they use, once it is proved that the
+    circuits can be so.
 
     Raises:
         VerificationError: a transmission has no circuits, or the switch turns beneath one.
@@ -418,8 +450,8 @@ class _Notes:
 
     @property
     def owners(self) -> dict[tuple[int, int], str]:
-        """The axis of every plane of each stage, by (stage, plane), when the step begins: as its last phase leaves
-        them."""
+        """Axis that holds each plane when the step begins, by (stage, plane): as the last phase of a step leaves them,
+        the same at all stages."""
         holders = self._numbers[self._phases[-1]]
         return {(stage, plane): axis for stage in range(self._stages) for plane, axis in holders.items()}
 
@@ -438,8 +470,11 @@ class _Notes:
         return {axis: nbytes for axis, nbytes in demands.items() if nbytes}
 
     def details(self, interval: Interval, share: float) -> dict[str, Any]:
-        """Return the details of an interval that is ``share`` of all intervals of its name: ``phase``, ``stages``,
-        ``planes`` (numbers by axis), and of a transmission ``nbytes`` by axis; nothing of computing."""
+        """Return the details of an interval: of a turn ``phase``, ``stages`` and ``planes`` (numbers by axis), of a
+        transmission also ``nbytes`` by axis; nothing of other intervals.
+
+        ``share`` is the interval's part of the duration of all intervals of its name, and so of their bytes.
+        """
         if interval.category == "reconfiguration":
             return self._turned(interval)
         if interval.category != "transmission":
@@ -455,8 +490,8 @@ class _Notes:
         return self._known or axis not in REPLICAS
 
     def _planes(self, phase: Phase, axis: Axis, interval: Interval) -> list[int]:
-        """Return the numbers of the planes that an axis uses in a phase; of a pipeline, sends forward have the first
-        half and sends backward the second."""
+        """Return the numbers of the planes that an axis uses in a phase, as many as the phase's division gives it; of a
+        pipeline's planes, sends forward have the first half and sends backward the second."""
         numbers = [plane for plane, holder in self._numbers[phase].items() if holder == axis]
         numbers = numbers[: self._step.settings[phase].get(axis, 0)]
         if interval.name.startswith("send") and self._step.times.least[axis] > 1:
@@ -477,8 +512,8 @@ class _Notes:
         return {"phase": phase, "stages": [int(interval.resource.split(",")[0].split()[-1])], "planes": dict(planes)}
 
     def _used(self, interval: Interval) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
-        """Return a transmission's phase, its stages (the sender first), bytes by axis, and the axes that may exchange
-        in it."""
+        """Return a transmission's phase, its stages (the sender first; one stage for exchanges within it), its bytes by
+        axis (of one micro-batch, or of the step), and the axes that may exchange in it."""
         words, details = interval.name.split(), interval.details
         if not details:  # "gather for backward 0 on 1", of sharded parameters
             details = {"part": f"{words[2]}_gather", "column": int(words[5]), "micro_batch": int(words[3])}
@@ -496,7 +531,8 @@ class _Notes:
 
 
 def _sends(job: Job, strategy: Strategy) -> Floats:
-    """Return the bytes that are sent to each chunk the faster way, where gathers of slices take no time: [chunks]."""
+    """Return the bytes that are sent to each chunk from the one before, whole or in slices that a tensor group gathers,
+    whichever is faster where gathers take no time: [chunks]."""
     sends: Floats = stage_sends(job, Strategies.of(strategy), lambda _: nothing).nbytes[0]
     return sends
 
@@ -523,6 +559,11 @@ class SwitchedStrategyStep(StrategyStep):
 def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> StrategyStep:
     """Simulate one step of a strategy with the fastest settings of the switch; as :func:`simulate` does where no two
     kinds of groups share the planes.
+
+    Args:
+        job: where the strategy runs.
+        strategy: the strategy.
+        prices: prices of exchanges by the planes that each axis has.
 
     Raises:
         UnsupportedError: groups that exchange in one phase are more than the planes.

@@ -31,14 +31,15 @@ from lightloom.planning.simulation.pipelined import StageTimes
 
 
 def collective_bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
-    """Return ``nbytes``, the bytes of collectives (``Collective.nbytes``), where a function of exchange times returns
-    seconds; 0 for groups of one rank. The other arguments are not used."""
+    """Return ``nbytes`` [rows, ...], the bytes of collectives as ``Collective.nbytes`` counts them, where a function of
+    exchange times returns seconds; 0 for groups of one rank (``ranks``, [rows]). The other arguments are not used."""
     return np.where(_beside(ranks, nbytes) > 1, nbytes, 0.0)
 
 
 def sent_bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
-    """Return the least bytes that a rank sends in collectives, in the place of their seconds: (n - 1) / n of their
-    bytes among n ranks, twice that for an all-reduce."""
+    """Return the least bytes that a rank sends in collectives, where a function of exchange times returns seconds: (n -
+    1) / n of ``nbytes`` [rows, ...] among n ``ranks`` [rows], twice that for an all-reduce; 0 for one rank. Algorithm,
+    stride and exchange are not used."""
     count = _beside(ranks, nbytes)
     return (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
 
@@ -52,14 +53,16 @@ nothing: ExchangeTime = lambda kind, algorithm, ranks, stride, exchange, nbytes:
 
 
 def ties_stages(job: Job, rows: Strategies) -> bool:
-    """Return whether several stages hold copies of a table; all rows have the same stages and chunks."""
+    """Return whether several pipeline stages hold copies of any one tied table; all rows must have the same stages and
+    chunks."""
     edges, stages = job.model.chunks(rows), rows.stages
     return any(len(holding_stages(table, edges, stages)) > 1 for table in job.model.tied)
 
 
 def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
-    """Return the seconds of computing of every stage before the first exchange of its first pass, and after the last of
-    its last one, for one row: each [stages].
+    """Return the seconds of computing of every stage before the first exchange of its first pass, and after the last
+    exchange of its last backward pass, for one row of strategies: each [stages]; the whole pass where nothing is
+    exchanged in it.
 
     Passes that wait for launches take longer; forward passes that are repeated are left out.
     """
@@ -99,8 +102,8 @@ class PhasedTimes:
         self._times: dict[tuple[tuple[Axis, int], ...], tuple[StageTimes, StageTimes]] = {}
 
     def times(self, division: Planes) -> tuple[StageTimes, StageTimes]:
-        """Return the times of a micro-batch and of the last one, which may be smaller, with planes divided so; computed
-        once for each division."""
+        """Return the times of a micro-batch and of the last one, which may be smaller, with ``division`` planes of each
+        axis; computed once for each division."""
         key = tuple(division.items())
         if key not in self._times:
             job, strategy = self._shared(division), self.strategy
@@ -111,8 +114,9 @@ class PhasedTimes:
         return self._times[key]
 
     def gradients(self, division: Planes, by_unit: Mask) -> Floats:
-        """Return the seconds of the exchange of gradients after the last pass: [chunks], of the first unit only where
-        the others go before (``by_unit``, [chunks])."""
+        """Return the seconds of the exchange of gradients after the last pass, with ``division`` planes of each axis:
+        [chunks]. For chunks of the mask ``by_unit`` [chunks] they are those of the first unit only, as the others go
+        before."""
         job, rows = self._shared(division), Strategies.of(self.strategy)
         seconds = exchange_seconds(job, self.strategy.algorithm)
         replicas = stage_exchanges(job, rows, seconds, by_unit=by_unit[None]).replicas
@@ -131,12 +135,12 @@ class PhasedTimes:
 
     @cached_property
     def fastest(self) -> StageTimes:
-        """Times of a micro-batch (not of a smaller last one) if every axis had all planes."""
+        """Times of a micro-batch (not of a smaller last one) if every axis had all planes of the switch to itself."""
         return self.times(dict.fromkeys(self.axes, self.prices.planes))[0]
 
     def active(self, *, beside: bool) -> dict[Phase, tuple[Axis, ...]]:
-        """Return the axes that exchange by phase, an empty tuple for an idle phase; ``beside`` says whether gradients
-        leave beside the last backward pass, so that their axes are in ``last`` too."""
+        """Return the axes that exchange in each phase, an empty tuple for an idle phase; ``beside`` says whether
+        gradients leave beside the last backward pass, so that their axes are in ``last`` too."""
         times, replicas = self.fastest, tuple(axis for axis in self.axes if axis in REPLICAS)
         sharded = bool((times.forward_gather + times.backward_gather).any())
         passes = tuple(axis for axis in self.axes if axis not in REPLICAS) + (replicas if sharded else ())
@@ -156,8 +160,8 @@ class PhasedTimes:
 
     @cached_property
     def margins(self) -> tuple[Floats, Floats]:
-        """Seconds of computing of each stage before the first exchange of its first pass and after the last of its last
-        one: [stages]; none where shards are gathered and gradients scattered within passes."""
+        """Seconds of computing of each stage before the first exchange of its first pass, and after the last exchange
+        of its last one: [stages] each; 0 where shards are gathered and gradients scattered within passes."""
         times = self.fastest
         if (times.forward_gather + times.backward_gather).any():
             return np.zeros_like(times.gather), np.zeros_like(times.gather)
@@ -165,7 +169,8 @@ class PhasedTimes:
 
 
 def after_the_passes(times: StageTimes, late: Floats) -> StageTimes:
-    """Return times whose gradients are all exchanged after the last pass, in ``late`` seconds: [chunks]."""
+    """Return the times of a step whose gradients are all exchanged after the last pass, in ``late`` seconds: [chunks];
+    all other times are kept."""
     none = np.zeros_like(late)
     return replace(times, early_exchange=none, lead=none, late_exchange=late)
 
@@ -246,15 +251,17 @@ def gains(before: Planes, after: Planes) -> bool:
 
 
 def turning(settings: Settings) -> tuple[Phase, ...]:
-    """Return the phases before which some planes are set anew, the cycle of the steps included."""
+    """Return the phases before which some axis gets more planes, so that planes are set anew; the last phase comes
+    before the first, since steps follow each other. ``settings`` must not be empty, and is in the order of the
+    phases."""
     phases = list(settings)
     pairs = zip([phases[-1], *phases], phases, strict=False)
     return tuple(phase for before, phase in pairs if gains(settings[before], settings[phase]))
 
 
 def segmentations(phases: Sequence[Phase]) -> Iterator[list[list[Phase]]]:
-    """Yield every way to part a cycle of phases into segments, one segment alone first; a segment may go on from the
-    last phase to the first."""
+    """Yield every way to part a cycle of phases into segments of consecutive phases, a single segment of all first; a
+    segment may go on from the last phase to the first. Nothing is yielded without phases."""
     if not phases:
         return
     yield [list(phases)]
@@ -270,9 +277,18 @@ def segmentations(phases: Sequence[Phase]) -> Iterator[list[list[Phase]]]:
 def best_division(
     planes: int, active: Mapping[Phase, Sequence[Axis]], seconds: Seconds, least: Planes, pinned: Planes
 ) -> Planes | None:
-    """Return the division of the planes among all axes of these phases that takes the least seconds; None where there
-    are more axes than planes. Axes have at least ``least`` planes, those of ``pinned`` exactly so many; past
-    :data:`MOST_DIVISIONS`, planes go one by one to the axis that gains most."""
+    """Return the number of planes of each axis that exchanges in any of these phases, of all divisions of the planes
+    the one that takes the least seconds; None where the planes are too few.
+
+    Past :data:`MOST_DIVISIONS` divisions, planes go one by one to the axis that gains most.
+
+    Args:
+        planes: planes of the switch.
+        active: the axes that exchange, by phase.
+        seconds: seconds of a phase by one of its axes and the planes of that axis; they add up.
+        least: the fewest planes of each axis.
+        pinned: axes whose number of planes is given, and counts whether they exchange or not.
+    """
     axes = [axis for axis in dict.fromkeys(axis for names in active.values() for axis in names) if axis not in pinned]
     free = planes - sum(pinned.values()) - sum(least[axis] - 1 for axis in axes)
     if len(axes) > free:
@@ -305,8 +321,9 @@ Numbers = Mapping[Phase, Mapping[int, Axis]]
 
 
 def plane_numbers(settings: Settings, planes: int) -> Numbers:
-    """Return the axis that holds each plane, by phase and plane number; at a phase before which nothing turns, as in
-    the phase before it."""
+    """Return the axis that holds each of the ``planes`` planes, by phase and plane number from 0 on. Before a phase at
+    which nothing turns the holders are those of the phase before it; planes that a phase does not need stay with their
+    last holder."""
     phases = list(settings)
     first = phases.index(next(iter(turning(settings)), phases[0]))
     numbers: dict[Phase, Mapping[int, Axis]] = {}
@@ -318,8 +335,16 @@ def plane_numbers(settings: Settings, planes: int) -> Numbers:
 
 
 def _next_holders(holders: Mapping[int, Axis], division: Mapping[Axis, int], planes: int) -> dict[int, Axis]:
-    """Return the axis that holds each plane next: axes keep their own as far as the division lets them, spare planes
-    stay with their last holder. An axis that gains planes takes the spare ones of lowest number."""
+    """Return the axis that holds each plane, by plane number in ascending order, in the next phase.
+
+    Axes keep their own as far as the division lets them; an axis that gains planes takes the spare ones of lowest
+    number; planes that are still spare stay with their last holder, at first with the first axis.
+
+    Args:
+        holders: axis of each plane before, by plane number; empty at first.
+        division: number of planes that each axis has next.
+        planes: number of planes.
+    """
     kept: dict[int, Axis] = {}
     for axis, count in division.items():
         kept |= dict.fromkeys([plane for plane, holder in holders.items() if holder == axis][:count], axis)

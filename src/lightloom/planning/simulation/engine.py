@@ -466,7 +466,8 @@ class StepResult:
 
     @property
     def compute_time(self) -> float:
-        """Seconds of the step in which a rank computes, slowed down by exchanges or not."""
+        """Seconds of the step in which a rank computes, longer where exchanges beside it take part of the
+        arithmetic."""
         return self.breakdown["compute_s"]
 
     @property

@@ -45,7 +45,8 @@ class TrafficJob:
 
     @property
     def ranks_text(self) -> str:
-        """The ranks in a few characters: 0-31, 0-62/2, or the first ones."""
+        """The ranks in a few characters: ``0-31``, ``0-62/2`` for every second one, or, at uneven distances, the first
+        six and ``...`` for more."""
         first, last, count = self.ranks[0], self.ranks[-1], len(self.ranks)
         step = (last - first) // (count - 1) if count > 1 else 1
         if step > 0 and self.ranks == tuple(range(first, last + 1, step)):
@@ -54,8 +55,9 @@ class TrafficJob:
 
     @classmethod
     def parse(cls, text: str) -> TrafficJob:
-        """Return the job that a text describes, underscores in names of options read as hyphens; its option ``name`` is
-        the job's name.
+        """Return the job that a text of the form ``WHAT@RANKS[:option=value,...]`` describes, as in
+        ``gpt2-355m@0-31:tp=4``. Underscores in names of options are read as hyphens; the option ``name`` becomes the
+        job's name. Neither the model nor the options are looked up.
 
         Raises:
             ConfigError: not of the form.
@@ -75,8 +77,12 @@ class TrafficJob:
 
 
 def _ranks(text: str, job: str) -> tuple[int, ...]:
-    """Return the ranks of ``first-last`` or ``first-last/step``, last included; ConfigError unless at least two,
-    ascending."""
+    """Return the ranks of the text ``first-last`` or ``first-last/step``, last included if it is reached; ``job`` is
+    the whole text of the job, for messages.
+
+    Raises:
+        ConfigError: not of the form, or not at least two numbers in ascending order.
+    """
     span, slash, step = text.partition("/")
     first, dash, last = span.partition("-")
     try:
@@ -89,11 +95,8 @@ def _ranks(text: str, job: str) -> tuple[int, ...]:
 
 
 def check_jobs(jobs: Sequence[TrafficJob], ranks: int) -> None:
-    """Refuse what no cluster of so many ranks can run at once.
-
-    Raises:
-        ConfigError: fewer than two jobs, a rank that does not exist, or one that two jobs have.
-    """
+    """Raise ConfigError where no cluster of ``ranks`` ranks can run the jobs at once: fewer than two jobs, a rank that
+    does not exist, or one that two jobs have."""
     if len(jobs) < 2:
         raise ConfigError(f"{len(jobs)} jobs: expected at least two, each as {FORM}")
     owner: dict[int, TrafficJob] = {}
@@ -118,11 +121,15 @@ def check_jobs(jobs: Sequence[TrafficJob], ranks: int) -> None:
 
 
 def job_fabric(job: TrafficJob, fabric: Fabric, channels: int | None = None) -> Fabric:
-    """Return the fabric of a job's ranks, with so many channels of each of its links, or with all.
+    """Return the fabric of a job's ranks, as a part of ``fabric``.
+
+    On packet links it is the ranks on the links of the whole fabric; on circuits, links with ``channels`` channels of
+    the whole, None for all of them.
 
     Raises:
         ConfigError: ranks of a ring that do not lie at even distances.
-        UnsupportedError: a fabric whose parts nobody knows.
+        UnsupportedError: a packet fabric that reduces in the network, or a fabric whose channels give the ranks no
+            circuits.
     """
     ranks = len(job.ranks)
     if not fabric.exclusive:
@@ -153,7 +160,8 @@ def ring_stride(job: TrafficJob) -> int:
 
 def held_links(job: TrafficJob, fabric: Fabric) -> Ints:
     """Return the numbers of the links, ascending, that circuits of a job may use: on a ring those between its first and
-    its last rank, both ways, and all around where it closes."""
+    its last rank, both ways, and all around where its ranks are evenly spread over the whole ring; on switches those of
+    its ranks."""
     members = np.array(job.ranks)
     if not fabric.wavelength_routed:
         _, link = links_of(fabric.footprint(members, np.roll(members, 1), np.zeros(len(members), np.int64)))
@@ -166,8 +174,8 @@ def held_links(job: TrafficJob, fabric: Fabric) -> Ints:
 
 
 def neighbours(jobs: Sequence[TrafficJob], fabric: Fabric) -> list[list[int]]:
-    """Return the groups of jobs that divide channels, as lists of their numbers: those whose links overlap, directly or
-    by way of others; each job alone where light is not routed by wavelength."""
+    """Return the groups of jobs that divide channels, as lists of their positions: jobs whose links overlap, directly
+    or by way of others. Each job is a group of its own where light is not routed by wavelength."""
     if not fabric.wavelength_routed:
         return [[number] for number in range(len(jobs))]
     from scipy.sparse.csgraph import connected_components
@@ -180,8 +188,9 @@ def neighbours(jobs: Sequence[TrafficJob], fabric: Fabric) -> list[list[int]]:
 
 
 def splits(total: int, jobs: int, most: int = 8) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to share out all of ``total`` channels among jobs, in parts of equally many channels, at most
-    ``most`` parts, at least one for each job: channels by job; the last job takes what does not divide."""
+    """Yield the ways to share out all of ``total`` channels among ``jobs`` jobs, as the channels of each job. Channels
+    come in parts of equally many, at most ``most`` parts, at least one for each job; the last job takes what does not
+    divide."""
     parts = min(total, most)
     for counts in divisions(parts, jobs):
         channels = [count * total // parts for count in counts]
@@ -209,14 +218,23 @@ class Exchange(NamedTuple):
 
     @classmethod
     def of(cls, sort: str, busy: float, usage: Floats, flows: Floats | Ints, fabric: Fabric) -> Exchange:
-        """Return an exchange from its share of each link and the number of its flows there, [link] each; its flows on a
-        link have equal parts of that share of the link's bandwidth."""
+        """Return an exchange from its share of each link, its flows having equal parts of that share of the link's
+        bandwidth.
+
+        Args:
+            sort: sort of the exchange, such as :data:`DATA`.
+            busy: seconds of a step in which it is under way, alone.
+            usage: share of each link that it takes meanwhile: [link].
+            flows: number of its flows on each link: [link].
+            fabric: the whole fabric.
+        """
         return cls(sort, busy, usage, usage * fabric.link_bandwidth() / np.maximum(flows, 1))
 
 
 def link_load(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
-    """Return the seconds in which each link carries the bytes of a schedule on a packet fabric, and how many flows
-    (pairs of ranks) cross it at a time meanwhile, on average: [link] each."""
+    """Return the seconds in which each link of a packet fabric carries the bytes of a schedule, and how many flows
+    (pairs of ranks) cross the link at a time meanwhile, on average over its chunks: [link] each; 0 for links that carry
+    nothing."""
     piece = schedule.first_piece().unfolded(fabric.fibre_channels)
     pieces = 1 if schedule.pipeline is None else schedule.pipeline.pieces
     chunks, weighted = np.zeros((2, fabric.links))
@@ -236,7 +254,8 @@ def link_load(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
 
 
 def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) -> Exchange:
-    """Return the exchange of a collective of ``seconds`` that repeats without a pause; its sort is "data"."""
+    """Return the exchange of a collective that takes ``seconds`` and repeats without a pause on a packet fabric; its
+    sort is :data:`DATA`, and it loads no link where it takes no time."""
     if not seconds:
         return Exchange(DATA, seconds, np.zeros(fabric.links), np.zeros(fabric.links))
     busy, flows = link_load(evaluation.schedule, fabric)
@@ -244,8 +263,15 @@ def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) 
 
 
 def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabric) -> list[Exchange]:
-    """Return the exchanges of a strategy's step on a packet fabric, at most one of each sort, each loading links as the
-    largest collective of its sort does."""
+    """Return the exchanges of a strategy's step on a packet fabric, at most one of each sort, each under way as long as
+    all exchanges of its sort and loading links as the largest collective of its sort does.
+
+    Args:
+        job: the model at the prices of its part of the fabric.
+        strategy: the strategy.
+        step: its simulated step.
+        part: fabric of the job's ranks, with all links of the whole one.
+    """
     busy = _busy(strategy, step)
     exchanges = []
     for sort in (PASSES, DATA):
@@ -258,13 +284,16 @@ def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabri
 
 
 def sort_of(strategy: Strategy, kind: Kind, ranks: int, stride: int) -> str:
-    """Return the sort of a collective: :data:`PASSES` within passes, :data:`DATA` between replicas."""
+    """Return the sort of a collective of a strategy: :data:`PASSES` within passes (any all-to-all, and collectives in
+    tensor groups), else :data:`DATA`, between replicas. ``stride`` is the distance between neighbours of its group, in
+    ranks."""
     return PASSES if kind == "all-to-all" or (strategy.tp > 1 and (ranks, stride) == (strategy.tp, 1)) else DATA
 
 
 def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
-    """Return the seconds of a step in which exchanges of each sort are under way, by sort, on average over the stages;
-    all are "data" for data parallelism alone."""
+    """Return the seconds of a step in which exchanges of each sort are under way, hidden by computing or not, by sort,
+    on average over the stages; all are :data:`DATA` for data parallelism alone, and rings of context groups count as
+    :data:`SENDS`."""
     if step.stages is None:
         return {PASSES: 0.0, DATA: step.communication_time, SENDS: 0.0}
     times, micro = step.stages.times, strategy.micro_batches
@@ -278,8 +307,8 @@ def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
 
 
 def _group_exchange(sort: str, busy: float, job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> Exchange:
-    """Return exchanges of a sort that load each link for the share of their time that a collective of groups does, at
-    most 1."""
+    """Return the exchange of a sort that loads each link for the share of its time that the collective ``use`` in all
+    its groups does, at most 1; ``busy`` is the seconds of a step in which exchanges of the sort are under way."""
     group = part if use.ranks == part.ranks else part.group(use.ranks, use.stride)
     assert group is not None
     schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
@@ -290,8 +319,9 @@ def _group_exchange(sort: str, busy: float, job: Job, strategy: Strategy, use: E
 
 
 def _send_exchange(busy: float, strategy: Strategy, part: Fabric) -> Exchange:
-    """Return the sends of every rank to the one in its place of the next stage (of the last stage to the first), which
-    take the share of each link that its load is of the most loaded one's."""
+    """Return the sends of every rank to the one in its place of the next stage (of the last stage to the first), for
+    ``busy`` seconds of a step; they take all of the most loaded link, and of others the share that their load is of
+    that one's."""
     stride = strategy.replicas * strategy.tp
     source = np.arange(part.ranks)
     destination = (source + stride) % part.ranks
@@ -314,8 +344,8 @@ class SlowedPrices(Pricing):
         return self._pricing.refusal(kind, algorithm, ranks, exchange, stride)
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """Return the prices of a group, the time multiplied by the slowdown of the collective's sort, 1 where none is
-        given."""
+        """Return the prices of a group of ``ranks`` ranks at a ``stride``, the time of each collective multiplied by
+        the slowdown of its sort, 1 where none is given; all else of the prices, such as joules, is kept."""
         whole = self._pricing.price(algorithm, ranks, exchange, stride)
 
         def priced(kind: Kind, nbytes: float) -> Priced:

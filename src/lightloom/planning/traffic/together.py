@@ -59,9 +59,10 @@ _KEPT_COLUMNS = ("route", "wavelength_count", "chunk", "reduces")
 
 
 def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
-    """Return the lightpaths of all jobs in one schedule, proved to be there at once.
+    """Return the lightpaths of all jobs in one schedule of the whole fabric, proved to be there at once.
 
-    Each job's parts are proved on its own fabric first. Jobs that meet hold one range of channels after the other.
+    Each job's parts are proved on its own fabric first. Jobs that meet hold one range of channels after the other, in
+    the order of ``works``.
 
     Raises:
         VerificationError: the first violation found.
@@ -116,7 +117,8 @@ class JobTraffic:
 
     @property
     def slowdown(self) -> float:
-        """How many times as long a step takes beside the others as alone; 1 where a step takes no time."""
+        """How many times as long a step takes beside the others as alone, 1 for no longer; 1 where a step takes no
+        time."""
         return self.seconds / self.alone.seconds if self.alone.seconds else 1.0
 
 
@@ -137,8 +139,14 @@ def traffic(requests: Sequence[Request], cluster: Cluster, advance: Callable[[],
     """Return every job alone and beside the others, in the order of the requests; steps on circuits take longer by the
     channels that they share out, those on packets by shared links.
 
+    Args:
+        requests: the jobs, each on ranks of its own.
+        cluster: the whole cluster.
+        advance: called after every job and group of jobs that was planned, to show progress.
+
     Raises:
-        InputError: a job that its ranks cannot run.
+        InputError: a job that its ranks cannot run, or jobs that cannot share the fabric.
+        VerificationError: the lightpaths of the jobs on circuits are not legal together.
     """
     fabric = cluster.fabric
     alone = []
@@ -159,8 +167,18 @@ def traffic(requests: Sequence[Request], cluster: Cluster, advance: Callable[[],
 
 
 def _work(request: Request, cluster: Cluster, channels: int | None, same: Work | None = None) -> Work:
-    """Return a job on its part of the fabric, with so many channels of each of its links, or with all; by the same plan
-    as another time, where that is given."""
+    """Return a job on its part of the fabric.
+
+    Args:
+        request: the job, with its model.
+        cluster: the whole cluster.
+        channels: channels of each link that the job holds on circuits; None for all.
+        same: the job at another time, whose plan is taken; None for a search. A collective is chosen anew in either
+            case.
+
+    Raises:
+        InputError: the ranks cannot run the job.
+    """
     part = job_fabric(request.job, cluster.fabric, channels)
     held = None if not cluster.fabric.exclusive else (channels or cluster.fabric.shared_channels)
     if request.graph is None:
@@ -170,8 +188,12 @@ def _work(request: Request, cluster: Cluster, channels: int | None, same: Work |
 
 
 def _collective(request: Request, part: Fabric, held: int | None) -> Work:
-    """Return a collective on its part of the fabric by the algorithm of least repeated time; ``held`` are its channels,
-    None on packets."""
+    """Return a job that repeats a collective on its part of the fabric, by the algorithm of least repeated time, or by
+    the one that the request names; ``held`` are its channels, None on packets.
+
+    Raises:
+        UnsupportedError: no algorithm can.
+    """
     kind = request.job.what
     assert kind in CLASSIC
     collective = Collective(kind, part.ranks, request.nbytes)
@@ -199,8 +221,13 @@ def _whole(schedule: Schedule, part: Fabric) -> GroupPart:
 
 
 def _plan(request: Request, cluster: Cluster, held: int | None, same: Work | None) -> Work:
-    """Return a model's step on its part of the fabric: by the winner of a search, or by the choice of ``same``,
-    simulated again."""
+    """Return a model's step on the fabric of ``cluster``, which is the job's part of the whole: by the winner of a
+    search, or by the choice of ``same``, simulated again at the prices of this part. ``held`` are the job's channels,
+    None on packets.
+
+    Raises:
+        UnsupportedError: the search finds no plan, or the choice cannot run.
+    """
     assert request.graph is not None and request.search is not None
     fabric = cluster.fabric
     if same is None:
@@ -231,14 +258,15 @@ def _plan(request: Request, cluster: Cluster, held: int | None, same: Work | Non
 
 
 def _slowed(job: Job, choice: Strategy, slowdown: Mapping[str, float]) -> float:
-    """Return the seconds of a step on packet links, circuits in place, where the exchanges of each sort take so many
-    times longer; 1 for a sort that is not named."""
+    """Return the seconds of a step of a strategy on packet links where the exchanges of each sort take so many times
+    longer as ``slowdown`` says, 1 for a sort that it does not name."""
     slower = job.fabric.model_copy(update={"slowed": slowdown.get(SENDS, 1.0)})
     return strategy_seconds(replace(job, pricing=SlowedPrices(job.pricing, choice, slowdown), fabric=slower), choice)
 
 
 def _parts(job: Job, choice: Strategy, step: StrategyStep) -> Sequence[Part]:
-    """Return the largest collective of each axis, and sends of stages, on circuits; none where nothing is exchanged."""
+    """Return the largest collective of each axis, and sends of stages, of a step on circuits, as parts of a joint
+    schedule; of data parallelism alone its largest collective, none where nothing is exchanged."""
     if not choice.plain:
         return joint_parts(on_divided_channels(job, choice), choice, step)
     if not step.exchanges:
@@ -250,8 +278,12 @@ def _parts(job: Job, choice: Strategy, step: StrategyStep) -> Sequence[Part]:
 def _divided(
     requests: Sequence[Request], alone: Sequence[Work], numbers: Sequence[int], cluster: Cluster
 ) -> list[Work]:
-    """Return the works of jobs that divide the wavelengths, in the order of ``numbers``, by the division of the least
-    worst slowdown; ConfigError where no division serves all."""
+    """Return the works of jobs that divide the wavelengths, by the division of the least worst slowdown against
+    ``alone``. ``numbers`` are the positions of these jobs, in whose order the works come.
+
+    Raises:
+        ConfigError: no division serves all of them.
+    """
 
     @cache
     def work(number: int, channels: int) -> Work | None:
@@ -281,8 +313,8 @@ def _divided(
 
 
 def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
-    """Return every job with the slowdowns of its exchanges and the seconds of its step, repeated until shares of steps
-    and slowdowns agree, at most 40 times."""
+    """Return every job with the slowdowns of its exchanges and the seconds of its step beside the others on packet
+    links, repeated until shares of steps and slowdowns agree, at most 40 times. A step is never shorter than alone."""
     slowdown = [dict.fromkeys((each.sort for each in work.exchanges), 1.0) for work in works]
     seconds = [work.seconds for work in works]
     scale = [work.seconds / work.slowed({}) if work.slowed({}) else 1.0 for work in works]
@@ -298,16 +330,22 @@ def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
 
 
 def _shares(work: Work, slowdown: Mapping[str, float], seconds: float) -> Floats:
-    """Return the share of a step in which each exchange is under way, and last that in which none is: [exchange + 1],
-    which add up to 1."""
+    """Return the share of a step of ``seconds`` in which each exchange of a job is under way, and last that in which
+    none is: [exchange + 1], which add up to 1. ``slowdown`` says how many times longer exchanges of each sort take."""
     busy = np.array([each.busy * slowdown[each.sort] for each in work.exchanges]) / (seconds or 1.0)
     busy = busy / max(float(busy.sum()), 1.0)
     return np.append(busy, max(1 - float(busy.sum()), 0.0))
 
 
 def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dict[str, float]]:
-    """Return for each job how many times longer exchanges of each sort take, on average over what the other jobs do;
-    ConfigError beyond 4,096 states."""
+    """Return for each job how many times longer its exchanges take, by sort, on average over what the other jobs do at
+    any time.
+
+    ``shares`` are those of each job (:func:`_shares`), taken as independent chances.
+
+    Raises:
+        ConfigError: the jobs have more than 4,096 states together.
+    """
     if np.prod([len(each) for each in shares]) > _MOST_STATES:
         raise ConfigError(f"{len(works)} jobs have more than {_MOST_STATES} states together: expected fewer jobs")
     slowdowns: list[dict[str, float]] = []
@@ -330,8 +368,9 @@ def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dic
 
 
 def link_shares(jobs: Sequence[JobTraffic], fabric: Fabric) -> Floats:
-    """Return the share, 0 to 1, of each link that each job takes on average over its step alone, or on circuits of its
-    channels: [job, link]."""
+    """Return the share, 0 to 1, of each link that each job takes: [job, link]. On circuits it is the channels that the
+    job holds beside the others over those of the fabric; on packets what its exchanges load on average over its step
+    alone."""
     shares = np.zeros((len(jobs), fabric.links))
     for row, each in zip(shares, jobs, strict=True):
         work = each.together
