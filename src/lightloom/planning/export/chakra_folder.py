@@ -203,8 +203,8 @@ def _microseconds(operations: tuple[Operation, ...]) -> list[int]:
 
 
 def _attributes(operation: Operation, rank: int, peer: int, groups: Groups) -> dict[str, Value]:
-    """Return the attributes of an operation's node on a rank, as ASTRA-sim reads them; ``peer`` is the rank at the
-    other end of a send or receive."""
+    """Return the attributes of an operation's node in the trace of ``rank``, as ASTRA-sim reads them; ``peer`` is the
+    rank at the other end of a send or receive, and is not read of other operations."""
     attributes: dict[str, Value] = {"is_cpu_op": operation.verb == "host"}
     if operation.verb in ("compute", "host"):
         attributes[NANOSECONDS] = round(operation.seconds * 1e9)

@@ -339,7 +339,8 @@ class StagedOperations:
         return builder.operations
 
     def _micro_batch(self, strategy: Strategy) -> tuple[list[Payload], Sends]:
-        """Return the collectives of one strategy's micro-batch, and what its stages send each other."""
+        """Return the collectives of a step of ``strategy`` by part (:func:`payloads`), and what its stages send each
+        other for one micro-batch."""
         sends = stage_sends(self._job, Strategies.of(strategy), exchange_seconds(self._job, strategy.algorithm))
         return payloads(self._job, strategy, self._by_unit), sends
 
@@ -399,8 +400,8 @@ class StagedOperations:
         return now.collectives(f"parameters of unit {unit}, chunk {now.chunk}", part, *after)
 
     def _arrival(self, now: _Pass) -> tuple[int, ...]:
-        """Add the receive of what a pass reads, and the gather of its slices; returns the place that the pass waits
-        for, empty where its chunk receives nothing."""
+        """Add the receive of what a pass reads from another stage, and the gather of its slices in the tensor group
+        where it comes in slices; return the place that the pass waits for, empty where its chunk receives nothing."""
         source = now.chunk - 1 if now.forward else now.chunk + 1
         received = self._message(now, "receive", source)
         gathered = float(now.sends.gathered[0, max(now.chunk, source)]) if received else 0.0
@@ -427,8 +428,8 @@ class StagedOperations:
 
     @property
     def gathered_sends(self) -> Iterator[CollectiveUse]:
-        """Gathers in tensor groups of what stages send in slices, one for each chunk that has any: of a whole
-        micro-batch, then of the last one."""
+        """The gathers in tensor groups of what stages send in slices, one for each chunk that has any: of a
+        micro-batch, then of the last one, which repeats them where it is alike."""
         for _, sends in (self._whole, self._last):
             for nbytes in sends.gathered[0].tolist():
                 if nbytes:

@@ -220,7 +220,8 @@ class AnalyticalNetwork(NamedTuple):
         return "Congestion_Aware" if len(self.dimensions) == 1 else "Congestion_Unaware"
 
     def to_yaml(self) -> str:
-        """Return the text of ``network.yml``."""
+        """Return the text of ``network.yml``: lists of topology, ranks, bandwidth in GiB/s and latency in ns by
+        dimension, below a comment with the units."""
         columns = {
             "topology": [dimension.topology for dimension in self.dimensions],
             "npus_count": [str(dimension.ranks) for dimension in self.dimensions],
@@ -378,6 +379,7 @@ def step_traces(
 
 
 def _price(job: Job, strategy: Strategy, use: CollectiveUse) -> Price:
-    """Return the prices of collectives in the group of ``use``, by kind and bytes."""
+    """Return the function that prices a collective in groups like those of ``use``, by kind and bytes, with the
+    strategy's algorithm and gradients as they are."""
     pricing = job.pricing if job.shares is None else job.shares.pricing(use.axis)
     return pricing.price(strategy.algorithm, use.ranks, 0, int(distance(job.fabric, np.array([use.stride]))[0]))

@@ -53,7 +53,7 @@ def state_sharers(sharding: Ints, dp: Ints, tp: Ints, node_ranks: int) -> Ints:
 
     Args:
         sharding: index in :data:`SHARDINGS`: [rows].
-        dp: number of replicas: [rows].
+        dp: number of ranks that hold the same parameters, those of context groups included: [rows].
         tp: tensor-parallel degree: [rows].
         node_ranks: ranks of a node.
     """
@@ -63,7 +63,10 @@ def state_sharers(sharding: Ints, dp: Ints, tp: Ints, node_ranks: int) -> Ints:
 
 def node_replicas(dp: Ints, tp: Ints, node_ranks: int) -> Ints:
     """Return how many neighbouring replicas of a tensor shard lie in one node of ``node_ranks`` ranks: [rows], the
-    greatest common divisor of ``dp`` and ``node_ranks / tp``; 1 where ``tp`` does not divide the node's ranks."""
+    greatest common divisor of ``dp`` and ``node_ranks / tp``; 1 where ``tp`` does not divide the node's ranks.
+
+    ``dp`` [rows] is the number of ranks that hold the same parameters, those of context groups included.
+    """
     divides = node_ranks % tp == 0
     return np.where(divides, np.gcd(dp, np.where(divides, node_ranks // tp, 1)), 1)
 
@@ -204,7 +207,8 @@ class Strategies:
         return alone
 
     def rows(self, which: Any) -> Strategies:
-        """Return the columns of the rows that a mask or indices choose."""
+        """Return the strategies, as columns, of the rows that a mask [rows] or indices choose, with the same names of
+        algorithms."""
         return replace(self, **{name: getattr(self, name)[which] for name in Strategy._fields})
 
 
@@ -252,17 +256,18 @@ def strategy_space(
 
     Args:
         ranks: ranks of the job.
-        batches: samples of a step on all ranks together.
+        batches: samples of a step on all ranks together; each is tried.
         tensor_degree: what tp must divide (``TensorSplit.degree``).
-        blocks: the most chunks of stages: pp · virtual_stages.
-        algorithms: names that column ``algorithm`` indexes.
-        sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``).
+        blocks: number of blocks of the model, the most chunks of all stages: pp · virtual_stages.
+        algorithms: names that column ``algorithm`` indexes; each is tried.
+        sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``), which is tried
+            with and without where it does and tp > 1.
         expert_degree: what ep must divide, as well as dp · cp (``ExpertSplit.degree``).
-        contexts: context-parallel degrees.
+        contexts: context-parallel degrees that are tried.
         exchanges: how replicas exchange gradients: numbers, 0 for gradients as they are.
+        recomputations: some of :data:`RECOMPUTATIONS`.
         shardings: some of :data:`SHARDINGS`.
         node_ranks: ranks of a node, inside which hybrid sharding shards (``Fabric.node_ranks``).
-        recomputations: some of :data:`RECOMPUTATIONS`.
         micro_batch: samples of every micro-batch; where they do not divide a replica's batch, the last one is smaller
             and stages are not interleaved. Without it all divisions into equal ones.
         most_micro_batches: any divisor of a replica's batch up to this is a number of micro-batches; those that pp
@@ -270,7 +275,9 @@ def strategy_space(
         most_virtual_stages: the most chunks a stage.
 
     Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
-    codec where there is one replica. Rows: O(divisors³ · the other choices).
+    codec where there is one replica. Hybrid sharding is kept only without expert parallelism and where
+    replicas lie in several nodes, several in each; codecs are not combined with it or with ``zero-1``.
+    Rows: O(divisors³ · the other choices).
     """
     choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]
     degrees: list[Strategy] = []

@@ -101,7 +101,8 @@ class InStep:
 
     @property
     def gain(self) -> float | None:
-        """Seconds that following the phases makes the step shorter; None where circuits cannot stand."""
+        """Seconds by which the fastest step is shorter than the fastest whose circuits stand, 0 where they are the
+        same; None where circuits cannot stand."""
         return None if self.standing is None else self.standing.step_time - self.best.step_time
 
     @property
@@ -485,8 +486,8 @@ class _Notes:
         return {"phase": phase, "stages": stages, "planes": planes, "nbytes": nbytes}
 
     def _counted(self, axis: Axis) -> bool:
-        """Return whether the bytes of an axis are known: those of gradients only where they are exchanged as they
-        are."""
+        """Return whether the bytes of an axis are known: those of the replicas' axes (gradients and parameters) only
+        where the strategy has no exchange method, all others always."""
         return self._known or axis not in REPLICAS
 
     def _planes(self, phase: Phase, axis: Axis, interval: Interval) -> list[int]:

@@ -184,15 +184,16 @@ StepBytes = dict[str, dict[Axis, Floats]]
 def step_bytes(
     job: Job, strategy: Strategy, early: Floats, sends: Floats, bytes_of: ExchangeTime = sent_bytes
 ) -> StepBytes:
-    """Return the bytes that a rank of every stage sends, by field of ``StageTimes`` and by axis: of passes and sends
-    those of one micro-batch, of all else those of the step.
+    """Return the bytes that a rank of every stage sends, by field of ``StageTimes`` and then by axis, arrays [chunks]
+    or [stages] as the field: of passes and sends those of one micro-batch, of all else those of the step.
 
     Args:
-        job: where the strategy runs.
+        job: where the strategy runs; how its channels are divided does not count.
         strategy: other than data parallelism alone.
-        early: seconds of the gradients that leave unit by unit, beside the last pass: [chunks].
+        early: seconds of the gradients that leave unit by unit, beside the last pass, of which only whether they are
+            above 0 counts: [chunks].
         sends: bytes sent to each chunk from the one before: [chunks].
-        bytes_of: bytes of a collective, in the place of its seconds.
+        bytes_of: bytes of a collective, in the place of its seconds; the least that a rank sends if not given.
     """
     rows, by_unit = Strategies.of(strategy), early > 0
 

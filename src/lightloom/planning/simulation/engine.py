@@ -167,8 +167,8 @@ def waiting(computing: Floats, exchanging: Floats, share: float) -> Floats:
 
 
 def slowing(computing: Floats, exchanging: Floats, share: float) -> Floats:
-    """Return by how many seconds exchanges slow the computing with which they begin, without what is left of them once
-    it has ended; ``share`` is the part of the arithmetic that they take."""
+    """Return by how many seconds exchanges slow the computing with which they begin, in the arguments' shape; what of
+    the exchanges outlasts computing is not counted. Beside exchanges computing goes on at 1 - ``share`` of its rate."""
     return share * np.minimum(exchanging, computing / max(1 - share, _LEAST_RATE))
 
 
@@ -338,7 +338,8 @@ class _PlanTasks:
         self._awaited.setdefault(exchange.needed_by, []).extend(ready)
 
     def _append(self, task: Task, *after: int) -> int:
-        """Add a task behind the last of its resource and those of ``after``; returns its place in the list."""
+        """Add a task behind the last task of its resource and those of ``after``, in place of its own dependencies;
+        return its place in the list."""
         before = (self._last[task.resource],) if task.resource in self._last else ()
         self.tasks.append(task._replace(after=tuple(dict.fromkeys(before + after)) if after else before))
         self._last[task.resource] = len(self.tasks) - 1
@@ -377,7 +378,7 @@ def _slowed(tasks: list[Task], share: float) -> list[Task]:
     return slower
 
 
-# The duration of a step of data parallelism alone, without its tasks: as the timeline of ``simulation.lower`` ends.
+# The duration of a step of data parallelism alone, without its tasks: as the timeline of :func:`lower` ends.
 #
 # compute   ───────────────────[wait]──────────────────[wait]── update
 # network        [exchange 0]    ↑    [exchange 1] ...
@@ -431,7 +432,8 @@ class _Clock:
         heappush(self._awaited, (needed_by, end))
 
     def done(self, position: int) -> float:
-        """Return the time at which a position is computed; all exchanges that it waits for must have been added."""
+        """Return the second at which the work of a position ends; all exchanges that it and earlier positions wait for
+        must have been added, and positions must not decrease from call to call."""
         while self._awaited and self._awaited[0][0] <= position:
             needed_by, ended = heappop(self._awaited)
             self._compute(needed_by)

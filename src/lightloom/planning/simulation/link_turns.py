@@ -177,7 +177,8 @@ def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = Fals
 
 @partial(derived.cached, last=16)
 def _passed(fabric: derived.Geometry) -> dict[tuple[int, int], list[tuple[int, list[Int32s]]]]:  # noqa: ARG001 - the key
-    """Return the cache of :func:`_neighbour_transfers` for fabrics of this structure, by ranks and stride."""
+    """Return the dictionary, empty at first, in which :func:`link_shares` keeps :func:`_neighbour_transfers` by (ranks,
+    stride), the same one for all fabrics of this structure."""
     return {}
 
 

@@ -107,13 +107,14 @@ class PipelinedStep:
 
     @property
     def slowed(self) -> Floats:
-        """Seconds by which the exchange of gradients beside it prolongs the last backward pass of a chunk: [chunks]."""
+        """Seconds by which the exchange of gradients beside it prolongs the last backward pass of each chunk: [chunks];
+        what of the exchange is left when the pass ends is not counted."""
         beside = self.times.lead * (self.last or self.times).computed_backward
         return slowing(beside, self.times.early_exchange, self.arithmetic_share)
 
     @property
     def step_time(self) -> float:
-        """Seconds until the last stage has updated its parameters."""
+        """Seconds from the start of the step until every stage has updated its parameters."""
         return float(self._played[0].max())
 
     @cached_property
@@ -233,7 +234,8 @@ class _StageTasks:
         """The last tasks of each stage before the sums over tied tables and its update."""
 
     def stage(self, stage: int) -> None:
-        """Add the tasks of a stage up to its last exchange of gradients."""
+        """Add the tasks of a stage: the gather of its parameters, its passes with their sends and exchanges, the
+        exchanges of gradients and the turns of the switch between, without sums over tied tables and the update."""
         turns, last_micro_batch = self._turns, self._step.micro_batches - 1
         last = self._turn(stage, "before the step", turns.start)
         gather = self._once("gather", f"gather {stage}", stage, last)
@@ -290,7 +292,8 @@ class _StageTasks:
         return self._task(name, resource, "transmission", seconds, *after, part=part, column=column)
 
     def close(self) -> None:
-        """Add the sums over tied tables, and the update of each stage."""
+        """Add the sums over tied tables, the update of each stage, and the turns of the switch beside it; all stages
+        must have been added."""
         tied = self._times.tied
         for stage, ends in enumerate(self._last):
             turn = self._turn(stage, "for tied tables", self._turns.tied, *ends)

@@ -307,7 +307,7 @@ class _WorkNodes:
         return first, last
 
     def _join(self, count: int) -> Ints:
-        """Add ``count`` nodes that take no time and only wait for others, and return their numbers."""
+        """Add ``count`` nodes that take no time and only wait for others, and return their numbers: [count]."""
         none = np.full(count, -1)
         self._hops.append((none, np.zeros(count), np.zeros(count), none))
         self._size += count
@@ -613,7 +613,8 @@ class PlacedStep:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Every pass, transfer and reconfiguration of a group, on devices, circuits and micro-rings."""
+        """Every pass, transfer and reconfiguration of a group as intervals on devices, circuits and micro-rings, all
+        micro-batches of the step one after the other."""
         last = placed_timeline(self.plan, self.circuits, self.run)
         if self.earlier is None:
             return last
@@ -707,7 +708,8 @@ def _check_inputs(plan: HybridPlan, circuits: GroupCircuits, ratio: float, regra
 
 
 def simulate_best(plan: HybridPlan, fabric: Fabric, accelerator: Accelerator, settings: TrainingSettings) -> PlacedStep:
-    """Return the shortest of the steps over each set of circuits that the fabric can grant (``circuits.group.grants``).
+    """Return the shortest of the simulated steps over each set of circuits that the fabric can grant
+    (``circuits.group.grants``), without compression and circuits granted anew.
 
     Raises:
         UnsupportedError: as :func:`simulate_placed`, or the fabric grants no circuits.

@@ -147,7 +147,7 @@ def job_fabric(job: TrafficJob, fabric: Fabric, channels: int | None = None) -> 
 
 
 def ring_stride(job: TrafficJob) -> int:
-    """Return the even distance between neighbouring ranks of a job on a ring.
+    """Return the distance between neighbouring ranks of a job on a ring, which must be the same for all.
 
     Raises:
         ConfigError: distances differ.

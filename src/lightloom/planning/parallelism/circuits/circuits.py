@@ -30,7 +30,8 @@ class Traffic:
 
     @classmethod
     def of(cls, matrix: Any) -> Self:
-        """Return the traffic of a dense or sparse matrix [ranks, ranks] of bytes, source by destination.
+        """Return the traffic of a dense or sparse matrix [ranks, ranks] of bytes, source by destination; pairs of 0
+        bytes are left out, and entries of a pair that a sparse matrix has twice add up.
 
         Raises:
             InputError: not square, an entry negative or not finite, traffic of a rank to itself, or none at all.
@@ -79,7 +80,8 @@ class Traffic:
         return np.where(keys[position] == requested, position, -1)
 
     def period(self) -> int:
-        """Return the smallest rotation of the ranks, a divisor of their number, that leaves the traffic unchanged."""
+        """Return the smallest rotation of the ranks, a divisor of their number, that leaves the traffic unchanged; the
+        number of ranks where no smaller one does."""
         for shift in range(1, self.ranks):
             if self.ranks % shift == 0:
                 rotated = self.find((self.source + shift) % self.ranks, (self.destination + shift) % self.ranks)
@@ -183,13 +185,15 @@ def smallest_counts(nbytes: Floats, service: float) -> Ints:
 
 
 def fill_longest(nbytes: Floats, counts: Ints, take: Callable[[int], bool]) -> Ints:
-    """Return the circuits of each transfer once they were given one at a time to the transfer that is still the longest
-    with the added circuit, until none can be taken: [transfer].
+    """Return the circuits of each transfer, [transfer], once circuits were given one at a time to the transfer that is
+    still the longest with the added circuit. A transfer whose circuit cannot be taken gets no more; it ends when none
+    can.
 
     Args:
         nbytes: bytes of each transfer, shape [transfer].
-        counts: circuits that each transfer has already, shape [transfer].
-        take: takes what one more circuit of a transfer needs, or returns False where it is not free.
+        counts: circuits that each transfer has already, shape [transfer]; left as they are.
+        take: called with a transfer's number, takes what one more circuit of it needs, or returns False where that is
+            not free.
     """
     counts = counts.copy()
     queue = [(-t / (x + 1), p) for p, (t, x) in enumerate(zip(nbytes.tolist(), counts.tolist(), strict=True))]

@@ -46,19 +46,20 @@ def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
 
 
 def grants(plan: HybridPlan, fabric: Fabric) -> list[GroupCircuits]:
-    """Return the sets of circuits that can serve a plan's traffic, as every group sees them; at least one.
+    """Return the sets of circuits that can serve a plan's traffic, as every group sees them; at least one, of no pipes
+    where nothing is sent.
 
     * circuit switch: max-min, set once; where a rank has more peers than planes, circuits go to the longest transfers,
       and the other pairs relay;
-    * WDM ring: one hold, set once, and cycles of 2 and 4 holds until their gap is at most 10 %, longer ones where
-      some pair has no circuit yet; the same in every group;
+    * WDM ring: one hold, set once, and cycles of 2 and 4 holds until their gap is at most 10 %, longer ones where some
+      pair has no circuit yet; the same in every group;
     * packets: pairs at the speed of their ports, links that several ports share as if all of these were busy.
 
-    Holds of a ring are ten reconfigurations long.
+    Sets over which some transfer has no path are left out. Holds of a ring are ten reconfigurations long.
 
     Raises:
-        UnsupportedError: the fabric has none of these or another number of ranks, or some pair is out of reach
-            whatever is granted.
+        UnsupportedError: the fabric has none of these or another number of ranks, or some pair is out of reach whatever
+            is granted.
     """
     if plan.ranks != fabric.ranks:
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
@@ -131,8 +132,9 @@ def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints, Ints]:
 
 
 def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
-    """Return three columns of what the first group sends, each [transfer]: source and destination, numbered as pipes
-    are, and bytes, above 0; those of model parallelism, then those to the next group."""
+    """Return three columns of what the first group sends, each [transfer]: source and destination device (k + d for
+    device d of the next group), and bytes, above 0; first the transfers of model parallelism, then those to the next
+    group."""
     model, data = (matrix[: plan.k].tocoo() for matrix in plan.traffic)
     source, destination = np.concatenate([model.row, data.row]), np.concatenate([model.col, data.row + plan.k])
     nbytes: Floats = np.concatenate([model.data, data.data])
@@ -215,8 +217,8 @@ def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
 
 
 def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
-    """Return pipes of every pair at the rate that its port has while all are busy, and with the latency of a message of
-    the library.
+    """Return a pipe for every pair of the traffic on a packet fabric, at the rate that its port has while all are busy
+    and with the latency of a message, the library's included; of all groups the slowest rate and the largest latency.
 
     Raises:
         UnsupportedError: the fabric has neither circuits nor ports of single ranks.
@@ -243,7 +245,7 @@ def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCir
 
 
 def _largest(values: Column, pipe: Ints, pipes: int) -> Column:
-    """Return the largest value among the pairs of each pipe, at least 0: [pipe]; ``pipe`` [pair] is that of each
+    """Return the largest of ``values`` among those of each pipe, at least 0: [pipes]; ``pipe`` has the pipe of each
     value."""
     largest = np.zeros(pipes, values.dtype)
     np.maximum.at(largest, pipe, values)

@@ -189,13 +189,16 @@ def play_once(traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timi
 
 
 def longest_first(traffic: Traffic, fabric: Fabric, circuit_bytes: float) -> Circuits:
-    """Return circuits of one hold, each given to the transfer that is still the longest, and none that a pair cannot
-    fill.
+    """Return circuits of one hold, one at a time to the transfer that is still the longest with it, and none that a
+    pair cannot fill.
 
     Args:
         traffic: what is still to send.
         fabric: wavelengths around a ring, or switch planes.
         circuit_bytes: bytes that one circuit carries in a hold.
+
+    Raises:
+        InputError: on a ring, the sizes differ, or transceivers bind before the links do.
     """
     most = np.ceil(traffic.nbytes / circuit_bytes).astype(np.int64)
     if fabric.wavelength_routed:

@@ -39,7 +39,7 @@ from lightloom.planning.parallelism.circuits.circuits import (
 
 # SiP-Ring with circuits of any width: the linear programme whose optimum no whole assignment exceeds.
 #
-# Whole circuits take the integer programme of `milp.solve_ring`; this is what is left when they may be cut. Demand
+# Whole circuits take the integer programme of `switch.solve_ring`; this is what is left when they may be cut. Demand
 # (i, j) gets ``t · T_ij``, a share of it clockwise and the rest counter-clockwise. Instead of one row a link over all
 # arcs that cross it, the load of a link follows from that of the link before it: plus what starts between them, minus
 # what ends there.
@@ -326,8 +326,8 @@ def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: i
 
 
 def _arcs(traffic: Traffic, counts: Ints, direction: int) -> tuple[Ints, Ints, Ints]:
-    """Return three columns, each [circuit], of the circuits of one direction: pair, first link and number of links, the
-    links counted clockwise whatever the direction."""
+    """Return three columns, each [circuit], of the circuits that ``counts`` [pair, direction] has in one direction:
+    pair, first link and number of links, the links counted clockwise whatever the direction."""
     pair = np.repeat(np.arange(len(traffic)), counts[:, direction])
     first, last = traffic.source[pair], traffic.destination[pair]
     if direction != CLOCKWISE:

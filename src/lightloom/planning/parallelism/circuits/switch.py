@@ -57,8 +57,8 @@ def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", h
 
 
 def bound(traffic: Traffic, fabric: Fabric) -> float:
-    """Return the fractional optimum of max-min, circuits a hold for the largest demand: Q over the largest sum of
-    relative demands that one rank sends or receives."""
+    """Return the fractional optimum of max-min, circuits a hold for the largest demand: the number of planes over the
+    largest sum of relative demands that one rank sends or receives."""
     return fabric.channels / float(_line_sums(traffic, traffic.relative).max())
 
 
@@ -100,7 +100,8 @@ def max_min_counts(traffic: Traffic, planes: int) -> Ints:
 
 
 def throughput_counts(traffic: Traffic, planes: int) -> Ints:
-    """Return the number of circuits of each pair, [pair], with the largest ``sum T_ij x_ij``: ``planes`` or 0.
+    """Return the number of circuits of each pair, [pair], with the largest ``sum T_ij x_ij``: ``planes`` or 0, where
+    ``planes`` is the circuits of a rank over all holds.
 
     Exact, and of little use alone: nothing limits x_ij but the ports, so that the heaviest single permutation, set on
     every plane, is optimal (the transportation polytope of line sums Q is Q times that of permutations).

@@ -44,6 +44,12 @@ def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s
     While a block's backward pass runs, a device holds again what the operators of the block keep that it computes, each
     part of an operator an equal share; the block counts of which the device holds most. To that come outputs that it
     received from devices which drop their own copies.
+
+    Args:
+        graph: one group's batch, as traced, not the kept graph.
+        balanced: the same operators in parts.
+        device: device of each sub-operator: [sub-operators].
+        k: number of devices.
     """
     position = {operator.name: index for index, operator in enumerate(graph.operators)}
     operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
@@ -527,7 +533,7 @@ def _sort_key(operator: Operator) -> object:
 
 def _cut_operator(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _CutOperator:
     """Return the columns [parts] of an operator's parts under a cut; ``loss`` is the bytes that the loss of its outputs
-    holds, of which a part has its share."""
+    holds, of which a part has its share. A part of a partial split holds the whole output, any other its share."""
     split, parts = cut
     own: Ints = np.diff(bounds(operator.parameters, parts))
     share: Floats = np.ones(1)

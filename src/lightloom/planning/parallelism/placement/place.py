@@ -2,7 +2,7 @@
 
 After SiP-ML (Khani et al., SIGCOMM 2021), section 3.2 and Algorithm 1. :func:`place` tries the paper's forward pass
 with its repair and a few other placements, keeps the fastest, and searches around it.
-``_time_kernels.iteration_time`` times them all.
+``kernels.iteration_time`` times them all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -306,17 +306,17 @@ def place(
     repair: bool = True,
     effort: int = EFFORT,
 ) -> Placement:
-    """Return a placement that keeps reach and memory.
+    """Return the fastest placement found that keeps reach and memory, with its times.
 
     Starts: the paper's forward pass (earliest free device) and one that looks at transfers (earliest finish), both with
     repair; parts in blocks along the ring, repaired where they break the reach; the same on a clique, devices next to
-    each other that all reach one another; and lines that fill device after device in topological order.
-    Small graphs, of up to about fifteen sub-operators, are searched from random starts too.
+    each other that all reach one another; and lines that fill device after device in topological order. Small graphs,
+    of up to about fifteen sub-operators, are searched from random starts too.
 
-    It ends, with a placement unless memory refuses it. A repair makes at most 2 · ``starts.ROUNDS`` sweeps, each
-    visiting a sub-operator once; there is at most one repair for each sub-operator, and one that has not settled by
-    then gives up its start. Starts on a clique, which has at least one device, break no reach and need no repair;
-    neither does a line over ``Reach.span`` devices.
+    It ends, with a placement unless memory refuses it. A repair makes at most 2 · :data:`ROUNDS` sweeps, each visiting
+    a sub-operator once; there is at most one repair for each sub-operator, and one that has not settled by then gives
+    up its start. Starts on a clique, which has at least one device, break no reach and need no repair; neither does a
+    line over ``Reach.span`` devices.
 
     Args:
         balanced: what to place.
@@ -325,7 +325,7 @@ def place(
         memory: bytes of one device; None for no limit.
         link: what a transfer between two devices costs; transfers do not wait for each other.
         repair: False leaves out the starts that needed a repair.
-        effort: of the search around the best start; 0 for none.
+        effort: edges that the search around the best starts may look at; 0 for no search.
 
     Raises:
         ConfigError: no device, or a memory that is not positive.
@@ -369,8 +369,9 @@ def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, ef
 
 
 def _searched(problem: Problem, starts: list[Start], effort: int) -> Start:
-    """Return the start whose placement the search, which changes each in place with an equal share of the moves, makes
-    fastest, of equals the first; the first one where there is nothing to place."""
+    """Return the start whose placement the search makes fastest, of equals the first; the search changes the devices of
+    all starts in place, each with an equal share of the moves that ``effort`` edges allow. Where there is nothing to
+    place it is the first start."""
     if not problem.balanced.size:
         return starts[0]
     steps = moves(problem, effort) // len(starts)
@@ -414,18 +415,19 @@ def partition(
     graph: ComputeGraph, durations: Floats, k: int, quantum: float, rules: PartitionRules | None = None
 ) -> BalancedGraph:
     """Return a graph in which every operator is split into min(k, ⌊t / quantum⌋) parts rounded down to a power of two,
-    at least one, or as many as its dimensions allow.
+    at least one, or as many as its dimensions allow. The model's inputs are left out.
 
-    Of the splits with the most parts the one that exchanges least is taken, its producers being split already: bytes
-    of inputs that come from elsewhere, partial sums sent on, gradients of copied parameters, all in both directions.
-    A part takes its share of the operator's duration.
+    Of the splits with the most parts the one that exchanges least is taken, its producers being split already: bytes of
+    inputs that come from elsewhere, partial sums sent on, gradients of copied parameters, all in both directions. A
+    part takes its share of the operator's duration.
 
     Args:
         graph: one group's batch.
-        durations: seconds [operators, 2] of the forward and the backward pass; t is the forward one.
+        durations: seconds [operators, 2] of the forward and the backward pass, of all operators of the graph; t is the
+            forward one.
         k: devices of a group.
         quantum: seconds below which splitting further does not make an operator faster; 0 for parts as many as devices.
-        rules: tables and options.
+        rules: limits of splits, and the bytes that a parameter costs; None for the defaults.
 
     Raises:
         ConfigError: a number is out of range, or durations do not fit the graph.

@@ -330,7 +330,8 @@ class HybridPlan:
         return self._in_all_groups(_activation_bytes(self.balanced, self.placement.device, self.k))
 
     def _in_all_groups(self, within: csr_array) -> csr_array:
-        """Return bytes [k, k] of one group repeated in every group: [ranks, ranks]."""
+        """Return bytes [k, k] inside one group as those of all ranks, the same inside every group and 0 between groups:
+        [ranks, ranks]; with one group the argument itself."""
         from scipy.sparse import csr_array, kron
 
         return csr_array(kron(np.eye(self.groups), within, format="csr")) if self.groups > 1 else within
