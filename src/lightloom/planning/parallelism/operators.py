@@ -303,8 +303,12 @@ def repetition(forward_flops: Floats, backward_flops: Floats, is_input: Ints) ->
 def graph_times(
     graph: ComputeGraph, accelerator: Accelerator, precision: Precision, attention: Attention = "flash"
 ) -> tuple[Floats, Floats]:
-    """Return the seconds of every operator of a graph in the forward and in the backward pass, each [operators],
-    without the host's launches; arguments and errors as of :func:`times_and_launches`."""
+    """Return the seconds of every operator of a graph in the forward and in the backward pass, each [operators], on one
+    undivided rank, for the graph's own batch and element size, without the host's launches.
+
+    Raises:
+        UnsupportedError: the accelerator has no rate for the precision.
+    """
     return times_and_launches(graph, accelerator, precision, attention)[0]
 
 

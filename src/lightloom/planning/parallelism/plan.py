@@ -513,8 +513,8 @@ dropout's mask, of half their bytes. Source: Korthikanti et al., section 4.1: 5 
 
 
 def in_blocks(graph: ComputeGraph) -> Mask:
-    """Return a mask of the operators that lie in a numbered module and in no region that the model checkpoints:
-    [operators]."""
+    """Return a mask of the operators that lie in a numbered module (a block such as ``layers.3``) and in no region that
+    the model checkpoints by itself: [operators]."""
     inside = [bool(numbered_block(operator.block)) and not operator.checkpoint for operator in graph.operators]
     return np.array(inside, np.bool_)
 
@@ -592,12 +592,12 @@ def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, In
 
 
 def repetitions(in_block: Ints, core: Ints, recomputation: Ints) -> Ints:
-    """Return how often operators repeat their forward pass, 0 or 1: [rows, operators].
+    """Return how often operators repeat their forward pass before their backward pass, 0 or 1: [rows, operators].
 
     Args:
-        in_block: 1 for operators of blocks, otherwise 0: [operators].
-        core: the same for the inside of attention.
-        recomputation: index in :data:`RECOMPUTATIONS`: [rows].
+        in_block: 1 for operators of numbered blocks, which full recomputation repeats, otherwise 0: [operators].
+        core: 1 for the inside of attention, which selective recomputation repeats, otherwise 0: [operators].
+        recomputation: index in :data:`RECOMPUTATIONS` (none, full, selective): [rows].
     """
     full, selective = ((recomputation == RECOMPUTATIONS.index(name))[:, None] for name in ("full", "selective"))
     times: Ints = full * in_block + selective * core

@@ -52,7 +52,7 @@ def state_sharers(sharding: Ints, dp: Ints, tp: Ints, node_ranks: int) -> Ints:
     with hybrid sharding, else all.
 
     Args:
-        sharding: index in :data:`SHARDINGS`: [rows].
+        sharding: index in :data:`SHARDINGS` (none, zero-3, zero-1, zero-2, hybrid): [rows].
         dp: number of ranks that hold the same parameters, those of context groups included: [rows].
         tp: tensor-parallel degree: [rows].
         node_ranks: ranks of a node.

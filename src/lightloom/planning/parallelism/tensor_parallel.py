@@ -105,8 +105,9 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
 
 
 def _neuron_split(graph: ComputeGraph) -> TensorSplit | None:
-    """Return the split of a convolutional network by neurons; None for other models: without a convolution, or with a
-    kind of operator that is in neither :data:`_CHANNELWISE` nor :data:`_ACROSS`."""
+    """Return the split of a convolutional network by neurons, every layer by its output channels; None for other
+    models: without a convolution, or with an operator other than convolutions, linear layers, normalisations, softmax,
+    pooling, elementwise ones and the like (an attention, an embedding)."""
     kinds = {operator.kind for operator in graph.operators}
     if "conv" not in kinds or not kinds <= _CHANNELWISE | _ACROSS:
         return None

@@ -128,8 +128,9 @@ def _exchange_gradients(
     Args:
         network: the same two ends of the exchanges before, on this stage.
         times: begin and end of the chunk's last backward pass, and the end of what else holds planes.
-        reduction: of the chunk, as that of :func:`play`: [3].
-        turns: of the stage, as that of :func:`play`: [10].
+        reduction: seconds before the end of the pass from which gradients are exchanged, seconds of that exchange, and
+            of the one after the pass: [3].
+        turns: seconds of the turns of the stage's planes, in the order of ``SwitchTurns``: [10].
         alone: True when the stage has no other chunk; gradients of interleaved chunks have planes of their own.
     """
     begin, pass_end, gone = times
@@ -349,8 +350,8 @@ def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float,
 
 @njit_without_arrays
 def _finish(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
-    """Count a node as done at the moment ``now``, and make ready the nodes that waited only for it; other arguments as
-    of :func:`_make_ready`."""
+    """Count a node as done at the moment ``now``, and make ready the nodes that waited only for it; what becomes ready
+    on a pipe of ``rate`` 0 counts as waiting in the dark until ``until``. ``state`` is changed in place."""
     state.counts[0] += 1
     for i in range(nodes.first[node], nodes.first[node + 1]):
         y = np.int64(nodes.follower[i])
@@ -558,8 +559,9 @@ def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, 
 
 @njit_without_arrays
 def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
-    """End the nodes whose computing ends at the moment ``now``, and let what arrives then count as done; other
-    arguments as of :func:`_make_ready`."""
+    """End the nodes whose computing ends at the moment ``now``, let what arrives then count as done, and make ready
+    what waited only for these; what becomes ready on a pipe of ``rate`` 0 counts as waiting in the dark until
+    ``until``. ``state`` is changed in place."""
     events = len(state.current)
     while state.size[events] > 0 and state.key[state.first_row[events]] == now:
         x = pop(state, events)
@@ -574,8 +576,9 @@ def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: 
 
 @njit_without_arrays
 def _end_hops(nodes: Nodes, ports: Ports, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
-    """End the hops that end at the moment ``now`` and free their ports; what they carry arrives after the delay of its
-    node. Other arguments as of :func:`_make_ready`."""
+    """End the hops that end at the moment ``now`` and free their ports, in ``state``; what they carry arrives after the
+    delay of its node, or at once, which makes ready what waited only for it. What becomes ready on a pipe of ``rate`` 0
+    counts as waiting in the dark until ``until``."""
     events, hops = len(state.current), len(state.current) + 1
     while state.size[hops] > 0 and state.key[state.first_row[hops]] == now:
         at = pop(state, hops)

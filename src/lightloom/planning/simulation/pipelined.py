@@ -119,7 +119,8 @@ class PipelinedStep:
 
     @cached_property
     def spent(self) -> Mapping[str, Floats]:
-        """Seconds of the rank of each stage by the keys of :data:`SPENT`, each [stages]; they add up to the step."""
+        """Seconds of the rank of each stage by use, each [stages], from ``compute_s`` over ``pipeline_send_s`` and
+        ``bubble_s`` to ``update_s`` (the keys of :data:`SPENT`); of each stage they add up to the step."""
         times, slowed = self.times, self.slowed
         ends, sending, waiting, exchanging, turning = self._played
 
@@ -140,8 +141,8 @@ class PipelinedStep:
         }
 
     def breakdown(self) -> dict[str, float]:
-        """Return the seconds of a rank, the mean over all stages, by the parts of ``Timeline.breakdown``; they add up
-        to the step."""
+        """Return the seconds of a rank, the mean over all stages, as ``compute_s``, ``exposed_communication_s``,
+        ``exposed_reconfiguration_s`` and ``idle_s``, the parts of ``Timeline.breakdown``; they add up to the step."""
         parts = dict.fromkeys(("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s"), 0.0)
         for name, seconds in self.spent.items():
             parts[SPENT[name]] += float(seconds.mean())
@@ -309,10 +310,15 @@ class _StageTasks:
     def _gradients(
         self, chunk: int, before: tuple[int | None, ...], unit: int | None, computed: int | None, end: int
     ) -> int | None:
-        """Add the exchanges of a chunk's gradients beside its last backward pass, and after its task ``end``; return
-        the last exchange, None where neither takes any time.
+        """Add the exchanges of a chunk's gradients beside its last backward pass, and after it, with the turns of the
+        switch before them; return the last exchange, None where neither takes any time.
 
-        ``before``, ``unit`` and ``computed`` are what :meth:`_pass` returned for that pass.
+        Args:
+            chunk: chunk of the model.
+            before: tasks that the pass waited for.
+            unit: task after which the first of the gradients exist, if they leave early.
+            computed: task after which the pass exchanges nothing within its groups any more.
+            end: last task of the pass.
         """
         stage, turns = chunk % self._stages, self._turns
         beside = self._turn(stage, _BESIDE, turns.last, *before)

@@ -712,7 +712,8 @@ def simulate_best(plan: HybridPlan, fabric: Fabric, accelerator: Accelerator, se
     (``circuits.group.grants``), without compression and circuits granted anew.
 
     Raises:
-        UnsupportedError: as :func:`simulate_placed`, or the fabric grants no circuits.
+        UnsupportedError: the fabric grants no circuits or has another number of ranks, two devices that exchange data
+            have no path, or a step has no end.
     """
     steps = (simulate_placed(plan, circuits, accelerator, settings) for circuits in grants(plan, fabric))
     return min(steps, key=lambda step: step.step_time)
@@ -748,8 +749,9 @@ def _endless() -> UnsupportedError:
 
 
 def _busy_time(work: PlacedWork, stretches: Stretches, dark: Floats) -> dict[str, float]:
-    """Return the seconds by category of :data:`SHARES`: of passes, updates and sending summed over all devices and
-    pipes of a group, of reconfiguration once for the group; the other categories are 0.
+    """Return the seconds by category: of passes (``forward``, ``backward``), ``update`` and ``transmission`` summed
+    over all devices and pipes of a group, of ``reconfiguration`` once for the group; the other categories of a timeline
+    are 0.
 
     ``dark`` [reconfigurations, 2] are the beginning and end of each dark period.
     """

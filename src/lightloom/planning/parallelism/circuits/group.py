@@ -39,7 +39,7 @@ def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
     chain waits for its hold on average; nothing is simulated.
 
     Raises:
-        UnsupportedError: as :func:`grants`.
+        UnsupportedError: the fabric has no circuits or ports or another number of ranks, or some pair is out of reach.
     """
     granted = grants(plan, fabric)
     return granted[0] if len(granted) == 1 else min(granted, key=lambda circuits: _expected_seconds(plan, circuits))

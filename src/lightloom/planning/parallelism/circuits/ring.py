@@ -190,7 +190,7 @@ def assign_in_turns(
     ``relaxation`` is of the same traffic and fabric, if already solved; else it is solved here.
 
     Raises:
-        InputError: as :func:`assign`.
+        InputError: the sizes differ, or transceivers bind before the links do.
     """
     relaxation = relax(traffic, fabric) if relaxation is None else relaxation
     holds = 1
@@ -573,8 +573,8 @@ _SOURCE = "planning/parallelism/circuits/ring.py"
 
 
 def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
-    """Return :func:`relax` of the traffic, with continuity, from the cache on disk; what is not there is solved and
-    written to it.
+    """Return the fractional optimum of the traffic on the ring, with continuity (:func:`relax`), from the cache on
+    disk; what is not there is solved and written to it.
 
     Raises:
         InputError: the sizes differ, or transceivers bind before the links do.

@@ -64,8 +64,9 @@ def start_order(balanced: BalancedGraph) -> Ints:
 
 
 def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
-    """Return :func:`start_order` of a balanced graph from the rows ``after`` of who comes after each sub-operator; rows
-    with a negative delay are no part of a path."""
+    """Return the sub-operators in the order in which they start where several could, those with the longest path of
+    forward seconds to the end first, equal ones as they are numbered (:func:`start_order`); ``after`` are the rows of
+    who comes after each, of which those with a negative delay are no part of a path."""
     # Equal ranks keep their order, in which producers come first.
     return np.argsort(-ranks(after, balanced.forward), kind="stable")
 
