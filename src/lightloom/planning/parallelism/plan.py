@@ -57,7 +57,7 @@ class ParameterGroup:
             parameter_bytes: bytes that are exchanged for each parameter.
             starts_after: position of the step that must be done before the collective may start; ``START`` for none.
             needed_by: position of the step that waits for the collective's end.
-            suffix: end of the name, such as `` forward``.
+            suffix: end of the name, its leading space included.
         """
         name, nbytes = f"{kind} {self.name}{suffix}", float(self.parameters * parameter_bytes)
         return Exchange(name=name, kind=kind, nbytes=nbytes, starts_after=starts_after, needed_by=needed_by)

@@ -278,8 +278,8 @@ def segmentations(phases: Sequence[Phase]) -> Iterator[list[list[Phase]]]:
 def best_division(
     planes: int, active: Mapping[Phase, Sequence[Axis]], seconds: Seconds, least: Planes, pinned: Planes
 ) -> Planes | None:
-    """Return the number of planes of each axis that exchanges in any of these phases, of all divisions of the planes
-    the one that takes the least seconds; None where the planes are too few.
+    """Return the number of planes of each axis that exchanges in any of these phases and of the pinned ones, of all
+    divisions of the planes the one that takes the least seconds; None where the planes are too few.
 
     Past :data:`MOST_DIVISIONS` divisions, planes go one by one to the axis that gains most.
 
@@ -288,7 +288,7 @@ def best_division(
         active: the axes that exchange, by phase.
         seconds: seconds of a phase by one of its axes and the planes of that axis; they add up.
         least: the fewest planes of each axis.
-        pinned: axes whose number of planes is given, and counts whether they exchange or not.
+        pinned: axes whose number of planes is given.
     """
     axes = [axis for axis in dict.fromkeys(axis for names in active.values() for axis in names) if axis not in pinned]
     free = planes - sum(pinned.values()) - sum(least[axis] - 1 for axis in axes)

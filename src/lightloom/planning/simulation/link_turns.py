@@ -142,7 +142,7 @@ class LinkTurns:
     @cached_method()
     def _shares(self, ranks: int, stride: int, all_to_all: bool) -> tuple[Floats, Ints]:
         """Return the share of each link that all groups of ``ranks`` ranks at a ``stride`` load while they exchange,
-        rounded to 9 digits, and a number for each link that is the same for equal shares: [link] each."""
+        rounded to 9 decimals, and a number for each link that is the same for equal shares: [link] each."""
         shares = link_shares(self._fabric, ranks, stride, all_to_all).round(9)
         return shares, np.unique(shares, return_inverse=True)[1]
 

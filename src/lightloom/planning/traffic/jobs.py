@@ -291,9 +291,9 @@ def sort_of(strategy: Strategy, kind: Kind, ranks: int, stride: int) -> str:
 
 
 def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
-    """Return the seconds of a step in which exchanges of each sort are under way, hidden by computing or not, by sort,
-    on average over the stages; all are :data:`DATA` for data parallelism alone, and rings of context groups count as
-    :data:`SENDS`."""
+    """Return the seconds of a step in which exchanges of each sort are under way, by sort, on average over the stages;
+    all are :data:`DATA` for data parallelism alone. Rings of context groups count as :data:`SENDS`; of gathers within
+    passes only what computing does not hide counts."""
     if step.stages is None:
         return {PASSES: 0.0, DATA: step.communication_time, SENDS: 0.0}
     times, micro = step.stages.times, strategy.micro_batches
