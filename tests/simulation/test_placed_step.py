@@ -129,7 +129,7 @@ def test_bytes_move_in_the_light_alone(seed: int) -> None:
     nodes, stretches = step.run.work.nodes, step.run.stretches
     moved = np.zeros(len(nodes.amount))
     timing, holds = circuits.timing, len(circuits.bandwidth)
-    for node, start, end in zip(*stretches, strict=True):
+    for node, start, end, nbytes in zip(*stretches, strict=True):
         row = 0
         if timing is not None:
             hold = int((start + 1e-12) // timing.period)
@@ -137,7 +137,9 @@ def test_bytes_move_in_the_light_alone(seed: int) -> None:
             assert start >= hold * timing.period + timing.reconfiguration - 1e-12
             assert end <= (hold + 1) * timing.period + 1e-12
         assert circuits.bandwidth[row, nodes.pipe[node]] > 0
-        moved[node] += circuits.bandwidth[row, nodes.pipe[node]] * (end - start)
+        sent = circuits.bandwidth[row, nodes.pipe[node]] * (end - start)
+        assert nbytes == pytest.approx(sent, rel=1e-6, abs=1e-3)
+        moved[node] += sent
     hops = nodes.pipe >= 0
     assert np.allclose(moved[hops], nodes.amount[hops], rtol=1e-6, atol=1e-3)
 
@@ -197,13 +199,15 @@ def test_the_timeline_says_what_the_step_says(seed: int) -> None:
     _check_timeline(step, step.timeline)
     # Each stretch of sending is named after the message whose hop it is.
     messages, sent = step.run.work.messages, []
-    for node, start, end in zip(*step.run.stretches, strict=True):
+    for node, start, end, nbytes in zip(*step.run.stretches, strict=True):
         (number,) = np.flatnonzero((messages.first <= node) & (node <= messages.last))
         kind, about = KINDS[messages.kind[number]], int(messages.about[number])
         name = f"all-reduce bucket {about}" if kind == "all-reduce" else f"{kind} of {plan.balanced.label(about)}"
-        sent.append((float(start), float(end), name, float(step.run.work.nodes.amount[node])))
+        sent.append((float(start), float(end), name, float(nbytes)))
     shown = [each for each in step.timeline.intervals if each.category == "transmission"]
     assert sorted((each.start, each.end, each.name, each.details["bytes"]) for each in shown) == sorted(sent)
+    # A hop that the dark cuts into stretches sends its bytes once.
+    assert sum(each.details["bytes"] for each in shown) == pytest.approx(step.sent_bytes)
 
 
 @given(
@@ -541,11 +545,13 @@ def test_holds_planned_anew_send_everything(seed: int, latency: float) -> None:
     # Bytes move at the rates that were granted, after the reconfiguration that sets them.
     nodes, dark = step.run.work.nodes, step.run.dark_periods[:, 1]
     moved = np.zeros(len(nodes.amount))
-    for node, start, end in zip(*step.run.stretches, strict=True):
+    for node, start, end, _ in zip(*step.run.stretches, strict=True):
         hold = int(np.searchsorted(dark, start + 1e-12, "right")) - 1
         moved[node] += granted[hold][nodes.pipe[node]] * (end - start)
     hops = nodes.pipe >= 0
     assert np.allclose(moved[hops], nodes.amount[hops], rtol=1e-6, atol=1e-2)
+    shown = [each.details["bytes"] for each in step.timeline.intervals if each.category == "transmission"]
+    assert sum(shown) == pytest.approx(step.sent_bytes)
     assert counted[0] == pytest.approx(np.bincount(nodes.pipe[hops], nodes.amount[hops], len(counted[0])))
     for bytes_waiting, start in zip(counted[1:], step.run.dark_periods[1:, 0], strict=False):
         _check_counters(step, granted, bytes_waiting, start - min(timing.controller_latency, timing.hold))
@@ -584,7 +590,7 @@ def _check_counters(step: PlacedStep, granted: list[Floats], counted: Floats, no
     """Counters that are read at a time hold what was ready then and had not been sent."""
     nodes, lit = step.run.work.nodes, step.run.dark_periods[:, 1]
     left = np.where((nodes.pipe >= 0) & (step.run.state.ready <= now), nodes.amount, 0.0)
-    for node, start, end in zip(*step.run.stretches, strict=True):
+    for node, start, end, _ in zip(*step.run.stretches, strict=True):
         if start < now:
             hold = int(np.searchsorted(lit, start + 1e-12, "right")) - 1
             left[node] -= granted[hold][nodes.pipe[node]] * (min(end, now) - start)

@@ -525,6 +525,7 @@ def run_holds(
             x = state.current[at]
             if x >= 0 and rate[nodes.pipe[x]] > 0.0 and state.piece[x] < end:
                 cuts.node[count], cuts.start[count], cuts.end[count] = x, state.piece[x], end
+                cuts.nbytes[count] = rate[nodes.pipe[x]] * (end - state.piece[x])
                 count += 1
     return now, holds.most, count, False
 

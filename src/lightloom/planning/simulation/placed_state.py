@@ -61,6 +61,8 @@ class Stretches(NamedTuple):
     node: Ints
     start: Floats
     end: Floats
+    nbytes: Floats
+    """Bytes that are sent in the stretch."""
 
 
 class State(NamedTuple):

@@ -389,7 +389,7 @@ def _computing(plan: HybridPlan, work: PlacedWork, state: State) -> list[Interva
 
 def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stretches: Stretches) -> list[Interval]:
     """Return the intervals in which pipes send, with their bytes; beyond :data:`MOST_TRANSFERS`, back-to-back transfers
-    of one port as a single interval. Each stretch of a hop that the dark cut off counts with all bytes of the hop."""
+    of one port as a single interval."""
     messages, balanced = work.messages, plan.balanced
     k, message = circuits.k, _message_of(work)
     shared = np.bincount(circuits.port).max(initial=0) > 1
@@ -402,8 +402,8 @@ def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stre
         f"all-reduce bucket {about}" if KINDS[kind] == "all-reduce" else f"{KINDS[kind]} of {balanced.label(about)}"
         for kind, about in zip(messages.kind.tolist(), messages.about.tolist(), strict=True)
     ]
-    node, start, end = stretches
-    pipe, nbytes = work.nodes.pipe[node], work.nodes.amount[node]
+    node, start, end, nbytes = stretches
+    pipe = work.nodes.pipe[node]
     if len(node) > MOST_TRANSFERS:
         order, first = _back_to_back(circuits.port[pipe], start, end)
         last = np.append(first[1:], len(order)) - 1
@@ -453,7 +453,7 @@ class PlacedRun:
         first_row = np.concatenate(([0], np.cumsum(np.concatenate([most, [size, resources, pipes]]))))
         self.work, self._devices, self._pipes, self._now = work, devices, pipes, 0.0
         self.dark: list[tuple[float, float]] = []
-        self._stretches: list[Stretches] = []
+        self._stretches = [Stretches(np.empty(0, np.int64), *np.empty((3, 0)))]
         self.state = State(
             waits=work.waits.copy(),
             **{name: np.full(size, np.nan) for name in ("ready", "start", "piece", "end")},
@@ -491,8 +491,9 @@ class PlacedRun:
         if until < np.inf:
             node = self.state.current[self._devices :]
             node = node[node >= 0]
-            node = node[(rate[self.work.nodes.pipe[node]] > 0) & (self.state.piece[node] < until)]
-            self._stretches.append(Stretches(node.astype(np.int64), self.state.piece[node], np.full(len(node), until)))
+            node = node[(rate[nodes.pipe[node]] > 0) & (self.state.piece[node] < until)]
+            start, nbytes = self.state.piece[node], rate[nodes.pipe[node]] * (until - self.state.piece[node])
+            self._stretches.append(Stretches(node.astype(np.int64), start, np.full(len(node), until), nbytes))
         elif not done:
             raise AssertionError("a placed step waits for itself")
         return done
@@ -515,7 +516,7 @@ class PlacedRun:
         rates, none = np.ascontiguousarray(circuits.bandwidth), np.zeros(self._pipes)
         holds = Holds(rates, none, float(timing.period), float(timing.reconfiguration), MOST_HOLDS)
         size = max(_CUTS, self._pipes)
-        cuts = Stretches(np.empty(size, np.int64), np.empty(size), np.empty(size))
+        cuts = Stretches(np.empty(size, np.int64), np.empty(size), np.empty(size), np.empty(size))
         begun, done = 0, False
         while not done:
             self._now, begun, count, done = kernels.run_holds(
@@ -554,8 +555,10 @@ class PlacedRun:
         nodes, state = self.work.nodes, self.state
         hops = np.flatnonzero(nodes.pipe >= 0)
         sent = hops[state.end[hops] > state.piece[hops]]
-        last = (sent, state.piece[sent], state.end[sent])
-        return Stretches(*(np.concatenate(column) for column in zip(*self._stretches, last, strict=True)))
+        cut = Stretches(*map(np.concatenate, zip(*self._stretches, strict=True)))
+        left = nodes.amount - np.bincount(cut.node, cut.nbytes, len(nodes.amount))
+        last = (sent, state.piece[sent], state.end[sent], left[sent])
+        return Stretches(*map(np.concatenate, zip(cut, last, strict=True)))
 
     @property
     def step_time(self) -> float:
