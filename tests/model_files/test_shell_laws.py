@@ -80,6 +80,7 @@ SNIPPETS = {
     "errors end the script": "set -e; TP=1; PP=1; printf '1\\n1\\n\\n'; [ 1 -gt 2 ]; TP=8",
     "errors in conditions do not": "set -e; TP=1; if [ 1 -gt 2 ]; then PP=2; fi; [ 1 -gt 2 ] || TP=8",
     "arguments": "set -- 4 8; TP=$2; shift; PP=$1; A=$#",
+    "too few arguments": "set -- 4 8; shift 3 || TP=$2; PP=$#; shift 2 && A=$#",
     "arguments of functions": "f() { TP=$2; shift; PP=$1; A=(\"$@\"); }; f 1 '2 3' 4",
     "append": "TP=1; TP+=8; A=(1); A+=(2 '3 4'); PP=${#A[@]}",
     "nothing in numbers": 'TP=1; X=; [ "$X" -lt 2 ] && TP=8; [[ $X -lt 2 ]] && PP=8',

@@ -664,14 +664,15 @@ class Script:
         return [False, *(self._arithmetic_holds(text, node) for text in called[1:])][-1]
 
     def _run_shift(self, called: list[str], node: Node) -> Status:
-        """Drop the first arguments, as many as stated (1 by default), and return True; where the arguments or their
-        number are not known, make all arguments unknown and return None."""
+        """Drop the first arguments, as many as stated (1 by default), and return True; where there are fewer, keep all
+        and return False; where the arguments or their number are not known, make all unknown and return None."""
         held = self.variables.get("@")
         count = called[1] if len(called) > 1 else "1"
         if not isinstance(held, list) or not count.isdecimal():
             return self._forget(_ARGUMENTS, node)
-        self._set_arguments(held[int(count) :])
-        return True
+        if enough := int(count) <= len(held):
+            self._set_arguments(held[int(count) :])
+        return enough
 
     def _run_set(self, called: list[str], node: Node) -> Status:
         """Follow ``set``: arguments, and whether a failure stops the script (``-e``, ``+e``, ``-o errexit``); other
