@@ -86,8 +86,9 @@ class CodecEngine(Config):
 
 
 def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
-    """Return an engine of kernels on the accelerator, at half of its memory bandwidth by assumption; ``fused`` is that
-    of the method: 3 accesses a value, else 20.
+    """Return an engine named "accelerator" of kernels on the accelerator, at half of its memory bandwidth by
+    assumption. With ``fused``, each float32 value is read or written 3 times, otherwise 20 times (operations of torch
+    one by one).
 
     Raises:
         ConfigError: its memory bandwidth is unknown.
@@ -111,8 +112,9 @@ def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
 
 
 def profiled_engine(profile: CompressionProfile, entry: CodecProfile) -> CodecEngine:
-    """Return the engine of this host's kernel of a codec, as measured with a profile, at the number of threads that
-    takes the least time to encode and decode a value."""
+    """Return the engine named "local" of this host's kernel of a codec: the rates in ``entry`` at the number of threads
+    that takes the least time to encode and decode a value. ``profile``, which ``entry`` belongs to, names the kernel in
+    the engine's source."""
     fastest = max(entry.host, key=lambda rates: rates.encode * rates.decode / (rates.encode + rates.decode))
     threads = f"{fastest.threads} thread{'s' if fastest.threads > 1 else ''}"
     old = "" if fastest.encode_message is not None else "; an old profile, without the time of a message"
@@ -120,7 +122,8 @@ def profiled_engine(profile: CompressionProfile, entry: CodecProfile) -> CodecEn
 
 
 def local_engine(method: str) -> CodecEngine:
-    """Return the engine of this host's kernels for a method, as ``lightloom exchange measure`` found them.
+    """Return the engine named "local" of this host's kernels for the method of this full name, at the rates that
+    ``lightloom exchange measure`` measured and stored.
 
     Raises:
         ConfigError: they were not measured (says how to).
@@ -135,22 +138,23 @@ def local_engine(method: str) -> CodecEngine:
 
 
 def _host_engine(rates: Rates | KernelRates, source: str, flops: float | None = None) -> CodecEngine:
-    """Return the engine of this host's kernels at measured rates; a message that was not timed takes no time."""
+    """Return the engine named "local" of this host's kernels at measured rates; a message that was not timed takes no
+    time. ``flops`` is the rate of matrix products, None where it was not measured."""
     speeds = {name: seconds or 0.0 for name, seconds in attributes(rates, _RATES).items()}
     return CodecEngine(name=LOCAL, placement="host", **speeds, flops=flops, source=source)
 
 
 def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | None) -> CodecEngine:
-    """Return the engines of the paper's network card: at the rates counted in cycles on the profile's gradients, else
-    at their line rate, or ``ratio`` times that where the ratio is below 1.
+    """Return the engines of INCEPTIONN's network card: at the rates counted in cycles on the profile's gradients, else
+    at their line rate (256 bits a cycle of 100 MHz), or ``ratio`` times that where the ratio is below 1.
 
     Args:
-        codec: name of the codec that the method runs around a ring; None for other methods.
+        codec: name of the INCEPTIONN codec that the method runs around a ring; None for other methods.
         entry: measurements of that codec; None where there are none.
-        ratio: bytes as float32 for each coded byte, where that is stated instead.
+        ratio: bytes as float32 for each coded byte, where that is stated instead of measured; None otherwise.
 
     Raises:
-        ConfigError: they cannot run this method.
+        ConfigError: the card cannot run this method.
     """
     if entry is not None and entry.engine is not None:
         encode, decode = entry.engine.encode, entry.engine.decode
@@ -165,7 +169,8 @@ def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | Non
 
 
 def engine_from_file(path: Path) -> CodecEngine:
-    """Return the engine that a YAML file describes, named by the file unless it states a name.
+    """Return the engine that a YAML file describes by the fields of :class:`CodecEngine`; it is named after the file,
+    without its ending, unless it states a name.
 
     Raises:
         ConfigError: the file is unreadable or malformed.
@@ -174,7 +179,8 @@ def engine_from_file(path: Path) -> CodecEngine:
 
 
 def check_engine_name(name: str) -> None:
-    """Check that an engine's name is ``accelerator``, ``local``, ``nic`` or the path of a YAML file that can be read.
+    """Raise unless an engine's name is ``accelerator``, ``local``, ``nic`` or the path of a YAML file that describes an
+    engine.
 
     Raises:
         UnknownNameError: no such engine.
@@ -188,7 +194,7 @@ def check_engine_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedExchange:
-    """A method on a model's gradients."""
+    """An exchange method on one model's gradients, with the engine that codes them."""
 
     method: ExchangeMethod
     gradient: Gradient
@@ -199,10 +205,11 @@ class PricedExchange:
     """Engine that codes; None for kernels on each cluster's accelerator at an assumed rate."""
 
     def on(self, accelerator: Accelerator) -> PricedExchange:
-        """Return the exchange with an engine: its own, or kernels on the accelerator at an assumed rate.
+        """Return the exchange with an engine: its own where it has one, else kernels on ``accelerator`` at an assumed
+        rate.
 
         Raises:
-            ConfigError: the accelerator's memory bandwidth is unknown.
+            ConfigError: an engine has to be assumed, and the accelerator's memory bandwidth is unknown.
         """
         if self.engine is not None:
             return self
@@ -210,7 +217,7 @@ class PricedExchange:
 
     @property
     def coder(self) -> CodecEngine:
-        """The engine that codes; :meth:`on` must have chosen it."""
+        """The engine that codes; one must have been chosen before, as by :meth:`on`."""
         assert self.engine is not None
         return self.engine
 
@@ -256,12 +263,13 @@ class PricedExchange:
         return VALUE_BYTES * self.method.state_values
 
     def refusal(self, kind: Kind, *, in_network: bool, stride: int) -> str | None:
-        """Return why the method does not serve a kind of collective of gradients on a fabric; None where it does.
+        """Return the reason, in words, that the method does not serve a kind of collective of gradients on a fabric;
+        None where it does.
 
         Args:
-            kind: of the collective that it stands for.
+            kind: of the collective that it stands for, all-reduce or reduce-scatter.
             in_network: whether the fabric adds up light on its way.
-            stride: distance of the ranks of the group.
+            stride: distance between neighbouring ranks of the group.
         """
         name = self.method.name.partition(":")[0]
         if in_network and not isinstance(self.method, methods.OpticalExchange):
@@ -275,22 +283,24 @@ class PricedExchange:
         return None
 
     def group_refusal(self, ranks: int) -> str | None:
-        """Return why a group of so many ranks cannot use the method (two levels: not a multiple of the node); None
-        where it can."""
+        """Return the reason, in words, that a group of so many ranks cannot use the method: one of two levels needs a
+        multiple of its node's ranks. None where it can."""
         if isinstance(self.method, methods.TwoLevelExchange) and ranks % self.method.node:
             return f"{self.method.name}: {ranks} ranks: expected a multiple of node={self.method.node}"
         return None
 
     def phases(self, kind: Kind, values: float, ranks: int) -> list[Phase]:
-        """Return the collectives of an exchange of so many values, in order, in the place of one of ``kind``; of a
-        reduce-scatter the first phase only."""
+        """Return the collectives of an exchange of ``values`` gradients among ``ranks`` ranks, in order, in the place
+        of one of ``kind``; for a reduce-scatter the first phase only. Their bytes are the share of ``values`` in the
+        bytes of the whole model's gradient."""
         share = values / max(self.gradient.values, 1)
         phases = [scaled(phase, share) for phase in self.method.phases(self.gradient, ranks)]
         return phases[:1] if kind == "reduce-scatter" else phases
 
     def coding(self, kind: Kind, values: float, ranks: int) -> tuple[float, float]:
         """Return the seconds in which a rank encodes, matrix products included, and those in which it decodes, in one
-        exchange of so many values in the place of a collective of ``kind``."""
+        exchange of ``values`` gradients among ``ranks`` ranks in the place of a collective of ``kind``. An engine must
+        have been chosen."""
         work, engine = self._work(kind, values, ranks), self.coder
         products = work.flops / engine.flops if engine.flops else 0.0
         encoding = VALUE_BYTES * work.encoded_values / engine.encode
@@ -299,8 +309,9 @@ class PricedExchange:
         return encoding + products, decoding
 
     def _work(self, kind: Kind, values: float, ranks: int) -> Work:
-        """Return what a rank codes in an exchange of so many values, as their share of the whole gradient; messages are
-        not scaled."""
+        """Return the values and messages that a rank codes, and its FLOPs, in an exchange of ``values`` gradients among
+        ``ranks`` ranks: their share of those of the whole gradient, but the number of messages is not scaled. In a
+        reduce-scatter a rank decodes what the others send it and no finished sums."""
         work, share = self.method.work(self.gradient, ranks), values / max(self.gradient.values, 1)
         scaled_work = attributes(work, "encoded_values decoded_values calls flops")
         work = replace(work, **{name: count * share for name, count in scaled_work.items()})
@@ -310,11 +321,11 @@ class PricedExchange:
         return replace(work, decoded_values=values * (ranks - 1) / ranks, decoded_messages=float(ranks - 1))
 
     def along_schedule(self, kind: Kind, values: float, ranks: int, *, ring: bool) -> float:
-        """Return the size in bytes of the collective of ``kind`` that a schedule carries in the place of so many
-        ``values``, where coded sums travel.
+        """Return the size in bytes of the collective of ``kind`` that a schedule carries in the place of ``values``
+        gradients, where coded sums travel along it.
 
-        Around a ring, hops carry sums of 1, 2 ... ranks - 1 gradients, and finished sums of all. Other schedules add up
-        in another order; their sums are taken to be as large as finished ones.
+        Around a ring (``ring``), hops carry sums of 1, 2 ... ranks - 1 gradients, and finished sums of all. Other
+        schedules add up in another order; their sums are taken to be as large as finished ones.
         """
         (phase,) = self.phases("all-reduce", values, ranks)
         finished = nbytes_of_terms(phase, ranks)
@@ -322,18 +333,19 @@ class PricedExchange:
         return hops if kind == "reduce-scatter" else (hops + finished) / 2
 
     def least_share(self) -> float:
-        """Return the least bytes sent along a schedule for each byte of float32, over sums of any number of gradients
-        that were measured."""
+        """Return the least number of bytes sent along a schedule for each byte of float32, over sums of any number of
+        gradients that were measured."""
         return min(self._measured_bytes()) / (VALUE_BYTES * max(self.gradient.values, 1))
 
     def _measured_bytes(self) -> list[float]:
-        """Return the bytes of coded sums of the whole gradient, for each number of gradients that was measured."""
+        """Return the bytes of coded sums of the whole gradient, one entry for each number of summed gradients that was
+        measured; one entry alone where the size does not depend on that number."""
         (phase,) = self.method.phases(self.gradient, 2)
         return [nbytes for _, nbytes in phase.nbytes_by_terms] or [phase.nbytes]
 
     def sent_bytes(self, kind: Kind, values: float, ranks: int) -> float:
-        """Return the size in bytes of the plain collective of ``kind`` whose ranks send as many bytes as those of one
-        whole exchange do."""
+        """Return the size in bytes of the plain collective of ``kind`` among ``ranks`` ranks in which each sends as
+        many bytes as in one whole exchange of ``values`` gradients by this method."""
         ways = 2 if kind == "all-reduce" else 1
         phases = self.phases(kind, values, ranks)
         if kind == "reduce-scatter" and self.in_schedule:
@@ -343,28 +355,32 @@ class PricedExchange:
         return sent * ranks / (ways * max(ranks - 1, 1))
 
     def ratio(self, ranks: int) -> float:
-        """Return the bytes of an all-reduce of float32 for each byte that an exchange among so many ranks sends."""
+        """Return the compression ratio of an exchange of the whole gradient among so many ranks: bytes of an all-reduce
+        of float32 for each byte sent, above 1 where fewer are sent."""
         values = float(self.gradient.values)
         return VALUE_BYTES * values / self.sent_bytes("all-reduce", values, ranks)
 
     @property
     def placed_ratio(self) -> float:
-        """Bytes of float32 for each byte of the largest sums that were measured: what placed plans divide by; the next
-        number above 1 in place of 1 itself."""
+        """Compression ratio that placed plans divide bytes by: bytes of float32 for each byte of the largest coded sums
+        that were measured. A ratio of exactly 1 becomes the next float above 1, so that the plan still counts as
+        compressed."""
         ratio = VALUE_BYTES * self.gradient.values / max(self._measured_bytes())
         # A codec that makes nothing smaller is still another plan.
         return nextafter(1, inf) if ratio == 1 else ratio
 
 
 def scaled(phase: Phase, share: float) -> Phase:
-    """Return the phase with all its bytes multiplied by ``share``, that of the part of the gradient exchanged."""
+    """Return the phase with all its bytes multiplied by ``share``, the part of the gradient that is exchanged over the
+    whole gradient."""
     sizes = tuple((terms, nbytes * share) for terms, nbytes in phase.nbytes_by_terms)
     return replace(phase, nbytes=phase.nbytes * share, nbytes_by_terms=sizes)
 
 
 def model_gradient(graph: ComputeGraph) -> Gradient:
-    """Return the shapes of a model's gradients, as far as its graph tells: matrices of linear layers and convolutions,
-    with a vector of what is left; vocabulary by width for embeddings; vectors of everything else."""
+    """Return the shapes of a model's gradients in the order of its operators, as far as its graph tells: a matrix for
+    each linear layer and convolution, with a vector of what is left (the bias); vocabulary by width for embeddings; one
+    vector for any other operator's parameters, and one at the end for those that no operator uses."""
     shapes: list[tuple[int, ...]] = []
     for operator in graph.operators:
         sizes = operator.dimensions
@@ -393,20 +409,20 @@ _STATED = "given, not measured; the same for sums of any number of gradients"
 def sized(
     method: ExchangeMethod, model: str, graph: ComputeGraph, profile: Path | None, ratio: float | None, engine: str
 ) -> PricedExchange:
-    """Return a method on a model's gradients; where its bytes depend on values, with the bits of a value by the stated
-    ratio, else as profiled.
+    """Return a method on a model's gradients with its engine; where its bytes depend on the gradients' values, with the
+    bits of a value by the stated ratio, else as profiled.
 
     Args:
-        method: any.
+        method: exchange method.
         model: as the user named it; profiles are kept under it.
-        graph: its operators.
-        profile: file of a profile; None for the one in the cache.
+        graph: the model's operators.
+        profile: file of a compression profile; None for the one in the cache.
         ratio: bytes as float32 for each coded byte, stated; None to take the profile's.
-        engine: ``accelerator``, ``local``, ``nic`` or a YAML file.
+        engine: ``accelerator``, ``local``, ``nic`` or the path of a YAML file.
 
     Raises:
-        ConfigError: there is no profile that the method needs, or another model's; an engine that cannot run it, or was
-            not measured.
+        ConfigError: there is no profile that the method needs, or it is another model's; or the engine cannot run the
+            method, was not measured, or its file is unreadable.
     """
     gradient, sizes = model_gradient(graph), _FORMAT
     profiled: tuple[CompressionProfile, CodecProfile] | None = None
@@ -432,15 +448,16 @@ def ring_codec_of(method: ExchangeMethod) -> methods.RingCodecExchange:
 
 
 def bits_by_terms(entry: CodecProfile) -> tuple[tuple[int, float], ...]:
-    """Return bits of a coded value by the number of gradients summed, (terms, bits) ascending; the one entry of a
-    single gradient where sums were not profiled."""
+    """Return the bits of a coded value by the number of gradients in a sum: pairs (number of summed gradients, bits),
+    ascending. Where sums were not profiled, the one pair of a single gradient."""
     one = _BITS / entry.whole.ratio
     # Sums are measured at one step; how much larger they are than single gradients holds for all.
     return tuple((terms, one * entry.sums[1] / ratio) for terms, ratio in sorted(entry.sums.items())) or ((1, one),)
 
 
 def _sums_note(entry: CodecProfile) -> str:
-    """Return a note of the largest sum that was profiled, or that none was, to follow a source."""
+    """Return a note that begins with "; ", to follow a source: the largest number of gradients in a sum that was
+    profiled, or that no sums were."""
     if entry.sums:
         return f"; sums of up to {max(entry.sums)} gradients"
     return "; of one gradient only, which is too few bytes for sums: profile again"
@@ -449,13 +466,18 @@ def _sums_note(entry: CodecProfile) -> str:
 def _engine(
     method: ExchangeMethod, name: str, profiled: tuple[CompressionProfile, CodecProfile] | None, ratio: float | None
 ) -> CodecEngine | None:
-    """Return the engine that codes the method's values, by name or file; None for kernels on the accelerator of each
-    cluster.
+    """Return the engine that codes the method's values, by name or file; None for "accelerator", the kernels on each
+    cluster's own accelerator.
 
     Args:
-        name: ``accelerator``, ``local`` (kernels on this host), ``nic``, or a file that describes an engine.
-        profiled: what was measured of the model and of the codec, None where nothing was.
+        method: exchange method.
+        name: ``accelerator``, ``local`` (kernels on this host), ``nic``, or the path of a file that describes an
+            engine.
+        profiled: the model's profile and its entry for the method's codec; None where none was read.
         ratio: bytes as float32 for each coded byte, stated; used by ``nic`` alone.
+
+    Raises:
+        ConfigError: the engine was not measured, cannot run the method, or its file is unreadable.
     """
     if name == ACCELERATOR:
         return None
@@ -468,8 +490,8 @@ def _engine(
 
 
 def model_key(model: str) -> str:
-    """Return the name under which a model's profile is kept: its own, or for ``file.py:factory`` a hash of path,
-    factory and content."""
+    """Return the name under which a model's profile is kept: ``model`` itself, or for ``file.py:factory``, where the
+    file exists, a hash of path, factory and content."""
     place, _, factory = model.rpartition(":")
     path = Path(place)
     if not place.endswith(".py") or not path.is_file():
@@ -480,10 +502,16 @@ def model_key(model: str) -> str:
 def profile_of(
     model: str, graph: ComputeGraph, codec: str, path: Path | None = None
 ) -> tuple[CompressionProfile, CodecProfile]:
-    """Return the profile of a model's gradients and its entry for a codec; from a file, or else from the cache.
+    """Return the compression profile of a model's gradients and its entry for a codec.
+
+    Args:
+        model: as the user named it; the profile in the cache is kept under it.
+        graph: the model's operators, whose number of parameters must be the profile's.
+        codec: name of the codec.
+        path: file to read; None for the profile in the cache.
 
     Raises:
-        ConfigError: there is none (says how to make one), or it is another model's.
+        ConfigError: there is none (says how to make one), it is another model's, or it has no entry for the codec.
     """
     command = f"make one with: lightloom compress profile {model} --codec {codec}"
     place = path if path is not None else cache_path(model_key(model), codec)

@@ -93,7 +93,8 @@ Prices: TypeAlias = Mapping[PriceKey, Priced]
 
 
 class SchedulePrices:
-    """Prices of one algorithm: builds and verifies on first use of a kind, costs on first use of a size."""
+    """Prices of one algorithm's schedules among all ranks of one fabric: builds and verifies a schedule on first use of
+    a kind (and size, where the algorithm builds by size), costs it on first use of a size."""
 
     def __init__(self, algorithm: Algorithm, fabric: Fabric, model: CostModel) -> None:
         self.algorithm = algorithm
@@ -114,12 +115,12 @@ class SchedulePrices:
         """Prices from the disk that were not held against their bounds yet."""
 
     def coded(self, exchange: PricedExchange, element_bytes: Mapping[Kind, int]) -> SchedulePrices:
-        """Return prices of the same schedules with coded payload in the kinds of collectives that ``element_bytes``
-        names.
+        """Return new prices of the same schedules, built once for both objects, with coded payload in the kinds of
+        collectives that ``element_bytes`` names; no prices are taken over.
 
         Args:
-            exchange: whose coded sums travel along a schedule (``PricedExchange.in_schedule``).
-            element_bytes: bytes of one gradient as it is in each kind.
+            exchange: method whose coded sums travel along a schedule (``PricedExchange.in_schedule``).
+            element_bytes: bytes of one uncompressed gradient, by kind of collective.
         """
         prices = SchedulePrices(self.algorithm, self.fabric, self.model)
         prices.exchange, prices.element_bytes, prices._built = exchange, element_bytes, self._built
@@ -127,22 +128,24 @@ class SchedulePrices:
         return prices
 
     def at(self, size: float) -> SchedulePrices:
-        """Return a copy of these prices where schedules built for ``size`` bytes carry every collective of an algorithm
-        that builds by size, so that one set of circuits serves all."""
+        """Return a copy of these prices for which an algorithm that builds by size builds all schedules for a
+        collective of ``size`` bytes, whatever the bytes that they carry, so that one set of circuits serves all; for
+        other algorithms nothing changes."""
         prices = copy(self)
         prices._only = size
         return prices
 
     def built_for(self, kind: Kind, nbytes: float) -> float:
         """Return the bytes for which the schedule that carries this collective is built: the size that :meth:`at` set,
-        else the largest power of two that is at most what is sent; 0 where one schedule serves all sizes."""
+        else the largest power of two that is at most what is sent, at least 1; 0 where one schedule serves all sizes.
+        ``nbytes`` is the size of the collective before coding."""
         if not self.algorithm.by_size:
             return 0.0
         return self._only or 2.0 ** floor(log2(max(self.sent_nbytes(kind, nbytes), 1.0)))
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
-        """Return the bytes of float32 that the codec takes for a collective of ``nbytes`` bytes of gradients; None
-        where this kind is not compressed."""
+        """Return the bytes as float32 of the gradients in a collective of ``nbytes`` uncompressed bytes, 4 for each
+        gradient; None where this kind is not coded."""
         return nbytes / self.element_bytes[kind] * VALUE_BYTES if kind in self.element_bytes else None
 
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
@@ -155,15 +158,16 @@ class SchedulePrices:
         return self.exchange.along_schedule(kind, values / VALUE_BYTES, self.fabric.ranks, ring=ring)
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
-        """Return the verified schedule of one collective, resized to the bytes that it sends; built anew where its rows
-        were dropped."""
+        """Return the verified schedule of one collective of ``nbytes`` bytes before coding, resized to the bytes that
+        it sends; built again where its rows were dropped."""
         schedule, sent = self._rows(kind, nbytes), self.sent_nbytes(kind, nbytes)
         loads = self._build(kind, nbytes).loads
         return schedule.resized(sent) if loads is None else at_size(schedule, sent, loads, self.fabric)
 
     def _carried(self, kind: Kind, nbytes: float) -> tuple[Fabric, float]:
-        """Return the bytes that are sent for a collective, and the fabric that carries them: with smaller packets where
-        they are coded in line with its links."""
+        """Return the fabric that carries a collective of ``nbytes`` bytes before coding, and the bytes that are sent
+        for it (:meth:`sent_nbytes`). The fabric is this object's, with smaller packets where gradients are coded in
+        line with its links."""
         sent = self.sent_nbytes(kind, nbytes)
         in_line = self.exchange is not None and self.exchange.in_line and self.values_nbytes(kind, nbytes) is not None
         return (self.fabric.with_smaller_packets(nbytes / sent) if in_line and sent else self.fabric), sent
@@ -175,8 +179,8 @@ class SchedulePrices:
         return self._priced
 
     def preload(self, prices: Prices) -> None:
-        """Add prices that the same schedules had before; each is held against its bound at its first use, and a
-        schedule is then built only where it is asked for."""
+        """Add prices that the same schedules had before, as read from the disk, in place. Each is held against its
+        lower bound at its first use; until then, no schedule is built for it."""
         self._priced.update(prices)
         self._unchecked.update(prices)
         self.read = len(self._priced)
@@ -192,16 +196,16 @@ class SchedulePrices:
         return isclose(priced.bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
 
     def drop_schedules(self) -> None:
-        """Drop the rows of all schedules, and keep prices and loads: rows grow with the square of the ranks, and are
-        built again where they are asked for."""
+        """Drop the rows of all schedules, in place, and keep prices and loads: rows grow with the square of the ranks,
+        and are built again where they are asked for. A queued schedule, which has no loads, is forgotten as a whole."""
         for key, built in list(self._built.items()):
             built.schedule = None
             if built.loads is None:
                 del self._built[key]
 
     def _rows(self, kind: Kind, nbytes: float) -> Schedule:
-        """Return the verified schedule of a collective at the size that it was built for; rows that were dropped are
-        built again."""
+        """Return the verified schedule of a collective of ``nbytes`` bytes before coding, at the size that it was built
+        for, not resized; rows that were dropped are built again."""
         built = self._build(kind, nbytes)
         if built.schedule is None:
             size = self.built_for(kind, nbytes)
@@ -209,8 +213,8 @@ class SchedulePrices:
         return built.schedule
 
     def _build(self, kind: Kind, nbytes: float) -> _Built:
-        """Return what was built for a collective: from this object, else, without rows, from another fabric of the same
-        structure, else built and verified now."""
+        """Return what was built for a collective of ``nbytes`` bytes before coding: from this object, else, without
+        rows, from another fabric of the same structure, else built and verified now."""
         size = self.built_for(kind, nbytes)
         if (kind, size) not in self._built:
             alike = self.algorithm.by_structure and (self.algorithm, kind, self.model, structure(self.fabric))
@@ -224,8 +228,9 @@ class SchedulePrices:
         return self._built[kind, size]
 
     def _made(self, kind: Kind, size: float) -> _Built:
-        """Return a schedule that is built and verified now for ``size`` bytes, with its loads and, where fabric and
-        loads tell, the key of its circuits."""
+        """Build and verify a schedule for ``size`` bytes and return it with its loads (None of a queued schedule) and
+        the key of its circuits, which is None unless one set of exclusive circuits serves the whole schedule or the
+        schedule is queued."""
         collective = Collective(kind, self.fabric.ranks, size)
         schedule, loads = build_with_loads(self.algorithm, collective, self.fabric, self.model)
         channels = self.fabric.fibre_channels
@@ -261,8 +266,9 @@ class SchedulePrices:
         return self._priced[key]
 
     def _work(self, kind: Kind, nbytes: float) -> CodecWork:
-        """Return the work of the codec along the schedule of a collective, cached by whether it runs in line with the
-        links."""
+        """Return the encodings and decodings of the codec along the schedule of a collective of ``nbytes`` bytes before
+        coding, cached for each schedule and by whether the codec runs in line with the links; an exchange must be
+        set."""
         assert self.exchange is not None
         work, in_line = self._build(kind, nbytes).work, self.exchange.in_line
         if in_line not in work:
@@ -284,8 +290,9 @@ _MOST: Effort = 4096
 
 
 def prices_path(prices: SchedulePrices) -> Path | None:
-    """Return the file of the prices of an algorithm on a fabric, coded ones by method and engine; None where they are
-    not cached: the algorithm, the fabric or the method is a plug-in."""
+    """Return the path of the cache file for the prices of an algorithm on a fabric, whether or not it exists; its name
+    is a hash of both, of the cost model, of the code that prices, and of the exchange method with its engine. None
+    where prices are not cached, as the algorithm, the fabric or the method is a plug-in."""
     algorithm, fabric, exchange = prices.algorithm, prices.fabric, prices.exchange
     module, name = fabric.implementation
     builder = algorithm.build.func if isinstance(algorithm.build, partial) else algorithm.build
@@ -303,7 +310,8 @@ def prices_path(prices: SchedulePrices) -> Path | None:
 
 
 def read_prices(path: Path | None, algorithm: str) -> Prices:
-    """Return the prices of a file for schedules of an algorithm; none where there is no file, or it is damaged."""
+    """Return the cached prices in a file, each named after ``algorithm``; an empty mapping where ``path`` is None,
+    there is no file, or it is damaged."""
     content = None if path is None else read_entry(path)
     if content is None:
         return {}
@@ -314,14 +322,16 @@ def read_prices(path: Path | None, algorithm: str) -> Prices:
 
 
 def _price_of(row: Document, algorithm: str) -> tuple[PriceKey, Priced]:
-    """Return the key (kind, size built for, size) and the value of one price from its row in a file."""
+    """Return the key (kind, size built for, size) and the price of one row of a cache file; ``algorithm`` becomes the
+    price's algorithm."""
     cost, bound = Cost(**row["cost"]), Bound(**row["bound"])
     key = cast(Kind, row["kind"]), float(row["built_for"]), float(row["nbytes"])
     return key, Priced(cost=cost, circuits=row["circuits"], algorithm=algorithm, bound=bound)
 
 
 def write_prices(path: Path | None, prices: Prices) -> None:
-    """Write the latest 4,096 prices to a file; do nothing without a path or without prices."""
+    """Write the last 4,096 of the prices, in their order, to a cache file as JSON; do nothing without a path or without
+    prices."""
     if path is None or not prices:
         return
     rows = [
@@ -363,7 +373,7 @@ class LowerPrice(Protocol):
 
 
 class PriceLine(NamedTuple):
-    """Two lines below a convex price."""
+    """Two lines below a convex price, in seconds by bytes of the collective."""
 
     nothing: float
     """Seconds of a collective of no bytes."""
@@ -375,25 +385,25 @@ class PriceLine(NamedTuple):
     """Seconds per byte beyond it."""
 
     def __call__(self, nbytes: Floats) -> Floats:
-        """Return the seconds at least, in the shape of ``nbytes``: the larger of both lines, the first without its
-        slope below 4 KiB, the second only up to 128 GiB."""
+        """Return the lower bound in seconds at each size (bytes), in the shape of ``nbytes``: the larger of both lines,
+        the first without its slope below 4 KiB, the second only up to 128 GiB."""
         near = self.nothing + np.where(nbytes >= _SMALL, self.slope * nbytes, 0.0)
         return np.maximum(near, np.where(nbytes <= _LARGE, self.far - self.far_slope * (_LARGE - nbytes), 0.0))
 
     def below(self, other: PriceLine) -> bool:
-        """Return True if this bound is surely nowhere above another one, as none of the starts and slopes of its two
-        lines is larger; False may be returned although it is not above."""
+        """Return True if this bound is surely nowhere above ``other``, because neither the starts nor the slopes of its
+        two lines are larger; False may be returned although it is not above."""
         starts = self.far - self.far_slope * _LARGE, other.far - other.far_slope * _LARGE
         near = self.nothing <= other.nothing and self.slope <= other.slope
         return near and self.far <= other.far and starts[0] <= starts[1]
 
 
 def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
-    """Return the lines below the prices of one algorithm: the first through its prices of no bytes and of 4 KiB, the
-    second through those of 128 and of 256 GiB.
+    """Return two lines below the prices of one algorithm, a convex function of the bytes: the first through the prices
+    of no bytes and of 4 KiB, the second through those of 128 and of 256 GiB.
 
-    With ``hidden_setup`` all circuits of the first step are set up before the data exists, otherwise only those that
-    can stay in place (``Cost.repeated_time``).
+    With ``hidden_setup`` prices are taken without the first set-up of circuits, which is done before the data exists;
+    otherwise without it only where the circuits can stay in place (``Cost.repeated_time``).
     """
     costs = (price(kind, nbytes).cost for nbytes in LINE_SIZES)
     nothing, small, large, twice = (cost.time - cost.setup if hidden_setup else cost.repeated_time for cost in costs)
@@ -403,8 +413,8 @@ def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
 
 
 def chords(sizes: Sequence[float] | Floats, seconds: Sequence[float] | Floats) -> LowerPrice:
-    """Return the chords of a concave price, which takes ``seconds`` at ``sizes`` (bytes, ascending): linear between
-    two sizes, constant beyond the last."""
+    """Return the lower bound of a concave price that takes ``seconds`` at ``sizes`` (bytes, ascending): linear between
+    two sizes, constant below the first and beyond the last, and smaller by 1e-12 of itself for rounding."""
     known = np.array(seconds) * _BELOW_ROUNDING
 
     def bound(nbytes: Floats) -> Floats:
@@ -415,9 +425,12 @@ def chords(sizes: Sequence[float] | Floats, seconds: Sequence[float] | Floats) -
 
 
 def steps_between(seconds: Callable[[float], float]) -> LowerPrice:
-    """Return steps below the prices of schedules that are built for each size, from their bounds in seconds at
-    :data:`_DENSE_SIZES`, each computed when it is first needed: a size takes the bound of the largest of these sizes
-    that is not above it."""
+    """Return a lower bound that is constant from each of :data:`_DENSE_SIZES`, four sizes an octave, to the next, for
+    prices of schedules that are built for each size.
+
+    ``seconds`` gives the bound in seconds of a size in bytes; it is called once for each of these sizes, when it is
+    first needed. A size takes the bound of the largest of these sizes that is not above it.
+    """
     known = np.full(len(_DENSE_SIZES), np.nan)
 
     def bound(nbytes: Floats) -> Floats:
@@ -434,14 +447,15 @@ def steps_between(seconds: Callable[[float], float]) -> LowerPrice:
 def exchange_line(
     phases: Sequence[tuple[Sequence[LowerPrice], float]], coding: tuple[float, float], every: int
 ) -> LowerPrice:
-    """Return a lower bound of a step's share of the price of an exchange: the sum of its phases' lower bounds, of each
-    the least among its algorithms, and the coding, all divided by ``every``.
+    """Return a lower bound of a step's share of the price of an exchange: the sum of its phases' lower bounds, in each
+    phase the least among its algorithms, and the coding, all divided by ``every``.
 
     Args:
-        phases: of each, bounds of the algorithms that may carry it, and its bytes for each byte of the collective that
-            the exchange stands for.
-        coding: seconds of coding nothing, and seconds per byte.
-        every: steps that share one exchange.
+        phases: for each phase, lower bounds of the algorithms that may carry it, and its bytes for each byte of the
+            collective that the exchange stands for.
+        coding: seconds of coding an exchange of no bytes, and seconds for each byte of the collective that the exchange
+            stands for.
+        every: number of steps that share one exchange.
     """
 
     def bound(nbytes: Floats) -> Floats:
@@ -455,8 +469,9 @@ def exchange_line(
 
 
 def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> LowerPrice:
-    """Return steps below the prices of schedules built for each size, from the proved lower bounds of the collective
-    less the fabric's set-up time, as if circuits were set up beforehand; never below 0."""
+    """Return a lower bound of the prices of schedules that are built for each size, constant between the sizes of
+    :func:`steps_between`: the proved lower bound of the collective among all ranks of the fabric less the fabric's
+    set-up time, as if circuits were set up beforehand; never below 0."""
 
     def seconds(nbytes: float) -> float:
         """Return the least seconds of a size with circuits in place."""
@@ -466,16 +481,17 @@ def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> LowerPrice:
 
 
 def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
-    """Return a bound of a collective that no schedule beats and that needs none: the larger of its proved seconds for
-    no bytes, less the set-up of circuits, and of its bytes at the fabric's bandwidth."""
+    """Return a lower bound of a collective among all ranks of a fabric that holds for every schedule and needs none:
+    the larger of the proved seconds for no bytes, less the set-up of circuits, and, up to 128 GiB, of the bytes at the
+    fabric's bandwidth."""
     nothing = lower_bound(Collective(kind, fabric.ranks, 0.0), fabric, model).time - fabric.setup_time
     slope = bandwidth_bound(Collective(kind, fabric.ranks, 1.0), fabric) * _BELOW_ROUNDING
     return PriceLine(max(nothing, 0.0) * _BELOW_ROUNDING, 0.0, slope * _LARGE, slope)
 
 
 def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
-    """Return the lower bounds without those price lines that lie nowhere above another price line, which say nothing
-    more; bounds of other forms all stay."""
+    """Return the lower bounds, in their order, without each :class:`PriceLine` that is nowhere below another one, as
+    the least of all bounds is the same without it; bounds of other forms all stay."""
     least: list[LowerPrice] = []
     for line in lines:
         if isinstance(line, PriceLine):
@@ -516,7 +532,7 @@ LIBRARY = Algorithm(
 
 
 def carrier(name: str) -> Algorithm:
-    """Return the library or an algorithm by name.
+    """Return the algorithm of a name: ``LIBRARY`` for "library", otherwise the one in the registry of algorithms.
 
     Raises:
         UnknownNameError: no such algorithm.
@@ -525,7 +541,8 @@ def carrier(name: str) -> Algorithm:
 
 
 class LibraryPrices:
-    """Prices of a group of ranks that is a fabric of its own; stands in the place of ``SchedulePrices``."""
+    """Prices of a group of ranks that is a fabric of its own, by the closed form of its collective library; stands in
+    the place of ``SchedulePrices``."""
 
     algorithm = LIBRARY
 
@@ -537,14 +554,14 @@ class LibraryPrices:
         self._carried = fabric.as_carried()
 
     def seconds(self, kind: Kind, nbytes: Floats) -> Floats:
-        """Return the seconds of collectives among all ranks of the group by the library's closed form: [sizes], as
-        ``nbytes``."""
+        """Return the seconds of collectives of ``nbytes`` bytes, [sizes], among all ranks of the group by the library's
+        closed form: [sizes]."""
         ranks = np.full(len(nbytes), self.fabric.ranks)
         return self._library.seconds(kind, ranks, np.ones_like(ranks), nbytes)
 
     @cached_method()
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        """Return the price of a collective by the closed form.
+        """Return the price of a collective by the closed form, with its joules and its proved lower bound; cached.
 
         Raises:
             BoundError: it lies below the proved lower bound by more than rounding.
@@ -559,8 +576,9 @@ class LibraryPrices:
         return replace(_priced(seconds, energy), bound=bound)
 
     def _energy(self, kind: Kind, nbytes: float, inside: int) -> float | None:
-        """Return the joules that all ranks send in a ring through all nodes, ``inside`` ranks of the group in each;
-        None where the fabric states no energy per bit."""
+        """Return the joules of a collective of ``nbytes`` bytes over all ranks, as a ring through all ranks would send
+        it; None where the fabric states no energy per bit. ``inside`` is the number of ranks of the group in each node:
+        messages inside a node cross two links, those between nodes four."""
         if self.fabric.energy_per_bit is None:
             return None
         ranks = self.fabric.ranks
@@ -592,13 +610,23 @@ class LibraryPricing:
         self._library = fabric.library
 
     def on_axis(self, _: object) -> Callable[[Kind, Ints, Ints, Ints, Ints, Floats], Floats]:
-        """Return :meth:`exchange_time`, whatever the axis."""
+        """Return :meth:`exchange_time`, whatever axis of parallelism is given."""
         return self.exchange_time
 
     def exchange_time(
         self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats
     ) -> Floats:
-        """Return the seconds of collectives for columns of strategies (``ExchangeTime``); 0 where nothing is sent."""
+        """Return the seconds of collectives for columns of strategies by the library's closed form, 0 where ``nbytes``
+        is 0: [rows].
+
+        Args:
+            kind: of all the collectives.
+            algorithm: ignored, as the library has one closed form.
+            ranks: ranks of each group: [rows].
+            stride: distance between neighbouring ranks of a group: [rows].
+            exchange: ignored; bytes are taken as they are.
+            nbytes: bytes of each collective: [rows].
+        """
         return np.where(nbytes > 0, self._library.seconds(kind, ranks, stride, nbytes), 0.0)
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
@@ -606,8 +634,8 @@ class LibraryPricing:
         return None
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """Return the prices of a group of ``ranks`` that lie ``stride`` apart, whatever the algorithm and the exchange;
-        without energy and not held against a bound."""
+        """Return the function of kind and bytes that prices collectives in a group of ``ranks`` that lie ``stride``
+        apart, whatever the algorithm and the exchange; its prices have no energy and are not held against a bound."""
         group = np.array([ranks]), np.array([stride])
 
         def price(kind: Kind, nbytes: float) -> Priced:
@@ -618,8 +646,8 @@ class LibraryPricing:
 
 
 def _priced(seconds: float, energy: float | None) -> Priced:
-    """Return the price of a collective that takes so many seconds and transmits all the while, in one step, with
-    circuits that never change."""
+    """Return the price of a collective of the library that takes so many seconds, all of them transmission, in one
+    step, with circuits that never change; ``energy`` in joules, None where unknown."""
     nothing = {"conversion": 0.0, "reconfiguration": 0.0, "setup": 0.0}
     cost = Cost(steps=1, time=seconds, transmission=seconds, static=True, energy=energy, **nothing)
     return Priced(cost=cost, algorithm=LIBRARY.name)
@@ -635,8 +663,9 @@ CollectivePrices: TypeAlias = SchedulePrices | LibraryPrices
 
 
 def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> LowerPrice:
-    """Return a lower bound of the prices of one algorithm: steps for schedules built by size, chords for the library
-    and pipelines, else two lines."""
+    """Return a lower bound of the prices of one algorithm for one kind of collective: steps for schedules built by
+    size, chords for the library and for pipelines, else two lines. ``hidden_setup``, used by the two lines alone,
+    leaves the first set-up of circuits out of every price, not only where circuits can stay."""
     if prices.algorithm.by_size:
         return sized_line(kind, prices.fabric, prices.model)
     if isinstance(prices, LibraryPrices):
@@ -656,11 +685,16 @@ class CheapestPrices:
 
     @cached_method()
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices:
-        """Return the prices of the algorithm that carries this collective in the least time, its circuits in place."""
+        """Return the prices of the algorithm that carries this collective in the least time, its circuits in place;
+        cached.
+
+        Raises:
+            UnsupportedError: every algorithm fails at this size.
+        """
         return _cheapest(self._candidates(kind), kind, nbytes)
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        """Return the price of a collective by the algorithm that :meth:`choice` picks."""
+        """Return the price of a collective of ``nbytes`` bytes by the algorithm that :meth:`choice` picks."""
         return self.choice(kind, nbytes)(kind, nbytes)
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
@@ -669,11 +703,19 @@ class CheapestPrices:
 
 
 def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: Kind, nbytes: float) -> CollectivePrices:
-    """Return the cheapest prices by repeated time, of equal ones the first by name; those whose bounds are higher are
-    not asked, and a single candidate that serves all sizes is returned unpriced.
+    """Return the candidate that carries a collective in the least time with its circuits in place
+    (``Cost.repeated_time``), of equal ones the first by name.
+
+    A candidate whose lower bound is above the best price so far is not priced, and a single candidate whose schedule
+    serves all sizes is returned unpriced.
+
+    Args:
+        candidates: prices of each algorithm, with a lower bound of them.
+        kind: of the collective.
+        nbytes: its size in bytes.
 
     Raises:
-        UnsupportedError: every algorithm fails at this size; those whose schedules serve all sizes were tried before.
+        UnsupportedError: every algorithm fails at this size.
     """
     if len(candidates) == 1 and not candidates[0][0].algorithm.by_size:
         return candidates[0][0]
@@ -710,12 +752,19 @@ _TIMES = ("time", "transmission", "conversion", "reconfiguration", "encode", "de
 def group_phases(
     exchange: PricedExchange, kind: Kind, values: float, ranks: int, stride: int, adds: Callable[[int, int], bool]
 ) -> list[GroupPhase]:
-    """Return the collectives of an exchange of so many values, in order, in the place of one of ``kind``; phases among
-    a single rank are left out, and phases between nodes have fewer ranks that lie further apart.
+    """Return the collectives of an exchange, in order, in the place of one of ``kind``; phases among a single rank are
+    left out, and phases between nodes have fewer ranks that lie further apart.
 
     Sums that are added up around a ring become a reduce-scatter of their mean size and an all-gather of finished ones.
-    Where the network of a phase adds up light (``adds`` of its ranks and their stride), what all ranks have to agree on
-    takes an all-reduce like everything else.
+    Where the network of a phase adds up light, an all-gather becomes an all-reduce of one rank's share.
+
+    Args:
+        exchange: the method on the model's gradient.
+        kind: of the collective that the exchange stands for; of a reduce-scatter only the first phase is taken.
+        values: number of gradients that are exchanged.
+        ranks: ranks of the group.
+        stride: distance between neighbouring ranks of the group.
+        adds: returns, for a phase's number of ranks and their stride, whether the network adds up light there.
     """
     found: list[GroupPhase] = []
     for phase in exchange.phases(kind, values, ranks):
@@ -734,7 +783,7 @@ def group_phases(
 
 
 class PhasedPrices(ABC):
-    """Prices of a group of ranks in which several collectives carry one, one after the other."""
+    """Prices of a group of ranks in which several collectives, one after the other, carry one collective."""
 
     plain: Callable[[int, int], CheapestPrices | LevelPrices]
     """Prices of collectives as they are, in groups of so many ranks so far apart."""
@@ -751,22 +800,24 @@ class PhasedPrices(ABC):
 
     @abstractmethod
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
-        """Return the collectives that carry one of ``nbytes`` bytes, in order."""
+        """Return the collectives that carry one of ``kind`` and ``nbytes`` bytes, in order, each with its kind, bytes,
+        ranks and stride."""
 
     def coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
-        """Return the seconds of encoding and of decoding; none unless a method codes what is sent."""
+        """Return the seconds of encoding and of decoding in one collective of ``nbytes`` bytes; both 0 unless a method
+        codes what is sent."""
         return 0.0, 0.0
 
     @property
     def every(self) -> int:
-        """Steps that share one exchange."""
+        """Number of steps that share one exchange; 1 unless a method exchanges less often."""
         return 1
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
-        """Return the verified schedule of what a single collective carries.
+        """Return the verified schedule of the one phase that carries a collective of ``nbytes`` bytes.
 
         Raises:
-            UnsupportedError: several carry it.
+            UnsupportedError: the number of its phases is not 1.
         """
         phases = self.phases(kind, nbytes)
         if len(phases) != 1:
@@ -774,7 +825,8 @@ class PhasedPrices(ABC):
         return self.plain(phases[0].ranks, phases[0].stride).schedule(phases[0].kind, phases[0].nbytes)
 
     def algorithms(self, kind: Kind, nbytes: float) -> tuple[str, ...]:
-        """Return the name of the algorithm that carries each phase, the cheapest there, in their order."""
+        """Return the names of the algorithms that carry the phases of a collective, in the order of the phases, in each
+        the cheapest; a phase on a fabric of parts gives a name for each of its levels."""
         names: list[str] = []
         for phase in self.phases(kind, nbytes):
             prices = self.plain(phase.ranks, phase.stride).choice(phase.kind, phase.nbytes)
@@ -782,11 +834,12 @@ class PhasedPrices(ABC):
         return tuple(names)
 
     def lines(self, kind: Kind, lines_of: Callable[[Kind, int, int], Sequence[LowerPrice]]) -> Sequence[LowerPrice]:
-        """Return lower bounds of these prices, empty where some phase has none.
+        """Return a list with one lower bound of these prices, a function of the bytes of the collective; empty where
+        some phase has none.
 
         Args:
             kind: of the collectives that are carried.
-            lines_of: lower bounds of the plain prices of a kind in groups of so many ranks so far apart.
+            lines_of: returns the lower bounds of the plain prices of a kind in groups of so many ranks at a stride.
         """
         parts = [(lines_of(phase.kind, phase.ranks, phase.stride), phase.nbytes) for phase in self.phases(kind, 1.0)]
         if not all(lines for lines, _ in parts):
@@ -795,8 +848,12 @@ class PhasedPrices(ABC):
         return [exchange_line(parts, (nothing, some - nothing), self.every)]
 
     def sums(self, kind: Kind, nbytes: float) -> Priced:
-        """Return a step's share of the sums over all phases, coding included, and of the sum of their bounds; named by
-        the algorithm of the largest phase, the bound by what sets the slowest one. Joules are those of all ranks."""
+        """Return the price of a collective as a step's share (1 / ``every``) of the sums over all phases, coding
+        included.
+
+        Its bound is the same share of the sum of the phases' bounds, set by the resource of the largest one; its
+        algorithm is that of the phase with the most bytes. Joules are those of all ranks.
+        """
         phases = self.phases(kind, nbytes)
         priced = [self.plain(phase.ranks, phase.stride)(phase.kind, phase.nbytes) for phase in phases]
         bounds = [each.bound for each in priced]
@@ -817,7 +874,8 @@ class PhasedPrices(ABC):
 
 @dataclass(eq=False)
 class LevelPrices(PhasedPrices):
-    """Prices of a group of ranks on a fabric of parts, level by level (:func:`lightloom.collectives.levels.levels`)."""
+    """Prices of a group of ranks on a fabric of parts, level by level (:func:`lightloom.collectives.levels.levels`);
+    ``fabric`` is the group's, ``stride`` the distance between its ranks in the whole fabric."""
 
     plain: Callable[[int, int], CheapestPrices | LevelPrices]
     fabric: Fabric
@@ -831,12 +889,13 @@ class LevelPrices(PhasedPrices):
         return self
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
-        """Return the collectives of the levels, in order."""
+        """Return the collectives of the levels of the fabric of parts that carry one of ``nbytes`` bytes, in order."""
         return levels(kind, nbytes, self.fabric, self.stride)
 
     @cached_method()
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        """Return the sums over all levels, and the lower bound of any schedule on the fabric.
+        """Return the price of a collective as the sums over all its levels, with the lower bound of any schedule on the
+        whole fabric of parts; cached.
 
         Raises:
             BoundError: the time lies below the bound.
@@ -853,7 +912,7 @@ class LevelPrices(PhasedPrices):
 
 @dataclass(eq=False)
 class ExchangePrices(PhasedPrices):
-    """Prices of a method among a group of ranks."""
+    """Prices of an exchange method that has phases of its own, among a group of ranks."""
 
     exchange: PricedExchange
     """The method, and the engine that encodes and decodes for it."""
@@ -879,29 +938,32 @@ class ExchangePrices(PhasedPrices):
         return self.plain(self.ranks, self.stride).choice(kind, nbytes)
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
-        """Return the collectives of an exchange, in order, in the place of one of ``nbytes`` bytes; a kind that carries
-        no gradients is left as it is."""
+        """Return the collectives of an exchange, in order, in the place of one of ``nbytes`` uncompressed bytes; a kind
+        that carries no gradients is returned as its only phase. Empty where the group has one rank in every phase."""
         if kind not in self.element_bytes:
             return [GroupPhase(kind, nbytes, self.ranks, self.stride)]
         return group_phases(self.exchange, kind, nbytes / self.element_bytes[kind], self.ranks, self.stride, self.adds)
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
-        """Return the bytes in float32 of the gradients that a collective of ``nbytes`` carries; None where this kind is
-        left as it is."""
+        """Return the bytes as float32, 4 a value, of the gradients in a collective of ``nbytes`` uncompressed bytes;
+        None where this kind carries no gradients."""
         return 4 * nbytes / self.element_bytes[kind] if kind in self.element_bytes else None
 
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
-        """Return the bytes of the plain collective that sends as much in a step; of an exchange every so many steps, a
-        step's share."""
+        """Return the size in bytes of the plain collective of ``kind`` whose ranks send as many bytes as the method
+        does in the place of one of ``nbytes`` uncompressed bytes; divided by ``every``, so a step's share. ``kind``
+        must carry gradients."""
         return self.exchange.sent_bytes(kind, nbytes / self.element_bytes[kind], self.ranks) / self.exchange.every
 
     def coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
-        """Return the seconds of encoding and of decoding of one whole exchange, not of a step's share."""
+        """Return the seconds of encoding and of decoding of a rank in one whole exchange, not a step's share; ``kind``
+        must carry gradients, ``nbytes`` of them uncompressed."""
         return self.exchange.coding(kind, nbytes / self.element_bytes[kind], self.ranks)
 
     @cached_method()
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        """Return the price of an exchange, and the plain price of a kind that is left as it is."""
+        """Return the price of an exchange in the place of a collective of ``nbytes`` uncompressed bytes, a step's share
+        of it; for a kind that carries no gradients the plain price. Cached."""
         if kind not in self.element_bytes:
             return self.plain(self.ranks, self.stride)(kind, nbytes)
         return self.sums(kind, nbytes)
@@ -910,10 +972,18 @@ class ExchangePrices(PhasedPrices):
 def _together(
     priced: Sequence[Priced], encode: float, decode: float, places: Sequence[int], copies: Sequence[int]
 ) -> Priced:
-    """Return one cost of all phases one after the other, with coding in seconds.
+    """Return one price of all phases one after the other, with coding; its algorithm and bound are left at their
+    defaults.
 
-    Circuits stay, and are set up once, where all phases whose circuits share a place have the same; the energy is that
-    of all ``copies`` of each phase, and None where that of any phase is.
+    Circuits stay, and are set up once, where all phases whose circuits share a place have the same circuits.
+
+    Args:
+        priced: price of each phase.
+        encode: seconds of encoding, added to those of the phases.
+        decode: seconds of decoding, added likewise.
+        places: for each phase, a number that is equal for phases whose circuits share links.
+        copies: for each phase, the number of groups that run it at once; the joules are those of all of them, and None
+            where those of any phase are.
     """
     costs = [each.cost for each in priced]
     circuits: dict[int, list[Priced]] = {}
@@ -937,15 +1007,25 @@ def _together(
 
 
 def phase_document(phase: Phase) -> dict[str, object]:
-    """Return a phase of an exchange in plain types, for JSON: ``kind``, ``bytes``, ``bytes_by_terms`` (pairs),
-    ``where`` and ``hideable``."""
+    """Return a phase of an exchange in plain types, for JSON: ``kind``, ``bytes``, ``bytes_by_terms`` (pairs of number
+    of summed gradients and bytes), ``where`` and ``hideable``."""
     sizes = [list(size) for size in phase.nbytes_by_terms]
     return {**attributes(phase, "kind bytes=nbytes"), "bytes_by_terms": sizes, **attributes(phase, "where hideable")}
 
 
 def given_bytes(price: Price, kind: Kind, nbytes: float, ranks: int) -> float:
-    """Return the bytes that a rank of a group gives to the network in a collective at these prices, phase by phase,
-    coded ones as they are sent: all of it once where it is added up on the way, else as many as around a ring."""
+    """Return the bytes that a rank of a group gives to the network in a collective at these prices, coded ones as they
+    are sent, summed over phases; of a method that exchanges every so many steps, a step's share.
+
+    Where the network adds up schedules' data on its way, a rank gives all of it once; elsewhere as many bytes as around
+    a ring, (ranks - 1) / ranks of the size, twice that in an all-reduce.
+
+    Args:
+        price: prices of the group.
+        kind: of the collective.
+        nbytes: its size before coding.
+        ranks: ranks of the group.
+    """
     chosen = price.choice(kind, nbytes) if isinstance(price, CheapestPrices | ExchangePrices | LevelPrices) else None
     if isinstance(chosen, PhasedPrices):
         phases = chosen.phases(kind, nbytes)

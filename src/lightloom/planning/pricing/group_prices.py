@@ -67,15 +67,27 @@ def gradient_element_bytes(training: TrainingSettings) -> Mapping[Kind, int]:
 
 
 class Pricing(Protocol):
-    """Prices of the collectives of a group of ranks."""
+    """Prices of the collectives of groups of ranks; the number of ranks and their stride say which group."""
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Return a sentence if a group of ``ranks`` that lie ``stride`` apart cannot have such a collective; None if it
-        can. ``exchange`` is the number of a method, 0 for gradients as they are."""
+        """Return the reason, in words, that a group of ``ranks`` that lie ``stride`` apart cannot have a collective of
+        this kind; None where it can.
+
+        Args:
+            kind: of the collective.
+            algorithm: name of an algorithm, or "auto" for the cheapest.
+            ranks: ranks of the group.
+            exchange: number, from 1 on, of the method by which gradients are exchanged; 0 for gradients as they are.
+            stride: distance between neighbouring ranks of the group.
+        """
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """Return the prices of a group of ``ranks`` that lie ``stride`` apart, gradients exchanged by method
-        ``exchange``, 0 for as they are."""
+        """Return the function of kind and bytes that prices collectives in a group of ``ranks`` that lie ``stride``
+        apart.
+
+        ``algorithm`` names an algorithm or is "auto" for the cheapest; ``exchange`` is the number, from 1 on, of the
+        method by which gradients are exchanged, 0 for gradients as they are.
+        """
 
 
 class GroupPrices(Pricing):
@@ -124,11 +136,13 @@ class GroupPrices(Pricing):
         """Lower bounds of collectives by fabric, as its prices share them."""
 
     def with_choices(self, choices: Sequence[str]) -> GroupPrices:
-        """Return prices where exchanges choose among other algorithms; what is priced is shared with these."""
+        """Return prices where exchanges choose among the algorithms of these names, none for the default choice;
+        schedules and prices made so far, and later, are shared with this object."""
         return self._sharing(self.fabric, choices)
 
     def on(self, fabric: Fabric) -> GroupPrices:
-        """Return the prices of the same choice of algorithms on another fabric, beside circuits of other axes."""
+        """Return the prices of the same choice of algorithms on another fabric, a share of the channels beside the
+        circuits of other axes, which stand for the whole step; cached by the fabric's content."""
         key = fabric.model_dump_json()
         if key not in self._others:
             self._others[key] = self._sharing(fabric, [each.name for each in self._choices] if self._named else [])
@@ -136,24 +150,35 @@ class GroupPrices(Pricing):
         return self._others[key]
 
     def _sharing(self, fabric: Fabric, choices: Sequence[str]) -> GroupPrices:
-        """Return prices on a fabric with other choices, which share all schedules and prices with these."""
+        """Return new prices on a fabric with the choices of these names, none for the default choice; all schedules and
+        prices are shared with this object."""
         other = GroupPrices(fabric, self._training, self.model, [*self._exchanges.values()], choices, self._most_rows)
         for name in ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_proved", "_bounds"):
             setattr(other, name, getattr(self, name))
         return other
 
     def exchange(self, number: int) -> PricedExchange:
-        """Return the method of exchange of a number from 1 on."""
+        """Return the exchange method of a number from 1 on; KeyError for any other number."""
         return self._exchanges[number]
 
     @property
     def failures(self) -> dict[str, str]:
-        """Algorithms that accepted a collective and then failed to build or prove it, each with how, the last where
-        there are several."""
+        """Algorithms that accepted a collective and then failed to build or prove it, by name, each with the reason in
+        words; of several the last."""
         return {name: why for (_, name, _), why in self._usable.items() if why is not None}
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Return why no algorithm carries the collective in such a group; None where at least one does."""
+        """Return the reason, in words, that no algorithm carries the collective in a group of ``ranks`` that lie
+        ``stride`` apart; None where at least one does.
+
+        Args:
+            kind: of the collective.
+            algorithm: name of an algorithm, or "auto" for any of the choices.
+            ranks: ranks of the group.
+            exchange: number of the method of exchange, 0 for gradients as they are; ignored for kinds that carry no
+                gradients.
+            stride: distance between neighbouring ranks of the group.
+        """
         part = self._part(ranks, stride)
         if part is None:
             return f"the fabric has no part of {ranks} ranks" + (f" that lie {stride} apart" if stride > 1 else "")
@@ -172,8 +197,9 @@ class GroupPrices(Pricing):
         return "; ".join(dict.fromkeys(reasons))
 
     def _refusal_of_parts(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
-        """Return why some phase of a collective over a fabric of parts has no algorithm on its part, or why coded sums
-        have none; None where the parts carry it one after the other."""
+        """Return the reason that a collective cannot run level by level over a fabric of parts: some phase has no
+        algorithm on its part, or ``exchange`` is not 0, as coded sums need one schedule. None where the parts carry it
+        one after the other."""
         if exchange:
             return "coded sums travel along one schedule, and the parts of this fabric have one each"
         try:
@@ -186,8 +212,16 @@ class GroupPrices(Pricing):
         return None
 
     def _exchange_refusal(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
-        """Return why a method, or the algorithm in one of its phases, does not serve in the place of a collective of
-        gradients; None where it does."""
+        """Return the reason that a method of exchange, or the algorithm in one of its phases, does not serve in the
+        place of a collective of gradients; None where it does.
+
+        Args:
+            kind: of the collective, which carries gradients.
+            algorithm: name of an algorithm, or "auto".
+            part: fabric of the group.
+            exchange: number of the method, from 1 on.
+            stride: distance between neighbouring ranks of the group.
+        """
         method, light = self._exchanges[exchange], part.only_adds
         why = method.refusal(kind, in_network=light, stride=stride) or method.group_refusal(part.ranks)
         if why is None and isinstance(method.method, TwoLevelExchange):
@@ -206,20 +240,26 @@ class GroupPrices(Pricing):
     def price(
         self, algorithm: str, ranks: int, exchange: int, stride: int = 1
     ) -> CheapestPrices | LevelPrices | ExchangePrices:
-        """Return the prices of a group of ``ranks`` that lie ``stride`` apart: of phases of its own where the method of
-        number ``exchange`` has them, else of the cheapest algorithm; ``algorithm`` may be "auto"."""
+        """Return the prices of a group of ``ranks`` that lie ``stride`` apart, cached: of phases of its own where
+        method ``exchange`` has them, else of the cheapest algorithm, on a fabric of parts level by level.
+
+        ``algorithm`` names the only algorithm to take or is "auto" for all choices; ``exchange`` is 0 for gradients as
+        they are.
+        """
         if exchange and not self._exchanges[exchange].in_schedule:
             return self._phased(algorithm, ranks, exchange, stride)
         return self._cheapest(algorithm, ranks, exchange, stride)
 
     def _of_kind(self, kind: Kind, exchange: int) -> int:
-        """Return the number of the method, 0 where this kind of collective carries no gradients."""
+        """Return ``exchange``, the number of a method, for the kinds of collectives that carry gradients, and 0 for
+        others."""
         return exchange if kind in self.element_bytes else 0
 
     @cached_method()
     def _cheapest(self, algorithm: str, ranks: int, exchange: int, stride: int) -> CheapestPrices | LevelPrices:
-        """Return the prices, cached, in a group, where each collective takes its cheapest algorithm, on a fabric of
-        parts level by level."""
+        """Return the prices, cached, in a group of ``ranks`` that lie ``stride`` apart, where each collective takes its
+        cheapest algorithm, coded by method ``exchange`` unless that is 0; on a fabric of parts level by level, not
+        coded."""
         part = self._part(ranks, stride)
         if part is not None and part.parts:
             return LevelPrices(self._plain_prices(algorithm), part, ranks, stride, self.model)
@@ -227,8 +267,8 @@ class GroupPrices(Pricing):
 
     @cached_method()
     def _phased(self, algorithm: str, ranks: int, exchange: int, stride: int) -> ExchangePrices:
-        """Return the prices, cached, of an exchange method that sends in phases of its own, for groups of so many ranks
-        at a stride."""
+        """Return the prices, cached, of the method of number ``exchange``, which sends in phases of its own, in a group
+        of ``ranks`` that lie ``stride`` apart."""
 
         def adds(members: int, apart: int) -> bool:
             """Return whether groups of ``members`` ranks that lie ``apart`` are added up on their way."""
@@ -239,16 +279,26 @@ class GroupPrices(Pricing):
         return ExchangePrices(self._exchanges[exchange], plain, self.element_bytes, ranks, stride, adds, on_parts)
 
     def _plain_prices(self, algorithm: str) -> Callable[[int, int], CheapestPrices | LevelPrices]:
-        """Return the function that gives the prices of collectives as they are in groups of so many ranks so far
-        apart."""
+        """Return a function that takes ranks and stride of a group and returns the prices, by ``algorithm`` or "auto",
+        of collectives that are not coded."""
         return lambda members, apart: self._cheapest(algorithm, members, 0, apart)
 
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        """Return a lower bound for each algorithm that may carry the collective, or one for a method with phases of its
-        own, the least of which is a bound of the price; empty where none may. With ``hidden_setup`` all circuits of the
-        first step are set up before the data exists, otherwise only those that can stay in place."""
+        """Return lower bounds of the price of a collective by its bytes, the least of which holds: one for each
+        algorithm that may carry it, or a single one for a method with phases of its own or a fabric of parts; empty
+        where none may.
+
+        Args:
+            kind: of the collective.
+            algorithm: name of an algorithm, or "auto" for all choices.
+            ranks: ranks of the group.
+            exchange: number of the method of exchange; 0 for gradients as they are.
+            stride: distance between neighbouring ranks of the group.
+            hidden_setup: leave out the first set-up of all circuits, done before the data exists; otherwise only of
+                circuits that can stay in place.
+        """
         exchange = self._of_kind(kind, exchange)
         phased = exchange and not self._exchanges[exchange].in_schedule
         price = self.price(algorithm, ranks, exchange, stride) if phased or self.fabric.parts else None
@@ -265,10 +315,11 @@ class GroupPrices(Pricing):
     def proved_lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        """Return one proved lower bound on the price of a collective, by its bytes, for which no schedule is built.
+        """Return a list with one proved lower bound on the price of a collective, by its bytes, for which no schedule
+        is built; the arguments are those of :meth:`lines`, and the fabric must have the group.
 
         Where a codec changes the bytes, or prices are those of a library, the bound does not hold, and :meth:`lines`
-        are returned instead, which then are in closed form.
+        are returned instead; ``hidden_setup`` matters to these alone.
         """
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
@@ -280,8 +331,8 @@ class GroupPrices(Pricing):
         return [self._proved[key]]
 
     def schedules(self, algorithm: Algorithm, part: Fabric) -> CollectivePrices:
-        """Return the prices, cached, of one algorithm on a fabric, those on the disk included; where the algorithm is
-        ``LIBRARY``, those of the fabric's library."""
+        """Return the prices, cached, of one algorithm without a codec on ``part``, those on the disk included; for
+        ``LIBRARY`` those of the fabric's library."""
         key = algorithm.name, self._key(part)
         if key not in self._plain and algorithm is LIBRARY:
             self._plain[key] = LibraryPrices(part, self.model)
@@ -291,16 +342,19 @@ class GroupPrices(Pricing):
         return self._plain[key]
 
     def save(self) -> None:
-        """Write to disk the prices of each algorithm that has more than were read."""
+        """Write to the cache on disk the prices of each algorithm and codec that has more than were read or written
+        before."""
         for prices in (*self._plain.values(), *self._coded.values()):
             if isinstance(prices, SchedulePrices) and len(prices.cached) > prices.read:
                 write_prices(prices_path(prices), prices.cached)
                 prices.read = len(prices.cached)
 
     def failure(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> str | None:
-        """Return how an algorithm that accepts a collective fails to build or to prove it; None where it does not.
+        """Return the reason that an algorithm which accepts this kind of collective fails to build or to prove it on
+        ``part``; None where it does not fail. Cached.
 
-        Prices the sizes that lines are drawn through, compressed ones too.
+        Prices the sizes that lines are drawn through, coded ones too, which builds and verifies the schedules; among
+        more than 128 ranks their rows are dropped again.
         """
         key = kind, algorithm.name, self._key(part)
         if key not in self._usable:
@@ -318,8 +372,12 @@ class GroupPrices(Pricing):
     def _bounded(
         self, algorithm: str, ranks: int, exchange: int, stride: int, kind: Kind
     ) -> Sequence[tuple[CollectivePrices, LowerPrice]]:
-        """Return the prices of every algorithm that may carry a kind of collective in a group, each with a lower bound;
-        UnsupportedError with the failures where there are none."""
+        """Return the prices of every algorithm that may carry a kind of collective in a group of ``ranks`` that lie
+        ``stride`` apart, each with a lower bound for circuits in place, coded by method ``exchange`` unless that is 0.
+
+        Raises:
+            UnsupportedError: no algorithm may; with how they fail.
+        """
         candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
         if not candidates:
             part = self._part(ranks, stride)
@@ -329,7 +387,8 @@ class GroupPrices(Pricing):
         return [(prices, self._line(prices, kind, False)) for prices in candidates]
 
     def _line(self, prices: CollectivePrices, kind: Kind, hidden_setup: bool) -> LowerPrice:
-        """Return the lower bound of some prices of one kind, computed once."""
+        """Return the lower bound of some prices for one kind of collective, computed once; ``hidden_setup`` as in
+        :meth:`lines`."""
         key = id(prices), kind, hidden_setup
         if key not in self._lines:
             self._lines[key] = line_below(prices, kind, hidden_setup=hidden_setup)
@@ -338,8 +397,10 @@ class GroupPrices(Pricing):
     def _candidates(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int
     ) -> Sequence[CollectivePrices]:
-        """Return the prices of the algorithms that neither decline the collective nor fail to build it, coded where the
-        exchange has a number; empty where there are none."""
+        """Return the prices of the algorithms that neither decline the collective nor fail to build it in a group of
+        ``ranks`` that lie ``stride`` apart, coded by method ``exchange`` unless that is 0 or the kind carries no
+        gradients; empty where there are none. For "auto", an algorithm whose striped form is usable is left out. The
+        fabric must have the group."""
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
         usable: dict[str, Algorithm] = {}
@@ -356,7 +417,8 @@ class GroupPrices(Pricing):
         return prices if exchange == 0 else [self._with_codec(each, exchange) for each in prices]
 
     def _with_codec(self, prices: CollectivePrices, exchange: int) -> SchedulePrices:
-        """Return the same prices, cached, with gradients coded by the method of a number."""
+        """Return the prices of the same schedules with gradients coded by the method of number ``exchange``, cached,
+        those on the disk included."""
         assert isinstance(prices, SchedulePrices)
         key = prices.algorithm.name, self._key(prices.fabric), exchange
         if key not in self._coded:
@@ -364,7 +426,8 @@ class GroupPrices(Pricing):
         return self._coded[key]
 
     def _declined(self, kind: Kind, algorithm: Algorithm, part: Fabric, exchange: int) -> str | None:
-        """Return why an algorithm does not carry a collective, or not with a codec; None where it does."""
+        """Return the reason that an algorithm does not carry a kind of collective on ``part``, or not with the codec of
+        method ``exchange`` (0 for none), without building it; None where it does."""
         if (algorithm.by_size or algorithm.pipelined) and exchange != 0:
             return f"{algorithm.name} has no steps between which a codec could be charged"
         if algorithm is LIBRARY and exchange != 0:
@@ -375,7 +438,8 @@ class GroupPrices(Pricing):
         return self._refusals[key]
 
     def _too_long(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> str | None:
-        """Return the reason that an algorithm lists more transfers than are built here; None where it does not."""
+        """Return the reason that an algorithm lists more transfers for a collective on ``part`` than this object's
+        limit of rows; None where it does not."""
         if self._most_rows == inf or (rows := algorithm.rows(kind, part)) <= self._most_rows:
             return None
         return (
@@ -384,9 +448,12 @@ class GroupPrices(Pricing):
         )
 
     def _among(self, kind: Kind, algorithm: str, part: Fabric, exchange: int) -> Sequence[Algorithm]:
-        """Return the algorithms that may carry a collective: the one named, or for "auto" all choices; straight
-        exchanges where none of these carries an all-to-all; for "auto" the fabric's library alone where it carries the
-        collective and no choices were named."""
+        """Return the algorithms to consider for a collective on ``part``, some of which may still decline it.
+
+        That is the one named, or for "auto" all choices. For "auto" without choices named, the fabric's library alone
+        where it carries the collective. Where none carries an all-to-all, straight exchanges from rank to rank instead.
+        ``exchange`` is not used.
+        """
         if algorithm == AUTO and not self._named and LIBRARY.refusal(kind, part, self.model) is None:
             return [LIBRARY]
         among = self._choices if algorithm == AUTO else [carrier(algorithm)]
@@ -397,18 +464,19 @@ class GroupPrices(Pricing):
 
     @cached_method()
     def _part(self, ranks: int, stride: int) -> Fabric | None:
-        """Return the fabric of a group, cached; None where the fabric has no such part."""
+        """Return the fabric of a group of ``ranks`` that lie ``stride`` apart, cached, the whole fabric for all its
+        ranks; None where the fabric has no such part."""
         return self.fabric if ranks == self.fabric.ranks else self.fabric.group(ranks, stride)
 
     def _key(self, part: Fabric) -> str:
-        """Return the JSON text of a fabric, by which prices of equal fabrics are shared."""
+        """Return the JSON text of a fabric, cached, by which prices of equal fabrics are shared."""
         if id(part) not in self._keys:
             self._keys[id(part)] = part, part.model_dump_json()
         return self._keys[id(part)][1]
 
 
 def _preloaded(prices: SchedulePrices) -> SchedulePrices:
-    """Return the same prices with those on the disk."""
+    """Add the prices in the cache on disk to ``prices``, in place, and return it."""
     prices.preload(read_prices(prices_path(prices), prices.algorithm.name))
     return prices
 
@@ -426,7 +494,7 @@ def _preloaded(prices: SchedulePrices) -> SchedulePrices:
 
 
 class AxisGroups(NamedTuple):
-    """Groups of one axis of parallelism."""
+    """Groups of one axis of parallelism: the axis, ranks of a group, and their stride."""
 
     name: Axis
     ranks: int
@@ -434,7 +502,8 @@ class AxisGroups(NamedTuple):
     """Distance between neighbouring ranks of a group; of the pipeline, from a stage to the next."""
 
     def unit(self, fabric: Fabric) -> int:
-        """Return the number of channels of which every share is a multiple; 0 where channels cannot be shared."""
+        """Return the number of channels of every link of ``fabric`` of which each share of this axis' groups is a
+        multiple; 0 where channels cannot be shared."""
         if self.name == "pipeline":
             return fabric.shift_unit(self.stride)
         return fabric.share_unit(self.ranks, self.stride)
@@ -456,8 +525,8 @@ def live_axes(strategy: Strategy) -> tuple[AxisGroups, ...]:
 
 
 def least_channels(fabric: Fabric, axes: Sequence[AxisGroups]) -> int | None:
-    """Return the least channels of every link with which the axes' circuits stand at once, the sum of their units; None
-    where some axis cannot share channels or there are no axes."""
+    """Return the least number of channels of every link with which the circuits of all these axes stand at once, the
+    sum of their units; None where some axis cannot share channels or there are no axes."""
     units = [axis.unit(fabric) for axis in axes]
     return sum(units) if units and all(units) else None
 
@@ -469,8 +538,12 @@ def divides(fabric: Fabric) -> bool:
 
 
 def seconds_a_byte(fabric: Fabric, kind: Kind, ranks: int, stride: int) -> float:
-    """Return the seconds for each byte of a collective that no schedule beats, were all whole units of channels the
-    axis' own; 0 where nothing is divided or of one rank, infinite where the fabric has no such share."""
+    """Return the least seconds for each byte of a collective in a group of ``ranks`` that lie ``stride`` apart, on all
+    channels that whole units of the axis can fill, which no schedule beats.
+
+    0 where the fabric's channels are not divided among axes (:func:`divides`) or the group has one rank; infinite where
+    the fabric has no such share.
+    """
     if not divides(fabric) or ranks == 1:
         return 0.0
     unit = fabric.share_unit(ranks, stride)
@@ -479,8 +552,9 @@ def seconds_a_byte(fabric: Fabric, kind: Kind, ranks: int, stride: int) -> float
 
 
 def undivided_pair(fabric: Fabric, stride: int) -> tuple[float, float]:
-    """Return the bytes per second and seconds of latency from each stage to the one ``stride`` ranks on, were all
-    channels the pipeline's own."""
+    """Return the bytes per second and seconds of latency from each rank to the one ``stride`` ranks on, as a pipeline
+    sends, with all channels the pipeline's own; where the fabric's channels cannot be divided, those of a message with
+    its software's latency."""
     if not divides(fabric) or stride % fabric.ranks == 0:
         return fabric.message(stride)
     shift = fabric.shift(stride, fabric.shared_channels)
@@ -488,8 +562,11 @@ def undivided_pair(fabric: Fabric, stride: int) -> tuple[float, float]:
 
 
 def circuits_stand(fabric: Fabric, rows: Strategies) -> Mask:
-    """Return True for rows whose axes' circuits have channels enough to stand at once, for data parallelism alone, and
-    where channels cannot be shared: [rows]."""
+    """Return a mask of the rows whose axes' circuits can stand at once: [rows].
+
+    It is True where the sum of the axes' units of channels is at most the channels, for data parallelism alone, where
+    some axis cannot share channels, and in all rows on fabrics without exclusive circuits.
+    """
     if not fabric.exclusive:
         return np.ones(len(rows), np.bool_)
     first, row = first_rows((rows.dp, rows.tp, rows.pp, rows.ep, rows.cp))
@@ -499,7 +576,7 @@ def circuits_stand(fabric: Fabric, rows: Strategies) -> Mask:
 
 @dataclass(frozen=True)
 class Division:
-    """Channels of every link that the groups of each axis hold."""
+    """Channels of every link that the groups of each axis of parallelism hold."""
 
     fabric: Fabric
     axes: tuple[AxisGroups, ...]
@@ -507,7 +584,7 @@ class Division:
     """Number of channels of each axis: [axis]."""
 
     def by_axis(self) -> dict[str, int]:
-        """Return the channels by the name of the axis."""
+        """Return the number of channels of each axis by the axis' name."""
         return {axis.name: count for axis, count in zip(self.axes, self.channels, strict=True)}
 
     def __str__(self) -> str:
@@ -517,8 +594,8 @@ class Division:
         return f"of {self.fabric.shared_channels} {what}: {held}"
 
     def shares(self) -> list[tuple[AxisGroups, AxisShare]]:
-        """Return each axis with its share: ranks, stride, first channel and number of channels; the shares lie one
-        after the other."""
+        """Return each axis with its share: ranks, stride, first channel from 0 and number of channels; the shares lie
+        one after the other in the order of the axes."""
         first = accumulate(self.channels, initial=0)
         return [
             (axis, AxisShare(axis.ranks, axis.stride, begin, count))
@@ -531,15 +608,15 @@ class Division:
         return names.index(axis) if axis in names else None
 
     def part(self, number: int) -> Fabric | None:
-        """Return a group of the axis at a place as a fabric of the channels that reach it; None where the fabric has no
-        such share."""
+        """Return a group of the axis at index ``number`` of :attr:`axes` as a fabric of the channels that the axis
+        holds; None where the fabric has no such share."""
         axis = self.axes[number]
         return self.fabric.share(axis.ranks, axis.stride, self.channels[number])
 
 
 @dataclass(frozen=True)
 class Divisions:
-    """All divisions of a fabric's channels among axes, in parts of which each holds a whole number."""
+    """All divisions of a fabric's channels among axes, each a number of equal parts for every axis."""
 
     fabric: Fabric
     axes: tuple[AxisGroups, ...]
@@ -549,7 +626,7 @@ class Divisions:
 
     @cached_property
     def units(self) -> tuple[int, ...]:
-        """Unit of channels of which each axis holds a multiple: [axis]."""
+        """Number of channels of which each axis holds a multiple: [axis]."""
         return tuple(axis.unit(self.fabric) for axis in self.axes)
 
     @cached_property
@@ -558,9 +635,12 @@ class Divisions:
         return min(self.fabric.shared_channels, self.PARTS)
 
     def channels(self, parts: Sequence[int]) -> tuple[int, ...] | None:
-        """Return the channels of each axis, [axis], for so many parts each: whole units of the axis, rounded down, one
-        unit at least. Where that is more than there are, axes give units back, those with the most channels first; None
-        where even so there are too few."""
+        """Return the number of channels of each axis, [axis], for a number of equal parts of the channels for each
+        axis, ``parts`` [axis].
+
+        These are whole units of the axis, rounded down, one unit at least. Where that is more than there are, axes give
+        units back, those with the most channels first; None where even so there are too few channels.
+        """
         total = self.fabric.shared_channels
         counts = [
             max(part * total // self.counts // unit, 1) * unit for part, unit in zip(parts, self.units, strict=True)
@@ -573,8 +653,8 @@ class Divisions:
         return tuple(counts) if sum(counts) <= total else None
 
     def equal(self) -> tuple[int, ...]:
-        """Return the number of parts of each axis, [axis]: equally many, and one more for the first axes where they do
-        not divide evenly."""
+        """Return the number of parts of each axis, [axis], when all :attr:`counts` parts are shared out: equally many,
+        and one more for the first axes where they do not divide evenly."""
         count, more = divmod(self.counts, len(self.axes))
         return tuple(count + (number < more) for number in range(len(self.axes)))
 
@@ -589,7 +669,7 @@ class Divisions:
 
 
 class DividedChannels:
-    """The channels that each axis of a strategy has, and prices on them."""
+    """Prices of collectives where each axis of a strategy has its own share of the channels."""
 
     def __init__(self, prices: GroupPrices, division: Division) -> None:
         self._prices, self.division = prices, division
@@ -601,14 +681,18 @@ class DividedChannels:
 
     def fabric(self, axis: Axis) -> Fabric:
         """Return a group of an axis as a fabric of its share of the channels; the whole fabric for the pipeline, for an
-        axis that exchanges nothing, and where there is no such share."""
+        axis that is not divided, and where there is no such share."""
         number = self.division.number(axis)
         part = None if number is None or axis == "pipeline" else self.division.part(number)
         return self.division.fabric if part is None else part
 
     def shift(self, stride: int) -> tuple[float, float]:
-        """Return the bytes per second and seconds of latency each way between stages whose ranks lie ``stride`` apart:
-        over the circuits from each stage to the next, several times where they are not neighbours."""
+        """Return the bytes per second and seconds of latency each way between stages whose ranks lie ``stride`` apart.
+
+        They use the circuits from each stage to the next, one after the other where stages are not neighbours (the
+        shorter way around), which divides the rate and multiplies the latency. The pipeline must be among the divided
+        axes.
+        """
         number = self.division.number("pipeline")
         assert number is not None
         axis = self.division.axes[number]
@@ -619,30 +703,35 @@ class DividedChannels:
 
 
 class ScaledChannels(DividedChannels):
-    """Prices on all channels, what bytes take longer by as much as an axis has fewer: what a division is chosen by,
-    before schedules are built for it."""
+    """Estimated prices on shares of the channels, by which a division is chosen before schedules are built for it:
+    those on all channels, with what bytes add multiplied by how many fewer channels the axis has."""
 
     def pricing(self, axis: Axis) -> Pricing:
-        """Return prices on all channels, where what bytes add is multiplied by the channels of all over those of the
-        axis."""
+        """Return estimated prices of an axis: those on all channels, where the time that bytes add to a collective of
+        no bytes is multiplied by the number of all channels over those of the axis."""
         part = super().pricing(axis)
         assert isinstance(part, GroupPrices)
         return _ScaledPrices(self._prices, part)
 
 
 class _ScaledPrices(Pricing):
-    """Prices of a part, estimated from those on all channels."""
+    """Prices of collectives on a share of the channels, estimated from those on all channels."""
 
     def __init__(self, whole: GroupPrices, part: GroupPrices) -> None:
         self._whole, self._part = whole, part
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Return why the part of the axis has no such collective; None where it has."""
+        """Return the reason that the share of the channels has no such collective; None where it has. The arguments are
+        those of :meth:`Pricing.refusal`."""
         return self._part.refusal(kind, algorithm, ranks, exchange, stride)
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """Return the prices on all channels, what bytes add to nothing multiplied by channels of all over those of the
-        part; UnsupportedError where the part refuses the collective."""
+        """Return the function that prices collectives in a group, with the arguments of :meth:`Pricing.price`: the
+        prices on all channels, where the time that bytes add to a collective of no bytes is multiplied by the number of
+        all channels over those of the share.
+
+        The function raises UnsupportedError where the share refuses the collective.
+        """
         whole = self._whole.price(algorithm, ranks, exchange, stride)
         longer = self._whole.fabric.usable_channels / self._part.fabric.usable_channels - 1
 
@@ -658,10 +747,12 @@ class _ScaledPrices(Pricing):
 
 
 def slope(prices: GroupPrices, kind: Kind, ranks: int, stride: int, exchange: int) -> float:
-    """Return a lower bound on the seconds for each byte of a collective, with all channels given to its axis.
+    """Return a lower bound on the seconds for each byte of a collective in a group of ``ranks`` that lie ``stride``
+    apart, with all channels given to its axis.
 
-    Coded gradients count by the least share of their bytes that the method sends. It is 0 where nothing is divided or
-    the method has phases of its own.
+    Gradients that method ``exchange`` (from 1 on; 0 for as they are) codes count by the least share of their bytes that
+    it sends. The bound is 0 where channels are not divided among axes or the method has phases of its own, and infinite
+    where the fabric has no such share.
     """
     seconds, sizes = seconds_a_byte(prices.fabric, kind, ranks, stride), prices.element_bytes
     if exchange == 0 or kind not in sizes:
@@ -681,7 +772,7 @@ Planes = Mapping[Axis, int]
 
 
 class PlanePrices:
-    """Prices of collectives on some of the planes of a circuit switch."""
+    """Prices of collectives where each axis has some of the planes of a circuit switch."""
 
     def __init__(self, prices: GroupPrices, reconfiguration_time: float | None = None) -> None:
         """Set up the prices of groups that share the planes of one switch.
@@ -708,8 +799,8 @@ class PlanePrices:
         self.prices = prices
 
     def shared(self, strategy: Strategy, planes: Planes) -> DividedChannels:
-        """Return the division by which each axis of a strategy has the number of planes that ``planes`` states, and
-        axes left out all of them, with prices on each."""
+        """Return the prices of the axes of a strategy, each on the number of planes that ``planes`` states by the axis'
+        name; axes that are left out have all of them. The counts are not checked against the planes that there are."""
         axes = live_axes(strategy)
         counts = tuple(planes.get(axis.name, self.planes) for axis in axes)
         return DividedChannels(self.prices, Division(self.fabric, axes, counts))
@@ -717,7 +808,7 @@ class PlanePrices:
 
 @cache
 def divisions(planes: int, axes: int) -> list[tuple[int, ...]]:
-    """Return every way to share out all planes among so many axes, each with at least one: tuples with the number of
-    planes of each axis."""
+    """Return every way to share out all ``planes`` among so many ``axes``, each with at least one: tuples with the
+    number of planes of each axis, in lexicographic order; empty where there are fewer planes than axes. Cached."""
     edges = combinations(range(1, planes), axes - 1)
     return [tuple(b - a for a, b in zip((0, *cut), (*cut, planes), strict=True)) for cut in edges]

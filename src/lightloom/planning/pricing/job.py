@@ -60,8 +60,11 @@ from lightloom.planning.simulation.link_turns import LinkTurns
 
 @dataclass(frozen=True, slots=True)
 class OperatorTimes:
-    """Times forward and backward; backward passes include what recomputation repeats, by its index in
-    ``RECOMPUTATIONS``."""
+    """Seconds of a model's operators on an accelerator, forward and backward.
+
+    Operators whose columns are equal are of one sort. Where a method takes ``recomputation``, an index in
+    ``RECOMPUTATIONS`` for each row, its backward passes include the forward passes that are repeated.
+    """
 
     sorts: OperatorColumns
     """One operator of each sort."""
@@ -72,31 +75,44 @@ class OperatorTimes:
 
     def kernels(self, samples: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
         """Return the seconds of every operator's kernels undivided (tp of 1) forward and backward, repeated forward
-        passes included, however long launching them takes: each [rows, operators]."""
+        passes included in the latter, however long launching them takes: each [rows, operators].
+
+        Args:
+            samples: samples of a micro-batch: [rows].
+            recomputation: index in ``RECOMPUTATIONS``: [rows].
+        """
         times = self.sorts.times(self.accelerator, self.precision, samples, np.ones_like(samples))
         forward, backward = self.repeating(times, recomputation)
         return np.ascontiguousarray(forward[:, self.sort]), np.ascontiguousarray(backward[:, self.sort])
 
     def parts(self, parts: Parts) -> tuple[Floats, Floats]:
-        """Return the seconds of parts of operators forward and backward by their own shapes, however long launching
-        takes, nothing repeated, each [parts]."""
+        """Return the seconds of parts of operators, sub-operators of a placed plan, forward and backward by their own
+        shapes, however long launching takes, nothing repeated: each [parts]. ``parts.operator`` numbers the model's
+        operators."""
         sorted_parts = parts._replace(operator=self.sort[parts.operator])
         return part_times(self.sorts, self.accelerator, self.precision, sorted_parts)
 
     def repeats(self, recomputation: Ints) -> Ints:
-        """Return how often, 0 or 1, the backward pass repeats the forward pass of every operator: [rows, operators]."""
+        """Return how often, 0 or 1, the backward pass repeats the forward pass of every operator: [rows, operators],
+        for ``recomputation``, an index in ``RECOMPUTATIONS``: [rows]."""
         return repetitions(self.sorts["in_block"], self.sorts["core"], recomputation)[:, self.sort]
 
     def launches(self, recomputation: Ints) -> tuple[Floats, Floats]:
         """Return the seconds in which a host launches every operator forward, and backward with what is repeated, each
-        [rows, operators]."""
+        [rows, operators]; ``recomputation`` is an index in ``RECOMPUTATIONS``: [rows]."""
         forward, backward = self.repeating(self.launches_of_sorts, recomputation)
         backward = np.ascontiguousarray(backward[:, self.sort])
         return np.broadcast_to(forward[self.sort], backward.shape), backward
 
     def passes(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
         """Return the seconds of every operator forward, and backward with what is repeated, each [rows, operators];
-        stretched so that no pass is shorter than all its launches."""
+        stretched so that no pass of a row is shorter than all its launches.
+
+        Args:
+            samples: samples of a micro-batch: [rows].
+            tp: tensor-parallel degree by which operators are divided: [rows].
+            recomputation: index in ``RECOMPUTATIONS``: [rows].
+        """
         times = self.repeating(self.sorts.times(self.accelerator, self.precision, samples, tp), recomputation)
         launches = self.repeating(self.launches_of_sorts, recomputation)
         forward, backward = (
@@ -106,8 +122,8 @@ class OperatorTimes:
         return forward, backward
 
     def of_sorts(self, rows: Strategies) -> tuple[Floats, Floats]:
-        """Return the seconds of an operator of each sort forward and backward, divided as the rows say, nothing
-        repeated, each [rows, sorts]."""
+        """Return the seconds of an operator of each sort for one micro-batch, forward and backward, divided as the
+        rows' degrees say, nothing repeated, however long launching takes: each [rows, sorts]."""
         divided: dict[str, Any] = {"sequence_parallel": rows.sequence_parallel, "ep": rows.ep, "cp": rows.cp}
         return self.sorts.times(self.accelerator, self.precision, rows.samples, rows.tp, **divided)
 
@@ -119,14 +135,19 @@ class OperatorTimes:
 
     def repeating(self, seconds: tuple[Floats, Floats], recomputation: Ints) -> tuple[Floats, Floats]:
         """Return the seconds of each sort forward as they are, and backward with the forward passes that recomputation
-        repeats added: [rows, sorts]."""
+        repeats added, each [rows, sorts]; a forward array [sorts] stays so.
+
+        Args:
+            seconds: forward and backward, each [rows, sorts] or [sorts].
+            recomputation: index in ``RECOMPUTATIONS``: [rows].
+        """
         forward, backward = seconds
         return forward, backward + repetitions(self.sorts["in_block"], self.sorts["core"], recomputation) * forward
 
 
 def by_stage(values: Floats, stages: int) -> Floats:
-    """Return the sums over the chunks of each stage, which has every ``stages``-th chunk: [..., chunks] to [...,
-    stages]."""
+    """Return the sums over the chunks of each stage: [..., chunks] to [..., stages]. Chunk c of the whole model belongs
+    to stage c mod ``stages``."""
     summed: Floats = values.reshape(*values.shape[:-1], -1, stages).sum(axis=-2)
     return summed
 
@@ -142,7 +163,8 @@ class Crossing(NamedTuple):
 
 @dataclass(frozen=True)
 class DividedModel:
-    """A model, how it trains, and everything of it that strategies divide."""
+    """A model, its training settings, and everything derived from both that the strategies which divide the model
+    share."""
 
     graph: ComputeGraph
     settings: TrainingSettings
@@ -161,7 +183,7 @@ class DividedModel:
 
     @cached_property
     def context_degree(self) -> int:
-        """Slices of a sequence; every context-parallel degree divides their number."""
+        """Number of slices of a sequence that every context-parallel degree must divide."""
         return context_degree(self.graph)
 
     @cached_property
@@ -174,12 +196,12 @@ class DividedModel:
 
     @cached_property
     def starts(self) -> Ints:
-        """First operators of blocks, by index: [blocks]."""
+        """Indices of the first operators of the model's blocks: [blocks]."""
         return block_starts(self.graph)
 
     @cached_property
     def columns(self) -> OperatorColumns:
-        """Columns [operators] of work, bytes and kernels, at the job's number format, with those of
+        """Columns [operators] of work, bytes and kernels, at the job's number format and undivided, with those of
         :func:`recomputation_columns`."""
         element_bytes = ELEMENT_BYTES[self.settings.precision]
         columns = operator_columns(self.graph, self.split, self.experts, element_bytes, self.settings.attention)
@@ -208,27 +230,39 @@ class DividedModel:
         return sort
 
     def times_on(self, accelerator: Accelerator) -> OperatorTimes:
-        """Return the times of the operators on an accelerator, at the precision of the settings."""
+        """Return the times of the model's operators on an accelerator, at the precision of the training settings."""
         return OperatorTimes(self.sorts, self.sort, accelerator, self.settings.precision)
 
     def sums(self, values: Floats, edges: Ints) -> Floats:
-        """Return the sums over the operators from each edge to before the next, of which each counts with the value of
-        its sort: from [..., rows, sorts] to [..., rows, edges − 1]."""
+        """Return the sums over the operators from each edge to before the next, where every operator counts with the
+        value of its sort.
+
+        Args:
+            values: value of each sort: [..., rows, sorts].
+            edges: indices of operators, ascending; the number of operators may be the last.
+
+        Returns:
+            The sums: [..., rows, edges − 1].
+        """
         return values @ np.diff(self._before[edges], axis=0).T.astype(np.float64)
 
     def chunks(self, rows: Strategies) -> Ints:
-        """Return the first operator of each chunk and, last, the number of operators: [chunks + 1]; all rows have the
-        same stages and chunks."""
+        """Return the first operator of each chunk of the model in a pipeline and, last, the number of operators:
+        [chunks + 1]. All rows must have the same number of stages and of chunks, as those of the first row are
+        taken."""
         return self.stages(int(rows.pp[0] * rows.virtual_stages[0]))
 
     @cached_method()
     def stages(self, count: int) -> Ints:
-        """Return the first operator of each of ``count`` parts and, last, the number of operators: [count + 1]. Parts
-        have the blocks that the settings state, equally many where they say so, or are balanced by seconds at the batch
-        of a rank in the settings.
+        """Return the first operator of each of ``count`` contiguous parts of the model, which begin at blocks, and,
+        last, the number of operators: [count + 1]; cached.
+
+        Parts have the blocks that ``stage_blocks`` of the settings states where it has ``count`` entries, equally many
+        (one more in the first parts) where it says so, or are balanced by seconds at the batch of a rank in the
+        settings.
 
         Raises:
-            ConfigError: the settings state more or fewer blocks than there are.
+            ConfigError: the settings state more or fewer blocks than the model has.
         """
         blocks, operators = self.settings.stage_blocks, len(self.graph.operators)
         if isinstance(blocks, tuple) and len(blocks) == count:
@@ -245,31 +279,36 @@ class DividedModel:
 
     @cached_property
     def _work(self) -> Floats:
-        """Seconds of every operator forward and backward together, at the batch of a rank in the settings:
-        [operators]."""
+        """Seconds of every operator forward and backward together on :attr:`accelerator`, undivided and nothing
+        repeated, at the batch of a rank in the settings: [operators]."""
         one = np.ones(1, np.int64)
         forward, backward = self.times_on(self.accelerator).passes(one * self.settings.batch_per_rank, one, 0 * one)
         seconds: Floats = (forward + backward)[0]
         return seconds
 
     def units(self, edges: Ints) -> Ints:
-        """Return the number of blocks of each chunk, which are gathered one by one where parameters are sharded:
-        [chunks]."""
+        """Return the number of blocks that begin in each chunk, which are gathered one by one where parameters are
+        sharded: [chunks]. ``edges`` are the first operators of the chunks and, last, the number of operators."""
         return np.diff(np.searchsorted(self.starts, edges))
 
     def held_blocks(self, rows: Strategies) -> Floats:
-        """Return the parameters of each block of a rank when nothing is sharded, copies of tied tables included: [2,
-        rows, blocks], as :meth:`held_parameters`.
+        """Return the number of parameters of each block that a rank holds when nothing is sharded by data parallelism,
+        copies of tied tables included: [2, rows, blocks]; first those that all replicas hold, then its share of
+        experts.
 
-        All rows have the same number of stages and of chunks.
+        All rows must have the same number of stages and of chunks.
         """
         blocks = self.held_parameters(rows, np.append(self.starts, len(self.graph.operators)))
         blocks[0] += copied_parameters(self.tied, self.starts, self.chunks(rows), rows.stages) / rows.tp[:, None]
         return blocks
 
     def held_parameters(self, rows: Strategies, edges: Ints) -> Floats:
-        """Return the parameters that a rank holds of the operators between edges when nothing is sharded, those that
-        all replicas hold and those of experts, which every ep-th replica holds: [2, rows, edges − 1]."""
+        """Return the number of parameters that a rank holds of the operators between edges when nothing is sharded by
+        data parallelism: [2, rows, edges − 1].
+
+        The first are those that all replicas hold, divided by tp where tensor parallelism divides the operator; the
+        second are those of experts where ep > 1, of which each rank holds 1 / ep.
+        """
         columns = self.sorts
         stride: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
         held = columns["parameters"] / np.where(columns["divided"], rows.tp[:, None], 1)
@@ -277,47 +316,49 @@ class DividedModel:
 
     @cached_property
     def _crossing(self) -> tuple[Floats, Floats]:
-        """Bytes of one sample that operators from each one on read from before it, each [operators]: all, and those in
-        slices of the sequence where there are any."""
+        """Bytes of one sample that the operators from each one on read of the outputs from before it, each [operators]:
+        first all, then only those of outputs that may lie in slices of the sequence."""
         scale = self.columns.element_bytes / self.graph.batch / self.graph.element_bytes
         every, sliced = crossing_bytes(self.graph), crossing_bytes(self.graph, self.split.sequenced)
         return every.astype(np.float64) * scale, sliced.astype(np.float64) * scale
 
     def crossing(self, rows: Strategies, starts: Ints) -> Crossing:
-        """Return the bytes of a micro-batch, of a rank's slice with cp, that each of the operators ``starts`` and later
-        ones read from before it: [rows, starts]."""
+        """Return the bytes of a micro-batch, with cp of a rank's slice of it, that each of the operators ``starts``
+        (indices) and later ones read of the outputs from before it: each [rows, starts]. Not divided by tp."""
         total, slices = ((rows.samples / rows.cp)[:, None] * nbytes[starts] for nbytes in self._crossing)
         return Crossing(total, np.where((rows.sequence_parallel | self.split.of_neurons)[:, None], slices, 0.0))
 
     def entering(self, rows: Strategies, starts: Ints) -> Floats:
         """Return the bytes that a rank of a tensor group keeps, for one micro-batch, of the outputs from before each of
-        the operators ``starts`` that it and later ones read, of those in slices its own: [rows, starts]."""
+        the operators ``starts`` (indices) that it and later ones read: [rows, starts]. Of outputs in slices of the
+        sequence a rank keeps its own slice, of others everything."""
         crossing = self.crossing(rows, starts)
         return crossing.total - (1 - 1 / rows.tp[:, None]) * crossing.sliced
 
     @cached_method()
     def local_graph(self, samples: int) -> ComputeGraph:
-        """Return the graph at so many samples of a rank, in the job's number format, cached."""
+        """Return the graph at a batch of ``samples``, those of a rank, in the job's number format; cached."""
         return self._precise_graph.with_batch(samples)
 
     @cached_property
     def _precise_graph(self) -> ComputeGraph:
-        """The graph in the job's number format."""
+        """The graph in the job's number format, at the batch at which it was traced."""
         return self.graph.with_element_bytes(ELEMENT_BYTES[self.settings.precision])
 
     @cached_property
     def gathered_bytes(self) -> float:
-        """Bytes of the units that sharded data parallelism alone holds gathered at once."""
+        """Bytes of parameters that fully sharded data parallelism holds gathered at once on a rank."""
         return make_plan("fsdp", self.local_graph(self.settings.batch_per_rank), 2, self.settings).memory.gathered
 
     def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
-        """Return the plan (exchanges, memory) of a strategy that is data parallelism alone, cached; whatever its
-        algorithm and codec."""
+        """Return the plan (exchanges, memory, operators that are recomputed) of a strategy that is data parallelism
+        alone; cached, and the same whatever its algorithm and its method of exchange."""
         return self._data_parallel_plan(strategy.sharding, strategy.dp, strategy.samples, strategy.recomputation)
 
     @cached_method()
     def _data_parallel_plan(self, sharding: str, dp: int, samples: int, recomputation: str) -> ParallelPlan:
-        """Return :meth:`data_parallel_plan` of so many replicas and of ``samples`` a rank."""
+        """Return the plan of data parallelism alone among ``dp`` replicas with ``samples`` samples a rank; ``sharding``
+        and ``recomputation`` are names as in a :class:`Strategy`. Cached."""
         settings = self.settings.model_copy(update={"batch_per_rank": samples})
         plan = make_plan(KIND_OF_SHARDING[sharding], self.local_graph(samples), dp, settings)
         repeated = repeated_operators(self.graph, recomputation)
@@ -330,21 +371,21 @@ _latest: list[DividedModel] = []
 
 
 def divided_model(graph: ComputeGraph, settings: TrainingSettings, accelerator: Accelerator) -> DividedModel:
-    """Return a model as strategies divide it: the object of the call before, with all that it derived, where all three
-    arguments equal those of that call; otherwise a new one."""
+    """Return a model as strategies divide it: the object that the last call returned, with all that it derived, where
+    all three arguments equal those of that call; otherwise a new one, which is kept in its place."""
     if not _latest or _latest[0] != DividedModel(graph, settings, accelerator):
         _latest[:] = [DividedModel(graph, settings, accelerator)]
     return _latest[0]
 
 
 def is_mesh(fabric: Fabric) -> bool:
-    """Return True for meshes of two dimensions with open ends, on which DaDianNao's chips split neurons."""
+    """Return True for two-dimensional grids with open ends (no torus), on which DaDianNao's chips split neurons."""
     return fabric.grid is not None and not fabric.grid.wraps
 
 
 @dataclass(frozen=True)
 class Job:
-    """A model, ready to be split, where it runs, and what its exchanges cost there."""
+    """A model ready to be split, the accelerators and the fabric it runs on, and the prices of its exchanges there."""
 
     model: DividedModel
     accelerator: Accelerator
@@ -371,8 +412,18 @@ class Job:
         overlap: bool = True,
         exchanges: Sequence[PricedExchange] = (),
     ) -> Job:
-        """Return the job of a model whose stages are balanced for the accelerator that it runs on; neurons are split on
-        meshes."""
+        """Return the job of a model whose stages are balanced for the accelerator that it runs on; layers of
+        convolutional networks may be split by their outputs where the fabric is a mesh.
+
+        Args:
+            graph: the model's operators.
+            accelerator: on which every rank runs.
+            fabric: of as many ranks as the job has.
+            settings: training settings.
+            pricing: prices of collectives in groups of the fabric's ranks.
+            overlap: whether data parallelism communicates while computing.
+            exchanges: methods of exchanging gradients, which strategies number from 1 on.
+        """
         model, splits = divided_model(graph, settings, accelerator), is_mesh(fabric)
         return cls(model, accelerator, fabric, pricing, overlap, exchanges=tuple(exchanges), splits_neurons=splits)
 
@@ -392,34 +443,35 @@ class Job:
         return self.graph.parameters + self.graph.unused_parameters
 
     def exchange(self, strategy: Strategy) -> PricedExchange | None:
-        """Return the method by which a strategy exchanges gradients; None for as they are."""
+        """Return the method by which a strategy exchanges gradients; None where it exchanges them as they are."""
         return self.exchanges[strategy.exchange - 1] if strategy.exchange else None
 
     @property
     def tensor_degree(self) -> int:
-        """Number that the tensor degree must divide."""
+        """Number that every tensor degree must divide; for convolutional networks the number of ranks where neurons may
+        be split, else 1."""
         degree = self.fabric.ranks if self.splits_neurons else 1
         return degree if self.model.split.of_neurons else self.model.split.degree
 
     def blocks(self, exchange: Ints) -> Mask:
-        """Return True for methods, by number, that exchange only after the whole backward pass; False for 0: in the
-        shape of ``exchange``."""
+        """Return a mask of the methods, given by number, that exchange only after the whole backward pass, in the shape
+        of ``exchange``; False for 0, gradients as they are."""
         return self._of_methods(exchange, [False, *(method.blocking for method in self.exchanges)])
 
     def phased(self, exchange: Ints) -> Mask:
-        """Return True for methods, by number, that take phases of their own instead of one schedule of coded sums;
-        False for 0: in the shape of ``exchange``."""
+        """Return a mask of the methods, given by number, that take phases of their own instead of one schedule of coded
+        sums, in the shape of ``exchange``; False for 0, gradients as they are."""
         return self._of_methods(exchange, [False, *(not method.in_schedule for method in self.exchanges)])
 
     def kept_bytes(self, exchange: Ints) -> Floats:
-        """Return the bytes that methods, by number, keep between steps for each parameter; 0 for 0: in the shape of
-        ``exchange``."""
+        """Return the bytes that methods, given by number, keep between steps for each parameter, in the shape of
+        ``exchange``; 0 for number 0, gradients as they are."""
         return self._of_methods(exchange, [0.0, *(method.state_bytes for method in self.exchanges)])
 
     @staticmethod
     def _of_methods(exchange: Ints, values: list[Any]) -> NDArray[Any]:
-        """Return the value of each method by its number, the last one for higher numbers: in the shape of
-        ``exchange``."""
+        """Return the entry of ``values`` for each method number, entry 0 being that of gradients as they are, in the
+        shape of ``exchange``; higher numbers take the last entry."""
         return np.array(values)[np.minimum(exchange, len(values) - 1)]
 
     @cached_property
@@ -433,8 +485,8 @@ class Job:
         return LinkTurns.on(self.fabric)
 
     def computing(self, strategy: Strategy) -> list[Task]:
-        """Return what a rank computes in a step of a strategy that is data parallelism alone, task by task, cached
-        whatever its algorithm and codec.
+        """Return the tasks that a rank computes in a step of a strategy that is data parallelism alone, in order;
+        cached, and the same whatever the strategy's algorithm and method of exchange.
 
         Raises:
             UnsupportedError: the accelerator has no rate for the job's precision.
@@ -443,13 +495,15 @@ class Job:
 
     @cached_method()
     def _computing(self, strategy: Strategy) -> list[Task]:
-        """Return :meth:`computing` of a strategy without its algorithm and codec."""
+        """Return the tasks that a rank computes in a step; the strategy must have no algorithm ("") and exchange 0, so
+        that strategies that differ in these alone share the cached tasks."""
         return compute_tasks(self.model.data_parallel_plan(strategy), self.accelerator)
 
     def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
         """Return the plan of a strategy that is data parallelism alone, with its exchanges.
 
-        One exchange after the backward pass where its method waits for that, otherwise whatever the method.
+        Where the strategy's exchange method waits for the whole backward pass, all exchanges become a single one after
+        it; otherwise they do not depend on the method.
         """
         plan = self.model.data_parallel_plan(strategy)
         if not plan.exchanges or not self.blocks(np.array(strategy.exchange)):
@@ -460,7 +514,8 @@ class Job:
         return replace(plan, exchanges=(after,))
 
     def on(self, axis: Axis) -> Fabric:
-        """Return the fabric on which an axis exchanges: its share where channels are divided, else the whole fabric."""
+        """Return the fabric on which an axis of parallelism exchanges: a group on its share of the channels where these
+        are divided, else the whole fabric."""
         return self.fabric if self.shares is None else self.shares.fabric(axis)
 
     def tied_pair(self, stride: int) -> tuple[float, float]:
@@ -469,17 +524,20 @@ class Job:
         return self.fabric.message(stride) if self.shares is None else self.shares.shift(stride)
 
     def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:
-        """Return this job on another accelerator and fabric at other prices; the model stays, and with it the stages
-        that were balanced for this one's accelerator."""
+        """Return this job on another accelerator and fabric at other prices; the stages of its model stay balanced for
+        the accelerator that they were balanced for."""
         return replace(self, accelerator=accelerator, fabric=fabric, pricing=pricing)
 
     def space(
         self, batches: Iterable[int], *, algorithms: Sequence[str] = (AUTO,), cp: int | None = None, **searched: Any
     ) -> Strategies:
-        """Return every strategy of this model on all ranks of the fabric at these global batches; ``searched`` as of
-        :func:`strategy_space`.
+        """Return every strategy of this model on all ranks of the fabric at these global batches.
 
-        Context-parallel degrees are tried where sequences are long, or the one that is given.
+        Args:
+            batches: samples of a step over all ranks.
+            algorithms: names of the algorithms that strategies choose among.
+            cp: the only context-parallel degree; None to try several where sequences are long.
+            searched: further arguments of :func:`strategy_space`.
         """
         model = self.model
         return strategy_space(
@@ -497,8 +555,8 @@ class Job:
 
 
 def sent_ratio(training: TrainingSettings, ratio: Floats) -> Floats:
-    """Return the bytes of gradients as they are for each byte sent, from ``ratio`` bytes of float32 for each byte sent;
-    a ratio of exactly 1, no codec, stays 1."""
+    """Return the compression ratio in bytes of gradients at the job's own number format for each byte sent, from
+    ``ratio`` in bytes of float32 for each byte sent, in its shape; a ratio of exactly 1 means no codec and stays 1."""
     return np.where(ratio == 1, 1.0, ratio * training.gradient_bytes / VALUE_BYTES)
 
 
@@ -521,7 +579,7 @@ PRIOR_SCATTER = NORMAL * NOISE
 
 @dataclass(frozen=True)
 class Belief:
-    """Parameters that are uncertain, and how steps scatter around their model."""
+    """Parameters of prices that are uncertain, and how steps scatter around their model."""
 
     names: tuple[str, ...]
     """Those of the kernels, then those of the fabric's collective library."""
@@ -534,8 +592,9 @@ class Belief:
 
 
 def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
-    """Return what is believed of the parameters of an accelerator and of the library of its fabric, if it has one: from
-    a calibration where there is one, else from priors.
+    """Return the uncertain parameters of an accelerator's kernels and of its fabric's collective library, if it has
+    one, with their covariance: from a calibration where the accelerator has one, else from priors. Parameters whose
+    value is 0 are left out.
 
     None for an accelerator with a flat efficiency, of which no spread is known.
     """
@@ -553,7 +612,14 @@ def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
 
 
 def _lay_over(covariance: Floats, priors: Mapping[str, Prior], calibration: Calibration) -> None:
-    """Replace, in place, the entries of parameters whose spreads equal those of the calibration by its covariances."""
+    """Replace, in place, entries of ``covariance`` by the calibration's covariances, for those parameters that the
+    calibration has with the same spread as in ``priors``.
+
+    Args:
+        covariance: [parameters, parameters], in the order of ``priors``.
+        priors: value and spread of each parameter by name.
+        calibration: of the accelerator.
+    """
     names = list(calibration.parameters)
     fitted = [
         (place, names.index(name))
@@ -568,9 +634,9 @@ def half_widths(slopes: Floats, covariance: Floats, scatter: Floats | float) -> 
     """Return the half-width of each step's 90 % interval, in natural logarithms: [steps].
 
     Args:
-        slopes: change of each step's logarithm with each parameter's: [steps, parameters].
-        covariance: of the parameters' logarithms.
-        scatter: half-width that steps need around the best model.
+        slopes: derivative of each step's logarithm by each parameter's logarithm: [steps, parameters].
+        covariance: covariance of the parameters' logarithms: [parameters, parameters].
+        scatter: half-width that steps need around the best model, which adds up with the rest as squares.
     """
     variance: Floats = np.einsum("rp,pq,rq->r", slopes, covariance, slopes)
     half: Floats = np.sqrt(NORMAL**2 * variance + np.asarray(scatter) ** 2)

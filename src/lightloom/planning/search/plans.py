@@ -54,14 +54,16 @@ _RECOMPUTED = {"full": "recomputing", "selective": "recomputing attention"}
 
 
 def kind_of(choice: Strategy | PlacedChoice) -> str:
-    """Return the kind of a plan, one of :data:`KINDS`."""
+    """Return the kind of a plan by its choice: "placed", "ddp", "fsdp" (data parallelism alone, replicated or fully
+    sharded) or "tensor-pipeline" for all other strategies."""
     if isinstance(choice, PlacedChoice):
         return "placed"
     return KIND_OF_SHARDING[choice.sharding] if choice.plain else "tensor-pipeline"
 
 
 def label(choice: Strategy | PlacedChoice) -> str:
-    """Return the degrees of a plan in a few words, and what is not the default: ``dp 4 · tp 2 · recomputing``."""
+    """Return a plan's choice in a few words joined by " · ": its degrees, and what is not the default, such as ``dp 4 ·
+    tp 2 · recomputing``; without algorithms and exchange method."""
     if isinstance(choice, PlacedChoice):
         parts = ["placed", f"k {choice.k}", f"l {choice.l}"]
         if choice.k > 1:
@@ -87,7 +89,8 @@ _SHARDINGS = {"none": "replicated", "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zer
 
 
 def division_words(choice: Strategy | PlacedChoice) -> str:
-    """Return how a plan divides the job among the ranks, in words: ``data 64, pipeline 8, ZeRO-1``."""
+    """Return how a plan divides the job among the ranks, and what it recomputes, in words: ``data 64, pipeline 8,
+    ZeRO-1``."""
     if isinstance(choice, PlacedChoice):
         parts = [f"placed operators split {choice.k} ways" if choice.k > 1 else "placed operators"]
         parts += [f"data {choice.l}"] if choice.l > 1 else []
@@ -100,13 +103,14 @@ def division_words(choice: Strategy | PlacedChoice) -> str:
 
 
 def plan_words(choice: Strategy | PlacedChoice) -> str:
-    """Return a plan in words: how it divides the job, and into how many micro-batches."""
+    """Return a plan in words: how it divides the job, what it recomputes, and into how many micro-batches where there
+    are several: ``data 64, pipeline 8, ZeRO-1, 16 micro-batches``."""
     return division_words(choice) + (f", {choice.micro_batches} micro-batches" if choice.micro_batches > 1 else "")
 
 
 def division(choice: Strategy | PlacedChoice) -> Hashable:
-    """Return the key by which two plans divide the job among the ranks alike: their degrees, and whether replicas shard
-    the parameters; all placed plans have one key."""
+    """Return the key that is equal for two plans that divide the job among the ranks alike: degrees dp, tp, pp, cp and
+    ep, and whether replicas shard the parameters; all placed plans have the key "placed"."""
     if isinstance(choice, PlacedChoice):
         return "placed"
     return choice.dp, choice.tp, choice.pp, choice.cp, choice.ep, choice.sharding in ("zero-3", "hybrid")
@@ -123,7 +127,7 @@ _STEP = -1e-3
 
 
 class Interval(NamedTuple):
-    """The 90 % interval of a step's seconds."""
+    """The 90 % interval of a step's seconds, and how surely its plan is faster or slower than the winner."""
 
     low: float
     high: float
@@ -135,13 +139,13 @@ class Interval(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        """Half of the interval over its geometric middle, the predicted time: 0.1 for 10 %."""
+        """Half of the interval as a share of its geometric middle, the predicted time: 0.1 for 10 %."""
         return float((self.high - self.low) / (2 * np.sqrt(self.high * self.low)))
 
 
 @dataclass(frozen=True)
 class _Slopes:
-    """A plan and how its time changes with the parameters."""
+    """A plan with the derivatives of its step time by the parameters of its prices."""
 
     plan: Plan
     belief: Belief
@@ -154,30 +158,35 @@ class _Slopes:
         return half_widths(self.slopes[None], self.belief.covariance, self.belief.scatter).item()
 
     def distance(self, other: _Slopes) -> float:
-        """Return the difference of the logarithms of two plans' times a sample, as a multiple of the half-width of its
-        90 % interval; infinite where nothing is uncertain. Parameters that move both times alike cancel; on different
-        clusters uncertainties count as independent."""
+        """Return the absolute difference of the logarithms of two plans' times a sample, as a multiple of the
+        half-width of its 90 % interval: above 1 the plans are told apart.
+
+        Infinite where times differ and nothing is uncertain, 0 where they are equal. Parameters that move both times
+        alike cancel; on different clusters uncertainties count as independent.
+        """
         difference = abs(log(self.plan.sample_time / other.plan.sample_time))
         width = self.half_width_against(other, shared=self.plan.cluster == other.plan.cluster)
         return difference / width if width else inf * difference if difference else 0.0
 
     def half_width_against(self, other: _Slopes, *, shared: bool) -> float:
-        """Return the half-width of the 90 % interval of the difference of the logarithms of two times; ``shared`` where
-        the same parameters move both."""
+        """Return the half-width of the 90 % interval of the difference of the natural logarithms of two plans' times.
+        With ``shared`` the same parameters move both, so that their common part cancels; otherwise they count as
+        independent."""
         if not shared:
             return hypot(self.half_width, other.half_width)
         slopes, scatter = (self.slopes - other.slopes)[None], sqrt(2) * self.belief.scatter
         return half_widths(slopes, self.belief.covariance, scatter).item()
 
     def influences(self) -> dict[str, float]:
-        """Return by parameter how far its own 90 % interval moves the time, as a share, the largest first."""
+        """Return, by parameter, the share of the time (0.1 for 10 %) by which the parameter's own 90 % interval moves
+        it, the largest first."""
         moves = np.expm1(NORMAL * np.abs(self.slopes) * np.sqrt(np.diag(self.belief.covariance)))
         return {self.belief.names[place]: float(moves[place]) for place in np.argsort(-moves)}
 
 
 def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
-    """Return the intervals of plans by their ``id``, without those whose accelerator states no spreads or whose step
-    takes no time."""
+    """Return the intervals of plans by their ``id``, each compared with ``winner``; without plans whose accelerator
+    states no spreads or whose step takes no time. A winner without spreads counts as told apart from every plan."""
     first = _with_slopes(winner)
     intervals: dict[int, Interval] = {}
     for plan in plans:
@@ -191,8 +200,11 @@ def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
 
 
 def half_width_of_ratio(plan: Plan, other: Plan) -> float | None:
-    """Return the half-width of the 90 % interval of the logarithm of the ratio of two plans' times, errors of the same
-    accelerator drawn together; 0 for one plan, None where no spread is known."""
+    """Return the half-width of the 90 % interval of the natural logarithm of the ratio of two plans' times; parameters
+    of the same accelerator count as common to both.
+
+    0 where both are one plan, None where no spread is known of either.
+    """
     if plan is other:
         return 0.0
     first, second = _with_slopes(plan), _with_slopes(other)
@@ -203,15 +215,16 @@ def half_width_of_ratio(plan: Plan, other: Plan) -> float | None:
 
 
 def influences(plan: Plan) -> dict[str, float]:
-    """Return by parameter of the prices how far its own 90 % interval moves a plan's step time, as a share, the largest
-    first; empty where no spread is known."""
+    """Return, by parameter of the prices, the share of a plan's step time (0.1 for 10 %) by which the parameter's own
+    90 % interval moves it, the largest first; empty where no spread is known."""
     priced = _with_slopes(plan)
     return {} if priced is None else priced.influences()
 
 
 @lru_cache(maxsize=64)
 def _with_slopes(plan: Plan) -> _Slopes | None:
-    """Return a plan with the numerical derivatives of its time; None where no spread of its accelerator is known."""
+    """Return a plan with the numerical derivatives of its step time by the parameters of its prices, for the latest 64
+    plans cached; None where no spread of its accelerator is known."""
     job, belief = plan.job, belief_of(plan.job.accelerator, plan.job.fabric)
     if belief is None:
         return None
@@ -222,8 +235,14 @@ def _with_slopes(plan: Plan) -> _Slopes | None:
 
 
 def _moved(job: Job, parameter: str, *, by_library: bool) -> Job:
-    """Return the job with a parameter smaller by a thousandth, of the accelerator's kernels or else of the library's
-    links; "" moves none. Exchanges are priced by the library alone with ``by_library``, otherwise as before."""
+    """Return the plan's job with one parameter smaller by a thousandth of itself.
+
+    Args:
+        job: to be changed.
+        parameter: name of a parameter of the accelerator's kernels, else of the library's links; "" changes none.
+        by_library: price exchanges by the fabric's collective library alone; otherwise at the job's prices, which
+            parameters of links do not change.
+    """
     accelerator, fabric, smaller = job.accelerator, job.fabric, np.exp(_STEP)
     kernels, library = accelerator.kernels, fabric.library
     if kernels is not None and parameter in kernels.priors():
@@ -237,8 +256,9 @@ def _moved(job: Job, parameter: str, *, by_library: bool) -> Job:
 
 
 def _log_seconds(plan: Plan, job: Job) -> float:
-    """Return the natural logarithm of the seconds of a plan's step at a job's prices; of a placed plan that of its
-    operators' seconds, times the share of the step that it computes."""
+    """Return the natural logarithm of the seconds of a plan's step at the prices of ``job``. For a placed plan, instead
+    the logarithm of its operators' summed seconds, times the share of the step that it computes: only differences
+    between two jobs mean something."""
     if isinstance(plan.choice, Strategy):
         return float(np.log(strategy_seconds(job, plan.choice)))
     rows = PlacedRows.of([plan.choice])
@@ -251,9 +271,12 @@ def _log_seconds(plan: Plan, job: Job) -> float:
 
 
 def order(plan: Plan) -> tuple[bool, bool, float, float, bool, str, str, bool, str]:
-    """Return the sort key of a ranking: plans that fit, of these first those that a framework can run, then less time a
-    sample; plans that computation hides equally are told apart by how long their networks are busy, then those that
-    recompute nothing come first, then by name."""
+    """Return the sort key of a ranking, smallest first: plans that fit the memory (or whose memory is unknown), of
+    these first those that a framework can run, then less time a sample.
+
+    Of equal times, first less time of communication, then plans that recompute nothing, then by names of algorithm,
+    kind, exchange and label.
+    """
     return (
         plan.fits is False,
         not plan.runnable,
@@ -268,8 +291,8 @@ def order(plan: Plan) -> tuple[bool, bool, float, float, bool, str, str, bool, s
 
 
 def pareto_front(plans: Iterable[Plan]) -> tuple[Plan, ...]:
-    """Return the plans, fastest first, to which no other is at least as good in both seconds and joules a sample; of
-    equal ones the first."""
+    """Return the Pareto front of seconds against joules a sample, fastest first: the plans to which no other is at
+    least as good in both; of equal plans the first."""
     front: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: (plan.sample_time, plan.energy_per_sample)):
         if not front or plan.energy_per_sample < front[-1].energy_per_sample:
@@ -345,13 +368,14 @@ class Plan:
 
     @property
     def breakdown(self) -> Mapping[str, float]:
-        """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`; with stages, the mean over their
-        ranks."""
+        """Seconds of the step by what a rank spends or waits for, as :meth:`Timeline.breakdown`; with pipeline stages,
+        the mean over their ranks."""
         return self.step.breakdown
 
     @property
     def fits(self) -> bool | None:
-        """True where the accelerator's memory holds the fullest rank; None where its size is unknown."""
+        """True where the accelerator's memory holds the fullest rank of the plan; None where the memory's size is
+        unknown."""
         capacity = self.cluster.accelerator.memory
         return None if capacity is None else self.memory <= capacity
 
@@ -377,12 +401,12 @@ class Plan:
 
     @property
     def result(self) -> StepResult | None:
-        """The step of data parallelism alone, exchange by exchange; None of other plans."""
+        """The simulated step of a plan of data parallelism alone, exchange by exchange; None for other plans."""
         return self.step.result if isinstance(self.step, StrategyStep) else None
 
     @property
     def prices(self) -> SchedulePrices | CheapestPrices | PhasedPrices | LibraryPrices | None:
-        """Prices by which the exchanges of data parallelism alone were simulated; None for other plans and for one
+        """Prices by which the exchanges of data parallelism alone were simulated; None for other plans and for a single
         rank."""
         prices = self.step.prices if isinstance(self.step, StrategyStep) else None
         return prices if isinstance(prices, SchedulePrices | CheapestPrices | PhasedPrices | LibraryPrices) else None
@@ -394,8 +418,8 @@ class Plan:
 
     @property
     def spent(self) -> Mapping[str, Floats] | None:
-        """Seconds of the rank of each stage by what it spends them on (``simulation.pipelined.SPENT``), each [stages];
-        None for plans that are not simulated stage by stage."""
+        """Seconds that the rank of each stage spends on each kind of work or waiting (names in
+        ``simulation.pipelined.SPENT``), each [stages]; None for plans that are not simulated stage by stage."""
         return self.step.spent if isinstance(self.step, StrategyStep) else None
 
     @property
@@ -426,7 +450,8 @@ class Plan:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Algorithms of the step's collectives, that of the largest first, and of further phases of an exchange."""
+        """Names of the algorithms of the step's collectives, each once, the largest exchange's first, then those of
+        further phases of an exchange method; empty for placed plans."""
         names = [use.algorithm for use in self.exchanges]
         if isinstance(self.prices, PhasedPrices):
             for use in self.exchanges:
@@ -435,8 +460,8 @@ class Plan:
 
     @property
     def verified(self) -> bool:
-        """True where verified schedules or circuits carry all exchanges; a collective library has a closed form
-        only."""
+        """True where verified schedules or circuits carry all exchanges; False where a collective library, which has a
+        closed form only, carries any."""
         return LIBRARY.name not in self.algorithms
 
     @property
@@ -447,8 +472,8 @@ class Plan:
 
     @cached_property
     def sent_and_set(self) -> tuple[float, float]:
-        """Bytes that a rank gives to the network in a step, and how often its circuits are set in it, means over all
-        ranks (:func:`~lightloom.planning.pricing.strategy_step.sent_and_set`)."""
+        """Bytes that a rank gives to the network in a step, and how many times its circuits are set in it; means over
+        all ranks (:func:`~lightloom.planning.pricing.strategy_step.sent_and_set`)."""
         if isinstance(self.step, PlacedStep):
             return self.step.sent_bytes / self.step.plan.k, float(self.step.reconfigurations)
         assert isinstance(self.choice, Strategy) and isinstance(self.step, StrategyStep)
@@ -456,8 +481,8 @@ class Plan:
 
     @property
     def memory_use(self) -> MemoryUse | None:
-        """Parts of the memory, where they are known: of data parallelism alone that keeps all activations; else
-        None."""
+        """Bytes of a rank by what they hold, for plans of data parallelism alone that keep all activations; None for
+        other plans, of which only the total is known."""
         plain = isinstance(self.choice, Strategy) and self.choice.recomputation == "none"
         return self.result.plan.memory if self.result is not None and plain else None
 
@@ -483,12 +508,14 @@ class Plan:
 
     @property
     def energy_per_sample(self) -> float:
-        """Joules of a step over all ranks for each of its samples; parts without a figure count nothing."""
+        """Joules of a step over all ranks for each of its samples; parts of the machine whose power is unknown count
+        nothing."""
         return self.energy.known_j / self.global_batch
 
     @property
     def short_label(self) -> str:
-        """The plan in a few words, without its exchange of gradients: degrees, what is not the default, algorithms."""
+        """The plan in a few words joined by " · ": degrees, what is not the default, and algorithms; without its method
+        of exchanging gradients."""
         return " · ".join(filter(None, (label(self.choice), _named(self.algorithms))))
 
     @property
@@ -498,7 +525,7 @@ class Plan:
 
     @property
     def site(self) -> str:
-        """Name of the plan's cluster and its number of ranks, in words."""
+        """Name of the plan's cluster and its number of ranks: "terarack-64, 64 ranks"."""
         return f"{self.cluster.name}, {self.cluster.counted_ranks}"
 
 
@@ -543,20 +570,22 @@ class PlanSearch:
         return self.ranking[0]
 
     def best_of(self, strategy: str) -> Plan | None:
-        """Return the first plan of a kind in the ranking; None where it has none."""
+        """Return the first plan in the ranking of a kind (``strategy``: "ddp", "fsdp", "tensor-pipeline" or "placed");
+        None where it has none. It need not fit the memory."""
         return next((plan for plan in self.ranking if plan.strategy == strategy), None)
 
     @property
     def front(self) -> tuple[Plan, ...]:
-        """Pareto front of seconds against joules a sample, fastest first: no simulated plan that fits is better in
-        both."""
+        """Pareto front of seconds against joules a sample among the simulated plans that fit (or whose memory is
+        unknown), fastest first."""
         return pareto_front(plan for plan in self.ranking if plan.fits is not False)
 
     def utilization(self, plan: Plan, *, hardware: bool = False) -> float:
-        """Return the share of the accelerators' peak rate that a step's forward and backward passes use, between 0 and
-        1; 0 for a step that takes no time.
+        """Return the share of the accelerators' peak rate that the FLOPs of a plan's step use, between 0 and 1: of
+        forward and backward passes, at the precision of the training settings; 0 for a step that takes no time.
 
-        With ``hardware``, the forward passes that recomputation repeats count as well.
+        With ``hardware``, the forward passes that are repeated count as well, both those that recomputation in the plan
+        repeats and those within single operators.
         """
         flops = sum(each.forward_flops + each.backward_flops for each in self.graph.operators)
         if not hardware:
@@ -574,22 +603,23 @@ class PlanSearch:
 
     @cached_property
     def intervals(self) -> dict[int, Interval]:
-        """90 % intervals of the first plans, of the best of each kind, of the first of each cluster and of the
-        reference, by the ``id`` of the plan; none where an accelerator has a flat efficiency, of which no spread is
-        known."""
+        """90 % intervals by the ``id`` of the plan: of the first 12 plans of the ranking, of the best of each kind, of
+        the first of each cluster and of the first 3 on the reference. Plans whose accelerator has a flat efficiency, of
+        which no spread is known, are left out."""
         best = [plan for plan in map(self.best_of, self.request.kinds) if plan is not None]
         shown = *self.ranking[:INTERVALS], *best, *self.first_of_clusters, *self.reference[:INTERVALS_OF_THE_REFERENCE]
         return plan_intervals(self.winner, {id(plan): plan for plan in shown}.values())
 
     def ledger_of(self, plan: Plan) -> StepLedger:
-        """Return a plan's ledger, with the interval of its step time where :attr:`intervals` has it, otherwise as it
-        is."""
+        """Return a plan's ledger, with the low and high seconds of its step time where :attr:`intervals` has them,
+        otherwise unchanged."""
         interval = self.intervals.get(id(plan))
         return plan.ledger if interval is None else replace(plan.ledger, interval=(interval.low, interval.high))
 
     @property
     def first_of_clusters(self) -> tuple[Plan, ...]:
-        """The best plan of every cluster in the ranking, in its order, then the first on the electrical reference."""
+        """The best plan of every cluster in the ranking, in the ranking's order, then the first plan on the electrical
+        reference."""
         first: dict[int, Plan] = {}
         for plan in (*self.ranking, *self.reference):
             first.setdefault(id(plan.ledger.cluster), plan)
@@ -597,13 +627,14 @@ class PlanSearch:
 
     @property
     def sequence_length(self) -> int | None:
-        """Tokens of a sample, those of the longest attention; None for models without attention over a sequence."""
+        """Tokens of a sample, by the longest sequence of an attention operator; None for models without attention over
+        a sequence."""
         return sequence_length(self.graph)
 
 
 def sequence_length(graph: ComputeGraph) -> int | None:
-    """Return the tokens of a sample, those of the longest attention; None for models without attention over a
-    sequence."""
+    """Return the tokens of a sample, by the longest sequence of an attention operator; None for models without
+    attention over a sequence."""
     attention = (each.dimensions for each in graph.operators if each.kind == "attention")
     return max((sizes["sequence"] for sizes in attention if "sequence" in sizes), default=None)
 
@@ -612,8 +643,9 @@ def sequence_length(graph: ComputeGraph) -> int | None:
 
 
 def priced_lines(search: PlanSearch) -> list[str]:
-    """Return a line for each cluster on the source of the prices of its computing and its collectives; and one more
-    where only some clusters have a collective library, that the others' lead is an upper bound."""
+    """Return lines of text on the source of prices: one for each cluster, "NAME: ...", on its computing and its
+    collectives; and one more where only some clusters have a collective library, that the others' lead is an upper
+    bound."""
     lines = list(dict.fromkeys(f"{cluster.name}: {_pricing_basis(cluster, search)}" for cluster in search.clusters))
     if len({cluster.fabric.library is None for cluster in search.clusters}) > 1:
         lines.append("where one cluster pays for a library and the other does not, the other's lead is an upper bound")
@@ -621,8 +653,8 @@ def priced_lines(search: PlanSearch) -> list[str]:
 
 
 def _pricing_basis(cluster: Cluster, search: PlanSearch) -> str:
-    """Return the source of a cluster's prices in one line: calibration, priors or roofline, and what carries its
-    collectives."""
+    """Return the source of a cluster's prices in one line: calibration, priors or a share of the roofline, what carries
+    its collectives, and a note where ranks fill the fabric's domains only in part."""
     machine, calibration, algorithms = cluster.accelerator, cluster.accelerator.calibration, search.request.algorithms
     if calibration is not None:
         basis = f"calibrated on {calibration.rows.count:,} {calibration.rows.kind} of {calibration.rows.table}"
