@@ -57,10 +57,11 @@ Line = TypeVar("Line", bound=Config)
 
 
 def measured_file(name: Path | str) -> Path:
-    """Return the path of a measured table: as given, else in the folder that ``LIGHTLOOM_MEASURED`` names.
+    """Return the path of a measured table: ``name`` as given where that is a file, else in the folder that the
+    environment variable ``LIGHTLOOM_MEASURED`` names.
 
     Raises:
-        ConfigError: there is no such file in either place.
+        ConfigError: there is no such file in either place, or it is a folder.
     """
     path = Path(name)
     if is_file(path):
@@ -75,7 +76,8 @@ def measured_file(name: Path | str) -> Path:
 
 
 def read_measured(path: Path) -> tuple[str, str]:
-    """Return the text of a measured file and its SHA-256, compared with ``SHA256SUMS`` where that lists the file.
+    """Return the text of a measured file, without a byte-order mark, and its SHA-256 as hexadecimal digits, compared
+    with ``SHA256SUMS`` where such a file in its folder or the one above lists it.
 
     Raises:
         ConfigError: the file cannot be read, is not UTF-8, or differs from its checksum.
@@ -93,7 +95,8 @@ def read_measured(path: Path) -> tuple[str, str]:
 
 
 def _listed_checksum(path: Path) -> str | None:
-    """Return the checksum that the file's folder, or the one above, lists for it; None where neither does."""
+    """Return the SHA-256, as hexadecimal digits, that ``SHA256SUMS`` in the file's folder, or else in the one above,
+    lists for it; None where neither does."""
     for folder in (path.resolve().parent, path.resolve().parent.parent):
         sums = folder / CHECKSUMS
         if not sums.is_file():
@@ -106,13 +109,13 @@ def _listed_checksum(path: Path) -> str | None:
 
 
 def read_table(text: str, kind: type[Line], path: Path, name: str = "") -> list[Line]:
-    """Return the lines of a CSV text, one object of ``kind`` each; an empty cell is the field's default.
+    """Return the rows of a CSV text, each as an object of ``kind``; an empty cell takes the field's default.
 
     Args:
-        text: content of the file, with a heading.
+        text: content of the file, with a heading that names every field of ``kind``, in any order, and nothing else.
         kind: a configuration whose fields are the columns.
         path: the file, for messages.
-        name: column that names a row in messages.
+        name: column that names a row in messages, none if empty.
 
     Raises:
         ConfigError: a column is missing or unknown, a cell cannot be read, or there is no row; the message names file,
@@ -141,10 +144,17 @@ def _check_columns(columns: Sequence[str], kind: type[Config], path: Path) -> No
 
 
 def _cells(reader: csv.DictReader[str], path: Path, name: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the cells of each row, and the row's place for messages.
+    """Yield the cells of each row by column, as text, and the row's place for messages ("FILE, row 3 (NAME)", numbered
+    from 1).
 
-    Raises ConfigError for rows with too many or too few cells, numbers in other than plain digits, and text that is not
-    CSV.
+    Args:
+        reader: of the table.
+        path: the file, for messages.
+        name: column whose cell names the row in messages, none if empty.
+
+    Raises:
+        ConfigError: a row has too many or too few cells, a number is in other than plain digits, or the text is not
+            CSV.
     """
     try:
         for number, cells in enumerate(reader, 1):
@@ -164,8 +174,11 @@ def _cells(reader: csv.DictReader[str], path: Path, name: str) -> Iterator[tuple
 
 
 def _parsed_line(cells: Mapping[str, Any], kind: type[Line], place: str) -> Line:
-    """Return a row's cells as an object of ``kind``, empty cells at its defaults; ConfigError names the place and the
-    first column at fault."""
+    """Return a row's cells, by column, as an object of ``kind``, empty cells at its defaults.
+
+    Raises:
+        ConfigError: a cell cannot be read; names ``place`` and the first column at fault.
+    """
     given = {column: cell for column, cell in cells.items() if cell != ""}
     try:
         return kind.model_validate(given)
@@ -188,7 +201,7 @@ def _parsed_line(cells: Mapping[str, Any], kind: type[Line], place: str) -> Line
 
 
 def node_link(accelerator: Accelerator) -> float:
-    """Return the bytes per second of one GPU into its node's switch each way.
+    """Return the bytes per second of one accelerator into its node's switch, each way.
 
     Raises:
         UnsupportedError: it is not known for this accelerator.
@@ -203,7 +216,7 @@ def node_link(accelerator: Accelerator) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """All parameters in the order of their columns."""
+    """Priors of all parameters, in the order of the columns of fits."""
 
     by_name: Mapping[str, Prior]
 
@@ -214,26 +227,27 @@ class Priors:
 
     @property
     def center(self) -> Floats:
-        """Logarithms of the values: [parameters]."""
+        """Natural logarithms of the parameters' prior values: [parameters]."""
         return np.array([log(prior.value) for prior in self.by_name.values()])
 
     @property
     def spread(self) -> Floats:
-        """Standard deviations of the logarithms: [parameters]."""
+        """Standard deviations of the natural logarithms of the parameters: [parameters]."""
         return np.array([prior.spread for prior in self.by_name.values()])
 
     @property
     def most(self) -> Floats:
-        """Logarithms that a fit may not exceed, infinite where a parameter has no largest value: [parameters]."""
+        """Natural logarithms of the parameters that a fit may not exceed, infinite where a parameter has no largest
+        value: [parameters]."""
         return np.log([prior.most for prior in self.by_name.values()])
 
     def values(self, logarithms: Iterable[float]) -> dict[str, float]:
-        """Return each parameter by its name, given the logarithms in order."""
+        """Return the value of each parameter by its name, given their natural logarithms in the order of the names."""
         return dict(zip(self.names, np.exp(np.fromiter(logarithms, np.float64)).tolist(), strict=True))
 
 
 def kernel_model(accelerator: Accelerator) -> KernelModel:
-    """Return the kernel model of an accelerator.
+    """Return the kernel model of an accelerator, which holds the parameters that are calibrated.
 
     Raises:
         UnsupportedError: it has none.
@@ -244,13 +258,17 @@ def kernel_model(accelerator: Accelerator) -> KernelModel:
 
 
 def kernels_with(accelerator: Accelerator, values: Mapping[str, float]) -> KernelModel:
-    """Return the kernel model of an accelerator with those of ``values`` that are parameters of it; other names are
-    ignored."""
+    """Return the kernel model of an accelerator with the parameters in ``values``, by name, in place of its own; names
+    that are no parameter of kernels are ignored.
+
+    Raises:
+        UnsupportedError: the accelerator has no kernel model.
+    """
     return kernel_model(accelerator).model_copy(update={name: values[name] for name in PRIORS if name in values})
 
 
 def transport_of(accelerator: Accelerator) -> Transport:
-    """Return the transport of collectives among accelerators of this kind.
+    """Return the network software that carries collectives among accelerators of this kind.
 
     Raises:
         UnsupportedError: the accelerator names none.
@@ -355,7 +373,7 @@ class MeasuredStep(Config):
 
     @property
     def model(self) -> str:
-        """The model's size as ``hidden x layers``, by which rows of one model are told: their ranks are compared."""
+        """The model's size as ``hidden x layers``, such as ``4096x32``; rows of equal size count as one model."""
         return f"{self.hidden}x{self.layers}"
 
     @property
@@ -386,11 +404,12 @@ class MeasuredSteps:
 
 
 def read_steps(name: Path | str) -> MeasuredSteps:
-    """Return a table of measured steps, every row of it.
+    """Return a table of measured steps, every row of it; ``name`` is a path, or a name in the folder of measured
+    tables.
 
     Raises:
-        ConfigError: the file is missing or differs from its checksum; or a row cannot be expressed: the message names
-            file, row and column.
+        ConfigError: the file is missing or differs from its checksum; two rows have one name; or a row cannot be
+            expressed: the message names file, row and column.
     """
     path = measured_file(name)
     text, digest = read_measured(path)
@@ -409,8 +428,8 @@ def read_steps(name: Path | str) -> MeasuredSteps:
 
 
 def _check_accelerator(step: MeasuredStep, place: str) -> None:
-    """Raise ConfigError, which names the column, where a row's accelerator cannot be loaded, lacks a kernel model or
-    node bandwidth, or has no rate for the precision."""
+    """Raise ConfigError unless a row's accelerator can be loaded, has a kernel model and a node bandwidth, and has a
+    rate for the row's precision; the message names ``place`` and the column."""
     column = "accelerator"
     try:
         accelerator = load_accelerator(step.accelerator)
@@ -459,13 +478,14 @@ class Jobs:
 
     @property
     def steps(self) -> tuple[MeasuredStep, ...]:
-        """The step of each job, nothing left open."""
+        """The measured step of each job, with every open choice filled in."""
         return tuple(planned.step for planned in self.planned)
 
     @cached_property
     def groups(self) -> tuple[tuple[Ints, Strategies], ...]:
-        """Jobs that are priced together, as (places among all jobs, their strategies): equal jobs of as many stages and
-        chunks each; data parallelism alone and smaller last micro-batches are alone."""
+        """Jobs that are priced together, each group as (places among all jobs, their strategies): jobs of one model,
+        settings and fabric, and of as many stages and chunks each. A job of data parallelism alone, or with a smaller
+        last micro-batch, is a group of its own."""
 
         def key(index: int) -> Hashable:
             """Return what jobs have in common that are priced together."""
@@ -480,34 +500,37 @@ class Jobs:
 
     @cached_property
     def measured(self) -> Floats:
-        """Seconds as measured, of each row: [rows]."""
+        """Measured seconds of the step of each row: [rows]."""
         seconds = np.zeros(self.rows)
         seconds[self.row] = [planned.step.step_s for planned in self.planned]
         return seconds
 
     def fastest(self, seconds: Floats) -> tuple[Floats, Ints]:
-        """Return the least seconds of each row, and the job that takes them: both [rows]."""
+        """Return the least seconds of each row, and the index of the job that takes them: both [rows]. ``seconds`` are
+        those of each job: [jobs]."""
         order = np.lexsort((seconds, self.row))
         first = np.searchsorted(self.row[order], np.arange(self.rows))
         return seconds[order][first], order[first]
 
     def only(self, jobs: Ints) -> Jobs:
-        """Return one job of each row: ``jobs``, of shape [rows], in the order of the rows."""
+        """Return these rows with one job each; ``jobs`` are indices of jobs, one for each row in the order of the rows:
+        [rows]."""
         return replace(self, planned=tuple(self.planned[job] for job in jobs), row=np.arange(self.rows))
 
     def subset(self, keep: Mask) -> Jobs:
-        """Return the jobs of the rows for which ``keep``, of shape [rows], is set, rows renumbered."""
+        """Return the jobs of the rows for which ``keep`` [rows] is True, with the remaining rows renumbered from 0."""
         jobs = np.flatnonzero(keep[self.row])
         planned = tuple(self.planned[job] for job in jobs)
         return replace(self, planned=planned, row=(np.cumsum(keep) - 1)[self.row[jobs]], rows=int(keep.sum()))
 
 
 def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
-    """Return the jobs of rows that were measured on one accelerator: one a row, or one for each usual choice of what it
-    leaves open.
+    """Return the jobs of rows that were measured on one accelerator: one a row, or one for each usual choice of
+    micro-batch and virtual stages where the row leaves these open. Each takes the memory bandwidth that its row states.
 
     Raises:
         ConfigError: no usual micro-batch divides what a rank works on.
+        UnsupportedError: the accelerator names no transport, or the bandwidth into its node is not known.
     """
     choices = [(index, choice) for index, step in enumerate(steps) for choice in _open_choices(step)]
     graph_of, known = cache(partial(transformer_graph, batch=1)), dict[tuple[TransformerSizes, str, bool], Job]()
@@ -527,7 +550,7 @@ def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
 
 
 def sizes_of(step: MeasuredStep) -> TransformerSizes:
-    """Return the sizes of a step's model."""
+    """Return the sizes of the transformer that a step trains."""
     return TransformerSizes(**{field.name: getattr(step, field.name) for field in fields(TransformerSizes)})
 
 
@@ -537,16 +560,19 @@ def overlaps(step: MeasuredStep) -> bool:
 
 
 def settings_of(step: MeasuredStep) -> TrainingSettings:
-    """Return how a step trains; stages have the same number of blocks each.
+    """Return the training settings of a measured step: its precision, attention and gradient bytes; stages have the
+    same number of blocks each.
 
-    Megatron-LM exchanged gradients after the last pass; PyTorch's sharding gathers and reduces meanwhile.
+    Gradients overlap the backward pass only where data-parallel ranks shard anything: Megatron-LM exchanged gradients
+    after the last pass; PyTorch's sharding gathers and reduces meanwhile.
     """
     stated = attributes(step, "precision attention gradient_bytes sharded_gradient_bytes=gradient_bytes")
     return TrainingSettings(stage_blocks="equal", overlap_gradients=overlaps(step), **stated)
 
 
 def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> Tiers:
-    """Return the nodes of a step's accelerators and the network between them, every port with its share.
+    """Return the fabric of a step's GPUs: the switch of each node and the network between nodes, whose bandwidth is
+    shared equally by the GPUs of a node.
 
     Raises:
         UnsupportedError: the accelerator names no transport, or the bandwidth into its node is not known.
@@ -560,7 +586,7 @@ def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> Tiers:
 
 
 def strategy_of(step: MeasuredStep) -> Strategy:
-    """Return the strategy of a step, in which nothing is left open; all ranks have as much to do as the busiest, so
+    """Return the strategy of a step, whose micro-batch must be known. All ranks have as much to do as the busiest, so
     that the global batch is rounded up to a multiple of dp."""
     assert step.micro_batch is not None
     share = -(-step.global_batch // step.dp)
@@ -579,8 +605,11 @@ def strategy_of(step: MeasuredStep) -> Strategy:
 
 def _open_choices(step: MeasuredStep) -> list[MeasuredStep]:
     """Return the step with every usual choice of micro-batch (1 to 16, powers of two) and virtual stages (1 to 6, or 8,
-    where they divide the layers) that it leaves open and that divides its batch; the step itself where none is open.
-    ConfigError where no choice fits."""
+    where they divide the layers) that it leaves open and that divides its batch; the step alone where none is open.
+
+    Raises:
+        ConfigError: no choice fits.
+    """
     if step.micro_batch is not None and step.virtual_stages is not None:
         return [step]
     micro_batches = (step.micro_batch,) if step.micro_batch else _MICRO_BATCHES
@@ -606,7 +635,8 @@ def step_seconds(jobs: Jobs, values: Mapping[str, float]) -> Floats:
 
     Args:
         jobs: of the planner.
-        values: parameters by their names in :mod:`lightloom.planning.calibration.rows`.
+        values: values of parameters by name, as :class:`Priors` names them; others stay those of the accelerator and
+            its transport.
     """
     kernels = kernels_with(jobs.accelerator, values)
     transport = transport_of(jobs.accelerator).with_parameters(values)

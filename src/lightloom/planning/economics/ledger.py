@@ -78,12 +78,12 @@ class Site(Config):
 
     @property
     def cost_rate(self) -> float:
-        """Share of the price that is paid a second, for amortisation and maintenance."""
+        """Share of the price that is paid a second, for amortisation and maintenance together, in 1/s."""
         return 1 / self.amortisation + self.maintenance / YEAR
 
     def texts(self) -> dict[str, str]:
         """Return the four inputs that always count as words with their units, by field name: pue, electricity,
-        amortisation, maintenance."""
+        amortisation, maintenance; such as ``PUE 1.4``."""
         return {
             "pue": f"PUE {self.pue:g}",
             "electricity": f"electricity {format_quantity(self.electricity, 'price_of_electricity')}",
@@ -92,25 +92,26 @@ class Site(Config):
         }
 
     def assumptions(self) -> tuple[str, ...]:
-        """Return a line for each of the four inputs of :data:`SOURCES` that was left at its default, with its
-        source."""
+        """Return a line of text for each of the four inputs pue, electricity, amortisation and maintenance that was
+        left at its default, with the default's source."""
         return tuple(f"{text}, {SOURCES[name]}" for name, text in self.texts().items() if name in self.defaults)
 
     def to_json(self) -> dict[str, object]:
-        """Return the inputs in SI units, with ``sources``: ``given`` for inputs that were stated, else the source of
-        the default."""
+        """Return the inputs by name in SI units, with ``sources``, by name: ``given`` for inputs that were stated, else
+        the source of the default."""
         return self.model_dump(mode="json") | {"sources": {**SOURCES, **dict.fromkeys(self.model_fields_set, "given")}}
 
     @property
     def defaults(self) -> tuple[str, ...]:
-        """Names of the inputs of :data:`SOURCES` that were left at their defaults."""
+        """Names of the inputs pue, electricity, amortisation and maintenance that were left at their defaults."""
         return tuple(name for name in SOURCES if name not in self.model_fields_set)
 
 
 def site_of(given: Site | Mapping[str, object] | None) -> Site:
-    """Return a site from what a user gives; inputs that are None are left at their defaults.
+    """Return a site from what a user gives: a site as it is, or inputs by field name, as numbers in SI units or texts
+    with units; None, and inputs that are None, are left at their defaults.
 
-    >>> site_of({"electricity": "8 ct/kWh", "pue": 1.1})
+        >>> site_of({"electricity": "8 ct/kWh", "pue": 1.1})
 
     Raises:
         ConfigError: an input is unknown, cannot be read or is out of range.
@@ -125,7 +126,8 @@ _GIVEN = "given as an input"
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterLedger:
-    """Price, power and failure rate of a cluster per rank; every total names the parts that it leaves out."""
+    """Parts of a cluster per rank, in bills of boards, hosts and the fabric, with price, power and failure rate; every
+    total names the parts that it leaves out."""
 
     name: str
     ranks: int
@@ -136,7 +138,12 @@ class ClusterLedger:
 
     @classmethod
     def of(cls, cluster: Cluster, site: Site | None = None) -> ClusterLedger:
-        """Return the ledger of a cluster at a site, whose choices settle what the fabric leaves open."""
+        """Return the ledger of a cluster at a site, whose choices settle what the fabric's bill leaves open; None for
+        the default site.
+
+        Raises:
+            InputError: the site states choices, and the fabric cannot be built so.
+        """
         site, ranks, kind = site or Site(), cluster.ranks, cluster.accelerator.name
         host = host_of(cluster.accelerator, site)
         share = f"1 / {host.serves}" if host.serves > 1 else "1"
@@ -151,7 +158,11 @@ class ClusterLedger:
 
     @classmethod
     def of_fabric(cls, fabric: Fabric, site: Site | None = None) -> ClusterLedger:
-        """Return the ledger of a fabric alone, without boards and hosts."""
+        """Return the ledger of a fabric alone, without boards and hosts; None for the default site.
+
+        Raises:
+            InputError: the site states choices, and the fabric cannot be built so.
+        """
         site, nothing, name = site or Site(), Bill(fabric.ranks), fabric.kind_name
         bill = fabric_bill(fabric, site)
         return cls(name=name, ranks=fabric.ranks, site=site, boards=nothing, hosts=nothing, fabric=bill)
@@ -168,11 +179,13 @@ class ClusterLedger:
 
     @cached_property
     def static_power(self) -> Total:
-        """Watts per rank that flow busy or idle; boards draw their rated power, an upper bound."""
+        """Watts per rank that flow busy or idle, of boards, hosts and the fabric; boards draw their rated power, an
+        upper bound."""
         return self.bill.static_power
 
     def to_json(self) -> Document:
-        """Return the ledger as a document, in SI units, with the bill part by part."""
+        """Return the ledger as a document, per rank and in SI units: the bill part by part with its totals, then watts
+        of boards, of hosts and of the fabric."""
         return {
             "cluster": self.name,
             **self.bill.to_json(),
@@ -183,8 +196,10 @@ class ClusterLedger:
 
 
 def fabric_bill(fabric: Fabric, site: Site) -> Bill:
-    """Return the bill of a fabric at the choices and prices of a site; of a fabric that the default choices cannot
-    build, a bill without lines that misses the whole fabric and says why.
+    """Return the bill of a fabric per rank, at the choices and prices of a site.
+
+    Where the default choices cannot build the fabric, the bill has no lines and names the whole fabric, and the reason,
+    as missing. A ``fabric_price`` of the site takes the place of the parts' prices.
 
     Raises:
         InputError: the site states choices, and the fabric cannot be built so.
@@ -205,10 +220,13 @@ def fabric_bill(fabric: Fabric, site: Site) -> Bill:
 
 
 def unused_inputs(fabric: Fabric, site: Site) -> tuple[str, ...]:
-    """Return the choices and prices of a site without which the bill of a fabric is the same, by name.
+    """Return the names of those of a site's choices and part prices without which the bill of a fabric would be the
+    same.
 
-    A choice without which there is no bill counts as used. Raises an InputError where the fabric cannot be built with
-    the choices.
+    A choice without which there is no bill counts as used.
+
+    Raises:
+        InputError: the fabric cannot be built with the choices.
     """
     stated = {} if site.choices is None else site.choices.model_dump(exclude_unset=True)
     bill, unused = fabric.bill(site.choices), []
@@ -224,7 +242,8 @@ def unused_inputs(fabric: Fabric, site: Site) -> tuple[str, ...]:
 
 
 def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
-    """Check that every choice and price of a site changes the bill of some fabric.
+    """Raise unless every choice and part price of a site changes the bill of at least one of the fabrics; a fabric that
+    cannot be built with the choices is passed over.
 
     Raises:
         ConfigError: one changes nothing, so that it is a mistake.
@@ -245,7 +264,8 @@ def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
 
 
 def board_of(accelerator: Accelerator, site: Site) -> Part:
-    """Return the board of an accelerator, at the power that this states and at the price of the site's input."""
+    """Return the catalog's board of an accelerator, or a part of which nothing is known, with the accelerator's stated
+    power and the site's ``board_price`` in place of the catalog's figures where these are stated."""
     board, stated = _part_for("board", accelerator), accelerator.power
     given: dict[str, Power | Price] = {}
     if stated is not None and (board.static_power is None or board.static_power.value != stated):
@@ -260,8 +280,9 @@ def board_of(accelerator: Accelerator, site: Site) -> Part:
 
 
 def host_of(accelerator: Accelerator, site: Site) -> Part:
-    """Return the host of an accelerator, with the power and price of the site's inputs in place of its own; inputs are
-    for each accelerator, figures of the part for the whole host."""
+    """Return the catalog's host of an accelerator, or a part of which nothing is known, with the site's ``host_power``
+    and ``host_price`` in place of its own where these are stated. The inputs are for each accelerator and are
+    multiplied by the accelerators of a host, as figures of the part are for the whole host."""
     host = _part_for("host", accelerator)
     given: dict[str, Power | Price] = {}
     if site.host_power is not None:
@@ -273,16 +294,17 @@ def host_of(accelerator: Accelerator, site: Site) -> Part:
 
 
 def _given_price(dollars: float) -> Price:
-    """Return the price that an input states, which is its source."""
+    """Return the price in dollars that an input states, with the input as its source."""
     # A price has a year; nothing is made of that of an input.
     return Price(value=dollars, confidence="read", source=_GIVEN, year=2025)
 
 
 def without_covered(bill: Bill, host: Part) -> Bill:
-    """Return a fabric's bill in which figures that the host's hold already count there alone.
+    """Return a fabric's bill in which figures that the host's already include, such as the watts of network cards, are
+    marked as counted elsewhere.
 
-    A host holds cards up to so many bytes per second. Cards of the fabric beyond that are not among the host's: they
-    become a line of their own, which counts.
+    A host holds cards up to so many bytes per second per rank. The fabric's cards beyond that are not among the host's:
+    they become a line of their own, which counts.
     """
     left, lines = dict(host.holds), []
     for line in bill.lines:
@@ -305,8 +327,8 @@ def without_covered(bill: Bill, host: Part) -> Bill:
 
 
 def _part_for(kind: Kind, accelerator: Accelerator) -> Part:
-    """Return the catalog's board or host (``kind``) that fits an accelerator's chip; without one, a part of which
-    nothing is known."""
+    """Return the catalog's board or host (``kind``) that fits an accelerator's chip, the first by name; without one, a
+    part of which nothing is known."""
     for name in names():
         if name.startswith(f"{kind}-") and accelerator.chip in load_part(name).fits:
             return load_part(name)
@@ -351,12 +373,12 @@ class StepEnergy:
 
     @cached_property
     def total(self) -> Total:
-        """The sum of all parts, with its range."""
+        """Sum of the joules of compute, host, transmission and interface, with its range and what it leaves out."""
         return summed("energy", (self.compute, self.host, self.transmission, self.interface))
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Names of the parts without a figure, which the sums leave out."""
+        """Names of the parts without a figure, which the total leaves out."""
         return self.total.missing
 
     @property
@@ -370,8 +392,8 @@ class StepEnergy:
         return None if self.missing else self.known_j
 
     def to_json(self) -> Document:
-        """Return joules: the total (null where a part is missing), what is known of it, its range, and every part; then
-        what is missing and what is assumed."""
+        """Return joules by name: ``total_j`` (None where a part is missing), ``known_j``, ``low_j`` and ``high_j`` of
+        what is known, each of the four shares, then ``missing`` and ``assumptions``."""
         total = self.total
         sums = {"total_j": self.total_j, "known_j": self.known_j, "low_j": total.low, "high_j": total.high}
         parts = {f"{part.name}_j": getattr(self, part.name).value for part in fields(self)}
@@ -410,17 +432,19 @@ class StepLedger:
         )
 
     def _drawn(self, watts: Total) -> Total:
-        """Return the joules of a step over all ranks that draw so many watts each."""
+        """Return the joules of a step over all ranks, each of which draws so many watts; its range takes in that of the
+        step's time."""
         return replace(self._lasting(watts), unit="energy")
 
     def _lasting(self, rate: Total) -> Total:
-        """Return the total over all ranks and the time of a step of a rate per second and rank."""
+        """Return the total over all ranks and the whole step of an amount per second and rank, such as watts or dollars
+        a second; its range takes in that of the step's time, its unit stays."""
         low, high = self.interval or (self.step_time, self.step_time)
         return rate.times(*(self.cluster.ranks * seconds for seconds in (self.step_time, low, high)))
 
     def _transmission(self) -> Total:
-        """Return the joules that sending adds; 0 where all parts state that a bit takes none, else unknown with what
-        lacks."""
+        """Return the joules that sending adds over all ranks: as given; 0 where they are not known but all parts state
+        that a bit takes none; else a total without value that names what lacks."""
         if self.sent_joules is not None:
             return Total("energy", self.sent_joules, self.sent_joules, self.sent_joules)
         dynamic = self.cluster.fabric.dynamic_energy
@@ -430,7 +454,7 @@ class StepLedger:
 
     @cached_property
     def watts(self) -> Total:
-        """Mean watts of a rank during the step, static power and sending; static power alone for a step without
+        """Mean watts of a rank during the step, of static power and sending; of static power alone for a step without
         time."""
         if not self.step_time:
             return self.cluster.static_power
@@ -446,31 +470,33 @@ class StepLedger:
 
     @cached_property
     def dollars(self) -> Total:
-        """Dollars of the step over all ranks: the share of the price and of maintenance, and electricity."""
+        """Dollars of the step over all ranks: its time's share of the price and of maintenance, and electricity at the
+        meter."""
         share = self._lasting(self.cluster.dollars.times(self.cluster.site.cost_rate))
         return summed("dollars", (share, replace(self.metered.times(self.cluster.site.electricity), unit="dollars")))
 
     @cached_property
     def samples_per_dollar(self) -> Total:
-        """Samples that a dollar trains, before goodput; unknown of a step that trains none."""
+        """Samples that a dollar trains, before goodput; a total without value for a step that trains none."""
         return self.dollars.dividing(self.samples, "samples")
 
     @cached_property
     def samples_per_joule(self) -> Total:
-        """Samples that a joule at the meter trains, before goodput; unknown of a step that trains none."""
+        """Samples that a joule at the meter trains, before goodput; a total without value for a step that trains
+        none."""
         return self.metered.dividing(self.samples, "samples")
 
     def after_goodput(self, samples: Total) -> Total | None:
-        """Return what samples for a dollar or a joule are after failures and with spare nodes, times goodput over 1 +
-        ``spare_share``; None without goodput."""
+        """Return ``samples``, those for a dollar or a joule, after failures and with spare nodes: times goodput over 1
+        + ``spare_share``. Causes of failures that nothing states count as missing; None without goodput."""
         if self.goodput is None:
             return None
         kept = samples.times(self.goodput / (1 + self.spare_share))
         return replace(kept, missing=(*kept.missing, *self.goodput_missing))
 
     def _known_and_missing(self) -> dict[str, tuple[float | None, tuple[str, ...]]]:
-        """Return the five figures of :meth:`figures` by name: the value as far as it is known, and the names of what it
-        leaves out."""
+        """Return the five figures of :meth:`figures` by name, each as (value as far as it is known, or None; names of
+        what it leaves out)."""
         no_samples = () if self.samples else (_NO_SAMPLES,)
         return {
             "watts_per_rank": (self.watts.value, self.watts.missing),
@@ -486,7 +512,8 @@ class StepLedger:
         return {name: None if missing else value for name, (value, missing) in self._known_and_missing().items()}
 
     def to_json(self) -> Document:
-        """Return the five figures, null where a part is missing and named, and what is known of them in ``ledger``."""
+        """Return the five figures of :meth:`figures` by name, None where a part is missing; under ``missing`` the
+        missing parts by figure; and under ``ledger`` the totals with their ranges, before and after goodput."""
         samples = {"dollar": self.samples_per_dollar, "joule": self.samples_per_joule}
         after = {name: self.after_goodput(each) for name, each in samples.items()}
         return {
@@ -515,12 +542,15 @@ MOST_PLACES = 4
 
 
 def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tuple[str, ...]]:
-    """Return the rows of a table: the figure's name, and its value at every place (by name) with its range.
-
-    ``run`` is the word for what takes the joules.
+    """Return the rows of a table: the figure's name, and its value as text at every place, in the order of ``ledgers``
+    (by name of the place), with its range.
 
     ``≥`` marks a lower bound, ``≤`` an upper one and ``~`` what misses something and counts other things at a limit;
-    :func:`ledger_notes` names these.
+    :func:`ledger_notes` names these. Rows of samples and of goodput are left out where no step trains any.
+
+    Args:
+        ledgers: ledger of each place by its name.
+        run: word for what takes the joules, "step" or for instance "collective".
     """
     steps = list(ledgers.values())
     totals: dict[str, Callable[[StepLedger], Total]] = {
@@ -543,8 +573,8 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
 
 
 def ledger_notes(ledgers: Mapping[str, StepLedger]) -> Iterator[str]:
-    """Yield lines for what every place leaves out, counts at a limit or takes without an interval, for what its bill
-    notes, and for what is assumed."""
+    """Yield lines of text for what the ledger of every place leaves out, counts at a limit or takes without an
+    interval, for what its bill notes, and last for what is assumed; ``ledgers`` are by name of the place."""
     for place, step in ledgers.items():
         missing = dict.fromkeys((*step.cluster.dollars.missing, *step.energy.missing))
         if missing:
@@ -562,8 +592,8 @@ def ledger_notes(ledgers: Mapping[str, StepLedger]) -> Iterator[str]:
 
 
 def _assumption_lines(steps: Sequence[StepLedger]) -> Iterator[str]:
-    """Yield lines of what is assumed of the site (that of the first step), of failures where goodput was computed, and
-    the parts whose price, power or energy no publication states."""
+    """Yield lines of text: the inputs of the site (that of the first step) left at their defaults, that failures are
+    assumed where goodput was computed, and the parts whose price, power or energy of a bit is assumed."""
     if steps:
         site = steps[0].cluster.site
         if texts := [text for name, text in site.texts().items() if name in site.defaults]:
@@ -581,8 +611,9 @@ def _assumption_lines(steps: Sequence[StepLedger]) -> Iterator[str]:
 
 
 def amount(total: Total) -> str:
-    """Return a total as text with its range, marked where it is a bound (:data:`MARKS`); ``unknown`` where it has no
-    value."""
+    """Return a total as text with its unit and, where low and high differ as printed, its range: ``≥ $12 ($10 to
+    $14)``. It is marked where it is a bound (:data:`MARKS`), dollars below one cent are in ct; ``unknown`` where it has
+    no value."""
     if total.value is None or total.low is None or total.high is None:
         return "unknown"
     shown, low, high = (

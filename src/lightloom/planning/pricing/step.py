@@ -63,7 +63,16 @@ def pass_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, axis_times: AxisTimes, *, sharing: bool
 ) -> dict[Axis, PassExchanges]:
     """Return, by axis, the seconds of every operator's collectives in one pass of a micro-batch: "tensor" always,
-    "expert" only where some row has an ep above 1."""
+    "expert" only where some row has an ep above 1.
+
+    Args:
+        columns: the operators, or one of each sort.
+        rows: strategies.
+        fabric: where they run.
+        axis_times: seconds of the exchanges of each axis.
+        sharing: whether interleaved groups share a ring's wavelengths, so that their bytes count as often as there are
+            groups.
+    """
     exchanges: dict[Axis, PassExchanges] = {"tensor": _tensor_exchanges(columns, rows, axis_times)}
     if (rows.ep > 1).any():
         exchanges["expert"] = _expert_exchanges(columns, rows, fabric, axis_times, sharing=sharing)
@@ -71,8 +80,8 @@ def pass_exchanges(
 
 
 def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, axis_times: AxisTimes) -> PassExchanges:
-    """Return the seconds of every operator's collectives in tensor groups, for one pass of a micro-batch: [rows,
-    operators] each; 0 where tp is 1."""
+    """Return the seconds of every operator's collectives in tensor groups, for one forward and one backward pass of a
+    micro-batch: each [rows, operators]; 0 where tp is 1."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     there, back = np.zeros_like(output), np.zeros_like(output)
     at, behind, gathered = (columns.where(name) for name in ("forward", "backward", "gathered"))
@@ -100,8 +109,8 @@ def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, axis_times: Ax
 def _expert_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, axis_times: AxisTimes, *, sharing: bool
 ) -> PassExchanges:
-    """Return the seconds of the all-to-alls that dispatch and combine tokens in expert groups: [rows, operators], the
-    same forward and backward; 0 where ep is 1."""
+    """Return the seconds of the all-to-alls that dispatch and combine tokens in expert groups, the same forward and
+    backward: each [rows, operators]; 0 where ep is 1. Arguments as of :func:`pass_exchanges`."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     either_way = np.zeros_like(output)
     which = np.flatnonzero(rows.ep > 1)
@@ -117,8 +126,9 @@ def _expert_exchanges(
 
 
 def token_gradients(rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> Floats:
-    """Return the seconds until a tensor group with slices of the sequence has added up, after the last pass, the
-    gradients that its ranks have of their own tokens only: [rows, stages]; ``nbytes`` [stages]."""
+    """Return the seconds of the all-reduce, after the last pass, of gradients that each rank of a tensor group with
+    slices of the sequence has of its own tokens only: [rows, stages]; 0 in rows without sequence parallelism.
+    ``nbytes`` are the bytes of these gradients on each stage: [stages]."""
     found = np.zeros((len(rows), len(nbytes)))
     which = np.flatnonzero(rows.sequence_parallel)
     if len(which):
@@ -127,36 +137,46 @@ def token_gradients(rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> 
 
 
 def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> Floats:
-    """Return the seconds of collectives of so many bytes, never coded, in tensor groups, whose ranks are
-    neighbours: as ``nbytes`` [rows, ...]."""
+    """Return the seconds of collectives of ``kind`` in tensor groups, whose ranks are neighbours, in the shape of
+    ``nbytes`` [rows, ...], the bytes of each collective; they are never coded."""
     beside, as_it_is = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
     return axis_times("tensor")(kind, rows.algorithm, rows.tp, beside, as_it_is, nbytes)
 
 
 def distance(fabric: Fabric, stride: Ints) -> Ints:
-    """Return how many ranks neighbours of a group lie apart, where the fabric's prices depend on that; else 1:
-    [rows]."""
+    """Return the stride to price groups by: ``stride`` itself where the fabric's prices depend on how far apart ranks
+    lie, else 1: [rows]."""
     return stride if fabric.distance_matters else np.ones_like(stride)
 
 
 def interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
-    """Return how many interleaved groups of this stride divide the same channels: [rows]; 1 without ``sharing``."""
+    """Return how many interleaved groups of this stride divide the same channels of the fabric: [rows], as ``stride``;
+    1 without ``sharing``."""
     return fabric.channel_sharing(stride).astype(np.float64) if sharing else np.ones(len(stride))
 
 
 def served(
     pricing: Pricing, kind: Kind, algorithms: Sequence[str], algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints
 ) -> Mask:
-    """Return True for the rows whose groups the pricing does not refuse a kind of collective: [rows]; ``algorithm`` are
-    indices in ``algorithms``."""
+    """Return a mask of the rows whose groups the pricing does not refuse a collective of ``kind``: [rows].
+
+    Args:
+        pricing: prices of groups.
+        kind: of the collective.
+        algorithms: names of algorithms.
+        algorithm: index in ``algorithms``: [rows].
+        ranks: ranks of a group: [rows].
+        stride: distance between neighbouring ranks of a group: [rows].
+        exchange: number of the method of exchanging gradients, 0 for none: [rows].
+    """
     groups, row = unique_groups(algorithm, ranks, stride, exchange)
     refusals = [pricing.refusal(kind, algorithms[name], count, sent, away) for name, count, away, sent in groups]
     return np.array([refusal is None for refusal in refusals], np.bool_)[row]
 
 
 def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) -> tuple[list[Group], Ints]:
-    """Return the distinct (algorithm, ranks, stride, exchange), and for each row the index of its own among them:
-    [rows]."""
+    """Return the distinct groups as tuples (algorithm, ranks, stride, exchange), and for each row the index of its own
+    group among them: [rows]. The columns, [rows] each, are broadcast against each other."""
     columns = np.broadcast_arrays(algorithm, ranks, stride, exchange)
     if len(columns[0]) == 1:
         (group,) = zip(*(column.tolist() for column in columns), strict=True)
@@ -166,8 +186,8 @@ def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) ->
 
 
 def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
-    """Return one of the rows for each distinct combination of what a micro-batch's times depend on (not dp, pp,
-    sharding or exchange), and for each row the index of its combination among these: [rows]."""
+    """Return one of the rows for each distinct combination of the columns that the times of a micro-batch depend on
+    (not dp, pp, sharding or exchange), and for each row the index of its combination among these: [rows]."""
     if len(rows) == 1:
         return rows, np.zeros(1, np.int64)
     degrees = (rows.samples, rows.tp, rows.ep, rows.cp)
@@ -236,7 +256,7 @@ REPLICA_AXES: tuple[Axis, Axis] = ("data", "expert-data")
 
 @dataclass(frozen=True)
 class ReplicaPrices:
-    """Prices of the exchanges between replicas of columns of strategies."""
+    """Prices of the exchanges of parameters and gradients between replicas, of columns of strategies."""
 
     settings: TrainingSettings
     rows: Strategies
@@ -249,19 +269,22 @@ class ReplicaPrices:
 
     @cached_property
     def groups(self) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
-        """Groups of replicas in passes and once a step, as of :func:`replica_groups`."""
+        """Groups of replicas that exchange in every pass, and those that exchange once a step; each as (replicas of
+        what all hold, replicas of experts)."""
         return replica_groups(self.rows, self.fabric.node_ranks)
 
     def exchanges(self, held: Floats, first: Floats, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
         """Return the seconds of all exchanges between replicas; ``unit_exchange`` is None unless the settings overlap
-        gradients, and infinite in its first units for methods that wait for the whole backward pass.
+        gradients with passes, and infinite in its first units for rows whose method waits for the whole backward pass.
 
         Args:
-            held: parameters of each chunk, of all replicas and of experts: [2, rows, chunks].
-            first: those of its first unit, likewise.
-            units: units of each chunk: [chunks].
-            by_unit: chunks whose gradients are exchanged unit by unit [rows, chunks]; only what follows is priced.
-                Without it both ways are, where gradients may overlap passes.
+            held: number of parameters of each chunk, first those that all replicas hold, then those of experts: [2,
+                rows, chunks].
+            first: those of the first unit of each chunk, likewise.
+            units: number of units of each chunk: [chunks].
+            by_unit: chunks whose gradients are exchanged unit by unit, [rows, chunks]: these are priced that way alone,
+                the others as exchanged after the pass alone. None to price both ways for all, where gradients may
+                overlap passes.
         """
         rows, settings = self.rows, self.settings
         stages = rows.stages
@@ -282,8 +305,8 @@ class ReplicaPrices:
         return ReplicaExchanges(*in_passes, gather, after_pass, UnitGradients(of_first, of_other))
 
     def _gradients(self, held: Floats) -> Floats:
-        """Return the seconds of the exchange of gradients once a step, of ``held`` [2, rows, chunks or stages]
-        parameters: [rows, chunks or stages]."""
+        """Return the seconds of the exchange of gradients once a step: [rows, chunks or stages]. ``held`` is the number
+        of parameters, of all replicas and of experts: [2, rows, chunks or stages]."""
         rows, settings = self.rows, self.settings
         seconds: Floats = np.zeros_like(held[0])
         in_pass, once = self.groups
@@ -295,8 +318,13 @@ class ReplicaPrices:
         return seconds
 
     def _units(self, first: Floats, other: Floats) -> tuple[UnitExchanges, UnitExchanges]:
-        """Return the seconds of the exchanges in passes of the first unit of each chunk and of another one: [rows,
-        chunks] each; 0 for rows whose parameters stay gathered and whose gradients wait for the step."""
+        """Return the seconds of the exchanges in every pass of the first unit of each chunk, and of another one, each
+        [rows, chunks]; 0 for rows whose parameters stay gathered and whose gradients wait for the step.
+
+        Args:
+            first: number of parameters of the first unit, of all replicas and of experts: [2, rows, chunks].
+            other: those of another unit, likewise.
+        """
         rows, settings, held = self.rows, self.settings, np.concatenate([first, other], axis=2)
         gather, scatter = np.zeros_like(held)
         resharded = np.isin(rows.sharding, (ZERO_3, HYBRID))
@@ -309,16 +337,25 @@ class ReplicaPrices:
         return UnitExchanges(*of_first), UnitExchanges(*of_other)
 
     def _zero_2(self, often: str) -> Mask:
-        """Return the rows of ZeRO-2, none unless the setting ``zero_2_exchange`` equals ``often`` ("step" or
-        "micro-batch"): [rows]."""
+        """Return a mask of the rows of ZeRO-2, all False unless the setting ``zero_2_exchange`` equals ``often``
+        ("step" or "micro-batch"): [rows]."""
         chosen: Mask = (self.rows.sharding == ZERO_2) & (self.settings.zero_2_exchange == often)
         return chosen
 
     def _add(
         self, kind: Kind, groups: tuple[Groups, Groups], held: Floats, chosen: Mask, size: int, seconds: Floats
     ) -> None:
-        """Add to ``seconds``, in place, those of a collective of the chosen rows in groups of all replicas and of those
-        of experts, with ``size`` bytes for each parameter ``held`` [2, rows, ...]."""
+        """Add to ``seconds`` [rows, ...], in place, those of a collective among replicas of what all hold and one among
+        replicas of experts.
+
+        Args:
+            kind: of the collective.
+            groups: groups of both, in this order.
+            held: number of parameters of both: [2, rows, ...].
+            chosen: rows that have the collective: [rows].
+            size: bytes for each parameter.
+            seconds: changed in place.
+        """
         for axis, group, parameters in zip(REPLICA_AXES, groups, held, strict=True):
             which = np.flatnonzero(chosen & (group.ranks > 1))
             if len(which):
@@ -329,8 +366,9 @@ class ReplicaPrices:
 
 
 def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
-    """Return two pairs of groups, each of replicas of what all hold and of experts: those that exchange beside every
-    pass (with hybrid sharding inside a node), and those that exchange gradients once a step (hybrid: across nodes)."""
+    """Return two pairs of groups, each as (replicas of what all ranks hold, replicas of experts): those that exchange
+    beside every pass (with hybrid sharding inside a node), and those that exchange gradients once a step (with hybrid
+    sharding across nodes). ``node_ranks`` is the number of ranks of a node."""
     hybrid = rows.sharding == HYBRID
     within = np.where(hybrid, node_replicas(rows.replicas, rows.tp, node_ranks), rows.replicas)
     across = np.where(hybrid, rows.replicas // within, rows.replicas)
@@ -343,18 +381,21 @@ def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> F
     chunks].
 
     Args:
-        beside: the pass without them.
-        exchanges: those of the units.
-        units: units of each chunk: [chunks].
+        beside: the forward pass without these gathers.
+        exchanges: exchanges between replicas, those of units included.
+        units: number of units of each chunk: [chunks].
     """
     return exchanges.first.gather + (units - 1) * beside.prolonged(1 / units, exchanges.other.gather)
 
 
 def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
     """Return the seconds by which gathers of parameters and reduce-scatters of gradients prolong a chunk's backward
-    pass of a micro-batch: [rows, chunks].
+    pass of a micro-batch, which takes the units in the opposite order: [rows, chunks].
 
-    Arguments as of :func:`exposed_forward`; units come in the opposite order: [rows, chunks].
+    Args:
+        beside: the backward pass without these exchanges.
+        exchanges: exchanges between replicas, those of units included.
+        units: number of units of each chunk: [chunks].
     """
     first, other = exchanges.first, exchanges.other
     between = beside.prolonged(1 / units, other.regather + other.scatter)
@@ -364,15 +405,16 @@ def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> 
 
 
 def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> tuple[Floats, Floats, Floats]:
-    """Return the seconds of the exchange of gradients of each chunk: those beside its last backward pass, those after
-    it, and the share of that pass beside which the former run, each [rows, chunks]. Where unit by unit would expose
-    more, or a chunk has one unit, all of it is after the pass; all three are 0 where gradients are never exchanged unit
-    by unit.
+    """Return three arrays [rows, chunks] on the exchange of each chunk's gradients: seconds beside its last backward
+    pass, seconds after it, and the share of that pass beside which the former run.
+
+    Where unit by unit would expose more, or a chunk has one unit, all of it is after the pass; all three are 0 where
+    gradients are never exchanged unit by unit.
 
     Args:
         beside: the backward pass.
-        exchanges: those of the chunks and of their units.
-        units: units of each chunk: [chunks].
+        exchanges: exchanges between replicas, of chunks and of their units.
+        units: number of units of each chunk: [chunks].
     """
     none = np.zeros_like(beside.seconds)
     parts = exchanges.unit_exchange
@@ -385,10 +427,13 @@ def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> tuple[
 
 
 def shares(rows: Strategies, held: Floats, sharers: Ints) -> Floats:
-    """Return the parameters whose optimizer state a rank keeps of ``held`` [2, rows, stages], where each is shared out
-    among ``sharers`` replicas [rows]: [rows, stages].
+    """Return the number of parameters whose optimizer state a rank keeps: [rows, stages].
 
-    Experts, which fewer replicas hold, are shared out among those.
+    Args:
+        rows: strategies.
+        held: number of parameters that a rank holds, of all replicas and of experts: [2, rows, stages].
+        sharers: number of replicas among which each parameter's state is shared out: [rows]. Experts, which only every
+            ep-th replica holds, are shared out among the 1 / ep of these, at least one.
     """
     kept: Floats = held[0] / sharers[:, None] + held[1] / np.maximum(sharers // rows.ep, 1)[:, None]
     return kept
@@ -402,8 +447,8 @@ def shares(rows: Strategies, held: Floats, sharers: Ints) -> Floats:
 
 
 def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
-    """Return True for rows whose cp is 1, or whose context groups are a part of a fabric that does not add up light on
-    its way: [rows]."""
+    """Return a mask of the rows whose cp is 1, or whose context groups are a part of a fabric on which any two ranks
+    can send to each other: [rows]."""
     groups = cp, distance(fabric, tp)
     first, row = first_rows(groups)
     served = [
@@ -416,15 +461,15 @@ def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
 def ring_waits(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, times: tuple[Floats, Floats], *, sharing: bool
 ) -> PassExchanges:
-    """Return the seconds that attention waits for blocks of keys and values, each [rows, operators]; 0 where cp is 1
-    and for other operators.
+    """Return the seconds that attention waits in one pass of a micro-batch for blocks of keys and values that go around
+    its context group, forward and backward, each [rows, operators]; 0 where cp is 1 and for other operators.
 
     Args:
         columns: the operators.
         rows: strategies.
         fabric: where they run.
         times: seconds of the operators forward and backward, each [rows, operators].
-        sharing: whether groups that interleave share a ring's wavelengths.
+        sharing: whether interleaved groups share a ring's wavelengths.
     """
     waits = PassExchanges(*(np.zeros_like(seconds) for seconds in times))
     which, attention = np.flatnonzero(rows.cp > 1), np.flatnonzero(columns["key_values"])
@@ -441,8 +486,9 @@ def ring_waits(
 
 
 def block_send(columns: OperatorColumns, rows: Strategies, fabric: Fabric, *, sharing: bool) -> tuple[Floats, Floats]:
-    """Return the seconds of sending a block of keys and values to the next rank, [rows, operators], and the latency
-    that is added to them, [rows]; infinite where the fabric has no such group."""
+    """Return the seconds of sending a rank's block of keys and values to the next rank of its context group, without
+    latency, [rows, operators], infinite where the fabric has no such group; and the seconds of latency, [rows].
+    Arguments as of :func:`ring_waits`."""
     parts = map(partial(_group, fabric), rows.cp.tolist(), distance(fabric, rows.tp).tolist())
     lines = [(0.0, 0.0) if part is None else part.message(1) for part in parts]
     rate, latency = np.array(lines, np.float64).reshape(-1, 2).T
@@ -463,7 +509,7 @@ Pair = Callable[[int], tuple[float, float]]
 
 
 class TiedSum(NamedTuple):
-    """The sum of the gradients of one table."""
+    """The sum, once a step, of the gradients of one table of which several stages hold copies."""
 
     stages: list[int]
     """Stages that hold the table, at least two."""
@@ -477,10 +523,19 @@ def tied_sums(
     tables: Sequence[TiedTable], edges: Ints, rows: Strategies, fabric: Fabric, settings: TrainingSettings, pair: Pair
 ) -> list[TiedSum]:
     """Return one sum for each tied table that at least two stages hold, taken after the last exchange of gradients; all
-    rows have the same stages and chunks.
+    rows must have the same stages and chunks.
 
-    2 (g − 1)/g of a rank's part of the gradients over the slowest of the pairs of g neighbouring holders. Where
-    gradients are sharded (from ``zero-2`` on), that part is a share; Megatron's distributed optimizer sums all of them.
+    A ring of g holders sends 2 (g − 1)/g of a rank's part of the gradients over its slowest pair of neighbours. Where
+    gradients are sharded (from ``zero-2`` on), that part is a share; Megatron's distributed optimizer (``zero-1``) sums
+    all of them.
+
+    Args:
+        tables: tied tables of the model.
+        edges: first operator of each chunk and, last, the number of operators: [chunks + 1].
+        rows: strategies.
+        fabric: where they run.
+        settings: training settings, for the bytes of a gradient.
+        pair: bytes per second and seconds of latency between ranks at a stride.
     """
     whole = (rows.sharding == NONE) | (rows.sharding == ZERO_1)
     sharers = np.where(whole, 1, state_sharers(rows.sharding, rows.replicas, rows.tp, fabric.node_ranks))
@@ -500,8 +555,8 @@ def tied_sums(
 
 
 def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
-    """Return the seconds of all sums, those of several tables added up on each stage that holds them, 0 on stages that
-    hold none: [rows, stages]."""
+    """Return the seconds of all sums on each stage, those of several tables added up, 0 on stages that hold none:
+    [rows, stages]; ``rows`` and ``stages`` are their numbers."""
     seconds = np.zeros((rows, stages))
     for each in sums:
         seconds[:, each.stages] += each.seconds[:, None]
@@ -509,8 +564,8 @@ def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
 
 
 def _pairs(pair: Pair, strides: Ints) -> tuple[Floats, Floats]:
-    """Return the bytes per second and the seconds of latency between stages at each stride, each as ``strides``; every
-    stride is asked for once."""
+    """Return the bytes per second and the seconds of latency between stages at each stride, each in the shape of
+    ``strides``; ``pair`` is called once for each different stride."""
     different, place = np.unique(strides, return_inverse=True)
     rate, latency = np.array([pair(int(stride)) for stride in different], np.float64).T
     return rate[place].reshape(strides.shape), latency[place].reshape(strides.shape)
@@ -540,8 +595,9 @@ class Sends(NamedTuple):
 
 
 def stage_sends(job: Job, rows: Strategies, axis_times: AxisTimes) -> Sends:
-    """Return what is sent to each chunk from the one before it, whole or in slices that a tensor group gathers,
-    whichever is faster (whole where channels are divided); all rows have the same stages and chunks."""
+    """Return the activations of a micro-batch that are sent to each chunk from the one before it, whole or in slices
+    that a tensor group gathers, whichever is faster (whole where channels are divided among axes). All rows must have
+    the same stages and chunks; ``axis_times`` gives the seconds of the gathers."""
     combination, row = combinations(rows)
     crossing = job.model.crossing(combination, job.model.chunks(rows)[:-1])
     gathered = crossing.total - crossing.sliced
@@ -558,8 +614,8 @@ def stage_sends(job: Job, rows: Strategies, axis_times: AxisTimes) -> Sends:
 
 
 def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
-    """Return each rank's bytes per second and the seconds of latency from a stage to the next, all ranks sending at
-    once, each [rows]; infinite and 0 for one stage."""
+    """Return each rank's bytes per second and the seconds of latency when it sends to the next stage, all ranks sending
+    at once, each [rows]; infinite and 0 for a single stage."""
     if rows.stages == 1:
         return np.full(len(rows), np.inf), np.zeros(len(rows))
     ranks = rows.replicas * rows.tp
@@ -570,15 +626,15 @@ def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
 
 
 def _faster(rows: Strategies, crossing: Crossing, gathering: Floats, rate: Floats, latency: Floats) -> Sends:
-    """Return what is sent the faster way, whole (also where both take as long) or in slices that are gathered; 0 for
-    the first chunk.
+    """Return the sends to each chunk the faster way, whole (also where both take as long) or in slices that are
+    gathered; 0 for the first chunk.
 
     Args:
         rows: strategies.
-        crossing: bytes that are sent.
+        crossing: bytes that cross into each chunk.
         gathering: seconds in which a tensor group gathers slices, infinite where it cannot: [rows, chunks].
         rate: bytes per second of each rank's link: [rows].
-        latency: seconds of the link: [rows].
+        latency: seconds of latency of the link: [rows].
     """
     tp = rows.tp[:, None]
     whole, slices = crossing.total - (1 - 1 / tp) * crossing.sliced, crossing.total / tp
@@ -599,7 +655,7 @@ def _faster(rows: Strategies, crossing: Crossing, gathering: Floats, rate: Float
 
 
 class StageExchanges(NamedTuple):
-    """Seconds of what the ranks of a stage exchange with each other."""
+    """Seconds of the exchanges among the ranks of a stage, and of tied tables among stages."""
 
     tensor: PassExchanges
     """Collectives of tensor parallelism in a pass, repeated forward passes included: [rows, chunks] each."""
@@ -627,10 +683,15 @@ class StageExchanges(NamedTuple):
 def stage_times(
     job: Job, rows: Strategies, axis_times: AxisTimes, sends: Sends | None = None, *, sharing: bool = True
 ) -> StageTimes:
-    """Return the seconds of each chunk and stage; all rows have the same number of both.
+    """Return the seconds of each chunk and stage of strategies; all rows must have the same number of both.
 
-    Where neighbouring groups share a ring's wavelengths, a group's bytes count as often as there are groups, unless
-    not ``sharing``. ``sends`` takes the place of :func:`stage_sends`.
+    Args:
+        job: where the strategies run.
+        rows: strategies.
+        axis_times: seconds of the exchanges of each axis.
+        sends: sends between chunks; None for those of :func:`stage_sends`.
+        sharing: where neighbouring groups share a ring's wavelengths, count a group's bytes as often as there are
+            groups.
     """
     edges, stages = job.model.chunks(rows), rows.stages
     forward, backward, forward_ring, backward_ring = _passes(job, rows, edges, sharing=sharing)
@@ -667,8 +728,13 @@ def stage_times(
 
 
 def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the seconds that each chunk computes of a micro-batch forward and backward, at least those of launching
-    its operators, and that attention waits for blocks of its context group, likewise: each [rows, chunks]."""
+    """Return four arrays [rows, chunks]: the seconds that each chunk computes of a micro-batch forward and backward, at
+    least those of launching its operators, and the seconds that its attention waits for blocks of its context group
+    forward and backward. What recomputation repeats is counted backward.
+
+    ``edges`` are the first operators of the chunks and, last, the number of operators; ``sharing`` is as of
+    :func:`stage_times`.
+    """
     model, times = job.model, job.operators
     combination, row = combinations(rows)
     seconds = times.of_sorts(combination)
@@ -683,8 +749,9 @@ def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> tuple[
 
 
 def _update(job: Job, rows: Strategies, held: Floats) -> Floats:
-    """Return the seconds of the optimizer on the parameters that a rank of each stage owns of ``held`` [2, rows,
-    stages], those that no operator uses on the first: [rows, stages]."""
+    """Return the seconds of the optimizer on the parameters that a rank of each stage owns, those that no operator uses
+    on the first stage: [rows, stages]. ``held`` is the number of parameters, of all replicas and of experts: [2, rows,
+    stages]."""
     sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
     updated = shares(rows, held, sharers)
     updated[:, 0] += job.graph.unused_parameters / sharers
@@ -694,11 +761,17 @@ def _update(job: Job, rows: Strategies, held: Floats) -> Floats:
 def stage_exchanges(
     job: Job, rows: Strategies, axis_times: AxisTimes, *, sharing: bool = True, by_unit: Mask | None = None
 ) -> StageExchanges:
-    """Return the seconds of everything that the ranks of a stage exchange with each other; arguments as of
-    :func:`stage_times`.
+    """Return the seconds of everything that the ranks of a stage exchange with each other in strategies of equally many
+    stages and chunks.
 
-    ``by_unit`` [rows, chunks] says which chunks exchange gradients unit by unit: these are then priced that way alone,
-    and the others as exchanged after the pass alone. Without it both are priced for all.
+    Args:
+        job: where the strategies run.
+        rows: strategies.
+        axis_times: seconds of the exchanges of each axis; any other amount gives sums of that instead.
+        sharing: where neighbouring groups share a ring's wavelengths, count a group's bytes as often as there are
+            groups.
+        by_unit: chunks that exchange gradients unit by unit, [rows, chunks]: these are priced that way alone, the
+            others as exchanged after the pass alone. None to price both for all.
     """
     model, fabric, settings = job.model, job.fabric, job.settings
     edges, columns, stages = model.chunks(rows), model.sorts, rows.stages

@@ -59,11 +59,11 @@ from lightloom.planning.simulation.placed_step import PlacedStep
 
 
 def memory_parts(job: Job, rows: Strategies) -> tuple[Floats, Floats, Floats]:
-    """Return the bytes that a rank of each stage holds, in the three parts (state, kept, passing) that
-    :func:`stage_memory` adds up; all rows have the same stages and chunks.
+    """Return three arrays of bytes that a rank of each stage holds: throughout the step (parameters, gradients, the
+    optimizer's state and what exchanges keep), [rows, stages]; activations kept for each micro-batch in flight, [rows,
+    chunks]; and what the micro-batch whose pass runs needs besides, at most, [rows, stages].
 
-    Parameters, gradients, the optimizer's state and what exchanges keep, throughout [rows, stages]; for each
-    micro-batch in flight [rows, chunks]; for the micro-batch whose pass runs, at most [rows, stages].
+    All rows must have the same stages and chunks. :func:`stage_memory` adds the parts up.
     """
     edges = job.model.chunks(rows)
     combination, row = combinations(rows)
@@ -73,7 +73,8 @@ def memory_parts(job: Job, rows: Strategies) -> tuple[Floats, Floats, Floats]:
 
 
 def stage_memory(job: Job, rows: Strategies) -> Floats:
-    """Return the bytes that a rank of the fullest stage holds: [rows]; all rows have the same stages and chunks.
+    """Return the bytes that a rank of the fullest stage holds at the worst moment of a step: [rows]; all rows must have
+    the same stages and chunks.
 
     They are the sum of what ``MemoryUse`` lists. A pipeline's first stages hold the activations of as many
     micro-batches as there are stages to come, and of more where stages are interleaved.
@@ -85,9 +86,10 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
 
 def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     """Return the bytes of parameters, gradients, optimizer state and what exchanges of gradients keep, of a rank of
-    each stage: [rows, stages].
+    each stage: [rows, stages]; with ZeRO-3 and hybrid sharding also units gathered for the moment.
 
-    Gathered units of data parallelism alone are left out.
+    Gathered units of data parallelism alone are left out. ``edges`` are the first operators of the chunks and, last,
+    the number of operators.
     """
     settings, stages = job.settings, rows.stages
     combination, row = combinations(rows)
@@ -117,8 +119,8 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
 
 
 def _flying(rows: Strategies, kept: Floats) -> Floats:
-    """Return the most bytes of all micro-batches in flight at once on each stage, whose chunks keep ``kept`` [rows,
-    chunks] of each: [rows, stages]."""
+    """Return the most bytes that a rank of each stage holds for all micro-batches in flight at once: [rows, stages].
+    ``kept`` are the bytes that each chunk keeps of one micro-batch: [rows, chunks]."""
     stages, virtual = rows.stages, int(rows.virtual_stages[0])
     of_stage, found = kept.reshape(len(rows), virtual, stages), np.zeros((len(rows), stages))
     for micro_batches in np.unique(rows.micro_batches):
@@ -129,8 +131,9 @@ def _flying(rows: Strategies, kept: Floats) -> Floats:
 
 
 def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
-    """Return the bytes of activations that a rank keeps for each micro-batch in flight, and those that the micro-batch
-    whose pass runs needs besides, of the worst block: [rows, chunks] each."""
+    """Return the bytes of activations of each chunk that a rank keeps for each micro-batch in flight, and those that
+    the micro-batch whose pass runs needs besides, at most over the chunk's blocks: each [rows, chunks]. ``edges`` are
+    the first operators of the chunks and, last, the number of operators."""
     model = job.model
     columns, starts = model.sorts, model.starts
     in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
@@ -204,8 +207,12 @@ class StrategyStep:
 
 
 def simulate(job: Job, strategy: Strategy) -> StrategyStep:
-    """Return one simulated step: of data parallelism alone bucket by bucket or unit by unit, of everything else stage
-    by stage, its axes on the division of the channels that is best for it; UnsupportedError where nothing serves it."""
+    """Return one simulated step of a strategy: of data parallelism alone bucket by bucket or unit by unit, of
+    everything else stage by stage, its axes on the division of the channels that is best for it.
+
+    Raises:
+        UnsupportedError: the fabric has too few channels for the axes, or no algorithm serves an exchange.
+    """
     if strategy.plain:
         return _data_parallel(job, strategy)
     job = on_divided_channels(job, strategy)
@@ -223,11 +230,12 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
 
 
 def on_divided_channels(job: Job, strategy: Strategy) -> Job:
-    """Return the job as the strategy is priced there: its axes divide the channels of circuits that stand at once as is
-    best for it; the job itself for data parallelism alone and where nothing is divided.
+    """Return the job at the prices of the division of channels among the strategy's axes, whose circuits stand at once,
+    that gives the least step time. The job itself is returned for data parallelism alone, and where channels are not
+    divided or are divided already.
 
     Raises:
-        UnsupportedError: there are fewer channels than the axes need.
+        UnsupportedError: there are fewer channels than the axes need, or no algorithm serves them on any division.
     """
     axes, fabric = () if strategy.plain else live_axes(strategy), job.fabric
     if not axes or job.shares is not None or not isinstance(job.pricing, GroupPrices) or not divides(fabric):
@@ -251,7 +259,7 @@ _CLOSE = 0.99
 
 @dataclass(frozen=True)
 class _DivisionSearch:
-    """The search for the division of least step time.
+    """The search for the division of a fabric's channels among axes with the least step time.
 
     Divisions are taken in the order of the step at :class:`ScaledChannels`, from equal parts on, from each to those
     that differ by one part; each is priced by schedules of its own, until no other could be faster.
@@ -265,8 +273,10 @@ class _DivisionSearch:
     """Seconds at scaled prices, by channels."""
 
     def best(self) -> Job:
-        """Return the job on the division of the least step time found: one axis has all parts unsearched; of several,
-        those are priced whose step at scaled prices is faster than the best by at least 1 %, in that order.
+        """Return the job on the division of the least step time found.
+
+        A single axis has all parts without a search. Of several, divisions are priced by schedules in the order of
+        their step at scaled prices, until that is not faster than the best by at least 1 %.
 
         Raises:
             UnsupportedError: no algorithm serves the axes on any division.
@@ -293,14 +303,15 @@ class _DivisionSearch:
         return best[1]
 
     def _channels(self, parts: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the channels of each axis, [axis], that has so many parts of :class:`Divisions`."""
+        """Return the number of channels of each axis, [axis], that has so many parts of :class:`Divisions`; there must
+        be enough channels for all axes."""
         channels = self.space.channels(parts)
         assert channels is not None  # there are as many as the axes need at least
         return channels
 
     def _estimate(self, parts: tuple[int, ...]) -> float:
-        """Return the seconds of the step at the scaled prices of a division into so many parts, kept by its channels;
-        infinite, and not kept, where no algorithm serves the axes."""
+        """Return the seconds of the step at the scaled prices of a division into so many parts for each axis, cached by
+        its channels; infinite, and not cached, where no algorithm serves the axes."""
         channels = self._channels(parts)
         if channels not in self._scaled:
             try:
@@ -310,21 +321,21 @@ class _DivisionSearch:
         return self._scaled[channels]
 
     def _divided(self, channels_of: type[DividedChannels], channels: tuple[int, ...]) -> Job:
-        """Return the job at prices of a division in which the axes have these channels, exact or scaled by the type of
-        ``channels_of``."""
+        """Return the job at prices of the division in which the axes have these numbers of channels, [axis].
+        ``channels_of`` is the type that prices them: DividedChannels exactly, ScaledChannels by an estimate."""
         division = Division(self.space.fabric, self.space.axes, channels)
         return replace(self.job, shares=channels_of(self.pricing, division))
 
 
 def stage_seconds(job: Job, strategy: Strategy) -> float:
-    """Return the step time in seconds of a strategy other than data parallelism alone, at the prices of the job, whose
-    channels are divided already where they are."""
+    """Return the step time in seconds of a strategy other than data parallelism alone, at the prices of the job as it
+    is: channels are not divided here."""
     return _pipelined(job, strategy).step_time
 
 
 def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
-    """Return the stages of a strategy other than data parallelism alone, with those of a smaller last micro-batch where
-    there is one; ``uses``, where given, is extended by the collectives."""
+    """Return the step, stage by stage, of a strategy other than data parallelism alone, with the times of a smaller
+    last micro-batch where there is one. ``uses``, where given, is extended in place by the collectives."""
     last = exact_stage_times(job, strategy.last_micro_batch) if strategy.last_samples != strategy.samples else None
     times = exact_stage_times(job, strategy, uses)
     share = job.fabric.arithmetic_share
@@ -332,7 +343,8 @@ def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = No
 
 
 def strategy_seconds(job: Job, strategy: Strategy) -> float:
-    """Return the step time as :func:`simulate` finds it, and nothing else; circuits are taken to be in place."""
+    """Return the step time of a strategy in seconds as :func:`simulate` finds it, without the rest of the step;
+    circuits are taken to be in place."""
     if strategy.plain:
         return data_parallel_seconds(job, strategy)
     return stage_seconds(on_divided_channels(job, strategy), strategy)
@@ -345,7 +357,7 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
     Args:
         job: where the strategy runs.
         strategy: other than data parallelism alone.
-        uses: takes the collectives that are priced.
+        uses: list that is extended in place by the collectives that are priced; None to record none.
     """
     rows = Strategies.of(strategy)
     sends = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
@@ -375,7 +387,8 @@ def step_seconds(job: Job, rows: Strategies, axis_times: AxisTimes) -> Floats:
 
 
 def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
-    """Return the step time of data parallelism alone as :func:`simulate` finds it where circuits are in place."""
+    """Return the step time in seconds of a strategy that is data parallelism alone, as :func:`simulate` finds it where
+    circuits are in place."""
     plan, rows = job.data_parallel_plan(strategy), Strategies.of(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
@@ -420,7 +433,8 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
 
 
 def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exchanged
-    """Return the price of an exchange in a group of one rank: no steps, seconds or joules."""
+    """Return the price of an exchange in a group of one rank, whatever its kind and bytes: no steps, seconds or
+    joules."""
     cost = Cost(
         steps=0, time=0.0, transmission=0.0, conversion=0.0, reconfiguration=0.0, setup=0.0, static=True, energy=0.0
     )
@@ -428,22 +442,23 @@ def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exc
 
 
 def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None) -> AxisTimes:
-    """Return a function that gives the seconds of exchanges by algorithm ``name``, circuits in place; each collective
-    that it prices is added to ``uses``."""
+    """Return a function that gives the seconds of exchanges on an axis by the algorithm ``name`` ("auto" for the
+    cheapest), circuits in place; each collective that it prices is appended to ``uses``, where given."""
     return exchange_costs(job, name, lambda cost, _: cost.repeated_time, uses)
 
 
 def exchange_costs(
     job: Job, name: str, amount: Callable[[Cost, int], float | None], uses: list[ExchangeUse] | None = None
 ) -> AxisTimes:
-    """Return a function that gives an amount of each exchange in the place of its seconds, of one group at a time: 0
-    where nothing is sent or of one rank; on divided channels, each axis on its own.
+    """Return a function that gives an amount of each exchange on an axis in the place of its seconds, of one group at a
+    time: 0 where nothing is sent or of one rank; on divided channels, each axis on its own share.
 
     Args:
         job: where they take place.
-        name: the algorithm.
-        amount: what a collective costs among so many ranks; None, where that is unknown, becomes not-a-number.
-        uses: takes the exchanges.
+        name: the algorithm, or "auto" for the cheapest.
+        amount: returns the amount from a collective's cost and its number of ranks; None, where that is unknown,
+            becomes not-a-number.
+        uses: list to which each collective that is priced is appended; None to record none.
     """
 
     def amounts(axis: Axis, kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
@@ -466,8 +481,8 @@ def exchange_costs(
 
 
 def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
-    """Return one use for each kind, ranks, stride and algorithm, that of its largest size; sorted by bytes, the largest
-    first."""
+    """Return one use, that of the largest size, for each combination of kind, ranks, stride and algorithm; sorted by
+    bytes, the largest first."""
     ascending = sorted(uses, key=lambda use: use.nbytes)
     largest = {(use.kind, use.ranks, use.stride, use.algorithm): use for use in ascending}
     return tuple(sorted(largest.values(), key=lambda use: (-use.nbytes, use)))
@@ -477,13 +492,13 @@ def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
 
 
 def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | None:
-    """Return the joules of sending in a step over all ranks, None where the fabric states no energy of a bit; on
-    circuits, relayed bytes count once a lightpath.
+    """Return the joules of sending in a placed plan's step over all ranks, all micro-batches included; None where the
+    fabric states no energy of a bit. On circuits, relayed bytes count once a lightpath.
 
     Args:
         job: where the plan runs.
         step: simulated.
-        ratio: bytes of a gradient as float32 for each byte sent to the next group.
+        ratio: bytes of a gradient as float32 for each byte sent to the next group; 1 without a codec.
     """
     plan, fabric = step.plan, job.fabric
     if fabric.exclusive:
@@ -500,8 +515,8 @@ def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | Non
 
 
 def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float | None:
-    """Return the joules of sending in a simulated step over all ranks, those of stages added up as their seconds are;
-    None where those of any part are not known, as the fabric states no energy of a bit."""
+    """Return the joules of sending in a simulated step of a strategy over all ranks; None where those of any part are
+    not known, as the fabric states no energy of a bit."""
     if step.result is not None:
         return step.result.sent_joules
     joules = exchange_costs(job, strategy.algorithm, lambda cost, ranks: cost.energy and cost.energy / ranks)
@@ -512,13 +527,15 @@ def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float |
 def _over_all_ranks(
     job: Job, strategy: Strategy, amount: AxisTimes, sends: Callable[[float, int, int], float]
 ) -> float:
-    """Return the sum over all ranks of an amount of everything that a step of stages exchanges.
+    """Return the sum over all ranks of an amount, such as joules or bytes, of everything that a step of stages
+    exchanges.
 
     Args:
         job: where the strategy runs.
         strategy: other than data parallelism alone.
-        amount: of a collective, for each of its ranks.
-        sends: amount of what so many ranks (second) send to those a stride (third) further on, bytes (first) each.
+        amount: gives, for each axis, the amount of a collective for each of its ranks.
+        sends: returns the amount of a send in which so many ranks (second argument) each send so many bytes (first) to
+            the rank at a stride (third).
     """
     rows = Strategies.of(strategy)
     # The same bytes unit by unit or all at once.
@@ -543,11 +560,11 @@ def _over_all_ranks(
 
 
 def sent_and_set(job: Job, strategy: Strategy, step: StrategyStep) -> tuple[float, float]:
-    """Return the bytes that a rank gives to the network in a step, and how often its circuits are set in it, means over
-    all ranks.
+    """Return the bytes that a rank gives to the network in a simulated step, and how many times its circuits are set in
+    it; means over all ranks.
 
     Bytes are as few as carry a collective whatever the algorithm: each once where they are added up on their way, else
-    those of a ring; so are circuits that stand from step to step set in none.
+    those of a ring. Circuits that stand from step to step count as never set.
     """
     setting = max(part.setup_time for part in (job.fabric, *job.fabric.parts))
 
@@ -578,7 +595,7 @@ def sent_and_set(job: Job, strategy: Strategy, step: StrategyStep) -> tuple[floa
 
 def _ring_bytes(job: Job, rows: Strategies) -> float:
     """Return the bytes of keys, values and their gradients that one rank of each stage sends around its context group
-    in a micro-batch, summed over stages, of a single row; 0 where cp is 1."""
+    in a micro-batch, summed over stages; 0 where cp is 1. ``rows`` is a single row."""
     columns, sent = job.model.columns, np.float64(rows.cp[0] - 1)
     nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp)
     passes = sent * (1 + repetitions(columns["in_block"], columns["core"], rows.recomputation)) + 2 * sent + 1
@@ -586,8 +603,9 @@ def _ring_bytes(job: Job, rows: Strategies) -> float:
 
 
 def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
-    """Return the joules of what ``ranks`` ranks send to those ``stride`` further on, ``nbytes`` each, as the mean over
-    all ranks of the fabric as senders; not-a-number where the fabric states no energy of a bit."""
+    """Return the joules of a send in which ``ranks`` ranks each send ``nbytes`` bytes to the rank ``stride`` further
+    on, taken as the mean over all ranks of the fabric as senders; not-a-number where the fabric states no energy of a
+    bit."""
     if not nbytes:
         return 0.0
     source = np.arange(job.fabric.ranks)
@@ -600,13 +618,13 @@ def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
 
 
 def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
-    """Return the largest collective of every axis that has one, and of the pipeline what every rank sends to the next
-    stage, each with its share of the channels.
+    """Return the largest collective of every axis that has one, each with its share of the channels, and of the
+    pipeline what every rank sends to the next stage.
 
     Args:
         job: on divided channels.
-        strategy: what was simulated.
-        step: its step.
+        strategy: that was simulated.
+        step: its simulated step.
 
     Raises:
         ValueError: no axes divide the channels.
@@ -627,18 +645,20 @@ def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
 
 
 def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
-    """Prove that the circuits of all axes of a step stand at once.
+    """Prove that the circuits of all axes of a simulated step, by the largest collective of each axis, stand at once;
+    the axes must divide the channels.
 
     Raises:
         VerificationError: two of them hold one channel of a link.
+        ValueError: no axes divide the channels.
     """
     verify_joint(joint_parts(job, strategy, step), job.fabric.embedding())
 
 
 def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
-    """Return the schedule of the largest collective of the axis at place ``number`` in the step's division; None where
-    the step has none. Where the axis is that of context groups, it is the striped ring's all-gather of no bytes, whose
-    way keys and values take."""
+    """Return the verified schedule of the largest collective of the axis at index ``number`` in the step's division;
+    None where the step has none. For context groups it is the striped ring's all-gather of no bytes, whose way keys and
+    values take."""
     assert step.division is not None and job.shares is not None
     axis, part = step.division.axes[number], step.division.part(number)
     assert part is not None

@@ -83,8 +83,8 @@ def kinds_of(rows: Strategies) -> Ints:
 
 
 def with_largest_batch(rows: Strategies, fitting: Mask) -> Mask:
-    """Return True for rows that have the largest global batch that fits, of rows that differ in nothing else:
-    [rows]."""
+    """Return a mask of the rows whose global batch is the largest that fits among rows that differ in nothing else:
+    [rows]. ``fitting`` [rows] marks those that fit; where none of such rows fits, all are False."""
     first, plan = first_rows([getattr(rows, name) for name in Strategy._fields if name != "global_batch"])
     most = np.zeros(len(first), np.int64)
     np.maximum.at(most, plan, np.where(fitting, rows.global_batch, 0))
@@ -97,7 +97,7 @@ def with_largest_batch(rows: Strategies, fitting: Mask) -> Mask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedRows:
-    """Placed plans that may fit, and what became of the others."""
+    """Placed plans that may fit, and counts and reasons of those left out."""
 
     rows: PlacedRows
     bound: Floats
@@ -110,10 +110,11 @@ class SearchedRows:
 
 
 def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> SearchedRows:
-    """Return the placed plans of these global batches that may fit, with their first bounds, and what was left out and
-    why.
+    """Return the placed plans of these global batches (samples of a step) that may fit the memory, with their first
+    bounds, and how many were left out and why. Where the fabric runs no placed plans there are no rows and one reason.
 
-    Micro-batches and recomputation are tried where they are pinned, or where devices hold a large part of the memory.
+    Micro-batches and recomputation are tried where the request pins them, or where devices hold a large part of the
+    memory.
     """
     refusals, table, needed = list[str](), PartTable(job.model), list[str]()
     between = method_between(job) if job.fabric.parts else None
@@ -168,7 +169,7 @@ _KEPT_CUTS: Effort = 64
 
 
 class PlacedCuts:
-    """The partitions of a model's groups on one accelerator, whatever their fabric; the latest are kept."""
+    """The partitions of a model's groups on one accelerator, whatever their fabric; the latest 64 are kept."""
 
     def __init__(self, job: Job) -> None:
         self.model, self.accelerator = job.model, job.accelerator
@@ -181,8 +182,9 @@ class PlacedCuts:
 
     @cached_method(most=_KEPT_PARTITIONS)
     def _partitions_of(self, group: PlacedChoice) -> Partitions:
-        """Return the function, cached, that partitions the graph of a group's micro-batch for a k, a quantum and a
-        limit on exchanging parts; what state it counts as memory depends on the number of groups."""
+        """Return the object, cached, that partitions the graph of one micro-batch of a group of devices for a k, a
+        quantum and a limit on exchanging parts. ``group`` is a choice without quantum and limit; its number of groups
+        decides how much optimizer state counts as memory."""
         settings, times, rows = self._settings, self._times, PlacedRows.of([group])
         durations = np.concatenate(times.kernels(rows.samples, rows.recomputation)).T
         rules = PartitionRules(
@@ -201,16 +203,18 @@ _latest_cuts: list[PlacedCuts] = []
 
 
 def _cuts_of(job: Job) -> PlacedCuts:
-    """Return the cuts of a job's model on its accelerator: those of the call before where both are the same."""
+    """Return the cuts of a job's model on its accelerator: the object that the last call returned where both are the
+    same, otherwise a new one that is kept in its place."""
     if not _latest_cuts or _latest_cuts[0].model is not job.model or _latest_cuts[0].accelerator != job.accelerator:
         _latest_cuts[:] = [PlacedCuts(job)]
     return _latest_cuts[0]
 
 
 class PlacedPlans:
-    """Makes the plans of one job, and remembers the latest.
+    """Makes the placed plans of one job, and keeps the latest.
 
-    Every method raises ``UnsupportedError`` where a plan does not fit the memory or the fabric cannot serve it.
+    Every method but :meth:`identity` raises ``UnsupportedError`` where a plan does not fit the memory or the fabric
+    cannot serve it.
     """
 
     def __init__(
@@ -227,8 +231,12 @@ class PlacedPlans:
         """Number of placements made so far."""
 
     def plan(self, choice: PlacedChoice) -> HybridPlan:
-        """Return the plan of a choice, cached, placed without the search around the best start; choices that cut all
-        operators alike share one plan."""
+        """Return the placed plan of a choice, cached, placed by the quick heuristic alone, without search around its
+        result; choices that cut all operators alike share one plan.
+
+        Raises:
+            UnsupportedError: it does not fit the memory, or the fabric cannot serve it.
+        """
         plan = self._first_placed(self._partition(choice), choice.group)
         if isinstance(plan, str):
             raise UnsupportedError(plan)
@@ -236,8 +244,8 @@ class PlacedPlans:
 
     @cached_method(most=_KEPT)
     def _first_placed(self, balanced: BalancedGraph, group: PlacedChoice) -> HybridPlan | str:
-        """Return the plan of a partition of a group's micro-batch, placed without further search; the text of why
-        where it has none."""
+        """Return the plan of a partition of a group's micro-batch, placed without further search and cached; where it
+        has none, the reason as text. Counts a partition."""
         self.partitions += 1
         try:
             return self._placed(balanced, group, effort=0)
@@ -246,12 +254,17 @@ class PlacedPlans:
 
     def identity(self, choice: PlacedChoice) -> object:
         """Return a key that is equal for choices with the same plan and step: the choice without its quantum and its
-        limit on exchanging parts, and how it cuts every operator."""
+        limit on exchanging parts, and how all operators are cut."""
         balanced = self._partition(choice)
         return choice._replace(quantum=0.0, most_exchanging=0), balanced.dimensions, balanced.first.tobytes()
 
     def _placed(self, balanced: BalancedGraph, choice: PlacedChoice, effort: int) -> HybridPlan:
-        """Return a plan placed anew, with so much search ``effort`` around the best start."""
+        """Return a plan that is placed now and not cached, with search ``effort`` around the heuristic's result, 0 for
+        none. Counts a placement.
+
+        Raises:
+            UnsupportedError: it does not fit the memory.
+        """
         fabric = placed_on(self._job.fabric)
         fastest = fastest_link(fabric)
         rate = fastest.rate / peers(fabric) if fabric.exclusive else fastest.rate
@@ -263,19 +276,19 @@ class PlacedPlans:
         return HybridPlan(placement, launched, choice.k, choice.l, shares_state=True)
 
     def structure_bound(self, choice: PlacedChoice) -> float:
-        """Return the seconds that the plan's step takes at least, whatever circuits it is granted, all micro-batches
-        included."""
+        """Return the least seconds that the step of a choice's plan takes whatever circuits it is granted, all
+        micro-batches included; the plan is partitioned and placed for it."""
         return self._bound(choice, None)
 
     def circuits_bound(self, choice: PlacedChoice) -> float:
-        """Return the seconds that the plan's step takes at least over the circuits that are granted to it; where others
-        may follow within the step, over any."""
+        """Return the least seconds that the step of a choice's plan takes over the circuits that the fabric grants it,
+        all micro-batches included; where circuits may be granted anew within the step, over any circuits."""
         circuits = self.circuits(choice)
         return self._bound(choice, None if self._regrants else circuits)
 
     def _bound(self, choice: PlacedChoice, circuits: GroupCircuits | None) -> float:
-        """Return the seconds that all micro-batches of the plan's step take at least over these circuits; over any for
-        None."""
+        """Return the least seconds that all micro-batches of the step of a choice's plan take over these circuits; over
+        any circuits for None."""
         plan = self.plan(choice)
         # The busiest device computes each micro-batch before the last.
         passes = plan.balanced.forward + plan.balanced.backward
@@ -284,34 +297,37 @@ class PlacedPlans:
         return placed_bound(self._job, plan, choice.ratio, circuits) + earlier
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
-        """Return the circuits, cached, that the fabric grants the plan of a choice."""
+        """Return the circuits that the fabric grants the plan of a choice, cached."""
         return self._granted(self.plan(choice))
 
     @cached_method(most=_KEPT)
     def _granted(self, plan: HybridPlan) -> GroupCircuits:
-        """Return the circuits, cached by plan, that the fabric grants a plan; on a fabric of parts those inside, with
-        the exchange between groups."""
+        """Return the circuits that the fabric grants a plan, cached; on a fabric of parts those inside a part, with the
+        exchange between groups."""
         fabric = self._job.fabric
         return self._replicas.granted(plan, self._job) if fabric.parts else grant(plan, fabric)
 
     @cached_property
     def _replicas(self) -> ReplicaExchange:
-        """Seconds of the exchange between groups on a fabric of parts."""
+        """The exchange of gradients between groups on a fabric of parts, in seconds."""
         return ReplicaExchange.of(self._job)
 
     def simulate(self, choice: PlacedChoice) -> PlacedStep:
-        """Return one simulated step of the plan of a choice, over the circuits that are granted to it."""
+        """Return one simulated step of the plan of a choice over the circuits that it is granted, or with circuits
+        granted anew within the step where that is allowed and faster."""
         return self._fastest(self.plan(choice), self.circuits(choice), choice)
 
     def simulate_replaced(self, choice: PlacedChoice) -> PlacedStep:
-        """Return one simulated step of the plan that is placed anew with all search effort, over circuits granted to
-        it."""
+        """Return one simulated step of a choice's plan when it is placed again with all search effort, over the
+        circuits that this placement is granted, or with others granted anew within the step where that is allowed and
+        faster."""
         plan = self._placed(self._partition(choice), choice, EFFORT)
         return self._fastest(plan, self._granted(plan), choice)
 
     def _fastest(self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice) -> PlacedStep:
-        """Return the step over these circuits, or over others that are granted anew within it where that is allowed and
-        faster; only over these with a codec, which is paced for circuits that stand."""
+        """Return the simulated step of ``plan``, of the choice, over ``circuits``, or with others granted anew within
+        it where this object allows that and it is faster. With a codec (``choice.ratio`` other than 1), which is paced
+        for circuits that stand, over ``circuits`` alone."""
         step = self._step(plan, circuits, choice)
         if not self._regrants or choice.ratio != 1:
             return step
@@ -321,8 +337,8 @@ class PlacedPlans:
     def _step(
         self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice, regrant: Regrant | None = None
     ) -> PlacedStep:
-        """Return the simulated step over these circuits, earlier micro-batches and the memory of recomputation
-        included."""
+        """Return the simulated step of ``plan``, of the choice, over ``circuits``, earlier micro-batches and the memory
+        of recomputation included; with ``regrant``, circuits are granted anew within it as that says."""
         ratio, job = self._ratio(circuits, plan.k, choice.ratio), self._job
         simulated = partial(simulate_placed, plan, circuits, job.accelerator, job.settings, regrant=regrant)
         step = simulated(compression_ratio=ratio)
@@ -353,12 +369,20 @@ class PlacedPlans:
         return min(ratio * values, paced)
 
     def _partition(self, choice: PlacedChoice) -> BalancedGraph:
-        """Return the cut and balanced graph of a choice, cached by its group, quantum and limit on exchanging parts."""
+        """Return the cut and balanced graph of one micro-batch of a choice's group, cached by the group, quantum and
+        limit on exchanging parts."""
         return self._cuts(choice.group, choice.quantum, choice.most_exchanging)
 
     def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
-        """Return the graph with the seconds of each device's parts, forward and backward, lengthened by one factor, so
-        that a device computes for no less time than its host takes to launch all its parts."""
+        """Return the graph with longer forward and backward seconds of its parts, so that a device computes for no less
+        time than its host takes to launch all its parts: one factor, at least 1, for all parts of a device in each
+        direction.
+
+        Args:
+            balanced: the graph in parts.
+            placement: device of each part.
+            choice: k and the recomputation are read.
+        """
         launches = self._job.operators.launches(np.array([RECOMPUTATIONS.index(choice.recomputation)]))
         position = {operator.name: index for index, operator in enumerate(self._job.graph.operators)}
         operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
@@ -385,7 +409,7 @@ class TooLargeError(UnsupportedError):
 
 
 class Row(NamedTuple):
-    """A plan and what its bound allows; rows sort by seconds a sample."""
+    """A plan with the best lower bound known of it; rows sort by seconds a sample."""
 
     per_sample: float
     """Seconds of a step for each sample, at least."""
@@ -403,7 +427,8 @@ class Row(NamedTuple):
 
 
 class ClusterRows:
-    """All rows of one model on one cluster."""
+    """All rows, plans not yet simulated, of a search for one model on one cluster, with counts and reasons of those
+    left out."""
 
     def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
         self.cluster, self.request, self.prices = cluster, request, prices
@@ -438,12 +463,12 @@ class ClusterRows:
 
     @cached_property
     def ledger(self) -> ClusterLedger:
-        """Dollars, watts and failures of the cluster; bounds ask for none of them."""
+        """Dollars, watts and failures of the cluster at the request's site; bounds ask for none of them."""
         return ClusterLedger.of(self.cluster, self.request.site)
 
     @cached_property
     def goodput(self) -> ClusterGoodput:
-        """Share of the time that trains on the cluster, with the causes of failures that nothing states."""
+        """Share of the time that trains on the cluster, with the causes of failures for which no rate is stated."""
         return goodput_of(self.cluster, self.ledger)
 
     @property
@@ -462,7 +487,8 @@ class ClusterRows:
         return tuple(lines)
 
     def first(self, batches: tuple[int, ...]) -> list[Row]:
-        """Return all rows of these global batches that may fit, each with its first bound.
+        """Return all rows of these global batches (samples of a step) that may fit, each with its first bound: first
+        strategies, then placed plans. What is left out is counted.
 
         Raises:
             ConfigError: no strategy has all that is pinned.
@@ -474,8 +500,8 @@ class ClusterRows:
         return rows
 
     def refined(self, row: Row) -> Row | None:
-        """Return the row with its next bound; None when it turns out to be impossible (does not fit or is not served,
-        which is counted), or the plan of another row."""
+        """Return the row with its next bound, in seconds a sample, where that is larger; None when the row turns out to
+        be impossible (does not fit or is not served, which is counted), or is the same plan as another row."""
         if row.kind != _PLACED:
             return self._refined_strategy(row)
         choice, placing = self._placed[row.number], row.bounded == 1
@@ -491,8 +517,9 @@ class ClusterRows:
         return row._replace(per_sample=max(row.per_sample, bound / choice.global_batch), bounded=row.bounded + 1)
 
     def _refined_strategy(self, row: Row) -> Row | None:
-        """Return the row with the bound by its schedules' prices, which is taken for the next rows of the same kind
-        together; None where no algorithm serves it."""
+        """Return the row of a strategy with the bound by its schedules' prices; None, which is counted as refused,
+        where no algorithm serves it. The bound is computed together for this and the next rows of its kind, for twice
+        as many each time."""
         if np.isnan(self._second_bounds[row.number]):
             ahead = self._in_order[np.flatnonzero(self._in_order == row.number)[0] :]
             which = ahead[np.isnan(self._second_bounds[ahead]) & (self._kind[ahead] == row.kind)][: self._at_once]
@@ -506,18 +533,22 @@ class ClusterRows:
         return row._replace(per_sample=max(row.per_sample, bound), bounded=row.bounded + 1)
 
     def choice(self, row: Row) -> Strategy | PlacedChoice:
-        """Return what a row chooses."""
+        """Return the strategy or the placed choice that a row stands for."""
         if row.kind == _PLACED:
             return self._placed[row.number]
         return self._strategies[row.number]
 
     def undivided(self, row: Row) -> bool:
-        """Return True where a row is a placed plan with one device a group, whose operators nothing cuts."""
+        """Return True where a row is a placed plan with one device a group (k = 1), whose operators are not cut."""
         return row.kind == _PLACED and int(self._placed.k[row.number]) == 1
 
     def simulated(self, row: Row) -> Plan | None:
-        """Return the plan of a row with its simulated step; None, which is counted as refused, where the algorithms
-        fail at the sizes of its collectives."""
+        """Return the plan of a row with its simulated step; None, which is counted as refused, where a strategy's
+        algorithms fail at the sizes of its collectives.
+
+        Raises:
+            UnsupportedError: a placed plan does not fit or is not served.
+        """
         if row.kind == _PLACED:
             placed = self._placed[row.number]
             return self._placed_plan(placed, self._plans.simulate(placed), row.per_sample * placed.global_batch)
@@ -530,9 +561,13 @@ class ClusterRows:
             return None
 
     def refine_winner(self, plan: Plan) -> Plan:
-        """Return the plan, or a faster form of it: a placed one placed with all effort, a split one with schedules of
-        any algorithm, those synthesized for its groups and sizes included. Unchanged are data parallelism alone, named
-        algorithms, the paper's cost model and what a collective library carries."""
+        """Return the plan, or a faster form of it.
+
+        A placed plan is placed again with all search effort; any other takes schedules of any algorithm, those
+        synthesized for its groups and sizes included. Returned unchanged are data parallelism alone, plans of named
+        algorithms or of the paper's cost model, those whose collectives a library carries, and plans without
+        collectives.
+        """
         if isinstance(plan.choice, PlacedChoice):
             step = self._plans.simulate_replaced(plan.choice)
             return self._placed_plan(plan.choice, step, plan.bound) if step.step_time < plan.step_time else plan
@@ -546,8 +581,9 @@ class ClusterRows:
         return other if other.step_time < plan.step_time else plan
 
     def _strategy_plan(self, job: Job, planes: PlanePrices | None, choice: Strategy, bound: float) -> Plan:
-        """Return the plan of a strategy, simulated with circuits set anew within the step where ``planes`` are given
-        and that works, else on channels divided once."""
+        """Return the simulated plan of a strategy at a job's prices, with circuits set anew within the step where
+        ``planes`` are given and that works, else on channels divided once for the whole step. ``bound`` is the lower
+        bound in seconds of the step."""
         step = None if planes is None else simulate_in_step(job, choice, planes)
         if isinstance(step, SwitchedStrategyStep) and step.job is not None:
             job = step.job
@@ -558,7 +594,8 @@ class ClusterRows:
         return self.plan(job, choice, step, bound, held, joules, job.exchange(choice))
 
     def _placed_plan(self, choice: PlacedChoice, step: PlacedStep, bound: float) -> Plan:
-        """Return the plan of a placed step, with its joules of sending and the memory of its fullest device."""
+        """Return the plan of a simulated placed step, with its joules of sending, the bytes of its fullest device and
+        its exchange method; ``bound`` is the lower bound in seconds of the step."""
         joules, method = placed_joules(self.job, step, choice.ratio), self._in_line.get(choice.ratio)
         method = method_between(self.job) if self.job.fabric.parts else method
         return self.plan(self.job, choice, step, bound, float(step.memory.max()), joules, method)
@@ -571,11 +608,12 @@ class ClusterRows:
         return self.request.cost_model == "paper" and split and chip.takes_in_broadcasts and chip.memory is not None
 
     def broadcast_plans(self, batches: Sequence[int]) -> list[Plan]:
-        """Return the plans by DaDianNao's equations, of both parallelisms at each batch, each on as many chips of the
-        cluster as it needs.
+        """Return the plans by DaDianNao's equations, of data and of model parallelism at each global batch (samples of
+        a step), each on as many chips of the cluster as it needs; batches that need more chips than there are are left
+        out.
 
         Raises:
-            TooLargeError: they need more chips than the cluster has at every batch.
+            TooLargeError: every batch needs more chips than the cluster has.
         """
         job, plans = self.job, list[Plan]()
         network, rate = Network.of(job.graph), job.accelerator.peak_rate(job.settings.precision) / 2
@@ -608,22 +646,28 @@ class ClusterRows:
         sent_joules: float | None,
         method: PricedExchange | None,
     ) -> Plan:
-        """Return the plan of a simulated row, with what its step costs on the cluster.
+        """Return the plan of a simulated row on this cluster; its ledger is made when it is asked for.
 
         Args:
             job: at whose prices it was simulated.
-            choice: of the row.
-            step: simulated.
-            bound: seconds of the step at least, before it was simulated.
+            choice: strategy or placed choice of the row.
+            step: the simulated step.
+            bound: lower bound of the step in seconds, from before it was simulated.
             memory: bytes of the fullest rank.
-            sent_joules: of sending over all ranks; None where unknown.
+            sent_joules: joules of sending in a step over all ranks; None where unknown.
             method: by which replicas exchange gradients; None for as they are.
         """
         ledger = partial(self._ledger_of, step.step_time, sent_joules, choice.global_batch)
         return Plan(self.cluster, job, choice, bound, step, ledger, memory, method)
 
     def _ledger_of(self, seconds: float, sent_joules: float | None, samples: int) -> StepLedger:
-        """Return what a step of this duration, energy of sending and number of samples costs on the cluster."""
+        """Return the ledger of a step on the cluster, with its goodput.
+
+        Args:
+            seconds: duration of the step.
+            sent_joules: joules of sending over all ranks; None where unknown.
+            samples: samples of the step.
+        """
         return StepLedger(
             cluster=self.ledger,
             step_time=seconds,
@@ -635,7 +679,8 @@ class ClusterRows:
         )
 
     def strategies(self, batches: tuple[int, ...]) -> Strategies:
-        """Return every strategy of these global batches that is searched, whether it fits or not."""
+        """Return every strategy of these global batches (samples of a step) that the request searches, its kinds and
+        pins applied, whether it fits or not; without placed plans."""
         kinds = [KINDS.index(kind) for kind in self.request.kinds if kind != "placed"]
         pins = self.request.pins
         # Selective recomputation pays where attention keeps scores that it can recompute.
@@ -653,9 +698,10 @@ class ClusterRows:
         return space.rows(np.isin(kinds_of(space), kinds) & self.request.pins.match(space))
 
     def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:
-        """Return the strategies that are served and fit, each with its first bound, and count the others; where none
-        fits and the request does not ask that plans fit, those of the least memory. With ``largest_batches`` only those
-        with the largest batch that fits."""
+        """Return the strategies of these global batches that are served and fit, each with its first bound, and count
+        the others. Where none fits and the request does not ask that plans fit, those of the least memory; where it
+        asks for the largest batches, only those with the largest batch that fits. Sets the columns that later bounds
+        read."""
         if set(self.request.kinds) == {"placed"}:
             return []
         space = self.strategies(batches)
@@ -683,7 +729,8 @@ class ClusterRows:
         return [Row(*row, 1) for row in zip(first.tolist(), self._kind.tolist(), range(len(first)), strict=True)]
 
     def _placed_rows(self, batches: tuple[int, ...]) -> list[Row]:
-        """Return the placed plans that may fit, each with its first bound; none where placed plans are not searched."""
+        """Return the placed plans of these global batches that may fit, each with its first bound, and count the
+        others; none where placed plans are not searched."""
         if "placed" not in self.request.kinds:
             return []
         searched = searched_rows(self.job, self.request, batches)
@@ -702,17 +749,18 @@ class ClusterRows:
 
     @property
     def too_large(self) -> bool:
-        """True where rows were left out since they do not fit the memory."""
+        """True where any plan was left out because it does not fit the memory."""
         return bool(self._needed)
 
     def nothing(self, refused: Sequence[RefusedPlan] = ()) -> UnsupportedError:
-        """Return (not raise) the error that says why there is no plan, and what would do: TooLargeError where rows did
-        not fit the memory."""
+        """Return (not raise) the error that says why there is no plan, and what would do: TooLargeError where plans did
+        not fit the memory, else UnsupportedError. ``refused`` are refusals to quote."""
         error = TooLargeError if self._needed else UnsupportedError
         return error(f"cluster {self.cluster.name}: {self._reason(refused)}")
 
     def _reason(self, refused: Sequence[RefusedPlan]) -> str:
-        """Return why there is no plan, the most telling reason: memory, batches that divide nothing, or refusals."""
+        """Return the reason, as text, that there is no plan, the most telling one: memory, batches that divide nothing,
+        or refusals, of which those in ``refused`` are quoted up to six."""
         if self._needed:
             name, needs = self.job.accelerator.name, "; ".join(dict.fromkeys(self._needed[:2]))
             return (
@@ -731,12 +779,17 @@ class ClusterRows:
 
 def _planes(prices: GroupPrices) -> PlanePrices | None:
     """Return prices by which groups share the planes of the fabric's switch; None where circuits are wavelengths, which
-    only placed plans are granted anew; UnsupportedError on a fabric without switch planes."""
+    only placed plans are granted anew.
+
+    Raises:
+        UnsupportedError: the fabric has neither wavelengths nor switch planes.
+    """
     return None if prices.fabric.wavelength_routed else PlanePrices(prices)
 
 
 def verify_winner(plan: Plan) -> None:
-    """Prove that the circuits of all axes of a plan stand at once, where axes divide the channels.
+    """Prove that the circuits of all axes of a plan stand at once, where its axes divide the channels; do nothing for
+    other plans.
 
     Raises:
         VerificationError: two of them hold one channel of a link.
