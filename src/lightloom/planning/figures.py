@@ -46,8 +46,8 @@ def shares(plan: HybridPlan) -> Floats:
 
 @canvas.styled
 def placement_figure(plan: HybridPlan) -> Figure:
-    """Draw which device of one group (downwards) computes what share of each operator (to the right, in order), beside
-    bars of the time that each device is busy; all groups are alike."""
+    """Return a figure of which device of one group (downwards) computes what share of each operator (to the right, in
+    order), beside bars of the time that each device is busy; all groups are alike."""
     from matplotlib.ticker import MaxNLocator
 
     share = shares(plan)
@@ -74,7 +74,8 @@ def placement_figure(plan: HybridPlan) -> Figure:
 
 
 def _load(axes: Axes, plan: HybridPlan) -> None:
-    """Draw the time of a step that each device computes, in milliseconds: a bar each, forward then backward."""
+    """Draw on ``axes`` the time of a step that each device of a group computes, in milliseconds: a bar each, forward
+    then backward."""
     from matplotlib.ticker import MaxNLocator
 
     balanced, device = plan.balanced, plan.placement.device
@@ -95,8 +96,8 @@ def _load(axes: Axes, plan: HybridPlan) -> None:
 
 
 def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
-    """Return where names stand along the operators, and the names: all of at most 22 operators, else blocks where they
-    begin, as many as fit."""
+    """Return the places (operators' indices) of names along an axis, and the names: all of at most 22 operators; of
+    more, those of the blocks at the operators where they begin, so far apart that they do not overlap."""
     if len(operators) <= _MOST_NAMES:
         return list(range(len(operators))), [canvas.plain(_short(name)) for name in operators]
     blocks = [numbered_block(name) or name.partition(".")[0] for name in operators]
@@ -109,7 +110,7 @@ def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
 
 
 def _short(name: str) -> str:
-    """Return the name, of a longer one than 22 letters its end behind an ellipsis."""
+    """Return the name as it is up to 22 letters; of a longer one its end of 21 letters behind an ellipsis."""
     return name if len(name) <= _LETTERS else f"…{name[-_LETTERS + 1 :]}"
 
 
@@ -146,9 +147,10 @@ class _Ground:
 
 @canvas.styled
 def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figure:
-    """Draw the bytes of each pair of ranks beside the bytes per second of the circuits that it holds, on average over
-    the cycle: rows send, columns receive, crosses mark pairs without a circuit. Ranks are grouped where there are more
-    than 128."""
+    """Return a figure of the bytes of each pair of ranks beside the bytes per second of the circuits that the pair
+    holds, on average over the cycle: rows send, columns receive, crosses mark pairs with traffic and no circuit.
+    Neighbouring ranks are drawn as one where there are more than 128. ``circuit_bandwidth`` is bytes per second of one
+    circuit."""
     traffic, ranks = assignment.traffic, assignment.traffic.ranks
     block = -(-ranks // MOST_CELLS)
     granted = assignment.circuits
@@ -164,9 +166,9 @@ def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figur
 
 @canvas.styled
 def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
-    """Draw the bytes of each pair of ranks beside the mean bytes per second of its circuits, of a placed plan's first
-    groups (rows send, columns receive) and of what they send on to the next one; crosses mark pairs without a
-    circuit."""
+    """Return a figure of the bytes of each pair of ranks beside the mean bytes per second of its circuits, of a placed
+    plan's first groups (rows send, columns receive) and of what they send on to the next one; crosses mark pairs with
+    traffic and no circuit."""
     k = plan.k
     groups = max(1, min(plan.groups, _MOST_GROUPED // k, _MOST_GROUPS))
     whole = groups == plan.groups
@@ -188,8 +190,16 @@ def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
 
 
 def _summed(ranks: int, block: int, source: Any, destination: Any, value: Floats) -> Floats:
-    """Return the values added up in square cells by source and destination, ``block`` ranks a cell: [source block,
-    destination block]."""
+    """Return the values added up in square cells of ``block`` × ``block`` ranks by source and destination: [source
+    block, destination block].
+
+    Args:
+        ranks: number of all ranks.
+        block: neighbouring ranks in a cell.
+        source: rank that sends each value: [values].
+        destination: rank that receives it: [values].
+        value: what is added up: [values].
+    """
     size = -(-ranks // block)
     cells = np.zeros((size, size))
     np.add.at(cells, (source // block, destination // block), value)
@@ -200,7 +210,8 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figur
     """Return the figure of two matrices [sender, receiver] of cells as ``ground`` has them: bytes ``sent`` on the left,
     bytes per second ``served`` on the right, there with crosses where ``relayed`` is True.
 
-    Cells are coloured by kind of parallelism where ``ground`` names the kinds."""
+    Cells are coloured by kind of parallelism where ``ground`` names the kinds.
+    """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -225,8 +236,8 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figur
 
 
 def _matrix(axes: Axes, title: str, values: Floats, words: Callable[[float], str], ground: _Ground) -> None:
-    """Draw values [row, column], rows downwards, as opacity on a logarithmic scale, at most six decades below the
-    largest; nothing where 0. ``words`` writes a value for people beside the scale."""
+    """Draw ``values`` [row, column] on ``axes``, rows downwards, as opacity on a logarithmic scale, at most six decades
+    below the largest; nothing where 0. ``words`` writes a value as text beside the colour scale."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FixedLocator, MaxNLocator

@@ -99,8 +99,9 @@ def networks(ranks: int, bandwidth: float) -> list[Network]:
 
 
 def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) -> Iterator[Network]:
-    """Yield rings of light, planes of circuits and meshes whose counterparts averagers join, each part with half of the
-    bandwidth; none where ranks fill no such groups twice."""
+    """Yield networks of groups of eight ranks on rings of light, planes of circuits or meshes, whose counterparts
+    averagers join, groups and averagers each with half of ``bandwidth`` (bytes per second of a rank); nothing unless
+    the ranks are a multiple of eight and at least 16. ``light`` are the fields of a ring of light at full bandwidth."""
     if ranks % GROUP or ranks < 2 * GROUP:
         return
     between = load_fabric("optical-averager", ranks // GROUP, set={"bandwidth": bandwidth / 2})
@@ -118,9 +119,19 @@ def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) ->
 
 
 def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tuple[list[Network], dict[str, str]]:
-    """Return the networks of equal bandwidth a rank, or of the power or the price of the electrical ring with that
-    bandwidth: each with the most bandwidth that costs no more. Networks whose parts have no such figure are left out,
-    with the reason by name."""
+    """Return the networks of equal bandwidth a rank, or of at most the power or the price of the electrical ring with
+    that bandwidth, each with the most bandwidth that costs no more; and, by name, the reasons of networks that are left
+    out because a part has no such figure or they cost more at any bandwidth.
+
+    Args:
+        ranks: ranks of each network.
+        bandwidth: bytes per second of a rank, that of the electrical ring.
+        equal: what is equal, "bandwidth", "power" or "dollars".
+        site: choices and prices of parts.
+
+    Raises:
+        UnsupportedError: the power or the price of the electrical ring is not known.
+    """
     found = networks(ranks, bandwidth)
     if equal == "bandwidth":
         return found, {}
@@ -156,7 +167,8 @@ _FACTORS = 2.0 ** np.arange(8, -8.5, -0.5)
 
 
 def _spent(fabric: Fabric, equal: Equal, site: Site) -> tuple[float, tuple[str, ...]]:
-    """Return the watts or dollars of a rank's share of a fabric, and the parts without a figure."""
+    """Return the watts (``equal`` "power") or else dollars of a rank's share of a fabric, as far as known, and the
+    names of the parts without a figure."""
     ledger = ClusterLedger.of_fabric(fabric, site)
     total = ledger.static_power if equal == "power" else ledger.dollars
     return total.value or 0.0, tuple(part.removeprefix("power of ").removeprefix("price of ") for part in total.missing)
@@ -173,7 +185,7 @@ class Best(NamedTuple):
 
     @property
     def time(self) -> float:
-        """Seconds of a sample."""
+        """Seconds of a sample by the plan."""
         return self.plan.sample_time
 
 
@@ -191,7 +203,8 @@ class Composed:
 
     @cached_property
     def values(self) -> Mapping[Ideas, Best]:
-        """The best plan that may use the ideas of each of the 32 sets; of equal ones that of fewer ideas."""
+        """The best plan that uses no ideas but those of the set, for each of the 32 sets of ideas; of equal ones that
+        of fewer ideas."""
         return {
             ideas: min(
                 (best for best in self.found if best.ideas <= ideas), key=lambda best: (best.time, len(best.ideas))
@@ -206,15 +219,17 @@ class Composed:
 
     @property
     def best(self) -> Best:
-        """The fastest of all plans."""
+        """The fastest plan of all sets of ideas."""
         return self.values[ALL]
 
     def shapley(self) -> dict[str, float]:
-        """Return the Shapley value of each idea: seconds of a sample; they add up to what all ideas take off."""
+        """Return the Shapley value of each idea by name, in seconds of a sample that it takes off; they add up to what
+        all ideas together take off."""
         return shapley({ideas: best.time for ideas, best in self.values.items()})
 
     def impossible(self) -> dict[Ideas, str]:
-        """Return the sets of ideas that no plan uses together, with the reason, those that hold no smaller one."""
+        """Return the sets of ideas that no plan was found to use together, each with the reason; only the smallest
+        ones, without sets that hold another such set."""
         found: dict[Ideas, str] = {}
         for ideas in subsets():
             if not any(ideas <= each for each in self.tried) and not any(smaller < ideas for smaller in found):
@@ -223,14 +238,14 @@ class Composed:
 
 
 def subsets() -> Iterator[Ideas]:
-    """Yield all sets of ideas, the smaller ones first."""
+    """Yield all 32 sets of the five ideas, the smaller ones first, the empty one included."""
     for size in range(len(IDEAS) + 1):
         yield from map(frozenset, combinations(IDEAS, size))
 
 
 def shapley(times: Mapping[Ideas, float]) -> dict[str, float]:
-    """Return the Shapley value of each idea from the seconds of every set: the mean over all orders of what it takes
-    off."""
+    """Return the Shapley value of each idea: the mean, over all orders in which ideas arrive, of the seconds that it
+    takes off. ``times`` has the seconds of a sample of every one of the 32 sets."""
     count = len(IDEAS)
     return {
         idea: sum(
@@ -256,11 +271,11 @@ def compose(
 
     Args:
         graph: the model, at any batch.
-        cluster: accelerators and training; its fabric is replaced.
-        candidates: of as many ranks, an electrical one first.
+        cluster: accelerators and training settings; its fabric is replaced.
+        candidates: networks of as many ranks, an electrical one first.
         exchanges: methods that compress gradients.
-        request: batch and pins; where it states no batch, all networks have that of the first.
-        built_in: the methods that networks are built for, by name.
+        request: batch and pins; where it states no batch, all networks have that of the first plan found.
+        built_in: the methods that networks are built for, by the network's ``method``.
         advance: called before each search.
 
     Raises:

@@ -56,8 +56,8 @@ class Network:
 
     @classmethod
     def of(cls, graph: ComputeGraph) -> Network:
-        """Return the counts of a graph for one sample, as Table 2 counts (:mod:`lightloom.models.graph`): the input is
-        a layer, but not in ResNets, whose printed numbers need one layer less."""
+        """Return the sizes and counts of a graph for one sample, counted as Table 2 of DaDianNao's paper does: the
+        input is a layer, but not in ResNets, whose printed numbers need one layer less."""
         sample = graph.with_batch(1)
         sizes = {operator.name: operator.activation_bytes for operator in sample.operators}
         weighted = [operator for operator in sample.operators if operator.kind in ("conv", "linear")]
@@ -74,8 +74,8 @@ class Network:
 
 
 def mesh_hops(chips: int) -> float:
-    """Return 2 (√p − 1) latencies, Eq. 3: along a row, then along a column; the root is real, as p need not be a
-    square."""
+    """Return the number of link latencies that one broadcast takes on a square mesh of ``chips``, 2 (√p − 1) by Eq. 3:
+    along a row, then along a column. The root is not rounded, as p need not be a square."""
     return 2 * (sqrt(chips) - 1)
 
 
@@ -109,7 +109,7 @@ SYNAPSE_RATE = 6.4e9
 
 @dataclass(frozen=True)
 class BroadcastStep:
-    """Seconds of a step."""
+    """Seconds of a step in which broadcasts and computation alternate."""
 
     chips: int
     computation: float
@@ -124,7 +124,7 @@ class BroadcastStep:
 
     @property
     def breakdown(self) -> Mapping[str, float]:
-        """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`."""
+        """Seconds of the step by category, computing or waiting, as :meth:`Timeline.breakdown`."""
         return self.timeline.breakdown()
 
     @cached_property
@@ -135,7 +135,8 @@ class BroadcastStep:
 
 
 def chips_needed(network: Network, batch: int, memory: float) -> int:
-    """Return the least number of chips whose ``memory`` bytes hold all neurons of the batch and all synapses.
+    """Return the least number of chips, each with ``memory`` bytes, that hold all neurons of the batch and all synapses
+    between them.
 
     Raises:
         ConfigError: the batch is below one.
@@ -152,28 +153,40 @@ def broadcast_time(share: float, chips: int, link: ChipLink) -> float:
 
 
 def broadcast_bytes(network: Network, batch: int, moved: Moved) -> float:
-    """Return bytes that every chip holds after the broadcasts of one pass: all synapses (data parallelism), or the
-    batch's inputs of weighted layers (model parallelism)."""
+    """Return the bytes that every chip holds after the broadcasts of one pass: all synapses (``moved`` "data"), or the
+    whole batch's inputs of weighted layers (``moved`` "model")."""
     return network.synapses if moved == "data" else network.inputs * batch
 
 
 def communication_time(network: Network, batch: int, chips: int, link: ChipLink, moved: Moved = "data") -> float:
-    """Return seconds of one pass: Eq. 3 summed over the layers, each with its own bytes, which ``moved`` decides."""
+    """Return the seconds of all broadcasts of one pass: Eq. 3 summed over the layers, each with its own bytes.
+    ``moved`` says what is broadcast: synapses with "data", neurons with "model"."""
     latencies = network.layers * broadcast_time(0.0, chips, link)
     share = broadcast_bytes(network, batch, moved) / chips
     return latencies + broadcast_time(share, chips, ChipLink(bandwidth=link.bandwidth, latency=0.0))
 
 
 def computation_time(network: Network, batch: int, chips: int, rate: float) -> float:
-    """Return Eq. 1, seconds of one pass over the batch, spread evenly over chips that do ``rate`` multiply-accumulates
-    a second."""
+    """Return Eq. 1, the seconds of one pass of multiply-accumulates over the batch, spread evenly over chips that each
+    do ``rate`` multiply-accumulates a second."""
     return network.products * batch / chips / rate
 
 
 def broadcast_step(
     network: Network, batch: int, chips: int, rate: float, link: ChipLink, moved: Moved, constants: Constants = FITTED
 ) -> BroadcastStep:
-    """Return the step of a batch on so many chips; reads of the synapses that a chip holds (β) count as computation."""
+    """Return the step of a batch on so many chips, by the paper's equations; reads of the synapses that a chip holds
+    (β) count as computation.
+
+    Args:
+        network: sizes and counts for one sample.
+        batch: samples of the step.
+        chips: number of chips.
+        rate: multiply-accumulates per second of a chip.
+        link: between neighbouring chips.
+        moved: what is broadcast, synapses with "data", neurons with "model".
+        constants: that the paper does not state; by default those fitted to its headlines.
+    """
     held = network.synapses if moved == "data" else network.synapses / chips
     computation = constants.passes * computation_time(network, batch, chips, rate)
     return BroadcastStep(

@@ -24,7 +24,8 @@ from lightloom.planning.pricing.job import Job
 
 
 def method_between(job: Job) -> PricedExchange | None:
-    """Return the first method of the job of two levels whose nodes are the groups; None for gradients as they are."""
+    """Return the first of the job's exchange methods that has two levels and whose nodes are the groups of the fabric
+    of parts; None where there is none, and gradients are exchanged as they are."""
     size = job.fabric.parts[0].ranks
     methods = (each for each in job.exchanges if isinstance(each.method, TwoLevelExchange) and each.method.node == size)
     return next(methods, None)
@@ -32,7 +33,8 @@ def method_between(job: Job) -> PricedExchange | None:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaExchange:
-    """Seconds in which a device exchanges gradients with its counterparts in all groups."""
+    """Seconds in which a device exchanges gradients with its counterparts in all groups of a fabric of parts, a line by
+    bytes."""
 
     nothing: float
     """Seconds of no bytes."""
@@ -41,11 +43,12 @@ class ReplicaExchange:
 
     @classmethod
     def of(cls, job: Job) -> Self:
-        """Return the exchange on the part between groups: by the method between nodes where there is one, else of
-        gradients as they are; on a line through the seconds of nothing and of the whole model's gradients.
+        """Return the exchange on the part of the job's fabric that joins the groups: by the method between nodes where
+        there is one, else of gradients as they are. Its line runs through the seconds of no bytes and of the whole
+        model's gradients.
 
         Raises:
-            UnsupportedError: the part has no carrier for it.
+            UnsupportedError: the part has no algorithm for it.
         """
         assert isinstance(job.pricing, GroupPrices)
         between, method = job.fabric.parts[1], method_between(job)
@@ -59,8 +62,9 @@ class ReplicaExchange:
         return cls(nothing, (seconds - nothing) / whole)
 
     def granted(self, plan: HybridPlan, job: Job) -> GroupCircuits:
-        """Return the circuits of one group inside, and a pipe from every device to its counterpart that takes as long
-        as the exchange: a ring's 2 (groups - 1) / groups of the bytes and 2 (groups - 1) latencies."""
+        """Return the circuits that are granted to one group inside its part, and besides a pipe from every device to
+        its counterpart in the next group whose rate and latency make the plan's exchange, a ring of 2 (groups - 1)
+        steps, take as long as this one."""
         inside = grant(replace(plan, groups=1), job.fabric.parts[0])
         steps, own = 2 * (plan.groups - 1), np.arange(plan.k)
         rate = steps / plan.groups / self.per_byte

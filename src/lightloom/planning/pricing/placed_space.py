@@ -71,20 +71,22 @@ class PlacedChoice(NamedTuple):
 
 
 def state_bytes(settings: TrainingSettings) -> int:
-    """Return the bytes of one parameter with its gradient and optimizer state, nothing shared."""
+    """Return the bytes of one parameter with its gradient and optimizer state on a rank, nothing shared out among
+    replicas."""
     return settings.stored_parameter_bytes + settings.gradient_bytes + settings.optimizer_state_bytes
 
 
 def shared_state_bytes(settings: TrainingSettings, groups: Amount) -> tuple[int, Amount]:
-    """Return two numbers of bytes a parameter: what each device that holds a copy of it keeps, the copy and its
-    gradient; and what its owner in each group keeps besides, the stored parameter and the optimizer state, divided by
-    the number of groups (ZeRO stage 1)."""
+    """Return two numbers of bytes a parameter where ``groups`` groups share out the optimizer state (ZeRO stage 1):
+    what each device that holds a copy of the parameter keeps, the copy and its gradient; and what its owner in each
+    group keeps besides, the stored parameter and the optimizer state divided by the number of groups."""
     of_copy = settings.sharded_parameter_bytes + settings.gradient_bytes
     return of_copy, (settings.stored_parameter_bytes + settings.optimizer_state_bytes) / groups
 
 
 def placed_on(fabric: Fabric) -> Fabric:
-    """Return the fabric that carries what operators send each other: a fabric of parts' inside, else the fabric."""
+    """Return the fabric that carries what operators send each other: of a fabric of parts the inside one, else the
+    fabric itself."""
     return fabric.parts[0] if fabric.parts else fabric
 
 
@@ -107,14 +109,14 @@ def peers(fabric: Fabric) -> int:
 
 
 def reach(fabric: Fabric, groups: int) -> Reach:
-    """Return the reach Δ of devices within a group: D − 1 where several groups exist, as one circuit goes to the next
-    group on the same fabric, else D."""
+    """Return the reach Δ, ranks to which a device within a group can hold circuits at once: one less than :func:`peers`
+    where there are several ``groups`` on the same fabric, as one circuit goes to the next group."""
     return Reach(peers(fabric) - (groups > 1 and not fabric.parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedRows:
-    """Columns of shape [rows]; see :class:`PlacedChoice`."""
+    """Placed plans as columns of shape [rows]; see :class:`PlacedChoice`."""
 
     k: Ints
     l: Ints  # noqa: E741
@@ -153,11 +155,18 @@ class PlacedRows:
 def placed_space(
     fabric: Fabric, batches: Iterable[int], quanta: Iterable[float], ratios: Iterable[float] = (1.0,)
 ) -> tuple[PlacedRows, int]:
-    """Return placed plans with every k that divides the ranks, and how many rows are refused since no two devices of a
-    group may communicate; batches that the groups do not divide are left out silently. On a fabric of parts, k is the
-    number of ranks inside.
+    """Return placed plans with every k that divides the ranks, and how many are refused because no two devices of a
+    group may communicate. Batches that the groups do not divide are left out and not counted. On a fabric of parts, k
+    is the number of ranks inside.
 
-    One device a group is not cut, one group exchanges nothing with others: such rows are there once.
+    With one device a group nothing is cut, and one group exchanges nothing with others: such rows come with one
+    quantum, or with ratio 1, only.
+
+    Args:
+        fabric: whose ranks run the plans.
+        batches: samples of a step over all ranks.
+        quanta: seconds below which no operator is cut.
+        ratios: bytes of a gradient for each byte sent between groups.
 
     Raises:
         UnsupportedError: placed plans are not simulated on this kind of fabric.
@@ -179,10 +188,12 @@ def placed_space(
 
 
 def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRows:
-    """Return the rows with more micro-batches and with recomputation, without the rows themselves unless a pin says so.
+    """Return the rows with more micro-batches and with recomputation, without the unchanged rows themselves unless
+    something is pinned.
 
-    Micro-batches are powers of two that divide a group's batch, at most 64; ``pins`` of ``micro_batches``,
-    ``micro_batch`` and ``recomputation`` allow only those.
+    Micro-batches are powers of two that divide a group's batch, at most 64; recomputation is "none" or "full". ``pins``
+    has the keys ``micro_batches`` (number), ``micro_batch`` (samples) and ``recomputation``; what is not None is the
+    only choice.
     """
     made, pinned = [], any(pins[name] is not None for name in ("micro_batches", "micro_batch", "recomputation"))
     for row in map(rows.__getitem__, range(len(rows))):
@@ -197,8 +208,9 @@ def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRow
 
 
 def exchanging(within: Reach, k: int) -> list[int]:
-    """Return limits on the parts of operators that read all of their input, ascending: 1 (none is cut), 2, half of the
-    devices that may all send to one another, and all of those, of ``k`` devices in all.
+    """Return the limits to try on the parts of operators that read all of their input, ascending and distinct: 1 (none
+    is cut), 2, half of the devices that may all send to one another within the reach, and all of those, of ``k``
+    devices in a group.
 
     The partition exchanges as few bytes in all as it can, but the makespan waits for activations alone, so that a
     tighter limit may be faster.
@@ -210,7 +222,7 @@ def exchanging(within: Reach, k: int) -> list[int]:
 
 
 class CutOperators(NamedTuple):
-    """Parts that placed plans cut operators into: columns of shape [rows, operators]."""
+    """Parts that placed plans cut operators into, with their seconds: columns of shape [rows, operators]."""
 
     parts: Ints
     least: tuple[Floats, Floats]
@@ -220,8 +232,8 @@ class CutOperators(NamedTuple):
 
 
 class PartTable:
-    """Into how many parts a partition cuts each operator, for columns of rows, as ``Partitions`` does; and how long
-    each part takes by its own shape."""
+    """Number of parts into which a partition cuts each operator of a model, for columns of rows, as ``Partitions``
+    does; and how long each part takes by its own shape."""
 
     def __init__(self, model: DividedModel) -> None:
         operators = model.graph.operators
@@ -251,12 +263,13 @@ class PartTable:
                 self._copied[at], self._sums[at] = split.copied, split.partial
 
     def ways(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Ints]:
-        """Return the parts that each split would give, rounded down to a power of two, and the size that it divides, of
-        one operator of each that are cut alike: [rows, cuts, splits] each.
+        """Return two arrays [rows, cuts, splits]: the number of parts that each possible split of an operator would
+        give, rounded down to a power of two, and the size of the dimension that it divides. Operators that are cut
+        alike share one entry along "cuts".
 
         Args:
-            rows: to cut.
-            forward: seconds of every operator, [rows, operators].
+            rows: placed plans.
+            forward: seconds of every operator, undivided: [rows, operators].
         """
         forward = forward[:, self._first]
         wish = np.where(
@@ -270,8 +283,9 @@ class PartTable:
         return _power_of_two(parts), sizes
 
     def parts(self, rows: PlacedRows, times: OperatorTimes) -> CutOperators:
-        """Return the parts that rows cut operators into, 0 for inputs, with least and total seconds; of splits with
-        equally many parts, which the partition chooses among by what they exchange, the shortest counts."""
+        """Return the number of parts into which rows cut each operator, 0 for inputs, with the least seconds of a part
+        and the least total seconds of all parts; of splits with equally many parts, which the partition chooses among
+        by what they exchange, the shortest counts."""
         whole = times.kernels(rows.samples, rows.recomputation)
         ways, sizes = self.ways(rows, whole[0])
         most: Ints = ways.max(axis=2, initial=1)
@@ -289,8 +303,14 @@ class PartTable:
         return CutOperators(np.where(self.placed, most[:, self._cut], 0), (least[0], least[1]), (total[0], total[1]))
 
     def part_seconds(self, times: OperatorTimes, samples: int, recomputation: str) -> PartSeconds:
-        """Return a function that gives the seconds of each part of an operator by operator, split and number of parts:
-        [parts, 2], forward and backward with what is repeated."""
+        """Return a function of an operator's index, a split and a number of parts that gives the seconds of each part:
+        [parts, 2], forward and backward with what is repeated.
+
+        Args:
+            times: of the model's operators.
+            samples: samples of a micro-batch.
+            recomputation: its name, "none" or "full".
+        """
         repeats = times.repeats(np.array([RECOMPUTATIONS.index(recomputation)]))[0]
         known: dict[tuple[int, int, int], Floats] = {}
 
@@ -315,11 +335,11 @@ class PartTable:
         (in this order) of each entry: [entries, 2] each.
 
         Args:
-            times: of the operators.
-            cut: which operator, by its number among those that are cut differently, [entries] as all that follow.
-            split: which of its splits.
-            parts: how many.
-            samples: of a micro-batch.
+            times: of the model's operators.
+            cut: index of the operator among those that are cut differently: [entries].
+            split: index of one of its splits: [entries].
+            parts: number of parts: [entries].
+            samples: samples of a micro-batch: [entries].
         """
         first, entry = first_rows((cut, split, parts, samples))
         cut, split, parts, samples = (np.repeat(column[first], 2) for column in (cut, split, parts, samples))
@@ -342,7 +362,8 @@ class PartTable:
 
 
 def _shape_of(kind: str, split: Split) -> int:
-    """Return which size of an operator's products a split changes: ``ROWS``, ``COLUMNS``, ``DEPTH`` or ``OTHERS``."""
+    """Return the code of the dimension of an operator's matrix products that a split divides: ``ROWS``, ``COLUMNS``,
+    ``DEPTH`` or, for any other, ``OTHERS``. ``kind`` is the operator's."""
     if kind == "attention" and split.dimension == "sequence":
         return ROWS
     return {"channel": COLUMNS, "in_channel": DEPTH}.get(split.dimension, OTHERS)
@@ -356,7 +377,7 @@ def _power_of_two(counts: Ints) -> Ints:
 
 def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
     """Return the rows, in their order, without those that would cut every operator as an earlier one does and equal it
-    in k, batch, ratio, micro-batches and recomputation: the quantum and the limit on exchanging parts do not count."""
+    in k, batch, ratio, micro-batches and recomputation; the quantum and the limit on exchanging parts may differ."""
     seen: set[tuple[Any, ...]] = set()
     kept = np.zeros(len(rows), np.bool_)
     for block in blocks(len(rows)):

@@ -43,13 +43,18 @@ class DivisionRow(NamedTuple):
 
     @property
     def too_close(self) -> bool:
-        """True where the order against the first row is not known."""
+        """True where the probability that the order against the first row holds is below 0.9; False for the first row
+        and where no spread is known."""
         return self.place > 1 and self.interval is not None and self.interval.order_holds < SURE
 
 
 def division_rows(search: PlanSearch, most: int | None = MOST_ROWS) -> list[DivisionRow]:
-    """Return the best plan that fits of each division on each cluster, in the ranking's order, with its interval; at
-    most ``most`` rows, of which one is of each kind that has a plan; every plan where ``most`` is None."""
+    """Return the best plan that fits (or the winner) of each division of the job, cluster and exchange method, in the
+    ranking's order, with its place from 1 and its interval.
+
+    At most ``most`` rows are returned; the best placed plan and the best with gradients as they are, where there are
+    such, take the last ones even if they are slower. With ``most`` None, a row for every plan.
+    """
     rows: dict[object, tuple[int, Plan]] = {}
     for place, plan in enumerate(search.ranking, start=1):
         if most is None or plan.fits is not False or plan is search.winner:
@@ -68,7 +73,7 @@ def division_rows(search: PlanSearch, most: int | None = MOST_ROWS) -> list[Divi
 
 
 def waits(plan: Plan) -> float:
-    """Return the share of a step in which computing waits for the network or for circuits."""
+    """Return the share of a step, between 0 and 1, in which computing waits for the network or for circuits."""
     spent = plan.breakdown
     waited = spent["exposed_communication_s"] + spent["exposed_reconfiguration_s"]
     return waited / plan.step_time if plan.step_time else 0.0
@@ -77,13 +82,13 @@ def waits(plan: Plan) -> float:
 def plan_answer(
     search: PlanSearch, what_ifs: Sequence[WhatIf], limit: float, assumptions: int, *, everything: bool = False
 ) -> Answer:
-    """Return the answer of a search.
+    """Return the answer of a search as it fits a screen.
 
     Args:
         search: what was found.
         what_ifs: answers to changed questions.
         limit: seconds of a sample that no network makes shorter, as a share of the winner's.
-        assumptions: how many assumptions the winner rests on.
+        assumptions: number of assumptions that the winner rests on.
         everything: True for a row of every plan that was simulated, in place of one for each division.
     """
     rows = division_rows(search, None if everything else MOST_ROWS)
@@ -106,7 +111,8 @@ def plan_answer(
 
 
 def _rests(search: PlanSearch, assumptions: int) -> str:
-    """Return in words how many assumptions there are, and which parameter moves the step most."""
+    """Return in words how many assumptions there are, and which parameter moves the winner's step most and by how many
+    per cent, or that no spread is known."""
     text = f"{assumptions} assumptions and fitted numbers"
     for name, share in influences(search.winner).items():
         return f"{text}; most of all on {name.replace('_', ' ')}, ±{_percent(share)} of the step"
@@ -114,7 +120,8 @@ def _rests(search: PlanSearch, assumptions: int) -> str:
 
 
 def _question(search: PlanSearch) -> str:
-    """Return model, accelerators, cluster and the samples of a step in a line."""
+    """Return in one line the model, its number format, the accelerators and cluster (or how many clusters), and the
+    samples of a step."""
     cluster, names = search.winner.cluster, {cluster.name for cluster in search.clusters}
     place = f"{cluster.ranks:,} {cluster.accelerator.chip.upper()} ({cluster.name})"
     where = place if len(names) == 1 else f"{len(names)} clusters"
@@ -122,7 +129,8 @@ def _question(search: PlanSearch) -> str:
 
 
 def _batch(search: PlanSearch) -> str:
-    """Return the samples of the winner's step in words, with what is published where that decided them."""
+    """Return the samples of the winner's step in words, and where the request states no batch what is published for the
+    model or assumed."""
     winner, length = search.winner, search.sequence_length
     words = f"{winner.global_batch:,}{' samples' if length is None else f' x {length:,} tokens'} a step"
     if search.request.largest_batches:
@@ -138,8 +146,9 @@ def _batch(search: PlanSearch) -> str:
 
 
 def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
-    """Yield the winner; its time, use of the peak rate and memory, and throughput; what it waits for and which
-    schedules carry its exchanges, or a faster plan that no framework runs."""
+    """Yield three lines: the winner in words; its step time, use of the peak rate, memory and throughput; and the share
+    of the step that waits for the network, with what carries its exchanges or, where one is, how much less a faster
+    plan takes that no framework runs. ``first`` is the winner's row."""
     plan, memory = first.plan, first.plan.cluster.accelerator.memory
     method = "" if plan.gradient_exchange is None else f", gradients as {plan.gradient_exchange.label}"
     yield plan_words(plan.choice) + method + (", which does not fit" if plan.fits is False else "")
@@ -161,8 +170,9 @@ def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
 
 
 def _cells(search: PlanSearch, rows: Sequence[DivisionRow]) -> Iterator[dict[str, str]]:
-    """Yield the cells of each row by column, as text; without clusters, samples and micro-batches where all rows have
-    the same cluster, the same batch, or no cut of it."""
+    """Yield the cells of each row by column, as text, the mark of rows too close to the first under ""; columns of
+    cluster, samples and micro-batches are left out where all rows have the same cluster, the same batch, or no
+    micro-batches."""
     several = len({row.plan.site for row in rows}) > 1
     batches = len({row.plan.global_batch for row in rows}) > 1
     cut = any(row.plan.choice.micro_batches > 1 for row in rows)
@@ -187,19 +197,21 @@ def _cells(search: PlanSearch, rows: Sequence[DivisionRow]) -> Iterator[dict[str
 
 
 def _utilized(search: PlanSearch, plan: Plan) -> str:
-    """Return the share of the peak rate that the model's FLOPs use, in per cent; empty where a trace states none."""
+    """Return the share of the peak rate that the model's FLOPs use, as text in per cent; empty where the graph states
+    no FLOPs."""
     if not any(operator.forward_flops for operator in search.graph.operators):
         return ""
     return _percent(search.utilization(plan))
 
 
 def three_digits(seconds: float) -> str:
-    """Return a duration with three digits."""
+    """Return a duration as text with three significant digits and its unit."""
     return format_time(float(f"{seconds:.3g}"))
 
 
 def _size(nbytes: float) -> str:
-    """Return a number of bytes with two digits, or three from a hundred on."""
+    """Return a number of bytes as text with its unit (powers of 1,024), in whole units from ten of them on, else with
+    one decimal."""
     return format_size(nbytes if nbytes < 1 else _rounded(nbytes))
 
 
@@ -210,13 +222,14 @@ def _rounded(nbytes: float) -> float:
 
 
 def _percent(share: float) -> str:
-    """Return a share in per cent with at most two digits: 0.4 %, 4 %, 42 %."""
+    """Return a share in per cent with at most two digits: 0.4 %, 4 %, 42 %; "0 %" below 0.05 %."""
     percent = 100 * share
     return f"{percent:.0f} %" if percent >= 9.5 else f"{percent:.1g} %" if percent >= 0.05 else "0 %"
 
 
 def _limit(search: PlanSearch, limit: float) -> str:
-    """Return in words what bounds the winner, and what a network without delay would gain at most."""
+    """Return in words whether computing or the network bounds the winner, and what a network without delay would gain
+    at most; ``limit`` is the time of a sample without exchanges as a share of the winner's."""
     if search.winner.cluster.ranks == 1:
         return "computing: one accelerator exchanges nothing"
     gain = 1 - limit
@@ -238,8 +251,8 @@ _SPENT = {
 
 
 def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
-    """Yield in a few lines how the same question is answered on another cluster: how much slower or faster a sample is,
-    by which plan, on which part of the step the difference is spent, and in what the clusters differ."""
+    """Yield lines of text on how the same question is answered on another cluster: how much slower or faster a sample
+    is, by which plan, on which part of the step the difference is spent, and in what the clusters differ."""
     ours, theirs = search.winner, other.winner
     ratio = theirs.sample_time / ours.sample_time
     change = f"{_percent(abs(1 - ratio))} {'slower' if ratio > 1 else 'faster'} a sample"
@@ -266,8 +279,8 @@ def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
 
 
 def _differences(ours: Plan, theirs: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield name and values of what differs between the clusters of two plans: ranks and accelerators, network and
-    software, the narrowest bandwidth of a rank, and memory."""
+    """Yield the name and the two values, as text, of each property in which the clusters of two plans differ: ranks and
+    accelerators, network and software, the narrowest bandwidth of a rank, and memory."""
     here, there = (
         {
             "ranks": f"{cluster.ranks:,} {cluster.accelerator.chip.upper()}",
@@ -281,5 +294,5 @@ def _differences(ours: Plan, theirs: Plan) -> Iterator[tuple[str, str, str]]:
 
 
 def narrowest(fabric: Fabric) -> float:
-    """Return the least bytes per second of a rank across any cut of a fabric."""
+    """Return the least bytes per second for each rank behind any cut of a fabric; 0 where it has no cuts."""
     return min((cut.capacity / cut.ranks for cut in fabric.cuts()), default=0.0)

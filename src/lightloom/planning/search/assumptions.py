@@ -32,8 +32,9 @@ class Assumption(NamedTuple):
 
 
 def assumed(search: PlanSearch) -> list[Assumption]:
-    """Return every assumption that the winner rests on, and fitted numbers with a spread: by how far they move the
-    step, then those whose spread is not known in the order of the cluster's parts."""
+    """Return every assumption that a search's winner rests on, and fitted numbers with a spread: first those that are
+    known to move the step, the largest first, then the others in the order of the cluster's parts, the plan and the
+    batch."""
     winner, moves = search.winner, influences(search.winner)
     kernels, library = winner.cluster.accelerator.kernels, winner.cluster.fabric.library
     priors = (kernels.priors() if kernels else {}) | (library.transport.priors() if library else {})
@@ -85,8 +86,8 @@ def assumed_values(cluster: Cluster) -> Iterator[tuple[str, str, str, str]]:
 
 
 def assumptions(cluster: Cluster) -> tuple[str, ...]:
-    """Return a line for each assumption about a cluster, as ``part.field: origin``, with the value where it is not
-    sourced."""
+    """Return a line for each assumption about a cluster, as ``part.field: source``, with the value before the source
+    where that is ``not sourced``."""
     return tuple(
         f"{group}.{field}: " + (f"{value}, {source}" if source == "not sourced" else source)
         for group, field, value, source in assumed_values(cluster)
@@ -94,8 +95,8 @@ def assumptions(cluster: Cluster) -> tuple[str, ...]:
 
 
 def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return lines on each cluster without repetition: its accelerator's calibration if it has one, and the assumed
-    values of each of its parts, one line for a part."""
+    """Return lines on each cluster without repetition: its accelerator's calibration if it has one, with the parameters
+    that are missing from it, and the assumed values of each of its parts, one line for a part."""
     lines: list[str] = []
     for cluster in clusters:
         machine, library = cluster.accelerator, cluster.fabric.library
@@ -114,8 +115,8 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 
 def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each collective library of the clusters' fabrics: its transport, and the share of the
-    arithmetic beside exchanges that these take."""
+    """Return a line for each collective library of the clusters' fabrics, without repetition: its transport, and the
+    share of the arithmetic beside exchanges that these take."""
     lines = []
     for cluster in clusters:
         if cluster.fabric.library is not None:
@@ -130,8 +131,8 @@ def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 
 def imported_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each network and each system that another tool's file describes: how it was read, and what was
-    left out."""
+    """Return a line, without repetition, for each network and each system of the clusters that was read from another
+    tool's file: how it was read, and what was left out."""
     networks = (cluster for cluster in clusters if cluster.sources.get("fabric", "").startswith(ORIGIN))
     lines = [f"{cluster.sources['fabric']}: {cluster.description}" for cluster in networks]
     named = (cluster.accelerator.sources.get("name", "") for cluster in clusters)
@@ -139,18 +140,18 @@ def imported_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 
 def built_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each fabric around an averager that says what the averager is built of."""
+    """Return a line for each cluster whose fabric is built around an averager, on what the averager is built of."""
     return [f"averager of {name}: {fabric.built_of}" for name, fabric in _fabrics(clusters) if fabric.built_of]
 
 
 def warning_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each warning of a fabric: that it cannot be built as it is described."""
+    """Return a line for each warning of the clusters' fabrics, such as that one cannot be built as it is described."""
     return [f"{fabric.kind_name} of {name}: {line}" for name, fabric in _fabrics(clusters) for line in fabric.warnings]
 
 
 def _fabrics(clusters: Sequence[Cluster]) -> Iterable[tuple[str, Fabric]]:
-    """Return the clusters' names and fabrics; of clusters of the same name (which differ in their ranks alone) the last
-    one's."""
+    """Return pairs of a cluster's name and its fabric; of clusters of the same name (which differ in their ranks alone)
+    the last one's fabric."""
     return {cluster.name: cluster.fabric for cluster in clusters}.items()
 
 

@@ -66,8 +66,8 @@ _NO_LINE = PriceLine(np.inf, 0.0, np.inf, 0.0)
 
 
 def admitted(job: Job, strategies: Strategies) -> Mask:
-    """Return True for rows all of whose collectives their groups can have on the fabric, context rings and circuits of
-    all axes included: [rows]."""
+    """Return a mask of the rows all of whose collectives their groups can have on the fabric, context rings, sends of
+    pipelines and circuits of all axes that stand at once included: [rows]. Memory does not count."""
     tp, exchange, none = strategies.tp, strategies.exchange, np.zeros(len(strategies), np.int64)
     replicated, hybrid = strategies.sharding == NONE, strategies.sharding == HYBRID
     (in_pass, experts), (once, _) = replica_groups(strategies, job.fabric.node_ranks)
@@ -104,8 +104,8 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
 
 
 def memory(job: Job, strategies: Strategies) -> Floats:
-    """Return the bytes that the fullest rank of each strategy holds: [rows]. The result is cached with the model, for
-    all fabrics that have the same ranks in a node and the same strategies."""
+    """Return the bytes that the fullest rank of each strategy holds at the worst moment of a step: [rows]. The result
+    is cached with the model, for all fabrics that have the same ranks in a node and the same strategies."""
     columns = [getattr(strategies, name).tobytes() for name in Strategy._fields if name != "algorithm"]
     kept = tuple(method.state_bytes for method in job.exchanges)
     key = job.fabric.node_ranks, kept, blake2b(b"".join(columns)).digest()
@@ -118,8 +118,8 @@ def memory(job: Job, strategies: Strategies) -> Floats:
 
 
 def _memory(job: Job, strategies: Strategies) -> Floats:
-    """Return the bytes that the fullest rank of each strategy holds, computed anew; of ZeRO-3 alone with the units
-    gathered: [rows]."""
+    """Return the bytes that the fullest rank of each strategy holds, computed anew: [rows]. For fully sharded data
+    parallelism alone the units gathered at once are included."""
     found = np.zeros(len(strategies))
     for which in _by_stages(strategies):
         found[which] = stage_memory(job, strategies.rows(which))
@@ -130,7 +130,7 @@ def _memory(job: Job, strategies: Strategies) -> Floats:
 
 
 def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
-    """Return the seconds that no simulated step of each row falls below: [rows]; infinite where no algorithm serves a
+    """Return lower bounds of the seconds of a simulated step of each row: [rows]; infinite where no algorithm serves a
     collective.
 
     With ``proved`` exchanges take what no schedule of the collective beats, so that none is built; otherwise what lines
@@ -153,8 +153,13 @@ def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
 
 
 def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
-    """Return the least seconds of a step by the recurrence at the top of this module, arrays of ``times`` [rows,
-    chunks] and [rows, stages]: [rows]."""
+    """Return the least seconds of a step of each row, by the recurrence of the start, work and tail of every stage of a
+    1F1B pipeline: [rows].
+
+    Args:
+        times: seconds of each chunk and stage: [rows, chunks] and [rows, stages].
+        micro_batches: number of micro-batches that are all alike: [rows].
+    """
     forward, backward = times.passes
     both = forward + backward
     stages, chunks = times.update.shape[1], both.shape[1]
@@ -181,8 +186,8 @@ def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
 
 
 def _by_stages(strategies: Strategies) -> list[Ints]:
-    """Return row numbers in blocks of the same stages and chunks, at most 16,384 rows each, which bound the memory of
-    an array."""
+    """Return the indices of all rows in blocks; the rows of a block have the same numbers of stages and chunks, and are
+    at most 16,384, which bounds the memory of an array."""
     blocks: list[Ints] = []
     key = packed((strategies.pp, strategies.virtual_stages))
     for each in np.unique(key):
@@ -192,8 +197,15 @@ def _by_stages(strategies: Strategies) -> list[Ints]:
 
 
 def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Floats:
-    """Return the least seconds of a step of data parallelism alone of one kind, all rows with as many replicas:
-    exchanges in order on one network, each after its data: [rows]."""
+    """Return the least seconds of a step of data parallelism alone, exchanges in order on one network, each after its
+    data: [rows].
+
+    Args:
+        job: where the rows run.
+        rows: strategies, all with as many replicas.
+        kind: "ddp" or "fsdp", that of all rows.
+        lines: lower bounds of the prices of exchanges.
+    """
     (replicas,) = set(rows.dp.tolist())
     plan = make_plan(kind, job.model.local_graph(job.settings.batch_per_rank), replicas, job.settings)
     forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
@@ -222,7 +234,8 @@ def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Fl
 
 @dataclass(eq=False)
 class PriceLines:
-    """Lower bounds of prices, for columns of sizes; a few prices for each kind, algorithm, group and exchange.
+    """Lower bounds of prices of collectives, for columns of sizes; a few prices for each kind, algorithm, group and
+    exchange.
 
     Where an exchange chooses its algorithm, the bound is the least of the algorithms'. With ``hidden_setup`` all
     circuits of the first step are set up before the data exists, otherwise only those that can stay in place
@@ -252,15 +265,16 @@ class PriceLines:
 
     @cached_method()
     def _table(self, kind: Kind, *groups: Group) -> _LineTable:
-        """Return the lower bounds, cached, of several groups as a table, in their order."""
+        """Return the lower bounds for one kind of collective of several groups, each (algorithm's index, ranks, stride,
+        number of the exchange method), as a table in their order; cached."""
         # What no share of the channels beats; nothing where groups have all of them.
         slopes = [slope(self.pricing, kind, *group[1:]) if self.divided else 0.0 for group in groups]
         return _LineTable.of([self._of_group(kind, group) for group in groups], np.array(slopes))
 
     @cached_method()
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
-        """Return the lower bounds, cached, of the algorithms that may serve a group, without those above others; none
-        for one rank."""
+        """Return the lower bounds of the algorithms that may serve a kind of collective in a group, without those that
+        lie above others; empty where none serves it or the group has one rank. Cached."""
         algorithm, ranks, stride, exchange = group
         if ranks == 1:
             return []
@@ -281,9 +295,8 @@ class _LineTable(NamedTuple):
 
     @classmethod
     def of(cls, groups: Sequence[Sequence[LowerPrice]], slopes: Floats) -> _LineTable:
-        """Return the table of the lower bounds of several groups, which :meth:`column` reads by a group's number.
-        Groups with fewer lines get infinite ones; ``slopes`` [group] are seconds a byte that no collective of the group
-        beats."""
+        """Return the table of the lower bounds of several groups, which :meth:`column` reads by a group's index.
+        ``slopes`` [group] are seconds a byte that no collective of the group beats, 0 for none."""
         straight = [[line for line in lines if isinstance(line, PriceLine)] for lines in groups]
         most = max(1, *map(len, straight))
         padded = [[*lines, *[_NO_LINE] * (most - len(lines))] for lines in straight]
@@ -293,9 +306,9 @@ class _LineTable(NamedTuple):
         return cls(np.array(padded).transpose(2, 1, 0), others, slopes)
 
     def column(self, group: Ints, nbytes: Floats) -> Floats:
-        """Return the lower bounds in seconds of collectives of ``nbytes`` bytes, in the shape in which ``group`` and
-        ``nbytes`` broadcast: the least over the algorithms of the group whose number in the table ``group`` states;
-        infinite where a group has none."""
+        """Return the lower bounds in seconds of collectives of ``nbytes`` bytes, each in the group whose index in the
+        table ``group`` states: the least over the algorithms of the group, infinite where it has none. The shape is
+        that in which ``group`` and ``nbytes`` broadcast."""
         bound: Floats = PriceLine(*self.lines[..., group])(nbytes).min(axis=0)
         for place, line in self.others:
             bound = np.where(group == place, np.minimum(bound, line(nbytes)), bound)
@@ -323,7 +336,7 @@ class _LineTable(NamedTuple):
 
 
 class FastestLink(NamedTuple):
-    """Rates and latency that no circuits of a fabric exceed."""
+    """Rates and latency that no circuits of a fabric exceed for a rank."""
 
     rate: float
     """Bytes per second out of, and into, a rank; infinite where there is no other."""
@@ -345,9 +358,9 @@ def fastest_link(fabric: Fabric) -> FastestLink:
 
 
 def exchange_latency(fabric: Fabric, k: int) -> float:
-    """Return the seconds of propagation in a ring all-reduce between groups of k neighbours, 2 (groups − 1) hops of the
-    least latency between counterparts in neighbouring groups by any route; 0 for one group, and on a fabric of parts,
-    whose exchange between groups has its own."""
+    """Return the seconds of propagation in a ring all-reduce between groups of ``k`` neighbouring ranks: 2 (groups − 1)
+    hops, each of the least latency between a rank and the one k further on by any route. 0 for one group, and on a
+    fabric of parts, whose exchange between groups is priced otherwise."""
     if fabric.ranks == k or fabric.parts:
         return 0.0
     ranks = np.arange(fabric.ranks)
@@ -357,7 +370,7 @@ def exchange_latency(fabric: Fabric, k: int) -> float:
 
 
 class CoarseBound(NamedTuple):
-    """Columns [rows] that need no partition."""
+    """Bounds of placed rows, columns [rows], that need no partition."""
 
     bound: Floats
     """Seconds of a step."""
@@ -367,15 +380,15 @@ class CoarseBound(NamedTuple):
 
 
 def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
-    """Return lower bounds of the step time and of the memory of every row, and its number of sub-operators, without
-    making any partition."""
+    """Return lower bounds of the step time and of the memory of every placed row, and its number of sub-operators,
+    without making any partition; ``table`` says how operators of the job's model are cut."""
     parts = [_bound_of_block(job, table, rows.rows(block)) for block in blocks(len(rows))]
     return CoarseBound(*map(np.concatenate, zip(*parts, strict=True) if parts else 3 * [[np.empty(0)]]))
 
 
 def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
-    """Return the bounds of some rows: the step takes at least the work spread over the devices, the longest chain, and
-    the exchange between groups, and earlier micro-batches besides."""
+    """Return the bounds of some placed rows at once: a step takes at least the work spread over the devices, the
+    longest chain of operators, and the exchange between groups, and earlier micro-batches besides."""
     parts, (forward, backward), totals = table.parts(rows, job.operators)
     parameters = job.model.columns["parameters"] * table.placed
     # The host of a device launches what the device computes of an operator, however little.
@@ -406,11 +419,18 @@ def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound
 def _chain(
     graph: ComputeGraph, table: PartTable, forward: Floats, backward: Floats, parameters: Ints
 ) -> tuple[Floats, Floats]:
-    """Return the least seconds from the start until the last backward pass has ended, and until the first that makes
-    gradients of parameters has, each [rows]; both alike where no operator has parameters.
+    """Return the least seconds from the start of a micro-batch until the last backward pass has ended, and until the
+    first that makes gradients of parameters has ended, each [rows]; both alike where no operator has parameters.
 
     Every part reads some part of every producer, so that no chain of operators is shorter than that of their smallest
     parts.
+
+    Args:
+        graph: the operators.
+        table: of which ``placed`` marks the operators that are computed.
+        forward: seconds of the shortest part of each operator: [rows, operators].
+        backward: likewise.
+        parameters: number of parameters of each operator: [operators].
     """
     index = {operator.name: number for number, operator in enumerate(graph.operators)}
     inputs = [[index[name] for name in operator.inputs if table.placed[index[name]]] for operator in graph.operators]
@@ -432,8 +452,8 @@ def _chain(
 
 
 def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
-    """Return the least seconds of the data-parallel exchange of a device with the next group over the best circuits:
-    [rows]; 0 for one group, and on a fabric of parts."""
+    """Return the least seconds of the exchange of gradients of a device with the next group over the best circuits:
+    [rows]; 0 for one group, and on a fabric of parts. ``parameters`` is the number of all parameters."""
     if job.fabric.parts:
         return np.zeros(len(rows))
     fabric, link = job.fabric, fastest_link(job.fabric)
@@ -446,14 +466,14 @@ def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
 
 
 def placed_bound(job: Job, plan: HybridPlan, ratio: float, circuits: GroupCircuits | None = None) -> float:
-    """Return the seconds that the plan's step takes at least, over the circuits that are granted to it or, without
-    them, over any.
+    """Return the least seconds of a step of a placed plan, of its last micro-batch with exchange and update, over the
+    circuits that are granted to it or, without them, over any.
 
     Args:
         job: where it runs.
         plan: placed.
-        ratio: bytes of a gradient as float32 for each byte sent to the next group.
-        circuits: those granted.
+        ratio: bytes of a gradient as float32 for each byte sent to the next group; 1 without a codec.
+        circuits: those granted; None for any.
     """
     link, k, flows = fastest_link(job.fabric), plan.k, _flows(job, plan, ratio)
     rate, latency = np.full((k, 2 * k), link.rate), np.full((k, 2 * k), link.latency)
@@ -479,9 +499,9 @@ def placed_bound(job: Job, plan: HybridPlan, ratio: float, circuits: GroupCircui
 
 
 def _flows(job: Job, plan: HybridPlan, ratio: float) -> tuple[Floats, Floats]:
-    """Return the bytes that devices of one group send in a step, all and those of gradients of parameters: [k, 2 k]
-    each, row the sender, column the receiver, of which the last k are the devices of the next group; what a device
-    sends to its counterpart there, coded by ``ratio``, counts in both."""
+    """Return the bytes that devices of one group send in a step, first all of them, then those of gradients of
+    parameters alone: [k, 2 k] each, row the sender, column the receiver, of which the last k are the devices of the
+    next group. What a device sends to its counterpart there, coded by ``ratio``, counts in both."""
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
     total, gradients = np.zeros((2, k, 2 * k))
     total[:, :k] = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.toarray()
@@ -496,7 +516,7 @@ def _flows(job: Job, plan: HybridPlan, ratio: float) -> tuple[Floats, Floats]:
 
 def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
     """Return the least seconds in which the busiest port, and on a WDM ring all links together, carry the bytes
-    ``sent`` [k, 2 k]."""
+    ``sent`` [k, 2 k], row the sender, column the receiver, of which the last k are the next group's."""
     link, k, ranks = fastest_link(job.fabric), plan.k, job.fabric.ranks
     ports = np.maximum(sent.sum(axis=1), sent[:, :k].sum(axis=0) + sent[:, k:].sum(axis=0))
     stride = np.abs(np.arange(2 * k) - np.arange(k)[:, None])
@@ -505,14 +525,14 @@ def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
 
 
 def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tuple[float, float]:
-    """Return two numbers of seconds: those that a step takes at least, by devices and along paths, and those before
-    which no gradient of parameters exists, 0 without parameters.
+    """Return two numbers of seconds: the least that a step takes, by devices and along paths, the update included; and
+    those before which no gradient of parameters exists, 0 without parameters.
 
     Args:
         job: where it runs.
         plan: placed.
-        transfer: [edges] seconds of a transfer, were it between devices.
-        sending: [k] seconds of a device's exchange with the next group.
+        transfer: seconds of a transfer along each edge of the graph, were it between devices: [edges].
+        sending: seconds of each device's exchange with the next group: [k].
     """
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
@@ -536,8 +556,8 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tupl
 
 
 def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
-    """Return the least seconds in which all pipes carry so many bytes [pipe]: with a cycle of circuits those of the
-    slowest pipe; without one those of the busiest port, the sum over its pipes, which share its circuits."""
+    """Return the least seconds in which all pipes carry ``nbytes`` bytes each [pipe]: with a cycle of circuits those of
+    the slowest pipe; without one those of the busiest port, the sum over its pipes, which share its circuits."""
     seconds = _shortest(circuits, nbytes)
     if circuits.timing is not None:
         return float(seconds.max(initial=0.0))
@@ -545,7 +565,8 @@ def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
 
 
 def _shortest(circuits: GroupCircuits, nbytes: Floats) -> Floats:
-    """Return the seconds in which each pipe carries so many bytes at least: [pipe]; 0 for one without circuits."""
+    """Return the least seconds in which each pipe carries ``nbytes`` bytes [pipe]: [pipe]; 0 for a pipe without
+    circuits."""
     fastest = circuits.bandwidth.max(axis=0)
     lit = np.where(fastest > 0, fastest, np.inf)
     if circuits.timing is None:

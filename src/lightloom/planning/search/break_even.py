@@ -39,17 +39,22 @@ class SetUp:
     """(method, seconds of a step)."""
 
     def speedup(self, method: str) -> float:
-        """Return the step with gradients as they are over the step with a method: above 1 where it pays."""
+        """Return the time of a step with gradients as they are over that of a step with a method, by its name: above 1
+        where it pays.
+
+        Raises:
+            KeyError: the method was not tried.
+        """
         return self.plain / dict(self.methods)[method]
 
     def best(self, methods: Iterable[str]) -> tuple[str, float]:
-        """Return the method of the largest speed-up among these, and that speed-up."""
+        """Return the name of the method of the largest speed-up among these names, and that speed-up."""
         return max(((name, self.speedup(name)) for name in methods), key=lambda entry: entry[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Steps of one model, whatever its cluster."""
+    """A model, a batch and exchange methods whose data-parallel steps are compared on any cluster."""
 
     graph: ComputeGraph
     exchanges: tuple[PricedExchange, ...]
@@ -57,8 +62,12 @@ class Trial:
     """Samples of a rank."""
 
     def seconds(self, cluster: Cluster) -> list[float]:
-        """Return the seconds of a data-parallel step with gradients as they are, then with each method in order;
-        UnsupportedError where one does not serve the ranks."""
+        """Return the seconds of a data-parallel step on a cluster with gradients as they are, then with each method in
+        order.
+
+        Raises:
+            UnsupportedError: a method does not serve the ranks.
+        """
         exchanges = tuple(exchange.on(cluster.accelerator) for exchange in self.exchanges)
         choices = () if cluster.fabric.library else ALGORITHMS
         prices = GroupPrices(cluster.fabric, cluster.training, exchanges=exchanges, choices=choices)
@@ -80,9 +89,15 @@ def set_ups(
     cluster: Callable[[int, float], Cluster],
     advance: Callable[[], None] = lambda: None,
 ) -> list[SetUp]:
-    """Return all set-ups, one for every model on every number of ranks at every speed of links, in bytes per second,
-    the speeds varying fastest; ``cluster`` makes the cluster of a number of ranks and a speed, and ``advance`` is
-    called after each set-up."""
+    """Return one set-up for every model on every number of ranks at every speed of links, the speeds varying fastest.
+
+    Args:
+        trials: the models.
+        ranks: numbers of ranks.
+        bandwidths: speeds of links in bytes per second.
+        cluster: makes the cluster of a number of ranks and a speed.
+        advance: called after each set-up.
+    """
     rows = []
     for trial, count, bandwidth in product(trials, ranks, bandwidths):
         plain, *others = trial.seconds(cluster(count, bandwidth))
@@ -97,8 +112,9 @@ def break_even_bandwidth(
 ) -> float | None:
     """Return the largest speed of links, in bytes per second, at which the one method of a trial shortens the step.
 
-    Found by bisection between two speeds, which takes a method that pays at one speed to pay at lower ones too; None
-    where it does not pay even at the lower speed, the upper one where it still pays there.
+    Found by bisection between the two ``bandwidths`` (slower, faster), which takes a method that pays at one speed to
+    pay at lower ones too; None where it does not pay even at the slower one, the faster one where it still pays there.
+    ``cluster`` makes the cluster of a number of ranks and a speed.
     """
     slow, fast = bandwidths
 

@@ -51,8 +51,7 @@ class Verdict:
 
     @property
     def outcome(self) -> str:
-        """Sign of the gain in a word: ``wins``, ``loses``, or ``even`` where the gain is a negligible share of the
-        step."""
+        """Sign of the gain in a word: ``wins``, ``loses``, or ``even`` where the gain is at most 1e-9 of the step."""
         if abs(self.gained) <= _SAME * self.step_time:
             return "even"
         return "wins" if self.gained > 0 else "loses"
@@ -73,7 +72,7 @@ class Verdict:
 
 def verdict(plan: Plan) -> Verdict | None:
     """Return the effect of a plan's method of exchanging gradients on its step, against the same plan without it; None
-    without a method, where that other plan was not simulated, or where it is not data parallelism alone."""
+    without a method, where that other plan was not simulated, or where either is not data parallelism alone."""
     other = plan.uncompressed
     if other is None or other.prices is None or plan.result is None or other.result is None:
         return None
@@ -97,8 +96,8 @@ def verdict(plan: Plan) -> Verdict | None:
 def _carried(
     prices: CheapestPrices | ExchangePrices, kind: Kind, nbytes: float
 ) -> SchedulePrices | ExchangePrices | None:
-    """Return the prices that carry a collective whose gradients are coded; None where it carries none, or carries them
-    as they are."""
+    """Return the prices that carry a collective of ``nbytes`` uncompressed bytes with coded gradients; None where its
+    gradients are not coded."""
     choice = prices.choice(kind, nbytes)
     if not isinstance(choice, SchedulePrices | ExchangePrices):
         return None
@@ -119,9 +118,9 @@ _MORE = {
 
 
 def explain(search: PlanSearch) -> str:
-    """Return one sentence: what wins and what it waits for, how near the bound its largest collective is, what its
-    exchange of gradients and the best other algorithm and the best of every other kind make of it, and what was left
-    out."""
+    """Return one sentence of parts joined by "; ": what wins and what it waits for, how near its lower bound its
+    largest collective is, what the next best algorithm and a method of exchanging gradients make of it, how much slower
+    the best plan of every other kind is, and what was left out."""
     winner = search.winner
     others = [best for kind in KINDS if kind != winner.strategy and (best := search.best_of(kind)) is not None]
     parts = [
@@ -136,14 +135,16 @@ def explain(search: PlanSearch) -> str:
 
 
 def _name(plan: Plan) -> str:
-    """Return how a plan divides the job, what carries its exchanges, and the samples of a step, in words."""
+    """Return a plan in words: how it divides the job, by which algorithms (the first two), by which exchange method,
+    and the samples of its step."""
     carried = f" by {' and '.join(plan.algorithms[:2])}" if plan.algorithms else ""
     method = f" of {plan.gradient_exchange.label}" if plan.gradient_exchange else ""
     return f"{plan_words(plan.choice)}{carried}{method} with {plan.global_batch:,} samples"
 
 
 def _what(winner: Plan) -> str:
-    """Return who wins or that no plan fits, its rate, and what its step spends computing and waiting."""
+    """Return in words who wins, or that no plan fits, its samples per second, and what its step spends computing and
+    waiting."""
     capacity, where = winner.cluster.accelerator.memory, f"{winner.cluster.name} ({winner.cluster.counted_ranks})"
     wins = f"{_name(winner)} on {where} wins{'' if winner.runnable else ', though no framework runs it'}"
     if winner.fits is False and capacity is not None:
@@ -161,13 +162,13 @@ def _what(winner: Plan) -> str:
 
 
 def _rate(number: float) -> str:
-    """Return a number with four digits and without an exponent: 0.1234, 12.34, 123,400."""
+    """Return a number as text with four significant digits and without an exponent: 0.1234, 12.34, 123,400."""
     return f"{number:.4g}" if number < 1000 else f"{float(f'{number:.4g}'):,.0f}"
 
 
 def _circuits(plan: Plan) -> str:
-    """Return in parentheses how channels are divided, or what of a placed plan is relayed and waits for circuits; empty
-    where there is neither."""
+    """Return in parentheses, after a space, how channels are divided among axes, or of a placed plan what share of
+    bytes is relayed and how long transfers wait for circuits; empty where there is neither."""
     if plan.division is not None:
         return f" ({plan.division})"
     step = plan.placed
@@ -181,8 +182,8 @@ def _circuits(plan: Plan) -> str:
 
 
 def _how_near(winner: Plan) -> str:
-    """Return in words the seconds of the largest collective of data parallelism alone and how many times its lower
-    bound that is, with set-up and without; empty for other plans and where nothing is exchanged."""
+    """Return in words the seconds of the winner's largest collective and how many times its lower bound that is, with
+    set-up and without; empty unless the winner is data parallelism alone that exchanges something."""
     if winner.prices is None or winner.result is None or not winner.exchanges:
         return ""
     exchange = winner.exchanges[0]
@@ -199,8 +200,8 @@ def _how_near(winner: Plan) -> str:
 
 
 def _other_algorithm(search: PlanSearch) -> str:
-    """Return how much longer the largest collective takes by the best plan of the same kind with another algorithm,
-    striping aside; empty where there is none."""
+    """Return in words how much longer the winner's largest collective takes by the best plan of the same kind with
+    another algorithm, striping aside; empty where there is none or the winner is not data parallelism alone."""
     winner = search.winner
     if winner.prices is None or not winner.exchanges:
         return ""
@@ -216,15 +217,16 @@ def _other_algorithm(search: PlanSearch) -> str:
 
 
 def _parts(cost: Cost) -> str:
-    """Return the parts of a cost that take any time: transmission, conversion, reconfiguration; else "nothing"."""
+    """Return in words the parts of a cost that take any time, transmission, conversion and reconfiguration, each as
+    ``12 us of transmission``; "nothing" where there is none."""
     parts = {"transmission": cost.transmission, "conversion": cost.conversion, "reconfiguration": cost.reconfiguration}
     return ", ".join(f"{format_time(spent)} of {name}" for name, spent in parts.items() if spent) or "nothing"
 
 
 def _exchanged(search: PlanSearch) -> str:
-    """Return in words the effect of a method of exchanging gradients: that of the winner, else that of the plan that
-    equals the winner but for its method, else that of the best plan that has one. Where no plan has one, why the first
-    was refused, or nothing."""
+    """Return in words the effect of a method of exchanging gradients: that of the winner, else of the plan that equals
+    the winner but for its method, else of the best plan that has one. Where no plan has one, the reason that the first
+    was refused; empty where none was asked for."""
     winner = search.winner
     plans = [plan for plan in search.ranking if plan.gradient_exchange]
     best = next(iter(plans), None)
@@ -246,14 +248,14 @@ def _exchanged(search: PlanSearch) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share as a percentage with two digits, and no more: 0.38 %, 14 %, 180 %."""
+    """Return a share as a percentage with two significant digits: 0.38 %, 14 %, 180 %."""
     value = 100 * share
     return f"{value:.2g} %" if value < 100 else f"{float(f'{value:.2g}'):,.0f} %"
 
 
 def _against(winner: Plan, other: Plan) -> str:
-    """Return in words how much slower a sample is by the best plan of another kind, and what it has more of; or that
-    it does not fit, is faster but runs on no framework, or is as fast."""
+    """Return in words how much slower a sample is by ``other``, the best plan of another kind, and what it spends more
+    time on; or that it does not fit, is faster but runs on no framework, or is as fast."""
     slower = other.sample_time / winner.sample_time - 1 if winner.sample_time else 0.0
     where = "" if other.cluster is winner.cluster else f" on {other.cluster.name} ({other.cluster.counted_ranks})"
     if other.fits is False and winner.fits is not False:
@@ -277,8 +279,8 @@ def _why(winner: Plan, other: Plan) -> str:
 
 
 def _pruned(counts: Counts) -> str:
-    """Return how many plans were refused, too fine, too large, decided by their bounds, placed and simulated, in
-    words."""
+    """Return in words how many plans of a search were infeasible, cut too finely, too large, decided by their bounds,
+    and simulated, and how many placements were made."""
     left = {
         "infeasible": counts.refused,
         "cut too finely": counts.too_fine,
@@ -315,8 +317,9 @@ class CostlyOperator(NamedTuple):
 
 
 def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, ...]:
-    """Return the operators that take most seconds of a plan's micro-batch on the ranks that hold them, each at its
-    share, the most expensive first; none of placed plans, whose operators are cut."""
+    """Return the ten kinds of operators on which a plan spends most seconds computing a micro-batch, the most expensive
+    first; operators whose names differ only in numbers count as one. Empty for placed plans, whose operators are
+    cut."""
     choice, accelerator, settings = plan.choice, plan.cluster.accelerator, plan.cluster.training
     if not isinstance(choice, Strategy):
         return ()
@@ -339,8 +342,15 @@ def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, .
 
 
 def _bound(seconds: float, arithmetic: float, memory: float, *, launched: bool) -> str:
-    """Return "launch" where arithmetic and memory each explain less than half of the seconds and launches take time,
-    else the larger of "arithmetic" and "memory"."""
+    """Return the resource that bounds an operator: "launch" where arithmetic and memory each explain less than half of
+    its ``seconds`` and launches take time (``launched``), else the larger of "arithmetic" and "memory".
+
+    Args:
+        seconds: that the operator takes.
+        arithmetic: seconds of its FLOPs alone.
+        memory: seconds of its bytes alone.
+        launched: whether launching a kernel takes time on the accelerator.
+    """
     if launched and max(arithmetic, memory) < (1 - _LAUNCHED) * seconds:
         return "launch"
     return "arithmetic" if arithmetic >= memory else "memory"
@@ -352,14 +362,14 @@ SCHEMA = "lightloom.plan/2"
 
 
 def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Sequence[str] = ()) -> dict[str, Any]:
-    """Return everything that was found, in plain types and SI units: request, model and clusters; ``ranking``, a row of
-    :func:`plan_row` for each plan, best first, with its ``rank`` from 1 on; ``best_of_strategy`` and ``front`` as such
-    ranks; what was refused and why; counts; and lines on what the prices rest on.
+    """Return everything that a search found, in plain types and SI units for JSON: request, model and clusters;
+    ``ranking``, a row of :func:`plan_row` for each plan, best first, with its ``rank`` from 1 on; ``best_of_strategy``
+    and ``front`` as such ranks; what was refused and why; counts; and lines on what the prices rest on.
 
     Args:
         search: what was found.
-        origin: the ``provenance`` entry.
-        unrecorded: what the model's trace does not hold.
+        origin: content of the ``provenance`` entry.
+        unrecorded: lines on what the model's trace does not hold.
     """
     front = {id(plan) for plan in search.front}
     rows = [
@@ -403,8 +413,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
 
 
 def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
-    """Return one plan of the ranking in plain types and SI units; intervals and rates are None where they are
-    unknown."""
+    """Return one plan of a search in plain types and SI units, by field; figures that are unknown are None."""
     counted = any(operator.forward_flops for operator in search.graph.operators)
     tokens, interval, ledger = search.sequence_length, search.intervals.get(id(plan)), search.ledger_of(plan)
     return {
@@ -440,9 +449,13 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
 
 
 def in_step_json(in_step: InStep) -> dict[str, Any]:
-    """Return, in plain types and seconds, how often the switch turns within a step and before which phases
-    (``turns``, ``turns_before``), what of that is hidden or exposed, the gain over the best planes that stand all step,
-    and the number of planes of every axis by phase (``planes``) and standing; None where none stand."""
+    """Return, in plain types and seconds, how circuits are set anew within a step.
+
+    That is how often the switch turns within it and before which phases (``turns``, ``turns_before``), what of that is
+    hidden or exposed, the step with planes that stand all step and the gain over it, and the number of planes of every
+    axis by phase (``planes``) and standing (``standing_planes``); values of standing planes are None where none can
+    stand.
+    """
     best, standing = in_step.best, in_step.standing
     return {
         "reconfiguration_time_s": in_step.reconfiguration_time,
@@ -457,7 +470,8 @@ def in_step_json(in_step: InStep) -> dict[str, Any]:
 
 
 def intervals_basis(plan: Plan) -> str:
-    """Return a line on the source of the intervals, or why there are none."""
+    """Return a line on the source of a plan's interval, with the names of its uncertain parameters, or on why there is
+    none."""
     belief = belief_of(plan.job.accelerator, plan.job.fabric)
     if belief is None:
         return f"no interval is known: {plan.job.accelerator.name} has a flat efficiency, whose spread nobody states"
@@ -471,9 +485,9 @@ def _whole(number: float) -> int | float:
 
 
 def _placed(plan: Plan) -> dict[str, Any] | None:
-    """Return what placed a plan and serves it, in plain types: its number of sub-operators, start, repairs, holds,
-    circuits and their gap to the bound, waiting, relayed and sent bytes, and circuits granted anew (``regranted``, else
-    None); None for other plans."""
+    """Return, in plain types, how a placed plan was placed and what serves it: sub-operators, method of placement and
+    repairs, holds and circuits with their gap to the bound, seconds waited for circuits, relayed and sent bytes, and
+    circuits granted anew (``regranted``, else None); None for other plans."""
     step = plan.placed
     if step is None:
         return None
@@ -489,15 +503,17 @@ def _placed(plan: Plan) -> dict[str, Any] | None:
 
 
 def regranted_json(step: RegrantedStep) -> dict[str, Any]:
-    """Return, in plain types, how often circuits are granted anew within a step (``grants``), how long they are held
-    and set (``hold_s``, ``reconfiguration_time_s``), the step over standing circuits, and the seconds gained."""
+    """Return, in plain types, how often circuits are granted anew within a step (``grants``), the seconds for which
+    they are held and set (``hold_s``, ``reconfiguration_time_s``), the seconds of the step over standing circuits, and
+    the seconds gained."""
     timing = "hold_s=timing.hold reconfiguration_time_s=timing.reconfiguration"
     return attributes(step, f"{timing} grants standing_step_s=standing_time gain_s=gain")
 
 
 def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
-    """Return the settings of a method in plain types, of which the hash of the configuration is made: ``method``,
-    ``source``, ``coded`` (pairs of codec and sizes) and ``engine``, None without one."""
+    """Return the settings of an exchange method in plain types, from which the hash of a configuration is made:
+    ``method``, ``source`` (of its bytes), ``coded`` (pairs of codec and a list of [summed gradients, bits of a value])
+    and ``engine``, None without one."""
     engine = None if exchange.engine is None else exchange.engine.model_dump(mode="json")
     coded = [[sums.codec, [list(size) for size in sums.bits_by_terms]] for sums in exchange.gradient.coded]
     return {"method": exchange.name, "source": exchange.sizes, "coded": coded, "engine": engine}
@@ -514,9 +530,9 @@ _EFFECT = (
 
 
 def compression_json(plan: Plan) -> dict[str, Any] | None:
-    """Return how the replicas of a plan code gradients (codec, ratio to float32, the engine's rates and their source),
-    and where the same plan without was simulated too what that changes: bytes, seconds coding and saved, ``outcome``
-    and ``why`` in words; None for gradients as they are."""
+    """Return in plain types how the replicas of a plan code gradients (codec, ratio to float32, the engine's rates and
+    their source); and, where the same plan without it was simulated too, what it changes: bytes, seconds coding and
+    saved, ``outcome`` and ``why`` in words. None for a plan that exchanges gradients as they are."""
     exchange, effect = plan.gradient_exchange, verdict(plan)
     if exchange is None:
         return None
@@ -526,8 +542,9 @@ def compression_json(plan: Plan) -> dict[str, Any] | None:
 
 
 def exchange_json(plan: Plan) -> dict[str, Any] | None:
-    """Return the method by which replicas exchange gradients: phases of the whole gradient of the model, how often,
-    what is known of accuracy; None for gradients as they are."""
+    """Return in plain types the method by which replicas of a plan exchange gradients: its phases for the whole model's
+    gradient, after how many steps it exchanges, and what is known of its accuracy; None for a plan that exchanges
+    gradients as they are."""
     exchange = plan.gradient_exchange
     if exchange is None:
         return None
@@ -544,5 +561,6 @@ def exchange_json(plan: Plan) -> dict[str, Any] | None:
 
 
 def replicas(plan: Plan) -> int:
-    """Return the number of ranks that exchange gradients with each other; of a placed plan that of its groups."""
+    """Return the number of ranks that exchange gradients with each other, dp · cp of a strategy; of a placed plan the
+    number of its groups."""
     return plan.choice.replicas if isinstance(plan.choice, Strategy) else plan.choice.l

@@ -35,7 +35,8 @@ class PublishedBatch:
     """The largest amount that the source states; None where it states one alone."""
 
     def samples(self, length: int | None) -> int:
-        """Return the samples of a step, at least one, where each is of ``length`` tokens (None: not of tokens)."""
+        """Return the number of samples of a step, at least one; ``length`` is the number of tokens in a sample, None
+        where samples are not of tokens."""
         return max(1, self.amount // length) if self.unit == "tokens" and length is not None else self.amount
 
 
@@ -50,7 +51,8 @@ class DefaultBatch:
 
     @property
     def samples(self) -> int:
-        """Number of samples of a step: the ranks times the power of two that comes nearest, one at least."""
+        """Number of samples of a step: the ranks times the power of two that comes nearest to what is published, at
+        least one sample a rank."""
         wanted = self.published.samples(self.length)
         doubled = self.ranks << max(0, (wanted // self.ranks).bit_length() - 1)
         return min((doubled, 2 * doubled), key=lambda samples: abs(samples - wanted))
@@ -63,7 +65,8 @@ class DefaultBatch:
 
     @property
     def line(self) -> str:
-        """The step, what is published, and its source; that the ranks forced it up where they did."""
+        """One line with the step in words, what is published or assumed, and its source; and, where it applies, that
+        the ranks forced the batch up."""
         published, wanted = self.published, self.published.samples(self.length)
         forced = f", as {self.ranks:,} ranks need a sample each" if self.ranks > wanted else ""
         amount = f"{published.amount:,}"
@@ -73,8 +76,9 @@ class DefaultBatch:
 
 
 def published_batch(graph: ComputeGraph) -> PublishedBatch | None:
-    """Return the batch by practice of a model, by its name, or for want of a family by its operators and parameters;
-    None where no rule fits it, as for a network of linear layers alone."""
+    """Return the batch that is published for a model's family, found by its name; else an assumed one, GPT-3's by
+    parameters for decoders and 256 images for models with convolutions. None where no rule fits, as for a network of
+    linear layers alone."""
     name, length = "/".join(Path(graph.name).parts[-2:]).lower(), sequence_length(graph)
     for family in _published()["families"]:
         if re.search(family["pattern"], name) and (family["unit"] != "tokens" or length is not None):
@@ -91,7 +95,8 @@ def published_batch(graph: ComputeGraph) -> PublishedBatch | None:
 
 
 def default_batch(graph: ComputeGraph, ranks: int) -> DefaultBatch | None:
-    """Return the published batch of a model, fitted to a number of ranks; None as :func:`published_batch`."""
+    """Return the published or assumed batch of a model, fitted to a number of ranks; None where no rule fits the
+    model."""
     published = published_batch(graph)
     if published is None:
         return None
@@ -99,21 +104,21 @@ def default_batch(graph: ComputeGraph, ranks: int) -> DefaultBatch | None:
 
 
 def decoder_tokens(parameters: int) -> int:
-    """Return the tokens of a step of a decoder of so many parameters: GPT-3's sizes, interpolated in both logarithms,
-    and beyond its smallest and largest model theirs."""
+    """Return the tokens of a step of a decoder with so many parameters: GPT-3's batches, interpolated in the logarithms
+    of both; constant below its smallest and above its largest model."""
     sizes, tokens = np.log(np.array(_published()["decoders"], dtype=float).T)
     return round(float(np.exp(np.interp(np.log(max(1, parameters)), sizes, tokens))))
 
 
 @cache
 def _published() -> Mapping[str, Any]:
-    """Return the content of ``published.yaml``, read once."""
+    """Return the content of ``published.yaml`` beside this module, read once."""
     return read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 def _nearest(amount: int | list[list[int]], parameters: int) -> int:
-    """Return an amount; of an amount by size, a list of [parameters, amount], that of the size whose ratio to
-    ``parameters`` is nearest to one."""
+    """Return an amount as it is; of a list of [parameters, amount] the amount whose parameters have the ratio nearest
+    to one to ``parameters``."""
     if isinstance(amount, int):
         return amount
     return min(amount, key=lambda size: abs(np.log(size[0] / max(1, parameters))))[1]

@@ -53,24 +53,24 @@ class Pins(StatedStrategy):
 
     @classmethod
     def of(cls, stated: StatedStrategy) -> Self:
-        """Return as pins the strategy that a model's file states, None for what it leaves open."""
+        """Return as pins the strategy that a model's file states, None for every choice that it leaves open."""
         return cls(**dict(stated))  # type: ignore[arg-type]
 
     @property
     def allow_placed(self) -> bool:
-        """True where placed plans can have all that is pinned: micro-batches that are alike, recomputation of
-        blocks."""
+        """True where placed plans can have all that is pinned: nothing but the number or size of micro-batches, and
+        recomputation "none" or "full"."""
         others = any(value is not None for name, value in self if name not in PLACED_PINS)
         return not others and self.recomputation in (None, "none", "full")
 
     def allows(self, **choices: int | str | bool) -> bool:
-        """Return True where every pin is None or equals the choice of its name in ``choices``; pins whose names are not
-        among these do not count."""
+        """Return True where every pin that is set equals the choice of its name in ``choices``; pins whose names are
+        not among these do not count."""
         return all(value in (None, choices.get(name, value)) for name, value in self)
 
     def match(self, rows: Strategies) -> Mask:
-        """Return True for rows that have everything that is pinned: [rows]; a sharding counts only where there are
-        several replicas."""
+        """Return a mask of the rows that have everything that is pinned: [rows]; a pinned sharding holds for any row
+        with one replica."""
         matching = np.ones(len(rows), np.bool_)
         for name, value in self:
             if value is not None:
@@ -82,13 +82,13 @@ class Pins(StatedStrategy):
         return matching
 
     def contradiction(self, job: Job, batches: Sequence[int]) -> str | None:
-        """Return the first reason why no strategy has all that is pinned at any of these global batches; None where one
-        may have."""
+        """Return a sentence with the first reason why no strategy of the job has all that is pinned at any of these
+        global batches; None where one may have."""
         return next((reason for reason in self._contradictions(job, batches) if reason), None)
 
     def _contradictions(self, job: Job, batches: Sequence[int]) -> Iterator[str | None]:
-        """Yield each reason why no strategy has all that is pinned at any of these global batches; nothing where one
-        may have."""
+        """Yield a sentence for each reason why no strategy of the job has all that is pinned at any of these global
+        batches; nothing where one may have."""
         model, ranks = job.model, job.fabric.ranks
         given = {name: value for name, value in self if isinstance(value, int)}
         degrees = {name: given[name] for name in ("dp", "tp", "pp", "cp") if name in given}
@@ -205,10 +205,11 @@ class SearchRequest:
             raise UnsupportedError(f"{reason} is not for --strategy {' '.join(self.strategies)}")
 
     def exchanges_on(self, accelerator: Accelerator) -> tuple[PricedExchange, ...]:
-        """Return the methods with the engines that they have on a cluster.
+        """Return the request's exchange methods, each with the engine that codes for it on a cluster of this
+        accelerator.
 
         Raises:
-            ConfigError: nothing is known of what would code there.
+            ConfigError: an engine has to be assumed, and the accelerator states no memory bandwidth.
         """
         return tuple(exchange.on(accelerator) for exchange in self.exchanges)
 
@@ -224,13 +225,13 @@ class SearchRequest:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Strategies that are searched: only data parallelism with the paper's cost model or without overlap, no placed
-        plans where degrees are pinned."""
+        """Kinds of plans that are searched, of those asked for: only data parallelism alone with the paper's cost model
+        or without overlap, no placed plans where anything is pinned that they cannot have."""
         return self._searched()[0]
 
     def _searched(self) -> tuple[tuple[str, ...], str]:
-        """Return the kinds that are searched, and in words what may leave out others: the cost model, no overlap or a
-        pin; "" where all that are asked for are searched."""
+        """Return the kinds of plans that are searched, and in words what may leave out others that are asked for: the
+        cost model, no overlap or a pin; "" where nothing does."""
         kinds = tuple(dict.fromkeys(self.strategies))
         if self.cost_model == "paper" or not self.overlap:
             reason = "the paper cost model" if self.cost_model == "paper" else "--pin overlap=no"
@@ -247,10 +248,15 @@ def with_choices(
     source: str | Path,
     ranks: Sequence[int] | None = None,
 ) -> tuple[SearchRequest, list[Cluster]]:
-    """Return a request with the strategy and the batch that a model's file states, and clusters cut as it states.
+    """Return a request with the strategy and the batch that a model's file states, and the clusters with the stages
+    that it states.
 
     Args:
-        ranks: those that train on each cluster; all of them without it.
+        request: its choices take the place of those that the file leaves open.
+        clusters: where plans are searched.
+        reading: what the file states.
+        source: the file, for messages.
+        ranks: number of ranks that train on each cluster; None for all of them.
 
     Raises:
         ConfigError: the request and the file state the same choice, and differently.
@@ -262,7 +268,8 @@ def with_choices(
 
 
 def with_stages(cluster: Cluster, reading: ModelReading) -> Cluster:
-    """Return a cluster whose stages are cut as a model's file states, unless the cluster states it itself."""
+    """Return a cluster whose training settings have the blocks of each pipeline stage that a model's file states; the
+    cluster itself where the file states none or the cluster's settings state them already."""
     training = cluster.training
     if reading.stage_blocks is None or "stage_blocks" in training.model_fields_set:
         return cluster
@@ -273,7 +280,8 @@ _ONE_OF_THEM = "expected one of them, or --model-only, which takes the model of 
 
 
 def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:
-    """Return the pins that a file states, with those that the caller gives in the place of None.
+    """Return the pins that a file states (``stated``), with those of the caller (``given``) where the file leaves a
+    choice open; ``source`` is the file, for messages.
 
     Raises:
         ConfigError: both pin the same choice, and differently.
@@ -286,18 +294,22 @@ def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:
 
 
 def _option(name: str, value: object) -> str:
-    """Return the option that pins a choice, as the command line spells it."""
+    """Return the option that pins a choice, as the command line spells it: ``--tp 4`` for names of two letters, else
+    ``--pin NAME=VALUE``."""
     return f"--{name} {value}" if len(name) == 2 else f"--pin {name.replace('recomputation', 'recompute')}={value}"
 
 
 def merged_batches(
     given: Sequence[int] | None, reading: ModelReading, ranks: Sequence[int], source: str | Path
 ) -> tuple[int, ...] | None:
-    """Return the global batches of the caller, else the one that a file states or those that follow from its replicas'
-    batch on so many ranks; None where nobody states any.
+    """Return the global batches of the caller, else the one that a file states, else those that follow from the batch
+    of one replica that it states and its degrees, one for each number of ranks; None where nobody states any.
 
     Args:
-        ranks: of each cluster.
+        given: global batches of the caller, None for none.
+        reading: what the file states.
+        ranks: number of ranks of each cluster.
+        source: the file, for messages.
 
     Raises:
         ConfigError: both state one, and differently.
@@ -325,16 +337,18 @@ _CHOICES = (
 
 
 def on_machine(graph: ComputeGraph, measured_on: str | None, clusters: Sequence[Cluster]) -> ComputeGraph:
-    """Return a graph whose measured times say what they were measured on, as far as it decides a plan; without measured
-    times for ``none``.
+    """Return a graph whose measured times, if it has any, name the accelerator that they were measured on, None to
+    leave them unscaled; without measured times for ``none``.
 
     Args:
         graph: of a trace, or of any model.
-        measured_on: an accelerator, ``unscaled`` or ``none``; None for what the trace names.
+        measured_on: an accelerator of the catalog or a YAML file, ``unscaled`` or ``none``; None for what the trace
+            names.
         clusters: where plans are searched.
 
     Raises:
-        ConfigError: nothing was measured, or the trace names a machine that the catalog lacks.
+        ConfigError: ``measured_on`` is given and nothing was measured, or the trace names a machine that the catalog
+            lacks.
         UnsupportedError: operators that state durations alone are to be scaled to another accelerator.
     """
     measured = graph.measured
@@ -360,8 +374,8 @@ def on_machine(graph: ComputeGraph, measured_on: str | None, clusters: Sequence[
 
 
 def _check_priced(graph: ComputeGraph, measured: MeasuredTimes, machine: Accelerator, other: Accelerator) -> None:
-    """Raise UnsupportedError where operators have a measured duration but neither FLOPs nor bytes, by which it could be
-    scaled to another accelerator."""
+    """Raise UnsupportedError where any operator has a measured forward duration but neither FLOPs nor bytes, by which
+    it could be scaled from ``machine`` to another accelerator."""
     unknown = [
         seconds or 0.0
         for operator, seconds in zip(graph.operators, measured.forward, strict=True)
@@ -375,8 +389,8 @@ def _check_priced(graph: ComputeGraph, measured: MeasuredTimes, machine: Acceler
 
 
 def measured_lines(graph: ComputeGraph, clusters: Sequence[Cluster]) -> list[str]:
-    """Return the lines that are said of the measured durations that plans rest on: how many operators take them, how
-    they become those of each accelerator, and an assumption; empty where the graph states none."""
+    """Return lines of text on the measured durations that plans rest on: how many operators take them, how they become
+    those of each accelerator, and an assumption; empty where the graph has no measured times."""
     measured = graph.measured
     if measured is None:
         return []
@@ -392,8 +406,8 @@ def measured_lines(graph: ComputeGraph, clusters: Sequence[Cluster]) -> list[str
 
 
 def _rule(measured: MeasuredTimes, name: str) -> str:
-    """Return a line on how measured durations become those of an accelerator ``name``: unscaled, taken as they are, or
-    changed as the operator's price does."""
+    """Return a line on how measured durations become those of the accelerator of chip ``name``: unscaled, taken as they
+    are, or changed as the operator's price does."""
     if measured.accelerator is None:
         return f"assumption: what was measured on computes as {name} does in the plan's format: nothing is scaled"
     if load_accelerator(measured.accelerator).chip == name:

@@ -66,11 +66,19 @@ class NotFasterError(UnsupportedError):
 def fastest(
     graph: ComputeGraph, cluster: Cluster, request: SearchRequest, below: float, *, prices: GroupPrices
 ) -> Plan:
-    """Return the fastest plan that fits on a cluster, if its step takes less than ``below`` seconds a sample.
+    """Return the fastest plan that fits on a cluster, if its step takes no more than ``below`` seconds a sample.
 
     The plan is the first of :func:`search` before schedules are synthesized for it; no other row is simulated that
-    cannot be the fastest. Cheap where ``below`` is tight: what cannot be faster is bounded only. ``prices`` are of the
-    cluster's fabric and of the request.
+    cannot be the fastest. Cheap where ``below`` is tight: what cannot be faster is bounded only. Prices that were
+    computed are written to the cache on disk.
+
+    Args:
+        graph: the model, at any batch.
+        cluster: where it runs.
+        request: with exactly one global batch. Where it searches strategies that a framework can run, placed plans are
+            left out.
+        below: seconds a sample.
+        prices: of the cluster's fabric and of the request.
 
     Raises:
         ConfigError: the request has not one global batch.
@@ -93,13 +101,13 @@ def search(
     advance: Callable[[], None] = lambda: None,
 ) -> PlanSearch:
     """Return the plans of a model ranked over all clusters together: those that fit first, of these those that a
-    framework can run, then least seconds a sample.
+    framework can run, then least seconds a sample. Prices that were computed are written to the cache on disk.
 
     Args:
         graph: the model, at any batch.
         clusters: where it may run; one entry for each number of ranks.
-        request: batches, what may vary, and what is pinned; everything without it.
-        prices: of the one cluster's fabric and of the request, where several models are searched there.
+        request: batches, what may vary, and what is pinned; None to search everything.
+        prices: of the one cluster's fabric and of the request, to share them among searches; None to make new ones.
         advance: called before each refinement and simulation.
 
     Raises:
@@ -121,11 +129,14 @@ def search(
 
 
 def _batches(graph: ComputeGraph, clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:
-    """Return the global batches to search, one entry for each attempt, which searches its batches together; the next
-    entry counts only where no plan fits those of the one before. One entry where the request states them; with
-    ``largest_batches`` one entry of all powers of two for each rank of the largest cluster; otherwise entries of one
-    batch, from what is published of the model (32 samples for each rank of the largest cluster where nothing is) down
-    to a sample for each, and on to a single one where ranks may share a sample, by halves."""
+    """Return the global batches to search (samples of a step), one entry for each attempt, which searches its batches
+    together; the next entry counts only where no plan fits those of the one before.
+
+    That is one entry where the request states them; with ``largest_batches`` one entry of the ranks of the largest
+    cluster times each power of two up to 1,024. Otherwise entries of one batch, from what is published of the model (32
+    samples for each rank of the largest cluster where nothing is) down to a sample for each, by halves, and further on
+    meshes where ranks may share a sample.
+    """
     if request.global_batches is not None:
         return [tuple(dict.fromkeys(request.global_batches))]
     least = max(cluster.ranks for cluster in clusters)
@@ -148,8 +159,13 @@ def _searched(
     choices: dict[int, GroupPrices],
     advance: Callable[[], None],
 ) -> PlanSearch:
-    """Return the search of these global batches on every cluster, with prices that later searches share;
-    UnsupportedError where none has a plan, TooLargeError where one was too large."""
+    """Return the search of these global batches on every cluster. ``choices`` holds the prices of each cluster by its
+    index; those that are missing are added to it in place, so that later searches share them.
+
+    Raises:
+        TooLargeError: no cluster has a plan, and on some one plans do not fit the memory.
+        UnsupportedError: no cluster has a plan for other reasons.
+    """
     ranking: list[Plan] = []
     refused: list[RefusedPlan] = []
     refusals: list[str] = []
@@ -188,9 +204,9 @@ def _searched(
 def _reference(
     graph: ComputeGraph, clusters: tuple[Cluster, ...], request: SearchRequest, batch: int
 ) -> tuple[Plan, ...]:
-    """Return the plans of data parallelism alone on the electrical reference of the one cluster, at one batch, best
-    first, those that do not fit behind; none without comparison, with several clusters, without a reference, or where
-    no data-parallel kind is asked for."""
+    """Return the plans of data parallelism alone on the electrical reference of the one cluster, at one global batch,
+    best first, those that do not fit behind; empty without comparison in the request, with several clusters, without a
+    reference, or where no data-parallel kind is asked for."""
     if not request.compare or len(clusters) > 1 or not set(DATA_PARALLEL) & set(request.kinds):
         return ()
     (own,) = clusters
@@ -208,7 +224,7 @@ def _reference(
 
 
 class _Search:
-    """The search on one cluster."""
+    """The search of a model's plans on one cluster."""
 
     def __init__(
         self,
@@ -229,8 +245,8 @@ class _Search:
         self._found: list[tuple[Plan, Row]] = []
 
     def run(self, batches: tuple[int, ...]) -> tuple[list[Plan], list[RefusedPlan], Counts, tuple[str, ...]]:
-        """Simulate in the order of the bounds; return the plans best first, what is refused, counts, and the reasons
-        why rows were left out.
+        """Search these global batches in the order of the bounds and return four things: the simulated plans, best
+        first; data-parallel plans that were refused; counts; and the reasons why rows were left out.
 
         Raises:
             UnsupportedError: there is no row, or none that fits.
@@ -284,10 +300,11 @@ class _Search:
         return plans, refused, self._rows.counts + simulated, self._rows.refusals
 
     def fastest(self, batches: tuple[int, ...]) -> Plan:
-        """Return the fastest plan of all rows, which no other is compared with.
+        """Return the fastest plan of all rows, after simulating only those that may be it; of plans that a framework
+        can run where any is searched, else of placed ones.
 
         Raises:
-            NotFasterError: no plan is faster than was asked for.
+            NotFasterError: no plan takes as little time a sample as was asked for.
             UnsupportedError: there is no row, or none that fits.
         """
         rows, below = self._rows.first(batches), self._best
@@ -307,8 +324,13 @@ class _Search:
     def _compared_algorithms(
         self, batches: tuple[int, ...], heap: Sequence[Row]
     ) -> tuple[list[Plan], list[RefusedPlan]]:
-        """Return the plans and refusals of data parallelism alone with each algorithm by itself; with its largest batch
-        where each plan has its own, none without comparison."""
+        """Return the plans and refusals of data parallelism alone with each algorithm by itself; where the request is
+        for the largest batches, of each kind, algorithm and method only the largest batch that fits. Both are empty
+        where the request does not compare. ``heap`` are the rows of the search.
+
+        Raises:
+            UnsupportedError: there is no row, and some do not fit.
+        """
         if not self._request.compare or not set(DATA_PARALLEL) & set(self._request.kinds):
             return [], []
         if not heap and self._request.must_fit and self._rows.too_large:
@@ -324,7 +346,7 @@ class _Search:
 
     def _synthesized(self, batches: tuple[int, ...]) -> list[Plan]:
         """Return the plans of data parallelism alone with synthesized schedules, which no row of the search has, that
-        may be faster than what is found; the least time a sample takes them into account."""
+        may be faster than the best plan so far; the best time of the search is lowered to theirs."""
         if not set(DATA_PARALLEL) & set(self._request.kinds) or self._rows.job.fabric.library:
             return []
         plans, _ = compared_plans(self._rows, batches, self._advance, below=lambda: self._best)
@@ -332,9 +354,9 @@ class _Search:
         return plans
 
     def _compare_divisions(self, rows: list[Row], known: set[Hashable]) -> None:
-        """Simulate the fastest plan of the divisions with the least bounds, until as many divisions as are asked for
-        have one; rows of a division are simulated until no bound is below its best time, at most
-        :data:`_OF_A_DIVISION`."""
+        """Simulate, of ``rows``, the fastest plan of the divisions of the job with the least bounds, until as many
+        divisions as the request asks for are in ``known``, which is extended in place. Rows of a division are simulated
+        until no bound is below its best time, at most :data:`_OF_A_DIVISION`."""
         if self._request.divisions < 2:
             return
         wanted, many = self._request.divisions, self._rows.job.fabric.exclusive and self._rows.cluster.ranks > _MANY
@@ -355,8 +377,11 @@ class _Search:
             self._simulate(group, until=enough)
 
     def _settled(self, row: Row) -> bool:
-        """Return True where no row from this one on can be the fastest, or where placed plans, of which none wins where
-        a plan that a framework can run fits, were looked at enough without the comparison."""
+        """Return True where no row with this one's bound or a larger one can be the fastest.
+
+        In a search for divisions without comparison, also where the row is a placed plan, enough bounds of placed plans
+        were refined, and a plan of another kind that fits was found, since a placed plan does not win against that.
+        """
         brief = self._request.divisions and not self._request.compare and self._best < inf
         if brief and KINDS[row.kind] == "placed" and self._refined >= _REFINED:
             return any(found.kind != row.kind and plan.fits is not False for plan, found in self._found)
@@ -365,14 +390,16 @@ class _Search:
     def _known_best(self, row: Row) -> bool:
         """Return True where the row's kind, which cannot win, has been compared enough: at least one of its rows was
         simulated, and this row's bound is not below the best of them, or :data:`COMPARED` of them were simulated
-        (:data:`_OF_A_DIVISION` without the comparison), or :data:`_REFINED` bounds of placed rows were refined."""
+        (:data:`_OF_A_DIVISION` in a search for divisions without comparison), or :data:`_REFINED` bounds of placed rows
+        were refined."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         most = COMPARED if self._request.compare or not self._request.divisions else _OF_A_DIVISION
         return len(times) > 0 and (len(times) >= most or self._refined >= _REFINED or row.per_sample >= min(times))
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
-        """Refine or simulate the least row of the heap, over and over until it is empty or ``until`` holds for the
-        least one; rows stay in the heap that were not needed."""
+        """Refine the bound of the least row of the heap, or simulate it where no bound is left, over and over until the
+        heap is empty or ``until`` holds for its least row. The heap is changed in place: rows that were not needed
+        stay. Plans that were simulated are appended to those found."""
         while heap and not until(heap[0]):
             row = heappop(heap)
             self._advance()
@@ -393,9 +420,9 @@ def _by_kind(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def _distinct(plans: Sequence[Plan], compared: Sequence[Plan]) -> list[Plan]:
-    """Return the compared plans, then those of ``plans`` that differ from all earlier ones: plans of the algorithm
-    "auto" are left out where an earlier one has the same strategy and ends up with the same algorithms, and compared
-    plans where that holds and nothing is exchanged."""
+    """Return the compared plans, then the other plans, without duplicates: a plan of the algorithm "auto" is left out
+    where an earlier plan has the same strategy and ends up with the same algorithms; a compared plan where that holds
+    and nothing is exchanged."""
     seen: set[tuple[object, tuple[str, ...]]] = set()
     distinct = []
     for place, plan in enumerate((*compared, *plans)):
@@ -431,8 +458,9 @@ FREE = {
 
 
 def free_rows(graph: ComputeGraph, cluster: Cluster, request: SearchRequest, *, splits_neurons: bool) -> ClusterRows:
-    """Return the rows of a cluster with as many ranks, as many of them in a node, whose exchanges take no time;
-    ``splits_neurons`` as of a :class:`Job`."""
+    """Return the rows of a copy of the cluster, with as many ranks and as many of them in a node, on a fabric over
+    which exchanges take no time. ``splits_neurons`` says whether layers of convolutional networks may be split by their
+    outputs."""
     fabric = fabric_from(FREE, cluster.ranks, {"tiers.node.size": cluster.fabric.node_ranks}, where="floor")
     rows = ClusterRows(graph, replace(cluster, fabric=fabric), request, GroupPrices(fabric, cluster.training))
     rows.job = replace(rows.job, splits_neurons=splits_neurons)
@@ -441,7 +469,7 @@ def free_rows(graph: ComputeGraph, cluster: Cluster, request: SearchRequest, *, 
 
 @dataclass(frozen=True)
 class Floor:
-    """Strategies that fit the memory, least floors first."""
+    """Strategies that fit the memory, with the least time that each takes on any network, smallest first."""
 
     strategies: Strategies
     per_sample: Floats
@@ -449,8 +477,9 @@ class Floor:
 
     @classmethod
     def of(cls, free: ClusterRows, batches: tuple[int, ...]) -> Floor:
-        """Return the floors of these global batches, of strategies that fit; ``free`` is a cluster whose exchanges take
-        no time. A strategy that it does not serve has floor 0."""
+        """Return the strategies of these global batches (samples of a step) that fit, with their floors. ``free`` are
+        the rows of a cluster whose exchanges take no time (:func:`free_rows`); a strategy that its fabric does not
+        serve has floor 0."""
         space = free.strategies(batches)
         space = space.rows(memory(free.job, space) <= free.capacity)
         floor, known = np.zeros(len(space)), np.flatnonzero(admitted(free.job, space))
@@ -462,8 +491,9 @@ class Floor:
         return cls(space.rows(order), floor[order])
 
     def least(self, job: Job) -> float:
-        """Return the least first bound of a job on a fabric whose nodes have as many ranks, in seconds a sample;
-        infinite where its fabric serves none of the strategies."""
+        """Return the least first bound, in seconds a sample, of these strategies in ``job``, which differs from that of
+        the floors in its fabric and prices alone, with as many ranks in a node; infinite where its fabric serves none
+        of them."""
         least, begin, count = inf, 0, _AT_ONCE
         while begin < len(self.per_sample) and self.per_sample[begin] < least:
             rows = self.strategies.rows(np.arange(begin, min(begin + count, len(self.per_sample))))
@@ -489,16 +519,16 @@ def compared_plans(
     *,
     below: Callable[[], float] | None = None,
 ) -> tuple[list[Plan], list[RefusedPlan]]:
-    """Return the simulated plans of data parallelism alone with each algorithm, batch and method, those that do not fit
-    included, and what is refused; none for one rank, on a fabric of parts, whose levels each have their own, or where
-    pins exclude it.
+    """Return the simulated plans of data parallelism alone with each algorithm, batch and exchange method, those that
+    do not fit included, and the plans that are refused. Both are empty for one rank, on a fabric of parts, whose levels
+    each have their own algorithm, or where pins exclude data parallelism alone.
 
     Args:
         rows: of the cluster.
-        batches: global batches.
+        batches: global batches, samples of a step.
         advance: called before each algorithm.
-        below: None, or the seconds a sample below which plans count now: then only synthesized schedules are tried,
-            for strategies that fit and whose bound is below.
+        below: returns the seconds a sample below which plans count at that moment; with it only algorithms that build
+            schedules by size are tried, for strategies that fit and whose bound is below. None to try all.
     """
     plans: list[Plan] = []
     refused: list[RefusedPlan] = []
@@ -522,7 +552,7 @@ def compared_plans(
 
 def _carriers(rows: ClusterRows) -> list[Algorithm]:
     """Return the algorithms that data parallelism is compared with: those that the request names, else the library
-    alone where the fabric has one, since schedules do not pay for software, else all that are registered."""
+    alone where the fabric has one, as schedules do not pay for software, else all that are registered."""
     if rows.request.algorithms:
         return [*map(carrier, rows.request.algorithms)]
     return [LIBRARY] if rows.job.fabric.library else [*algorithms().values()]
@@ -531,8 +561,12 @@ def _carriers(rows: ClusterRows) -> list[Algorithm]:
 def _with_algorithm(
     rows: ClusterRows, algorithm: Algorithm, batches: Sequence[int], below: Callable[[], float] | None
 ) -> Iterator[Plan | RefusedPlan]:
-    """Yield the plan, or the refusal, of data parallelism with one algorithm: for each kind and batch, as it is and,
-    unless that was refused, with each method of exchange; with ``below`` only those that fit and may be faster."""
+    """Yield the plan, or the refusal, of data parallelism alone with one algorithm: for each requested kind and batch,
+    with gradients as they are and, unless that was refused, with each method of exchange.
+
+    Batches that the ranks do not divide or the pins exclude are skipped; with ``below``, which returns seconds a
+    sample, so are strategies that do not fit or whose bound is not below.
+    """
     ranks, request = rows.cluster.ranks, rows.request
     shardings = [sharding for sharding, kind in KIND_OF_SHARDING.items() if kind in request.kinds]
     for sharding, batch in product(shardings, batches):
@@ -551,7 +585,8 @@ def _with_algorithm(
 
 
 def _may_be_faster(rows: ClusterRows, strategy: Strategy, below: float) -> bool:
-    """Return True where a strategy fits the memory and its first bound is below so many seconds a sample."""
+    """Return True where a strategy fits the memory, is served, and its first bound is below so many seconds a
+    sample."""
     row = Strategies.of(strategy._replace(algorithm=AUTO))
     if memory(rows.job, row).item() > rows.capacity or not admitted(rows.job, row).item():
         return False
@@ -559,8 +594,8 @@ def _may_be_faster(rows: ClusterRows, strategy: Strategy, below: float) -> bool:
 
 
 def _simulated(rows: ClusterRows, algorithm: Algorithm, strategy: Strategy) -> Plan | RefusedPlan:
-    """Return the plan of a strategy that is data parallelism alone, simulated whether it fits the memory or not; a
-    RefusedPlan with why where the algorithm refuses or fails."""
+    """Return the plan of a strategy that is data parallelism alone, simulated by one algorithm whether it fits the
+    memory or not; a RefusedPlan, with the reason, where the algorithm refuses or fails."""
     job, method = rows.job, rows.job.exchange(strategy)
     kinds = dict.fromkeys(each.kind for each in job.model.data_parallel_plan(strategy).exchanges)
     reasons = [rows.prices.refusal(kind, algorithm.name, strategy.dp, strategy.exchange) for kind in kinds]
@@ -612,7 +647,7 @@ class LatencySensitivity:
 
     def to_json(self) -> dict[str, object]:
         """Return plain types in SI units: latencies and the step time of the new winner in seconds, ``slower`` as a
-        ratio; None where no other plan wins."""
+        ratio; all but the fabric's own latency None where no other plan wins."""
         return {
             "own_hop_latency_s": self.own,
             "changes_at_hop_latency_s": self.latency,
@@ -623,12 +658,12 @@ class LatencySensitivity:
 
 
 def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCIES) -> LatencySensitivity:
-    """Return the smallest of the ``latencies`` (seconds a hop, ascending) above the fabric's own at which another plan
-    wins on the winner's cluster, found by bisection; its fields are None where none is.
+    """Return the smallest of the ``latencies`` above the fabric's own at which another plan wins on the winner's
+    cluster, with that plan, found by bisection; both are None where none wins.
 
     Args:
-        ranked: a search; its codec, pins and kinds are searched again, without the comparison of single algorithms.
-        latencies: those above the fabric's own are tried.
+        ranked: a search; its graph, pins and kinds are searched again at the winner's batch.
+        latencies: seconds a hop, ascending; those above the fabric's own are tried.
     """
     own = ranked.winner.cluster.fabric.hop_latency
     tried = [seconds for seconds in latencies if seconds > own]
@@ -646,10 +681,10 @@ def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCI
 
 
 def _winner_at(ranked: PlanSearch, seconds: float) -> tuple[Plan, float | None]:
-    """Return the plan that wins with so many seconds a hop, and how many times as long the same plan as the first
-    winner takes a sample there.
+    """Return the plan that wins on the first winner's cluster with ``seconds`` of latency a hop, and how many times as
+    long a sample the same plan as the first winner takes there, 1 where it wins still.
 
-    None where the first winner is so much slower that it was not simulated.
+    The second is None where the first winner is so much slower that it was not simulated.
     """
     first = ranked.winner
     cluster = replace(first.cluster, fabric=first.cluster.fabric.with_hop_latency(seconds), reference=None)

@@ -69,8 +69,9 @@ class WhatIf:
         return f"{self.change.name} " + (f"{percent:+.{digits}f} %" if abs(percent) >= 0.05 else "0 %")
 
     def to_json(self) -> dict[str, object]:
-        """Return the change, its arguments, and the seconds of a sample and of a step of the plan that wins then, None
-        where a bound decided or there is no plan."""
+        """Return the change, its arguments, what decided (``search``, ``bound`` or ``refusal``), the seconds of a
+        sample as a ratio to those now, and the plan that wins then with its batch and step time; entries of the plan
+        are None where a bound decided or there is no plan."""
         return {
             "change": self.change.name,
             "arguments": dict(self.change.arguments),
@@ -107,7 +108,8 @@ class WhatIfs:
 
     @cached_property
     def limit(self) -> float:
-        """Seconds of a sample that no network makes shorter, as a share of the winner's; 0 where nothing bounds it."""
+        """Seconds of a sample that no network makes shorter, as a share of the winner's, at most 1; 0 where nothing
+        bounds it."""
         if isinstance(self._winner.step, BroadcastStep):
             return self._winner.step.computation / self._winner.step_time
         cluster, request = self._winner.cluster, replace(self._request, exchanges=(), algorithms=())
@@ -119,7 +121,9 @@ class WhatIfs:
         return min(1.0, float(least[0]) / self._winner.sample_time) if len(least) else 0.0
 
     def answers(self, advance: Callable[[], None] = lambda: None) -> Iterator[WhatIf]:
-        """Yield the answers to the first changes that may matter: of several of a network that cannot, the first."""
+        """Yield the answers to at most five changes. Where a network without delay would gain less than 2 %, the first
+        change of the network alone is answered, by that bound, and others of the network are skipped. ``advance`` is
+        called before each refinement and simulation."""
         decided, answered = False, 0
         for change in self.changes():
             if answered == MOST:
@@ -133,7 +137,8 @@ class WhatIfs:
                 yield self._answer(change, advance)
 
     def _answer(self, change: Change, advance: Callable[[], None]) -> WhatIf:
-        """Return the answer of a search of a changed question."""
+        """Return the answer that a search of a changed question gives, with the reason in ``why`` where it has no
+        plan."""
         try:
             winner = search(self._found.graph, change.cluster, change.request, advance=advance).winner
         except InputError as error:
@@ -141,8 +146,9 @@ class WhatIfs:
         return WhatIf(change=change, winner=winner, step=winner.sample_time / self._winner.sample_time)
 
     def changes(self) -> Iterator[Change]:
-        """Yield the changes of the winner's question: its network, its counterpart, its exchange, its batch, its
-        accelerator."""
+        """Yield the changes of the winner's question, as far as each applies: links twice as fast, the electrical
+        reference or circuits in place of packets, the exchange method, half and twice the batch, and the accelerator's
+        successor."""
         cluster, request = self._winner.cluster, self._request
         if cluster.ranks > 1:
             twice, settings = faster(cluster.fabric, 2.0)
@@ -169,14 +175,16 @@ class WhatIfs:
 
 
 def _network(fabric: Fabric, settings: Mapping[str, float]) -> str:
-    """Return the links of a faster fabric in words."""
+    """Return in words the bandwidth of a faster fabric's links, or wavelengths: ``100 GB/s links``. ``settings`` are
+    bytes per second by field."""
     rates = dict.fromkeys(format_bandwidth(rate) for rate in settings.values())
     return f"{' and '.join(rates)} {'a wavelength' if fabric.wavelength_routed else 'links'}"
 
 
 def counterpart(fabric: Fabric) -> Fabric | None:
-    """Return planes of a circuit switch in the place of a packet switch between ranks, at the same bandwidth of a rank;
-    None for other fabrics, and where a collective library is priced, which circuits have none of."""
+    """Return a circuit switch of eight planes in the place of a packet fabric between ranks, at the same total
+    bandwidth of a rank; None for fabrics of circuits, fabrics that add up in the network or state no bandwidth, and
+    where a collective library is priced, which circuits have none of."""
     rate = getattr(fabric, "bandwidth", None)
     if fabric.exclusive or fabric.in_network_reduction or fabric.library is not None or rate is None:
         return None
@@ -184,9 +192,12 @@ def counterpart(fabric: Fabric) -> Fabric | None:
 
 
 def faster(fabric: Fabric, times: float) -> tuple[Fabric, dict[str, float]]:
-    """Return a fabric whose network has so many times the bandwidth, and the settings that make it so, in bytes a
-    second: of several tiers all but the switches of nodes, which are innermost, else the bandwidth of all links; the
-    fabric itself and no settings where no field states one."""
+    """Return a fabric whose network has ``times`` the bandwidth, and the settings that make it so, bytes a second by
+    field.
+
+    Of several tiers all but a switch at the innermost, that of nodes, are faster; else the bandwidth of all links or
+    wavelengths. The fabric itself and no settings where no field states one.
+    """
     fields = fabric.model_dump(mode="python", exclude_none=True)
     tiers = fields.get("tiers")
     if tiers:
