@@ -50,11 +50,11 @@ DETERMINED = 0.7
 
 
 def fitted_parameters(calibration: calibrated.Calibration, priors: Priors) -> Fit:
-    """Return the parameters of a calibration as a fit, in the order of ``priors``; those that it lacks stay at their
-    priors.
+    """Return the parameters of a calibration as a fit, in the order of ``priors``; those that the calibration lacks
+    stay at their priors.
 
     Raises:
-        ConfigError: the calibration has parameters that are none.
+        ConfigError: the calibration has parameters that ``priors`` does not.
     """
     names = list(calibration.parameters)
     if odd := ", ".join(name for name in names if name not in priors.names):
@@ -67,7 +67,8 @@ def fitted_parameters(calibration: calibrated.Calibration, priors: Priors) -> Fi
 
 
 def parameters_of(fitted: Fit, priors: Priors) -> dict[str, calibrated.CalibratedParameter]:
-    """Return the entries of a calibration file for fitted parameters, by name."""
+    """Return the entries of a calibration file for fitted parameters, by name, with their values, spreads and priors;
+    ``determined`` where the spread is below 0.7 of the prior's."""
     spread = np.sqrt(np.diag(fitted.covariance))
     return {
         name: calibrated.CalibratedParameter(
@@ -86,7 +87,7 @@ def rounded(value: float) -> float:
 
 
 def calibration_text(calibration: calibrated.Calibration) -> str:
-    """Return the content of a calibration's file, YAML."""
+    """Return the content of a calibration's file as YAML, covariances to six significant digits."""
     document = calibration.model_dump(mode="json")
     covariance = [[rounded(entry) for entry in row] for row in document.pop("covariance")]
     rows = "".join(f"- {yaml.safe_dump(row, default_flow_style=True, width=10**6).strip()}\n" for row in covariance)
@@ -94,7 +95,7 @@ def calibration_text(calibration: calibrated.Calibration) -> str:
 
 
 def write_calibration(calibration: calibrated.Calibration, path: Path) -> None:
-    """Write a calibration as YAML.
+    """Write a calibration as YAML; the file is complete or left as it was.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -103,10 +104,11 @@ def write_calibration(calibration: calibrated.Calibration, path: Path) -> None:
 
 
 def read_calibration(path: Path) -> calibrated.Calibration:
-    """Return the calibration that :func:`write_calibration` wrote to a file; those of the catalog also by their name.
+    """Return the calibration that :func:`write_calibration` wrote to a file; ``path`` may also be the name of one in
+    the catalog.
 
     Raises:
-        ConfigError: the file cannot be read, or a field is missing, unknown or out of range.
+        ConfigError: the file cannot be read, is no calibration, or a field is missing, unknown or out of range.
     """
     fields = read_yaml(catalog_file(str(path), CATALOG) or path)
     if not is_calibration(fields):
@@ -133,13 +135,13 @@ class Accuracy(Result):
     scores: Scores
 
     def summary(self) -> str:
-        """Return one line: table, basis of the parameters, scores."""
+        """Return one line: the table, the basis of the parameters, and the scores."""
         return f"{self.steps.name}, {self.basis}: {self.scores.line()}"
 
     def rows(self) -> list[Document]:
-        """Return a row for each measured step: ``measured_s`` and ``predicted_s``, the ends of the 90 % interval
-        ``low_s`` and ``high_s``, the relative ``error`` (above 0 where predicted too slow), ``inside`` the interval or
-        not, and in words what was ``assumed``."""
+        """Return a row for each measured step: ``row``, ``model``, ``gpus``, ``measured_s`` and ``predicted_s``, the
+        ends of the 90 % interval ``low_s`` and ``high_s``, the relative ``error`` (above 0 where predicted too slow),
+        ``inside`` the interval or not, and in words what was ``assumed`` of choices that the row leaves open."""
         seconds, low, high = self.predicted.seconds, self.predicted.low, self.predicted.high
         return [
             {
@@ -157,14 +159,15 @@ class Accuracy(Result):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return the same rows as texts with units, by heading."""
+        """Return :meth:`rows` as texts with units, by heading of the column; measurements outside their interval are
+        marked."""
         columns = "row: {row} | model: {model} | GPUs: {gpus} | measured: {measured_s:time} | "
         columns += "predicted: {predicted_s:time} | 90 % interval: {low_s:time} to {high_s:time} | "
         columns += "error: {error:+.1%}{outside} | assumed: {assumed}"
         return cells(columns, ({**row, "outside": "" if row["inside"] else " outside"} for row in self.rows()))
 
     def to_json(self) -> Document:
-        """Return ``table``, its checksum ``sha256``, ``basis``, ``scores`` and ``rows`` as a document."""
+        """Return a document with ``table`` (name), its checksum ``sha256``, ``basis``, ``scores`` and ``rows``."""
         document = attributes(self, "table=steps.name sha256=steps.sha256 basis")
         return document | {"scores": asdict(self.scores), "rows": self.rows()}
 
@@ -174,10 +177,11 @@ class Accuracy(Result):
 
 
 def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = None) -> Accuracy:
-    """Return predictions of every row from the priors, or from a calibration, with their errors.
+    """Return predictions of every row with their errors: from the priors of each row's accelerator without a
+    calibration, else from the calibration.
 
     Raises:
-        ConfigError: a row is of another accelerator than the calibration.
+        ConfigError: a row is of another accelerator than the calibration, or the calibration has unknown parameters.
     """
     if calibration is None:
         by_priors = lambda jobs, priors: predictions(jobs, priors, prior_fit(priors), PRIOR_SCATTER)  # noqa: E731
@@ -195,15 +199,17 @@ def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = 
 
 
 def _absent(calibration: calibrated.Calibration, steps: MeasuredSteps) -> list[str]:
-    """Return the parameters of kernels, and of the transport of the steps, that a calibration is too old to have."""
+    """Return the names of the parameters of kernels, and of the transport where some step is on the calibrated
+    accelerator, that a calibration is too old to have."""
     if all(step.accelerator != calibration.accelerator for step in steps.steps):
         return calibration.at_priors()
     return calibration.at_priors(transport_of(load_accelerator(calibration.accelerator)).priors())
 
 
 def cross_validated(steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Advance = ignore) -> Accuracy:
-    """Return predictions of every row by fits that have not seen it: a tenth of the rows is left out of each, or all
-    rows of one model size; ``advance`` is told after each fit."""
+    """Return predictions of every row by fits that have not seen it, and their errors. With ``left_out`` "rows" a tenth
+    of the rows is left out of each fit, with "models" all rows of one model size; ``advance`` is called with 1 after
+    each fit. Rows of each accelerator are fitted by themselves."""
     words = {"rows": "calibrated on the other nine tenths of its rows", "models": "calibrated on its other models"}
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
@@ -215,8 +221,8 @@ def cross_validated(steps: MeasuredSteps, left_out: CrossValidation = "rows", ad
 
 
 def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Predictions:
-    """Return the predictions of all rows of ``jobs`` with their 90 % intervals, from fitted parameters and the
-    ``scatter`` of unseen rows (of logarithms)."""
+    """Return the predictions of all rows of ``jobs`` with their 90 % intervals, from fitted parameters. ``scatter`` is
+    the half-width, in natural logarithms, that unseen rows need around the best model."""
     slopes = sensitivity(jobs, priors, fitted.logarithms)
     seconds, fastest = predicted(jobs, priors, fitted.logarithms)
     return Predictions(seconds, half_widths(slopes, fitted.covariance, scatter), fastest.steps)
@@ -225,8 +231,17 @@ def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Pred
 def _predict_each_accelerator(
     steps: MeasuredSteps, basis: str, predict: Callable[[Jobs, Priors], Predictions], only: str | None = None
 ) -> Accuracy:
-    """Return the predictions of the rows, those of each accelerator made together by ``predict``; ConfigError for a row
-    of another accelerator than ``only``, where that is given."""
+    """Return the predictions and scores of all rows, those of each accelerator made together by ``predict``.
+
+    Args:
+        steps: measured rows.
+        basis: origin of the parameters, in words.
+        predict: returns predictions from the jobs of one accelerator's rows and their priors.
+        only: the accelerator that all rows must have; None for any.
+
+    Raises:
+        ConfigError: a row is of another accelerator than ``only``.
+    """
     (seconds, half), used = np.zeros((2, len(steps))), np.empty(len(steps), np.object_)
     for name, rows in in_groups(range(len(steps)), lambda row: steps.steps[row].accelerator).items():
         if only is not None and name != only:
@@ -245,7 +260,7 @@ def _predict_each_accelerator(
 
 
 def draw_accuracy(judged: Sequence[Accuracy]) -> Figure:
-    """Return the figure of predicted against measured steps, one colour for each table."""
+    """Return a figure of predicted against measured steps, one colour for each table of rows."""
     series = [
         PredictedSeries(
             measured=np.array([step.step_s for step in entry.steps.steps]),
@@ -263,16 +278,17 @@ LEAST_ROWS = 4
 
 
 def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore) -> calibrated.Calibration:
-    """Return the parameters of an accelerator, fitted from its priors to steps measured on it, with their errors on
-    rows left out.
+    """Return a calibration of an accelerator: its parameters, fitted from its priors to steps measured on it, with the
+    errors on rows left out.
 
     Args:
         steps: the measured rows.
         accelerator: a name of the catalog, or a YAML file, as the rows name it.
-        advance: told after each fit.
+        advance: called with 1 after each fit.
 
     Raises:
-        ConfigError: the accelerator is calibrated already, a row is of another one, or there are fewer than four.
+        ConfigError: the accelerator is calibrated already, a row is of another one, or there are fewer than four rows.
+        UnsupportedError: the accelerator has no kernel model, or names no transport.
     """
     machine = load_accelerator(accelerator)
     if machine.calibration is not None:
@@ -306,11 +322,11 @@ def calibration_of(
 
     Args:
         accelerator: a name of the catalog, or a YAML file.
-        rows: what was fitted to.
-        fitted: all parameters.
-        priors: where they started.
-        errors: logarithm of predicted over measured seconds of each row, by fits that had not seen it, a fold of
-            :func:`random_folds` each: [rows].
+        rows: name, checksum and number of the rows that were fitted to.
+        fitted: all parameters after the fit.
+        priors: their priors, in the same order.
+        errors: natural logarithm of predicted over measured seconds of each row, by fits that had not seen it, a fold
+            of :func:`random_folds` each: [rows].
         statistics: of these errors (:func:`error_statistics`).
     """
     counted = f"the {rows.count} rows" if rows.kind == "steps" else f"{rows.count} {rows.kind}"

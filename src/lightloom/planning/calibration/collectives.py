@@ -70,15 +70,17 @@ class MeasuredCollective(Config):
 
 
 def read_collectives(name: Path | str, *, gpus: int | None = None) -> list[MeasuredCollective]:
-    """Return the rows of a file of timed collectives in any of the three forms; of times out of place and in place, the
-    mean. Where a file does not say which collective it timed, that is an all-reduce.
+    """Return the rows of a file of timed collectives: a table of ours, or what nccl-tests writes as CSV or prints on a
+    terminal. Of times out of place and in place, the mean is taken. Where a file does not say which collective it
+    timed, that is an all-reduce.
 
     Args:
-        name: the file, also by its name in the folder ``LIGHTLOOM_MEASURED``.
-        gpus: number of GPUs, where the file does not say it.
+        name: the file, or its name in the folder ``LIGHTLOOM_MEASURED``.
+        gpus: number of GPUs, where the file does not say it; None otherwise.
 
     Raises:
-        ConfigError: the file cannot be read, or a row; the message names file, row and column.
+        ConfigError: the file or a row cannot be read, it has no rows, or ``gpus`` is missing, contradicts the file or
+            is below 2; the message names file, row and column.
     """
     path = measured_file(name)
     text, _ = read_measured(path)
@@ -98,8 +100,12 @@ def read_collectives(name: Path | str, *, gpus: int | None = None) -> list[Measu
 
 
 def _rows_of_csv(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCollective]:
-    """Yield the rows of nccl-tests as CSV, nanoseconds out of place and in place: their mean counts; ConfigError
-    without ``gpus``."""
+    """Yield the rows of nccl-tests' CSV, all on one node and all-reduces, with the mean of the nanoseconds out of place
+    and in place; ``path`` is for messages.
+
+    Raises:
+        ConfigError: ``gpus`` is None, or a cell is missing or no number above 0.
+    """
     if gpus is None:
         raise ConfigError(f"{path}: the file does not say the number of GPUs: give it with --gpus")
     lines = list(csv.reader(StringIO(text)))
@@ -117,7 +123,11 @@ def _rows_of_csv(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCo
 
 
 def _positive_number(cell: str, place: str) -> float:
-    """Return the number in a cell; ConfigError, which names the place, unless it is finite and above 0."""
+    """Return the number in a cell.
+
+    Raises:
+        ConfigError: it is no finite number above 0; names ``place``.
+    """
     try:
         value = read_number(cell)
     except ValueError as error:
@@ -128,8 +138,13 @@ def _positive_number(cell: str, place: str) -> float:
 
 
 def _rows_of_terminal(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCollective]:
-    """Yield the rows that a program of nccl-tests printed, with the mean of out of place and in place; ranks, hosts and
-    collective are those of its heading where it names them."""
+    """Yield the rows, but those of no bytes, that a program of nccl-tests printed on a terminal, with the mean of out
+    of place and in place. Ranks, hosts and collective are those of its heading where it names them, else ``gpus`` on
+    one node and all-reduce; ``path`` is for messages.
+
+    Raises:
+        ConfigError: the number of GPUs is not known, below 2 or contradicts ``gpus``, or a line has other columns.
+    """
     hosts = [match.group(1) for line in text.splitlines() if (match := _RANK.match(line))]
     ranks = len(hosts) or gpus
     if ranks is None:
@@ -201,15 +216,16 @@ class System:
 
     @cached_property
     def across(self) -> Mask:
-        """True for rows whose ranks lie in several domains: [rows]."""
+        """Mask of the rows whose ranks lie in several domains of the inner tier: [rows]."""
         return np.array([task.domains > 1 for task in self.tasks])
 
 
 def fit_scales(system: System, transport: Transport) -> Transport:
-    """Return a transport with the four numbers of a system fitted to all of its rows, from those that it has.
+    """Return a transport with its four numbers of a system (``Scales``) fitted to all of the system's rows, from the
+    values that ``transport`` has.
 
     Raises:
-        ConfigError: there are no rows.
+        ConfigError: the system has no rows.
     """
     if not system.rows:
         raise ConfigError(f"{system.name}: no rows to fit a transport to")
@@ -231,12 +247,12 @@ def fit_scales(system: System, transport: Transport) -> Transport:
 
 
 def predicted_collectives(system: System, transport: Transport) -> Floats:
-    """Return the predicted seconds of every row by a transport: [rows]."""
+    """Return the predicted seconds of every row of a system by a transport: [rows]."""
     return seconds(system.ways, Constants.of(transport))
 
 
 def row_weights(system: System) -> Floats:
-    """Return the weight of each row's error: [rows].
+    """Return the weight of each row's error in a fit: [rows].
 
     It is 1 / (σ · √n · g^¼), where σ is the standard deviation of a logarithm of time, which falls as data grow, n the
     number of rows of the row's group whose bytes lie in the same octave, and g the number of groups. A group is the
@@ -263,7 +279,11 @@ class SystemCollective(MeasuredCollective):
 
 
 def is_collectives(name: Path | str) -> bool:
-    """Return True for a file of timed collectives: its first line names no column of measured steps."""
+    """Return True for a file of timed collectives: its first line is not empty and names no column of measured steps.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
     heading = read_measured(measured_file(name))[0].strip().split("\n", 1)[0]
     return heading != "" and {"row", "step_s"}.isdisjoint(heading.split(","))
 
@@ -282,7 +302,7 @@ def read_systems(
         tables: files, or names in the folder ``LIGHTLOOM_MEASURED``; columns ``cluster`` and ``transport`` name the
             system of each row.
         cluster: of tables without these columns.
-        transport: of tables without these columns; without it the one that the accelerators name.
+        transport: of tables without these columns; None for the one that the cluster's fabric or the accelerator names.
         accelerator: what was measured on in place of a cluster, where all rows are of one node.
         gpus: number of GPUs, where a file does not say it.
 
@@ -316,8 +336,14 @@ def read_systems(
 
 
 def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str | None) -> System:
-    """Return the system of a catalog's cluster; without a ``transport``, that of its fabric's library, else of its
-    accelerator."""
+    """Return the system of timed collectives on a cluster of the catalog or a YAML file. Its transport is the one
+    named, else that of the cluster's library, else of its accelerator, uncalibrated where the catalog has that
+    accelerator uncalibrated.
+
+    Raises:
+        ConfigError: there is no transport, or it costs nothing.
+        UnsupportedError: the cluster's fabric has no tiers of switches.
+    """
     machine = load_cluster(cluster)
     calibration = machine.accelerator.calibration
     if calibration is not None and calibration.accelerator in accelerators():
@@ -331,8 +357,12 @@ def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: s
 def _system_of_node(
     path: Path, rows: Sequence[MeasuredCollective], machine: Accelerator, transport: str | None
 ) -> System:
-    """Return the system of one node, whose links are those of its accelerators; ConfigError for rows of several
-    nodes."""
+    """Return the system of timed collectives on one node, whose links are those of its accelerators; ``path`` names it.
+
+    Raises:
+        ConfigError: a row is of several nodes, there is no transport, or it costs nothing.
+        UnsupportedError: the accelerator states no bandwidth into its node.
+    """
     if across := [row for row in rows if row.nodes > 1]:
         raise ConfigError(
             f"{path}: {len(across)} rows of several nodes, whose network an accelerator does not state: expected "
@@ -347,7 +377,11 @@ def _system_of_node(
 
 
 def _transport(machine: Accelerator, name: str | None) -> Transport:
-    """Return the transport of a name, else of the accelerator; ConfigError where there is none or it costs nothing."""
+    """Return the transport of a name of the catalog or a YAML file; without a name, that of the accelerator.
+
+    Raises:
+        ConfigError: there is none, or it costs nothing.
+    """
     if name is None and machine.transport is None:
         known = ", ".join(names())
         raise ConfigError(f"{machine.name} names no transport: expected --transport, one of {known} or a YAML file")

@@ -39,24 +39,26 @@ class Fit:
 
 
 def prior_fit(priors: Priors) -> Fit:
-    """Return what is known before any row: the priors as a fit."""
+    """Return the priors as a fit, with the noise that is assumed before any row."""
     return Fit(priors.center, np.diag(priors.spread**2), NOISE)
 
 
 def log_seconds(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
-    """Return the logarithm of the predicted seconds of each row: [rows]."""
+    """Return the natural logarithm of the predicted seconds of each row, by its fastest job: [rows]. ``logarithms`` are
+    those of all parameters, in the order of ``priors``."""
     return predicted(jobs, priors, logarithms)[0]
 
 
 def predicted(jobs: Jobs, priors: Priors, logarithms: Floats) -> tuple[Floats, Jobs]:
-    """Return the logarithm of the predicted seconds of each row: [rows], and the jobs that are then fastest, one a
-    row."""
+    """Return the natural logarithm of the predicted seconds of each row by its fastest job, [rows], and these jobs, one
+    a row. ``logarithms`` are those of all parameters, in the order of ``priors``."""
     seconds, fastest = jobs.fastest(step_seconds(jobs, priors.values(logarithms)))
     return np.log(seconds), jobs.only(fastest)
 
 
 def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
-    """Return how the logarithm of each row's seconds changes with that of each parameter: [rows, parameters]."""
+    """Return the numerical derivatives of the logarithm of each row's seconds by the logarithm of each parameter at
+    ``logarithms``: [rows, parameters]. Each row keeps the job that is fastest there."""
     center, chosen = predicted(jobs, priors, logarithms)
     moved = (log_seconds(chosen, priors, logarithms + _STEP * row) for row in np.eye(len(logarithms)))
     return np.stack([(values - center) / _STEP for values in moved], axis=1)
@@ -68,11 +70,11 @@ def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats 
     Derivatives cost as many predictions as there are parameters, so that a few steps share them.
 
     Args:
-        jobs: rows.
-        priors: parameters.
-        start: logarithms at which to begin; the priors' centre without them.
-        slopes: derivatives of the rows near the solution, [rows, parameters], which then serve throughout; without
-            them they are computed anew where the parameters have moved.
+        jobs: rows to fit to.
+        priors: priors of the parameters.
+        start: logarithms at which to begin; None for the priors' centre.
+        slopes: derivatives of the rows near the solution, [rows, parameters], which then serve throughout; None to
+            compute them, and again where the parameters have moved.
     """
     logarithms = priors.center if start is None else start
     measured = np.log(jobs.measured)
@@ -98,15 +100,23 @@ def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats 
 
 
 def _robust_noise(errors: Floats, rows: int) -> float:
-    """Return the root of the mean square of 1.4826 times the median size of the errors, with the weight of ``rows``,
-    and of :data:`NOISE`, with that of ten; at least :data:`LEAST_NOISE`."""
+    """Return the noise of rows from their errors (of logarithms): the root of a weighted mean of the squares of 1.4826
+    times the median size of the errors, with weight ``rows``, and of :data:`NOISE`, with weight ten; at least
+    :data:`LEAST_NOISE`."""
     median = float(np.median(np.abs(errors))) * 1.4826
     return max(float(np.sqrt((rows * median**2 + 10 * NOISE**2) / (rows + 10))), LEAST_NOISE)
 
 
 def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: Floats) -> Floats:
-    """Return the logarithms of the most likely parameters: [parameters], none beyond its largest value; ``near`` are
-    the rows' derivatives, [rows, parameters], which are not computed anew."""
+    """Return the logarithms of the most likely parameters: [parameters], none beyond its largest value.
+
+    Args:
+        jobs: rows.
+        priors: priors of the parameters.
+        start: logarithms at which to begin: [parameters].
+        noise: standard deviation of a row's logarithm.
+        near: derivatives of the rows, [rows, parameters], which are not computed again.
+    """
     from scipy.optimize import least_squares
 
     measured = np.log(jobs.measured)
@@ -137,8 +147,8 @@ def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: 
 
 
 def _robust(errors: Floats) -> tuple[Floats, Floats]:
-    """Return residuals whose squares are the pseudo-Huber loss of ``errors``, with their signs, and the residuals'
-    derivatives by the errors: both [rows]."""
+    """Return residuals whose squares are the pseudo-Huber loss of ``errors`` (errors over the noise), with the errors'
+    signs, and the residuals' derivatives by the errors: both [rows]."""
     root = np.sqrt(1 + errors**2 / 2)
     size = np.sqrt(4 * (root - 1))
     slope = np.divide(np.abs(errors), root * size, out=np.ones_like(errors), where=size > 1e-9)
@@ -154,7 +164,7 @@ _PRIOR_ROWS = 5
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predicted steps: each array of shape [rows]."""
+    """Predicted steps of measured rows, with 90 % intervals."""
 
     log_seconds: Floats
     half_width: Floats
@@ -179,10 +189,11 @@ class Predictions:
 
 
 def scatter_of(errors: Floats) -> float:
-    """Return the size that nine of ten errors of unseen rows stay below, drawn towards :data:`PRIOR_SCATTER`.
+    """Return the size (of a natural logarithm) that nine of ten errors of unseen rows stay below, drawn towards
+    :data:`PRIOR_SCATTER` as by five more rows; that value itself without errors.
 
     Args:
-        errors: logarithm of predicted over measured seconds, of rows that a fit had not seen: [rows].
+        errors: natural logarithm of predicted over measured seconds, of rows that a fit had not seen: [rows].
     """
     if not len(errors):
         return PRIOR_SCATTER
@@ -196,12 +207,14 @@ FOLDS = 10
 
 
 def random_folds(rows: int) -> Ints:
-    """Return a fold for each row, drawn at random, of sizes as equal as they can be: [rows]."""
+    """Return the number of a fold, 0 to 9, for each row, drawn at random with a fixed seed, of sizes as equal as they
+    can be: [rows]."""
     return np.random.default_rng(0).permutation(rows) % FOLDS
 
 
 def model_folds(jobs: Jobs) -> Ints:
-    """Return a fold for each row such that rows of one model size, and no others, are in one: [rows]."""
+    """Return the number of a fold, from 0, for each row such that a fold has all rows of one model size and no others:
+    [rows]."""
     models = dict(zip(jobs.row.tolist(), (step.model for step in jobs.steps), strict=True))
     _, fold = np.unique([models[row] for row in range(jobs.rows)], return_inverse=True)
     return fold.astype(np.int64)
@@ -215,11 +228,11 @@ def predict_held_out(jobs: Jobs, priors: Priors, fitted: Fit, fold: Ints, advanc
     rows.
 
     Args:
-        jobs: columns of jobs.
-        priors: parameters.
+        jobs: jobs of the rows.
+        priors: priors of the parameters.
         fitted: the fit to all rows, at which the others begin.
-        fold: which rows are left out together: [rows].
-        advance: told after each fit.
+        fold: number of the fold in which each row is left out, from 0: [rows].
+        advance: called with 1 after each fit.
     """
     seconds, steps = np.zeros(jobs.rows), np.empty(jobs.rows, np.object_)
     fits, slopes = [], sensitivity(jobs, priors, fitted.logarithms)
@@ -276,7 +289,7 @@ class Scores:
 
 
 def scores_of(steps: Sequence[MeasuredStep], predicted: Predictions) -> Scores:
-    """Return the scores of predictions of these steps, in their order."""
+    """Return the scores of predictions of these steps; ``predicted`` has a prediction of each, in their order."""
     measured = np.array([step.step_s for step in steps])
     inside = (predicted.low <= measured) & (measured <= predicted.high)
     return Scores(
@@ -288,7 +301,8 @@ def scores_of(steps: Sequence[MeasuredStep], predicted: Predictions) -> Scores:
 
 
 def error_statistics(errors: Floats, inside: Mask) -> dict[str, float]:
-    """Return mean, median and 90th percentile of the sizes of relative errors, their bias, and the intervals' coverage.
+    """Return ``mean``, ``median`` and ``percentile_90`` of the sizes of relative errors, their ``bias`` (mean with
+    sign), and ``coverage``, the share of rows in their interval.
 
     Args:
         errors: (predicted - measured) / measured: [rows].
@@ -305,7 +319,9 @@ def error_statistics(errors: Floats, inside: Mask) -> dict[str, float]:
 
 
 def _rank_agreement(steps: Sequence[MeasuredStep], seconds: Floats) -> float | None:
-    """Return Spearman's coefficient as in ``Scores.rank_agreement``; None where no model has enough rows."""
+    """Return Spearman's coefficient of predicted and measured tokens per second and GPU within each model size of at
+    least five rows, averaged over the sizes; None where no size has enough rows that differ. ``seconds`` are predicted:
+    [rows]."""
     from scipy.stats import spearmanr
 
     agreements = []

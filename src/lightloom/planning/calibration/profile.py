@@ -79,8 +79,8 @@ class ProfiledKernel(NamedTuple):
 
 
 def kernel_of(call: Call) -> ProfiledKernel | None:
-    """Return the kernel of a call as a product, attention or memory traffic; None where its name is none of these, or
-    its shapes and values were not recorded well enough."""
+    """Return the kernel that a profiled call launches, as a product, attention or memory traffic; None where the call's
+    name is none of these, or its shapes and values were not recorded well enough."""
     try:
         return _product_kernel(call) or _attention_kernel(call) or _memory_kernel(call)
     except (IndexError, TypeError, ZeroDivisionError, ValueError):
@@ -89,7 +89,7 @@ def kernel_of(call: Call) -> ProfiledKernel | None:
 
 def _product_kernel(call: Call) -> ProfiledKernel | None:
     """Return the kernel of a matrix product or convolution, forward or backward; None for other calls, and for a
-    convolution's gradients of which it was not recorded which are wanted."""
+    convolution's backward call that does not record which gradients are wanted."""
     shapes = [tensor.shape for tensor in call.reads]
     word = call.word
     if word in ("mm", "bmm", "addmm", "baddbmm"):
@@ -112,8 +112,17 @@ def _product_kernel(call: Call) -> ProfiledKernel | None:
 
 
 def _convolution(call: Call, data: tuple[int, ...], weight: tuple[int, ...], first: int) -> ProfiledKernel:
-    """Return the implicit product of a convolution whose stride, padding, dilation, ... begin at argument ``first``;
-    ValueError for a transposed one, or where they were not recorded."""
+    """Return the implicit matrix product of a forward convolution.
+
+    Args:
+        call: whose arguments hold stride, padding, dilation, transposed, output padding and groups, in this order.
+        data: shape of the input.
+        weight: shape of the weight.
+        first: position of the stride among the call's arguments.
+
+    Raises:
+        ValueError: a transposed convolution, or one whose values were not recorded.
+    """
     *spans, transposed, _, groups = call.values[first : first + 6]
     outputs, positions = convolved_shape(data, weight, spans), prod(weight[2:])
     if outputs is None or transposed is not False or not isinstance(groups, int):
@@ -123,7 +132,7 @@ def _convolution(call: Call, data: tuple[int, ...], weight: tuple[int, ...], fir
 
 
 def _attention_kernel(call: Call) -> ProfiledKernel | None:
-    """Return the kernel of a fused attention call, forward or backward; None for other calls."""
+    """Return the kernel of one of PyTorch's fused attention calls, forward or backward; None for other calls."""
     if call.word not in _CAUSAL:
         return None
     first, place = _CAUSAL[call.word]
@@ -134,8 +143,8 @@ def _attention_kernel(call: Call) -> ProfiledKernel | None:
 
 
 def _memory_kernel(call: Call) -> ProfiledKernel | None:
-    """Return the kernel of a call that only moves bytes, with its traffic; None where it reads no tensor or its name
-    does not tell the traffic."""
+    """Return the kernel of a call that only moves bytes, with its traffic in bytes; None where the call reads no tensor
+    or its name does not tell the traffic."""
     word = call.word.removesuffix("_")
     sizes = [tensor.elements * tensor.element_bytes for tensor in call.reads]
     if not sizes:
@@ -173,7 +182,7 @@ class OperatorKey(NamedTuple):
 
 @dataclass(slots=True)
 class ProfiledOperator:
-    """Calls of one operator with inputs of the same shapes."""
+    """Calls of one operator with inputs of the same shapes, in one kind of pass."""
 
     key: OperatorKey
     kernel: ProfiledKernel | None
@@ -190,15 +199,16 @@ class ProfiledOperator:
 
     @property
     def rate(self) -> Precision | None:
-        """Number format of the arithmetic: TF32 where kernels of float32 tensors say so; None where the tensors' format
-        is none that accelerators have a rate for."""
+        """Number format whose rate the arithmetic has: TF32 where names of kernels of float32 tensors say so, else the
+        tensors' own; None where accelerators have no rate for it."""
         if self.key.precision == "fp32" and any("tf32" in name or "s1688" in name for name in self.kernels):
             return "tf32"
         return self.key.precision if self.key.precision in PRECISIONS else None
 
 
 def operators_of(profile: Profile) -> list[ProfiledOperator]:
-    """Return the operators of a profile that took time, those whose calls took longest together first."""
+    """Return the operators of a profile that took time, those whose calls took longest together first; a call counts as
+    forward, backward or update by the calls around it."""
     operators: dict[OperatorKey, ProfiledOperator] = {}
     for call, step_pass, seconds in _timed_calls(profile.calls, "forward", profile.on_device):
         key = OperatorKey(call.name, tuple(tensor.shape for tensor in call.reads), call.precision, step_pass)
@@ -210,8 +220,14 @@ def operators_of(profile: Profile) -> list[ProfiledOperator]:
 
 
 def _timed_calls(calls: Sequence[Call], step_pass: Pass, on_device: bool) -> Iterator[tuple[Call, Pass, float]]:
-    """Yield the calls with a schema that took time themselves, with the pass that they are in and their seconds, calls
-    inside them after them unless these are part of one's kernel."""
+    """Yield (call, pass, seconds) for each call with a schema that took time itself, then for the calls inside it,
+    unless it is a product or attention, whose inner calls are part of its kernel.
+
+    Args:
+        calls: outermost calls.
+        step_pass: pass that they are in where their names do not say another.
+        on_device: take the seconds of the GPU's work; otherwise those on the host.
+    """
     for call in calls:
         inside: Pass = (
             "backward" if call.name.startswith(BACKWARD) else "update" if "Optimizer." in call.name else step_pass
@@ -227,21 +243,26 @@ def _timed_calls(calls: Sequence[Call], step_pass: Pass, on_device: bool) -> Ite
 
 
 def _device_seconds(call: Call, whole: bool | str) -> float:
-    """Return the seconds of the GPU's work that a call launched itself; of its inner calls too where ``whole``."""
+    """Return the seconds of the GPU's work that a call launched itself, and where ``whole`` is true those of all calls
+    inside it too."""
     return call.device_seconds + (sum(_device_seconds(entry, True) for entry in call.calls) if whole else 0.0)
 
 
 def predicted_seconds(
     operators: Sequence[ProfiledOperator], accelerator: Accelerator, kernels: KernelModel | None = None
 ) -> Floats:
-    """Return the seconds that one call of each operator takes by the kernel model, NaN where it has no price.
+    """Return the seconds that one call of each operator takes by the kernel model: [operators]; NaN where it has no
+    price.
 
     Element-wise operators are priced as they were called, one by one: nothing is fused.
 
     Args:
-        operators: of a profile, [operators].
+        operators: of a profile.
         accelerator: what they run on.
-        kernels: its kernel model, with other values where they are given.
+        kernels: kernel model to take; None for the accelerator's own.
+
+    Raises:
+        UnsupportedError: ``kernels`` is None, and the accelerator has no kernel model.
     """
     model = (kernels or kernel_model(accelerator)).model_copy(update={"fusion": 1.0})
     seconds = np.full(len(operators), np.nan)
@@ -258,10 +279,12 @@ def predicted_seconds(
 
 
 def _kernel_columns(kernels: Sequence[ProfiledKernel], size: int) -> tuple[KernelShapes, Floats, Floats]:
-    """Return kernels on elements of so many bytes, their bytes moved and their FLOPs, each [1, kernels].
+    """Return the shapes of kernels on elements of ``size`` bytes, their bytes moved and their FLOPs, the latter two
+    each [1, kernels].
 
-    Bytes are those of attention's tensors and of memory traffic, 0 of products; FLOPs are those of one product,
-    whatever the passes."""
+    Bytes are those of attention's tensors and of memory traffic, 0 of products; FLOPs are those of one pass, whatever
+    the passes.
+    """
     table = np.array([kernel[1:] for kernel in kernels], np.float64).T[:, None, :]
     columns = dict(zip(ProfiledKernel._fields[1:], table, strict=True))
     visible, nbytes = np.where(columns.pop("causal")[0] == 1, 0.5, 1.0), columns.pop("nbytes")
@@ -286,7 +309,7 @@ _SETTLED = 0.02
 
 
 class _Rows:
-    """Operators that a fit rests on, as a function of the fitted parameters."""
+    """Operators that a fit rests on, with predictions as a function of the fitted parameters."""
 
     def __init__(self, operators: Sequence[ProfiledOperator], accelerator: Accelerator) -> None:
         self.operators, self._accelerator = list(operators), accelerator
@@ -294,33 +317,34 @@ class _Rows:
         self.kinds = len({(operator.key.name, operator.key.step_pass) for operator in operators})
 
     def predicted(self, logarithms: Floats) -> Floats:
-        """Return the logarithm of the predicted seconds of a call of each operator: [operators]; ``logarithms`` are
-        those of the :data:`FITTED` parameters."""
+        """Return the natural logarithm of the predicted seconds of a call of each operator: [operators]; ``logarithms``
+        are those of the :data:`FITTED` parameters."""
         kernels = kernels_with(self._accelerator, dict(zip(FITTED, np.exp(logarithms).tolist(), strict=True)))
         return np.log(predicted_seconds(self.operators, self._accelerator, kernels))
 
     def slopes(self, logarithms: Floats) -> Floats:
-        """Return the change of :meth:`predicted` with each parameter's logarithm, by backward differences: [operators,
-        parameters]."""
+        """Return the derivatives of :meth:`predicted` by each fitted parameter's logarithm at ``logarithms``, by
+        backward differences: [operators, parameters]."""
         center = self.predicted(logarithms)
         # Backward differences: fractions may lie at their upper limit, 1.
         moved = (self.predicted(logarithms - _STEP * row) for row in np.eye(len(FITTED)))
         return np.stack([(center - values) / _STEP for values in moved], axis=1)
 
     def subset(self, keep: Mask) -> _Rows:
-        """Return the rows of the operators for which ``keep`` is set."""
+        """Return the rows of the operators for which ``keep`` [operators] is True."""
         return _Rows([operator for operator, kept in zip(self.operators, keep, strict=True) if kept], self._accelerator)
 
 
 def usable_operators(operators: Sequence[ProfiledOperator], accelerator: Accelerator) -> list[ProfiledOperator]:
-    """Return the operators that have a price and whose mean call takes :data:`TIMED_FROM` seconds or more."""
+    """Return the operators that have a price by the accelerator's kernel model and whose mean call takes
+    :data:`TIMED_FROM` (20 us) or more, in their order."""
     priced = zip(operators, np.isfinite(predicted_seconds(operators, accelerator)), strict=True)
     return [operator for operator, known in priced if known and operator.mean_seconds >= TIMED_FROM]
 
 
 def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) -> Calibration:
-    """Return a calibration in which the parameters that operators determine are fitted to a profile of a GPU; the
-    others stay at their priors.
+    """Return a calibration of an accelerator in which the six parameters that operators determine are fitted to a
+    profile of a GPU; the others stay at their priors.
 
     Args:
         profile: what was profiled.
@@ -328,8 +352,8 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
         name: the accelerator as the calibration names it.
 
     Raises:
-        ConfigError: the profile holds no work of a GPU, or too few operators that can be priced.
-        UnsupportedError: the accelerator has no kernel model.
+        ConfigError: the profile holds no work of a GPU, or fewer than four operators that can be priced.
+        UnsupportedError: the accelerator has no kernel model, or names no transport.
     """
     if not profile.on_device:
         raise ConfigError(
@@ -355,8 +379,18 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
 
 
 def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Floats, float]:
-    """Return the logarithms of the :data:`FITTED` parameters, their covariance [parameters, parameters], and the noise
-    of a row (of its logarithm); ``center`` and ``spread`` are the priors', and errors far off weigh less."""
+    """Return the most likely natural logarithms of the :data:`FITTED` parameters [parameters], their covariance
+    [parameters, parameters], and the noise, the standard deviation of the logarithm of an operator's time around the
+    model.
+
+    Errors that are far off weigh less, and operators of one name count as one in the covariance.
+
+    Args:
+        rows: operators to fit to.
+        center: logarithms of the priors: [parameters].
+        spread: standard deviations of these logarithms: [parameters].
+        start: logarithms at which to begin: [parameters].
+    """
     from scipy.optimize import least_squares
 
     logarithms, noise = start, _NOISE
@@ -390,13 +424,15 @@ def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) 
 
 
 def _held_out(rows: _Rows, center: Floats, spread: Floats, start: Floats, fold: Ints) -> tuple[Floats, Mask]:
-    """Return the errors of operators that a fit to the other folds had not seen (logarithms of predicted over
-    measured), and whether each lies in its 90 % interval, of which the scatter of these errors is a part: [row] each.
+    """Return the errors of operators that a fit to the other folds had not seen (natural logarithm of predicted over
+    measured), and whether each lies in its 90 % interval, of which the scatter of these errors is a part: each
+    [operators].
 
     Args:
-        center, spread: priors of the parameters' logarithms: [parameter].
-        start: logarithms from which fits begin: [parameter].
-        fold: number of each row's fold: [row].
+        rows: operators.
+        center, spread: priors of the parameters' logarithms: [parameters].
+        start: logarithms from which fits begin: [parameters].
+        fold: number of each operator's fold, from 0: [operators].
     """
     errors, half = np.zeros(len(fold)), np.zeros(len(fold))
     for number in range(int(fold.max()) + 1):
@@ -422,7 +458,7 @@ COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:", "record_param_comms
 
 
 class StepPart(NamedTuple):
-    """One part of a step, in seconds of one step."""
+    """One part of a step (computing, exposed communication or idle), measured and predicted, in seconds of one step."""
 
     name: str
     measured: float
@@ -472,12 +508,15 @@ class ProfiledStep:
 
 def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | None) -> ProfiledStep:
     """Return a profiled step beside its prediction: its parts (computing, exposed communication, idle), its operators
-    and its exchanges.
+    and its exchanges, in seconds of one step.
 
     Args:
         profile: with or without marked steps; without marks the whole trace is one step.
-        machine: what it ran on.
-        cluster: with what; without it exchanges are taken as measured.
+        machine: accelerator that it ran on.
+        cluster: whose fabric prices exchanges; None to take them as measured.
+
+    Raises:
+        UnsupportedError: the accelerator has no kernel model.
     """
     pieces = list(_pieces(profile))
     computing = [(piece.begin, piece.end) for piece in pieces if piece.exchange is None]
@@ -503,8 +542,16 @@ def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | Non
 def _step_parts(
     spent: Busy, change: float, share: float, rows: Sequence[ExchangeRow], steps: int, cluster: Cluster | None
 ) -> Iterator[StepPart]:
-    """Yield computing, exposed communication and idle time, measured and predicted in seconds of one step; ``change``
-    is by how many seconds of all steps the priced operators differ, ``share`` the part of the time that is priced."""
+    """Yield computing, exposed communication and idle time, measured and predicted in seconds of one step.
+
+    Args:
+        spent: measured seconds of all steps together.
+        change: predicted less measured seconds of the priced operators in all steps.
+        share: share of the operators' time that is priced.
+        rows: exchanges of a step.
+        steps: number of profiled steps.
+        cluster: that priced the exchanges; None where they are taken as measured.
+    """
     note = f"{share:.0%} of the operators' time is priced, the rest as measured"
     yield StepPart("computing", spent.computing / steps, max(spent.computing + change, 0.0) / steps, note)
     lasted = sum(row.times * row.measured for row in rows)
@@ -519,8 +566,8 @@ def _step_parts(
 
 
 def _window(profile: Profile) -> tuple[float, float]:
-    """Return the begin and end of the steps in seconds; without marks those of the whole trace. Work that the last
-    marked step launched belongs to it."""
+    """Return the begin and end of all profiled steps in seconds, those of the whole trace without marks. On a device,
+    work that the last marked step launched belongs to it."""
     if profile.marks:
         last = [piece.end for piece in profile.work] if profile.on_device else []
         return profile.marks[0][0], max([profile.marks[-1][1], *last])
@@ -529,9 +576,8 @@ def _window(profile: Profile) -> tuple[float, float]:
 
 
 def _pieces(profile: Profile) -> Iterator[DeviceWork]:
-    """Yield what computes and what exchanges: the accelerator's work where it was profiled, else the host's outermost
-    operators, backward nodes and optimizer steps, and calls that exchange data, whose bytes are the most that one call
-    in them reads (None for none)."""
+    """Yield the pieces of work that compute or exchange: the accelerator's work where it was profiled, else the host's
+    outermost operators, backward nodes and optimizer steps, and calls that exchange data among ranks."""
     if profile.on_device:
         yield from profile.work
         return
@@ -544,7 +590,7 @@ def _pieces(profile: Profile) -> Iterator[DeviceWork]:
 def _exchange_rows(
     exchanges: Sequence[TracedExchange], profile: Profile, cluster: Cluster | None
 ) -> Iterator[ExchangeRow]:
-    """Yield the exchanges of a step, those of one kind, size and group together, with the mean seconds of one; the
+    """Yield the exchanges of a step, those of one kind, size and group in one row with the mean seconds of one; the
     longest altogether first. Without a cluster none is predicted."""
     groups = in_groups(exchanges, attrgetter("kind", "nbytes", "group", "ranks"))
     world = profile.distributed.get("world_size")
@@ -556,9 +602,12 @@ def _exchange_rows(
 
 
 def exchange_pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExchange], float | None]:
-    """Return a function that gives the predicted seconds of an exchange among the ranks of its group, else of the
-    ``world``, on a cluster; it gives None where kind, bytes or ranks are not known or more than the cluster's, or where
-    the fabric carries no such collective."""
+    """Return a function that gives the predicted seconds of a traced exchange on a cluster with circuits in place,
+    among the ranks of its group, else among ``world`` ranks.
+
+    The function returns None where the kind, the bytes or the ranks are not known or more than the cluster's, or where
+    the fabric carries no such collective.
+    """
     prices = GroupPrices(cluster.fabric, cluster.training)
 
     def price(exchange: TracedExchange) -> float | None:

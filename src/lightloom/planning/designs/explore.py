@@ -54,14 +54,15 @@ class Question:
     site: Site
 
     def request(self, ranks: int) -> SearchRequest:
-        """Return the request to the planner, with one global batch for all designs of so many ranks."""
+        """Return the planner's request for a design with so many ranks: one global batch of ``batch_per_rank`` samples
+        a rank, without placed plans and without comparisons."""
         batches = (self.batch_per_rank * ranks,)
         return SearchRequest(global_batches=batches, strategies=STRATEGIES, site=self.site, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounded:
-    """A design with its worth and the least seconds of a step for each sample."""
+    """A design with its worth and a lower bound of the seconds of a step for each sample."""
 
     design: Design
     worth: Worth | None = None
@@ -96,13 +97,13 @@ class Evaluated:
 
     @property
     def plan(self) -> str:
-        """Label of the plan, followed by what the search left out; no label where none was found."""
+        """Label of the plan, followed by what the search left out; empty where no plan was found."""
         return f"{self.label} (left out: {self.left_out})" if self.left_out else self.label
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A design that a worker bounds, or searches for a plan below so many seconds a sample."""
+    """A design that a worker bounds, or for which it searches the fastest plan below so many seconds a sample."""
 
     question: Question
     design: Design
@@ -111,8 +112,8 @@ class Task:
 
 
 def solve_task(task: Task) -> Bounded | Evaluated:
-    """Return the bound of a task's design where ``below`` is None, else its fastest plan below that; what cannot be
-    built or has no plan comes back with the reason. A worker calls it."""
+    """Return the bound of a task's design where ``below`` is None, else its fastest plan below that; a design that
+    cannot be built or has no plan comes back with the reason in ``why``. Worker processes call it."""
     if task.below is not None:
         return _evaluated(task.question, task.design, task.below)
     try:
@@ -125,8 +126,8 @@ def solve_task(task: Task) -> Bounded | Evaluated:
 
 
 def assess(question: Question, design: Design) -> Bounded:
-    """Return a design with its worth at the question's site, whatever it trains, not yet bounded; with the reason where
-    it cannot be built or has no price."""
+    """Return a design with its worth at the question's site, whatever model it trains, not yet bounded; without worth
+    and with the reason in ``why`` where it cannot be built or has no price."""
     try:
         site = question.site
         if design.fabric_price is not None:
@@ -138,8 +139,8 @@ def assess(question: Question, design: Design) -> Bounded:
 
 
 def least_time(question: Question, ranks: int, accelerator: str) -> float:
-    """Return the seconds of a step for each sample that no fabric makes shorter: those of ranks in one node whose
-    exchanges take no time; 0 where no plan fits."""
+    """Return the seconds of a step for each sample that no fabric makes shorter: the least bound of ``ranks`` ranks of
+    an accelerator in one node whose exchanges take no time; 0 where no plan fits."""
     fields, one_node = {"ranks": ranks, "accelerator": accelerator, "fabric": FREE}, {"fabric.tiers.node.size": ranks}
     cluster = cluster_from(fields, one_node, name="without exchanges")
     try:
@@ -151,8 +152,12 @@ def least_time(question: Question, ranks: int, accelerator: str) -> float:
 
 
 def _least_time(question: Question, cluster: Cluster, prices: GroupPrices, *, splits_neurons: bool = False) -> float:
-    """Return the least first bound of all strategies, with ``splits_neurons`` of those of meshes too, in seconds of a
-    step for each sample; raises the reason where no strategy is served or fits."""
+    """Return the least first bound of all strategies on a cluster, in seconds of a step for each sample. With
+    ``splits_neurons``, strategies of meshes that split layers by their outputs count on any fabric.
+
+    Raises:
+        UnsupportedError: no strategy is served or fits; with the reason.
+    """
     request = question.request(cluster.ranks)
     rows = ClusterRows(question.graph, cluster, request, prices)
     rows.job = replace(rows.job, splits_neurons=splits_neurons or rows.job.splits_neurons)
@@ -165,8 +170,8 @@ def _least_time(question: Question, cluster: Cluster, prices: GroupPrices, *, sp
 
 
 def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, ...]) -> Floor:
-    """Return the floors, cached, of all clusters with as many ranks, as many in a node and as many samples a rank, that
-    split layers alike."""
+    """Return the floors of strategies of these global batches, cached for all clusters with as many ranks, as many of
+    them in a node and as many samples a rank, that split layers alike."""
     key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank, job.splits_neurons
     if key not in _floors or _floors[key][0] is not job.model:
         rows = free_rows(question.graph, cluster, question.request(cluster.ranks), splits_neurons=job.splits_neurons)
@@ -175,7 +180,8 @@ def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple
 
 
 def _limit(cluster: Cluster) -> str:
-    """Return a sentence on schedules too large to try; empty where a library or a schedule serves all ranks at once."""
+    """Return a sentence that no schedule among all ranks of a cluster was small enough to try; empty where a library or
+    some schedule serves all ranks at once."""
     fabric = cluster.fabric
     if fabric.library is not None:
         return ""
@@ -186,20 +192,20 @@ def _limit(cluster: Cluster) -> str:
 
 
 def _left_out(cluster: Cluster, prices: GroupPrices) -> str:
-    """Return a sentence on schedules that were too large to try, and on algorithms that raised an error of their own;
-    empty where neither is."""
+    """Return a sentence on schedules that were too large to try, and on algorithms that raised an error of their own in
+    ``prices``; empty where there are neither."""
     errors = [why for name, why in prices.failures.items() if why.startswith(f"{name} raises ")]
     return "; ".join(dict.fromkeys([*filter(None, [_limit(cluster)]), *errors]))
 
 
 def _prices(cluster: Cluster) -> GroupPrices:
-    """Return the prices of a cluster's fabric, without schedules of more than :data:`MOST_ROWS` rows."""
+    """Return the prices of a cluster's fabric, without schedules of more than :data:`MOST_ROWS` (131,072) rows."""
     return GroupPrices(cluster.fabric, cluster.training, most_rows=MOST_ROWS)
 
 
 def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
-    """Return the fastest plan of a design below so many seconds a sample; without one where every plan is slower, with
-    the reason where there is none."""
+    """Return the fastest plan of a design that takes no more than ``below`` seconds a sample; an infinite time where
+    every plan is slower, and the reason in ``why`` where there is none."""
     try:
         cluster, request = design.cluster(), question.request(design.ranks)
         prices = _prices(cluster)
@@ -220,7 +226,7 @@ Runner = Callable[[Sequence[Task]], Iterable[Bounded | Evaluated]]
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A design with what was found of it."""
+    """A design that was evaluated, with its worth and its place beside the others."""
 
     design: Design
     worth: Worth
@@ -239,11 +245,12 @@ class Candidate:
 
     @property
     def share(self) -> float:
-        """Dollars or joules per sample that one dollar a second or one watt more of every rank adds."""
+        """Dollars or joules for each sample that one dollar a second, or one watt, more for every rank adds."""
         return self.worth.ranks / self.worth.kept * self.evaluated.sample_time
 
     def assuming(self, figures: Mapping[str, float]) -> Candidate:
-        """Return the design if unknown prices and powers were these (:meth:`Worth.assuming`)."""
+        """Return this candidate with the given figures, dollars or watts of one by name, in place of unknown prices and
+        powers (:meth:`Worth.assuming`)."""
         return replace(self, worth=self.worth.assuming(figures))
 
 
@@ -264,7 +271,8 @@ class Exploration:
     """Designs that a search which was stopped has neither evaluated nor left out."""
 
     def distinct(self, chosen: Iterable[Candidate]) -> list[tuple[Candidate, int]]:
-        """Return designs without those that equal one before in all objectives, each with how many it stands for."""
+        """Return the candidates without those that equal an earlier one in all objectives, technology, ranks and
+        unknown figures; each with the number of candidates that it stands for, itself included."""
         alike = in_groups(
             chosen, lambda one: (one.point, one.design.technology, one.design.ranks, (*one.worth.unknown.items(),))
         )
@@ -272,20 +280,21 @@ class Exploration:
 
     @property
     def front(self) -> tuple[Candidate, ...]:
-        """Designs that no other one beats."""
+        """Designs of any technology that no other one beats, most samples per dollar first."""
         return tuple(candidate for candidate in self.candidates if candidate.on_front)
 
     def best(
         self, technology: Technology, objective: int, *, known: bool = False, dear: bool = False
     ) -> Candidate | None:
-        """Return the design of a technology with the most samples per dollar (0), joule (1) or second (2); None where
-        none was evaluated.
+        """Return the evaluated design of a technology with the most samples per dollar (0), joule (1) or second (2);
+        None where none was evaluated.
 
         Args:
-            technology: of the design.
-            objective: what counts.
-            known: whether only designs count whose fabric has all its prices and watts known.
-            dear: whether what is unknown of boards and hosts outweighs all that is known, instead of being nothing.
+            technology: "electrical" or "optical".
+            objective: number of what counts.
+            known: only designs count whose fabric has all its prices and watts known.
+            dear: unknown prices and watts of boards and hosts count as if they outweighed everything known, instead of
+                as 0; ``objective`` is then ignored.
         """
         own = [each for each in self.candidates if each.design.technology == technology]
         own = [each for each in own if not (known and each.worth.unknown)]
@@ -310,13 +319,15 @@ def explore(
     without a plan; after Ctrl-C what is found by then.
 
     Args:
-        question: what every design is asked.
-        designs: of one number of ranks or of several, of which speed is then an objective too.
-        run: does tasks; :func:`solve_task` does one.
-        dollars, watts: budgets; watts are those at the meter. Designs with unknown prices are held to what is known.
-        prune: False evaluates every design.
-        jobs: designs that are evaluated at once.
-        advance: called with the number of designs that are done.
+        question: model, batch and site; a batch of 0 stands for the largest power of two, up to 32 samples a rank, that
+            fits.
+        designs: of one accelerator, and of one number of ranks or of several, of which speed is then an objective too.
+        run: does tasks, in any order; :func:`solve_task` does one.
+        dollars, watts: budgets for all ranks; watts are those at the meter. Designs with unknown prices are held to
+            what is known.
+        prune: leave out designs that others beat even at their bounds; False evaluates every design.
+        jobs: number of designs that are evaluated at once.
+        advance: called with the number of designs that are done since the last call.
         tell: called with the design that trains most samples for a dollar so far, and the number of all designs.
 
     Raises:
@@ -362,8 +373,8 @@ def explore(
 
 
 def _with_batch(question: Question, designs: Sequence[Bounded]) -> Question:
-    """Return the question with its batch; where that is 0, with the largest power of two up to 32 that the first design
-    with a plan fits, for every number of ranks."""
+    """Return the question with its batch of a rank. Where that is 0, it becomes the largest power of two up to 32
+    samples that fits for every number of ranks, judged by the first design that has a plan; 1 where none fits."""
     if question.batch_per_rank:
         return question
     asked = (replace(question, batch_per_rank=1 << power) for power in reversed(range(LARGEST.bit_length())))
@@ -371,8 +382,8 @@ def _with_batch(question: Question, designs: Sequence[Bounded]) -> Question:
 
 
 def _fits(question: Question, designs: Sequence[Design]) -> bool:
-    """Return True if for each number of ranks the first design that has any plan has one at this batch; False at the
-    first that is too large."""
+    """Return False where for some number of ranks a design is too large for the memory before one has a plan at the
+    question's batch; otherwise True."""
     for alike in in_groups(designs, attrgetter("ranks")).values():
         for design in alike:
             result = solve_task(Task(question=question, design=design))
@@ -387,7 +398,14 @@ def _fits(question: Question, designs: Sequence[Design]) -> bool:
 def _no_design_left(
     bounded: Sequence[Bounded], possible: Sequence[Bounded], dollars: float, watts: float
 ) -> UnsupportedError:
-    """Return the error that says why no design is left: none has a plan, or the budget is below the cheapest."""
+    """Return (not raise) the error that says why no design is left: none has a plan, or the budget is below the
+    cheapest.
+
+    Args:
+        bounded: all designs, without a plan.
+        possible: designs that have a worth; empty where the budget is not the reason.
+        dollars, watts: budgets, infinite for none.
+    """
     if not possible:
         why = f"none of {len(bounded)} designs has a plan: {bounded[0].design.name}: {bounded[0].why}"
         return UnsupportedError(why)
@@ -405,7 +423,8 @@ def _waves(
     question: Question, designs: Sequence[Bounded], run: Runner, front: Front | None, jobs: int
 ) -> Iterator[tuple[list[Candidate], list[Bounded], list[Bounded]]]:
     """Bound and evaluate designs of one technology, the most promising first, ``jobs`` at once; yield after each wave
-    those that it evaluated, left out as beaten, and refused. Without a ``front`` none is left out."""
+    three lists: candidates that it evaluated, designs left out as beaten, and designs refused. Without a ``front`` none
+    is left out; a front is extended in place."""
     waiting = list(designs)
     while waiting:
         cutoffs = {id(each): inf if front is None else front.cutoff(_worth(each)) for each in waiting}
@@ -437,25 +456,27 @@ def _waves(
 
 
 def _unfinished(bounded: Bounded, left_out: str) -> Bounded:
-    """Return a design refused since it was beaten only as far as it was tried."""
+    """Return the design with a reason why it is refused: it was beaten only as far as it was tried, without
+    ``left_out``."""
     return replace(bounded, why=f"beaten as far as it was tried: {left_out}")
 
 
 def _promise(bounded: Bounded) -> tuple[float, str]:
-    """Return the key by which designs are searched: dollars of a sample at the bound, least first, multiplied by one
-    more than the number of unknown figures; then the design's key."""
+    """Return the sort key by which designs are searched, smallest first: dollars of a sample at the bound, multiplied
+    by one more than the number of unknown figures of the fabric; then the design's key."""
     worth = _worth(bounded)
     return worth.dollar_rate * bounded.least_time / worth.kept * (1 + len(worth.unknown)), bounded.design.key
 
 
 def _worth(bounded: Bounded) -> Worth:
-    """Return the worth of a design that has one."""
+    """Return the worth of a design, which must have one."""
     assert bounded.worth is not None
     return bounded.worth
 
 
 def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
-    """Return the candidates, each marked with whether it is on the front of all, and on that of its technology."""
+    """Return the candidates, in their order, marked with whether each is on the front of all and on that of its
+    technology; with ``by_speed`` samples per second count as an objective too."""
 
     def fronts(chosen: Sequence[Candidate]) -> set[str]:
         """Return the keys of the designs that no other of ``chosen`` beats."""
@@ -474,7 +495,8 @@ def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
 
 @contextmanager
 def resumed(run: Runner, folder: Path, graph: ComputeGraph) -> Iterator[Runner]:
-    """Yield a ``run`` that takes what the folder has of earlier searches of a model, and adds what it lacks.
+    """Yield a runner like ``run`` that takes the results that the folder holds of earlier searches of this model, and
+    computes and stores there what it lacks; a context manager.
 
     Raises:
         ConfigError: the folder cannot be written to, is another's, or is in use.
@@ -488,7 +510,8 @@ _NOT_STORED = ("design", "worth")
 
 
 def _results(run: Runner, journal: Journal, model: str, tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
-    """Return results in the order of the tasks: those in the journal, the others computed and added to it."""
+    """Return results in the order of the tasks: those in the journal, the others computed by ``run`` and appended to
+    the journal as they come. ``model`` is a hash of the model's graph."""
     keys = {task.design.key: _task_key(model, task) for task in tasks}
     for result in run([task for task in tasks if keys[task.design.key] not in journal.rows]):
         stored = {field.name: getattr(result, field.name) for field in fields(result) if field.name not in _NOT_STORED}
@@ -498,8 +521,8 @@ def _results(run: Runner, journal: Journal, model: str, tasks: Sequence[Task]) -
 
 
 def _task_key(model: str, task: Task) -> str:
-    """Return a hash that differs where anything does that decides what is found: code, model, site, cluster, what is
-    asked."""
+    """Return the hash under which a task's result is stored: of everything that decides it, which is the code, the
+    model (a hash of its graph), the cluster, the site and what is asked."""
     question, cluster = task.question, task.design.cluster()
     parts = (cluster.fabric, cluster.accelerator, cluster.training, question.site)
     inputs = [part.model_dump(mode="json") for part in parts]
@@ -507,6 +530,7 @@ def _task_key(model: str, task: Task) -> str:
 
 
 def _result(task: Task, row: Document) -> Bounded | Evaluated:
-    """Return the result that a journal's row holds, null for infinite; of a bounded design without its worth."""
+    """Return the result that a journal's row holds, where None stands for infinite; a bounded design comes without its
+    worth."""
     stored: Document = {name: inf if value is None else value for name, value in row.items()}
     return (Bounded if "least_time" in stored else Evaluated)(design=task.design, **stored)

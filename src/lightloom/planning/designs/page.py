@@ -64,7 +64,8 @@ class BreakEven:
     """How many of these a rank has."""
 
     def to_json(self) -> Document:
-        """Return the rivals' names and the break-even points in SI units, by name; null where there is none."""
+        """Return the rivals' names and the break-even points in SI units, by name; None where a point does not
+        exist."""
         rivals = "rival_by_dollars=dollars_rival.design.name rival_by_joules=joules_rival.design.name"
         part = "unknown_part=part unknown_part_dollars=part_price unknown_parts_per_rank=part_count"
         return {
@@ -76,8 +77,8 @@ class BreakEven:
 
 
 def ratio(first: Candidate, second: Candidate, objective: int) -> Ratio:
-    """Return how many times as many samples per dollar (objective 0) or joule (1) the first design trains as the second
-    one."""
+    """Return how many times as many samples per dollar (``objective`` 0) or joule (1) the first design trains as the
+    second one, and how unknown prices or powers of boards and hosts change that."""
     least = first.point[objective] / second.point[objective]
     unknown = first.worth.unknown_of(objective, first.worth.alike)
     if not unknown:
@@ -95,16 +96,16 @@ def ratio(first: Candidate, second: Candidate, objective: int) -> Ratio:
 
 
 def rival_break_even(candidate: Candidate, exploration: Exploration) -> BreakEven | None:
-    """Return the break-even points of a design beside the best of the other technology; None where nothing of that has
-    a plan."""
+    """Return the price and power of its fabric at which a design equals the best of the other technology; None where no
+    design of that was evaluated."""
     other: Technology = "optical" if candidate.design.technology == "electrical" else "electrical"
     dollars, joules = exploration.best(other, 0), exploration.best(other, 1)
     return None if dollars is None or joules is None else break_even(candidate, dollars, joules)
 
 
 def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | None = None) -> BreakEven:
-    """Return at which price and power of its fabric a design equals a rival by dollars and one by joules; the first is
-    both where only it is given."""
+    """Return the price and the power of its fabric at which a design trains as many samples for a dollar as the rival
+    ``dollars``, and for a joule as the rival ``joules`` (None: the same rival)."""
     joules = joules or dollars
     price, watts = _break_even_point(candidate, dollars, joules, {})
     more = {name: _break_even_point(candidate, dollars, joules, {name: 1.0}) for name in candidate.worth.alike}
@@ -125,8 +126,8 @@ def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | Non
 def _break_even_point(
     candidate: Candidate, dollars: Candidate, joules: Candidate, figures: Mapping[str, float]
 ) -> tuple[float, float]:
-    """Return the dollars and the watts of the fabric for each rank at which a design equals its rivals, if boards and
-    hosts had these figures."""
+    """Return the dollars and the watts of the fabric for each rank at which a design equals its rivals, if unknown
+    prices and powers of boards and hosts, by name, were these ``figures``."""
     own, found = candidate.assuming(figures).worth, candidate.evaluated
     price = own.fabric_price(found.sample_time, found.sent, dollars.assuming(figures).point[0])
     return price, own.fabric_power(found.sample_time, found.sent, joules.assuming(figures).point[1])
@@ -140,8 +141,16 @@ _BESIDE = ((8, 5), (8, -8))
 def design_page(
     title: str, headline: str, exploration: Exploration, facts: Sequence[tuple[str, str]], notes: Sequence[str]
 ) -> Report:
-    """Return the page of a search: the picture of the fronts, a table of the evaluated designs of each technology, and
-    tables of those that bounds leave out and of those without a plan."""
+    """Return the page of a search over designs: the picture of the fronts, a table of the evaluated designs of each
+    technology, and tables of those that bounds leave out and of those without a plan.
+
+    Args:
+        title: of the page.
+        headline: its first sentence.
+        exploration: what was found.
+        facts: pairs of name and value.
+        notes: lines of text.
+    """
     return Report(
         title=title,
         headline=headline,
@@ -180,8 +189,9 @@ def design_page(
 
 @styled
 def front_figure(exploration: Exploration) -> Figure:
-    """Draw every evaluated design by samples per dollar (to the right) and per joule (upwards), filled where no design
-    of its technology beats it; the best of each technology have numbers, which the legend names."""
+    """Return a figure of every evaluated design by samples per dollar (to the right) and per joule (upwards), filled
+    where no design of its technology beats it; the best of each technology have numbers, which the legend names. A line
+    joins the front of all designs, which must not be empty."""
     figure, axes = single_panel(7.2, 5.4)
     numbered: list[Candidate] = []
     for technology in TECHNOLOGIES:
@@ -217,7 +227,8 @@ _COLUMNS += ("fabric a rank", "breaks even at", "goodput", "unknown", "plan")
 
 
 def _designs_table(exploration: Exploration, technology: str) -> Table:
-    """Return the table of the evaluated designs of one technology, equal ones in one row."""
+    """Return the table of the evaluated designs of one technology, those that are equal in all objectives in one
+    row."""
     chosen = [each for each in exploration.candidates if each.design.technology == technology]
     return Table(
         title=f"{technology.capitalize()} designs",
@@ -230,8 +241,8 @@ def _designs_table(exploration: Exploration, technology: str) -> Table:
 
 
 def price_text(dollars: float, more: Mapping[str, float]) -> str:
-    """Return a break-even price as a function of what is unknown of boards and hosts: ``$ 119 - 0.0013 x price of
-    host-hgx-h100``; "no price" where none breaks even."""
+    """Return a break-even price as text, with a term for each unknown price or power of boards and hosts: ``$ 119 -
+    0.0013 x price of host-hgx-h100``; "no price" where none breaks even. ``more`` has the factor of each by name."""
     if dollars < 0 and all(each <= 0 for each in more.values()):
         return "no price"
     terms = "".join(f" {'+' if each >= 0 else '-'} {abs(each):.3g} x {name}" for name, each in more.items())
@@ -239,7 +250,8 @@ def price_text(dollars: float, more: Mapping[str, float]) -> str:
 
 
 def _design_row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ...]:
-    """Return the cells of a design; ``alike`` is how many designs it stands for, a star marks the front of all."""
+    """Return the cells of a design's row as text; ``alike`` is the number of designs it stands for, and a star marks
+    designs on the front of all technologies."""
     dollars, joules, _ = each.point
     even = rival_break_even(each, exploration)
     worth = each.worth

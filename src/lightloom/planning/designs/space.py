@@ -60,7 +60,8 @@ class DesignSpace(Config):
     families: tuple[Family, ...]
 
     def designs(self, ranks: Sequence[int], accelerator: str, folder: Path) -> Iterator[Design]:
-        """Yield every design of these numbers of ranks; files that fabrics name lie relative to ``folder``."""
+        """Yield every design of these numbers of ranks of one accelerator: for each family and number, the product of
+        the family's lists of values. Files that fabrics name are relative to ``folder``."""
         for family, count in product(self.families, ranks):
             for values in product(*family.set.values()):
                 yield Design(
@@ -74,10 +75,10 @@ class DesignSpace(Config):
 
 
 def read_space(path: Path | None = None) -> DesignSpace:
-    """Return the space of designs that a YAML file describes; the default one without a path.
+    """Return the space of designs that a YAML file describes; None for the default one.
 
     Raises:
-        ConfigError: unreadable, a field is unknown, missing or malformed, or two families have one name.
+        ConfigError: unreadable, a field is unknown, missing or malformed, there is no family, or two have one name.
     """
     path = path or DEFAULT
     where = path.stem if path == DEFAULT else str(path)
@@ -110,13 +111,14 @@ class Design:
 
     @property
     def name(self) -> str:
-        """The family, and the values of the fields in which its designs differ."""
+        """The family, followed by the values of the fields in which the family's designs differ: ``fat tree: ports
+        32``."""
         values = ", ".join(f"{field.rpartition('.')[2]} {self.settings[field]}" for field in self.shown)
         return f"{self.family}: {values}" if values else self.family
 
     @property
     def key(self) -> str:
-        """A text that no other design of the space has."""
+        """Text that no other design of the space has: ranks, family and all settings."""
         return f"{self.ranks} ranks, {self.family}: {sorted(self.settings.items())}"
 
     def cluster(self) -> Cluster:
@@ -182,10 +184,12 @@ class Worth:
 
     @classmethod
     def of(cls, cluster: Cluster, site: Site) -> Worth:
-        """Return the worth of a cluster at a site; what has no price, watts or failure rate counts as 0 and is listed.
+        """Return the worth of a cluster at a site; what has no price, watts or failure rate counts as 0 and is listed
+        by name.
 
         Raises:
             UnsupportedError: nothing states what the fabric is built of.
+            InputError: the site states choices, and the fabric cannot be built so.
         """
         ledger = ClusterLedger.of(cluster, site)
         goodput = goodput_of(cluster, ledger)
@@ -212,7 +216,8 @@ class Worth:
 
     @property
     def dollar_rate(self) -> float:
-        """Dollars a second of all nodes in use, for their price, maintenance and electricity; spare nodes left out."""
+        """Dollars a second of all ranks in use, for their price, maintenance and electricity, as far as known; spare
+        nodes left out."""
         return self.capital * self.cost_rate + self.watts * self.electricity
 
     @property
@@ -222,16 +227,17 @@ class Worth:
 
     @property
     def variables(self) -> Mapping[str, float]:
-        """How many all ranks have of everything whose price, power or energy of a bit is unknown, by what is unknown:
-        of the fabric, boards and hosts."""
+        """Number of parts, or ranks, of all ranks for everything whose price, power or energy of a bit is unknown, by
+        what is unknown: of the fabric, boards and hosts."""
         return {**self.unknown, **self.alike}
 
     def assuming(self, figures: Mapping[str, float]) -> Worth:
-        """Return the worth if unknown prices and powers were these, each times how many there are of it; they are not
-        unknown any more.
+        """Return the worth with these figures in place of unknown prices and powers, which are then not unknown any
+        more.
 
         Args:
-            figures: dollars or watts of one, by names of :attr:`variables`: ``{"price of wdm-engine": 119.0}``.
+            figures: dollars or watts of one part or rank, by names of :attr:`variables`: ``{"price of wdm-engine":
+                119.0}``.
         """
         dollars = {name: each for name, each in figures.items() if name.startswith(PRICE)}
         watts = {name: each for name, each in figures.items() if name.startswith(POWER)}
@@ -252,16 +258,15 @@ class Worth:
         )
 
     def unknown_of(self, objective: int, names: Iterable[str] | None = None) -> tuple[str, ...]:
-        """Return the names of what is unknown of samples per dollar (0) or per joule (1), of some names or of all
-        variables.
-
-        Dollars hold joules, which hold no prices.
-        """
+        """Return those of ``names``, None for all variables, that make samples per dollar (``objective`` 0) or per
+        joule (1) unknown: all of them for dollars, which pay for joules too, and those that are no prices for
+        joules."""
         every = self.variables if names is None else names
         return tuple(name for name in every if objective == 0 or not name.startswith(PRICE))
 
     def at_most(self, objective: int) -> bool:
-        """Return True if samples per dollar (0) or joule (1) are upper bounds: a price, power or life is unknown."""
+        """Return True if samples per dollar (``objective`` 0) or joule (1) are upper bounds, as a price, power or
+        failure rate is unknown."""
         return bool(self.unknown_of(objective) or self.unknown_rates)
 
     def point(self, sample_time: float, sent: float = 0.0) -> tuple[float, float, float]:
@@ -277,21 +282,34 @@ class Worth:
         return self.kept / dollars, self.kept / joules, self.goodput / sample_time
 
     def fabric_price(self, sample_time: float, sent: float, samples_per_dollar: float) -> float:
-        """Return the dollars of the fabric for each rank at which the design trains so many samples for a dollar;
-        negative where no price does."""
+        """Return the dollars of the fabric for each rank at which the design trains so many samples for a dollar,
+        everything else as known; negative where no price is low enough.
+
+        Args:
+            sample_time: seconds of a step for each of its samples.
+            sent: joules for each sample that sending adds to the static power.
+            samples_per_dollar: after goodput.
+        """
         budget = self.kept / samples_per_dollar - sent * self.pue * self.electricity
         capital = (budget / sample_time - self.watts * self.electricity) / self.cost_rate
         return self.fabric_dollars + (capital - self.capital) / self.ranks
 
     def fabric_power(self, sample_time: float, sent: float, samples_per_joule: float) -> float:
-        """Return the watts of the fabric for each rank at which the design trains so many samples for a joule;
-        negative where none do."""
+        """Return the watts of the fabric for each rank, before the meter, at which the design trains so many samples
+        for a joule, everything else as known; negative where no power is low enough.
+
+        Args:
+            sample_time: seconds of a step for each of its samples.
+            sent: joules for each sample that sending adds to the static power.
+            samples_per_joule: at the meter, after goodput.
+        """
         watts = (self.kept / samples_per_joule - sent * self.pue) / sample_time
         return self.fabric_watts + (watts - self.watts) / self.pue / self.ranks
 
 
 def _unknown(bill: Bill, name: FigureName) -> dict[str, float]:
-    """Return how many parts of all ranks have no such figure, by what is missing: ``{"price of wdm-engine": 1024}``."""
+    """Return the number of parts of all ranks without a figure (``name``), by what is missing: ``{"price of
+    wdm-engine": 1024}``."""
     counts: dict[str, float] = {}
     for line in bill.lines:
         for missing in line.total(name).missing:
@@ -300,10 +318,11 @@ def _unknown(bill: Bill, name: FigureName) -> dict[str, float]:
 
 
 def _unknown_energy(cluster: Cluster, fabric: Bill) -> dict[str, float]:
-    """Return the number of ranks by what sending adds and nothing states: parts, or the fabric's figure of a bit where
-    parts draw more for it; empty where it is known.
+    """Return the number of ranks by the name of what sending adds and nothing states: parts, or the fabric's energy of
+    a bit where parts draw more for it; empty where it is known.
 
-    Designs send different bytes for a sample, so that what is unknown of one is not compared with that of another.
+    Names hold the cluster's, as designs send different bytes for a sample, so that what is unknown of one is not
+    compared with that of another.
     """
     energy = fabric.dynamic_energy
     if cluster.fabric.energy_per_bit is not None or (energy.complete and not energy.value):
@@ -331,17 +350,19 @@ class Front:
         self._points: list[tuple[Worth, float, float]] = []
 
     def add(self, worth: Worth, sample_time: float, sent: float) -> None:
-        """Add an evaluated design by its worth, its seconds a sample, and the joules a sample that sending adds."""
+        """Add an evaluated design by its worth, its seconds of a step for each sample, and the joules for each sample
+        that sending adds."""
         self._points.append((worth, sample_time, sent))
 
     def cutoff(self, worth: Worth) -> float:
-        """Return the seconds a sample from which a design of this worth is beaten by some added one; infinite where
-        none can be sure to."""
+        """Return the seconds a sample from which on a design of this worth is surely beaten by some added one; infinite
+        where none can be sure to beat it."""
         return min((self._beaten_beyond(worth, *point) for point in self._points), default=inf)
 
     def _beaten_beyond(self, worth: Worth, other: Worth, sample_time: float, sent: float) -> float:
-        """Return the seconds a sample beyond which ``worth`` is beaten by another design; infinite where that one has
-        an unknown price or power that ``worth`` has none of, or more parts of unknown failure rate."""
+        """Return the seconds a sample beyond which a design of ``worth`` is beaten by another design of worth
+        ``other``, ``sample_time`` and ``sent`` (as in :meth:`add`); infinite where that one has an unknown price or
+        power that ``worth`` has none of, or more parts of unknown failure rate."""
         if any(worth.unknown_rates.get(part, 0.0) < count for part, count in other.unknown_rates.items()):
             return inf
         objectives = other.point(sample_time, sent)[: 3 if self._by_speed else 2]
@@ -356,21 +377,22 @@ class Front:
         return max(times)
 
     def on_front(self) -> list[bool]:
-        """Return, for each design in the order added, True where no other beats it; of equal ones all are."""
+        """Return, for each design in the order added, True where no other one beats it; of equal ones, all are True."""
         return [
             not any(self._beats(other, point) for other in self._points if other is not point) for point in self._points
         ]
 
     def _beats(self, first: tuple[Worth, float, float], second: tuple[Worth, float, float]) -> bool:
-        """Return True where the first is nowhere worse than the second and somewhere better, beyond rounding."""
+        """Return True where the first design is nowhere worse than the second and somewhere better, beyond rounding;
+        each is (worth, seconds a sample, joules a sample of sending)."""
         mine, others = self._measures(*first), self._measures(*second)
         pairs = [(mine.get(name, 0.0), others.get(name, 0.0)) for name in mine | others]
         at_least = all(mine >= other - _ROUNDING * abs(other) for mine, other in pairs)
         return at_least and any(mine > other + _ROUNDING * abs(other) for mine, other in pairs)
 
     def _measures(self, worth: Worth, sample_time: float, sent: float) -> dict[object, float]:
-        """Return what counts of a point, by name, more is better: samples per dollar, joule and, by speed, second;
-        then the negated shares of unknown parts and counts of unknown rates, which are 0 for all others."""
+        """Return the measures of a design, by name, of which more is better: samples per dollar, joule and, by speed,
+        second; then the negated shares of unknown parts and counts of unknown rates, which are 0 for all others."""
         return {
             **dict(enumerate(worth.point(sample_time, sent)[: 3 if self._by_speed else 2])),
             **{part: -count * sample_time / worth.kept for part, count in worth.variables.items()},

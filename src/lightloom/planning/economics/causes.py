@@ -61,7 +61,7 @@ class InterruptionLog(Config):
         return sum(sum(rows.values()) for rows in self.interruptions.values())
 
     def rate(self, group: Group) -> float:
-        """Return the interruptions of a group a second, per rank; 0 of a group without any."""
+        """Return the number of interruptions of a group of causes a second, per rank; 0 of a group without any."""
         return sum(self.interruptions.get(group, {}).values()) / (self.ranks * self.days * 86400)
 
 
@@ -71,7 +71,7 @@ def names() -> list[str]:
 
 
 def load_log(name: str) -> InterruptionLog:
-    """Return a log of the catalog or of a YAML file.
+    """Return a log of interruptions by its name in the catalog, or from the path of a YAML file.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -128,8 +128,9 @@ def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]
 
 
 def _causes_of_parts(bill: Bill) -> list[Cause]:
-    """Return a cause for each part, by name, of the bill that may fail, for each part that the bill misses (rate None),
-    and software."""
+    """Return a cause for each part of the bill that may fail, with its rate a second for all that a rank has of it
+    (None where nothing states it); a cause without rate for each part that the bill misses; and software at Llama 3's
+    rate."""
     causes: dict[str, Cause] = {}
     for line in bill.lines:
         part, total = line.part, line.total("mtbf")
@@ -149,7 +150,8 @@ def _causes_of_parts(bill: Bill) -> list[Cause]:
 
 
 def _with_stated_time(causes: list[Cause], name: str, seconds: float, bill: Bill | None) -> list[Cause]:
-    """Return the causes with the stated mean ``seconds`` between failures of the group or the part ``name``.
+    """Return the causes with the stated mean ``seconds`` between failures of the group or the part ``name``; the list
+    may be changed in place.
 
     For a group, the time is that of all its parts at one rank; it takes the place of the group's causes, or of all
     causes for ``all``. For a part it is that of one such part, and the cause's rate for a rank is as many times higher
@@ -194,7 +196,8 @@ class RestartPart:
 
 
 def _durations(name: str) -> Mapping[str, RestartPart]:
-    """Return the stated durations of the parts of a ``restart`` or a ``checkpoint``."""
+    """Return the stated durations of the parts of a ``restart`` or a ``checkpoint`` (``name``), by part, from
+    ``durations.yaml`` beside this module."""
     parts = read_yaml(Path(__file__).with_name("durations.yaml"))[name]
     return MappingProxyType({part: RestartPart(**stated) for part, stated in parts.items()})
 
@@ -207,7 +210,7 @@ CHECKPOINT_DEFAULTS = _durations("checkpoint")
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The parts of restarts on one cluster."""
+    """Durations of the parts of restarts on one cluster."""
 
     steps: Mapping[str, RestartPart]
     circuits: bool
@@ -217,11 +220,12 @@ class Recovery:
 
     @classmethod
     def of(cls, given: Mapping[str, float], *, circuits: bool, whole: float | None = None) -> Recovery:
-        """Return the default parts of restarts, with the seconds of ``given``, by name, in the place of some.
+        """Return the default parts of restarts, with given seconds in the place of some.
 
         Args:
+            given: seconds by name of a part.
             circuits: whether optical circuits join the nodes, so that a spare node needs rewiring.
-            whole: seconds of every restart, in the place of its parts.
+            whole: seconds of every restart, in the place of its parts; None to add these up.
 
         Raises:
             UnknownNameError: a part that restarts do not have.
@@ -233,13 +237,15 @@ class Recovery:
         return cls(MappingProxyType({**DEFAULTS, **stated}), circuits, whole)
 
     def with_part(self, name: str, seconds: float, source: str) -> Recovery:
-        """Return the recovery with one default replaced by a fabric's own figure; a part that was given stays."""
+        """Return the recovery with the default of one part replaced by these seconds, such as a fabric's own figure; a
+        part whose seconds a user gave stays."""
         if self.steps[name].source == "given":
             return self
         return replace(self, steps=MappingProxyType({**self.steps, name: RestartPart(seconds, source)}))
 
     def parts(self, remedy: str) -> tuple[str, ...]:
-        """Return the names of the parts of a restart: of ``node``, ``rewire``, ``damaged`` or ``software``."""
+        """Return the names of the parts of a restart in order; ``remedy`` is ``node`` (on another node), ``rewire``,
+        ``damaged`` or ``software`` (KeyError otherwise)."""
         rewiring = ("rewiring", "link_up")
         return {
             "node": ("detection", "swap", *(rewiring if self.circuits else ()), "initialisation", "loading"),
@@ -249,13 +255,13 @@ class Recovery:
         }[remedy]
 
     def seconds(self, remedy: str) -> float:
-        """Return the seconds of a restart of ``node``, ``rewire``, ``damaged`` or ``software``: ``whole`` where it is
-        given, else the sum of its parts."""
+        """Return the seconds of a restart, which is ``node`` (on another node), ``rewire``, ``damaged`` or
+        ``software``: ``whole`` where it is set, else the sum of its parts."""
         return sum(self.steps[name].seconds for name in self.parts(remedy)) if self.whole is None else self.whole
 
     def assumptions(self) -> tuple[str, ...]:
-        """Return a line for each part that restarts take here and that was not given, with its seconds and source; none
-        where ``whole`` is given."""
+        """Return a line for each part that restarts on this cluster take and that was not given, with its seconds and
+        source; empty where ``whole`` is set."""
         if self.whole is not None:
             return ()
         remedies = ("node", "rewire" if self.circuits else "damaged", "software")
@@ -274,10 +280,11 @@ _CHANNELS_OF_A_LASER = 16
 
 
 def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[float | None, str]:
-    """Return the slowdown, 1 or more, of an all-reduce of ``nbytes`` after one part of this kind has failed, and what
-    was priced in words.
+    """Return how many times as long, at least 1, an all-reduce of ``nbytes`` takes around one failed part of this kind,
+    and in words what was priced. Schedules are synthesized anew, which may take seconds, on at most 64 ranks.
 
-    The slowdown is None where the failure cannot be priced; the text then says why.
+    The slowdown is None where the failure cannot be priced; the text then says why. ``kind`` is None where the part is
+    not known.
     """
     if not fabric.may_fail or fabric.damaged:
         return None, f"lightloom collective --without does not serve a fabric of kind {fabric.kind_name}"
@@ -295,8 +302,8 @@ def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[f
 
 
 def _failures(fabric: Fabric, kind: Kind | None) -> list[Failure]:
-    """Return what one failed part of a kind leaves dead, of node 0 as all nodes are alike; none for kinds without such
-    a failure."""
+    """Return the failures of the fabric that one failed part of a kind makes, at node 0 as all nodes are alike; empty
+    for kinds without such a failure."""
     if kind in ("engine", "transceiver", "modulator", "receiver", "ring", "nic"):
         return [Failure.parse("transceiver:0:0")]
     if kind == "light-source":
@@ -315,7 +322,8 @@ def _failures(fabric: Fabric, kind: Kind | None) -> list[Failure]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One way to go on after a failure of one cause; missing where ``why`` says why it cannot be chosen."""
+    """One way to go on after a failure of one cause; it cannot be chosen where ``possible`` is False, and ``why`` says
+    the reason."""
 
     remedy: Remedy
     restart: float = 0.0
@@ -329,7 +337,8 @@ class Response:
     """Basis of its price, or the reason why the response is impossible."""
 
     def speed(self, rate: float, repair: float) -> float:
-        """Return the mean speed of steps while ``rate`` failures a second are repaired ``repair`` seconds later each.
+        """Return the mean speed of steps, 1 for that of a sound cluster, while ``rate`` failures a second are each
+        repaired after ``repair`` seconds in the mean.
 
         So many failures at once have a Poisson distribution of mean rate · repair, and each multiplies the time of a
         step by ``slowdown``: the mean of slowdown^−n is e^{−rate · repair · (1 − 1/slowdown)}.
@@ -340,15 +349,15 @@ class Response:
 def responses(
     cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool
 ) -> tuple[Response, ...]:
-    """Return every way to go on after a failure of a network part: restart, rewire, damaged; those that are impossible
-    say why.
+    """Return the three ways to go on after a failure of a network part, in the order restart, rewire, damaged; those
+    that are impossible say why.
 
     Args:
         cause: the failure.
         fabric: where it happens.
-        recovery: parts of restarts.
+        recovery: durations of restarts.
         options: what the user states.
-        price: whether damage is priced by synthesis, which takes seconds.
+        price: whether damage is priced by synthesis, which takes seconds, where options state no slowdown.
     """
     restart = Response(remedy="restart", restart=recovery.seconds("node"), why="the node leaves until it is repaired")
     rewire = Response(remedy="rewire", possible=False, why="no rank has a spare channel (spare_channels is 0)")
@@ -361,8 +370,8 @@ def responses(
 
 
 def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:
-    """Return the response of going on around the failure with slower steps; impossible where the damage is not or
-    cannot be priced."""
+    """Return the response of going on around the failure with slower steps until the repair; not possible where the
+    slowdown is not given and the damage is not or cannot be priced. Arguments as of :func:`responses`."""
     slowdown, why = options.damage_slowdown, "not priced here: lightloom goodput does"
     if slowdown is not None:
         why = f"collectives take {slowdown:g} times as long, as given"

@@ -62,13 +62,13 @@ class Machine:
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of the job, the last one perhaps with fewer ranks."""
+        """Number of nodes of the job, rounded up: the last one may have fewer ranks."""
         return -(-self.ranks // self.node_ranks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A cause, what follows it, and what else could."""
+    """A cause of interruptions, the response that was chosen to it, and the other responses."""
 
     cause: Cause
     chosen: Response | None
@@ -101,12 +101,13 @@ class Estimate:
 
     @property
     def most_goodput(self) -> float:
-        """Share of the time that trains, as far as causes are known: an upper bound where any is missing."""
+        """Share of the time that trains and is kept, between 0 and 1, without causes whose rate is missing: an upper
+        bound where any is."""
         return self.shares.useful
 
     @property
     def goodput(self) -> float | None:
-        """Share of the time that trains and is kept; None where the rate of a cause is missing."""
+        """Share of the time that trains and is kept, between 0 and 1; None where the rate of a cause is missing."""
         return None if self.missing else self.most_goodput
 
     @property
@@ -149,15 +150,20 @@ class Estimate:
 
 
 def checkpoint_of(options: GoodputOptions) -> Checkpoint:
-    """Return the checkpoint that options state: blocking with a stall alone, asynchronous with both or by default."""
+    """Return the checkpoint that options state: blocking where only ``stall`` is given, asynchronous where ``save`` is
+    too; the asynchronous default where neither is."""
     if options.stall is None:
         return Checkpoint(stall=CHECKPOINT_DEFAULTS["stall"].seconds, save=CHECKPOINT_DEFAULTS["save"].seconds)
     return Checkpoint(stall=options.stall, save=options.save or 0.0)
 
 
 def recovery_of(machine: Machine, options: GoodputOptions) -> Recovery:
-    """Return the parts of restarts on a machine: rewiring and link-up as its circuit switches, or before these its
-    fabric, have them; seconds that options give come first."""
+    """Return the parts of restarts on a machine. Rewiring and link-up take the seconds of the fabric's fields, else of
+    its circuit switches, else the defaults; seconds that options give come before all of these.
+
+    Raises:
+        UnknownNameError: options name a part that restarts do not have.
+    """
     fabric = machine.fabric
     components = (line.part for line in machine.bill.lines)
     switch = next((each for each in components if each.kind in ("circuit-switch", "circuit-switch-port")), None)
@@ -175,12 +181,12 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
     """Return the goodput of a job on a machine.
 
     A failed link is followed by the remedy that ``options`` name, else by the one with the most goodput for the price
-    of nodes and spares, chosen for one cause after the other; ``price_damage`` says whether going on with damage is
-    priced by synthesis.
+    of nodes and spares, chosen for one cause after the other. ``price_damage`` says whether the remedy of going on with
+    damage is priced by synthesis; otherwise it is left out unless options state its slowdown.
 
     Raises:
         UnknownNameError: a part, group, log or step of a restart that does not exist.
-        ConfigError: a remedy that the fabric does not offer; a price of spares beside no price of nodes.
+        ConfigError: a remedy that the fabric does not offer; a price of spares where the price of nodes is not known.
     """
     recovery = recovery_of(machine, options)
     price = machine.bill.dollars.times(machine.node_ranks)
@@ -249,16 +255,16 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
 
 
 def _only_response(cause: Cause, recovery: Recovery) -> Response:
-    """Return what follows a cause that is no failed link: a restart with another node for accelerators, hosts and
-    ``all``, else one on the same nodes."""
+    """Return the response to a cause that is no failed link: a restart on other nodes for groups "accelerator", "host"
+    and "all", else (remedy "rewire") a restart on the same nodes."""
     if cause.group in _OUT:
         return Response(remedy="restart", restart=recovery.seconds("node"))
     return Response(remedy="rewire", restart=recovery.seconds("software"))
 
 
 def best_spares(job: Job, ratio: float) -> int:
-    """Return the number of spares with the most availability for the price of nodes and spares; a spare costs ``ratio``
-    nodes in use.
+    """Return the number of spare nodes with the most availability of a job for the price of nodes and spares; a spare
+    costs ``ratio`` times a node in use. The job's own spares are ignored.
 
     Spares change nothing but the availability. One more pays while it raises the goodput by more than it raises the
     price; where even a job that never waits would not pay for one more, no larger number does.
@@ -275,8 +281,12 @@ def best_spares(job: Job, ratio: float) -> int:
 
 
 def _spare_ratio(options: GoodputOptions, node: Total) -> float:
-    """Return the price of a spare over that of a node in use, 1 where none is stated; ConfigError where the node's
-    price is not fully known."""
+    """Return the price of a spare node over that of a node in use, 1 where options state no price of a spare; ``node``
+    is the price of a node in use.
+
+    Raises:
+        ConfigError: a price of a spare is stated, and the node's is not fully known.
+    """
     if options.spare_price is None:
         return 1.0
     if node.missing or not node.value:
@@ -293,8 +303,10 @@ _MOST_RANKS = 10_000_000
 
 
 def machine_of(cluster: Cluster, options: GoodputOptions, ledger: ClusterLedger | None = None) -> Machine:
-    """Return what is estimated of a cluster: its bill, and how many ranks fail together: those that ``options`` state,
-    else those of the host, of the fabric's innermost domain, or one.
+    """Return the machine that is estimated for a cluster: its bill, and the number of ranks that fail together.
+
+    That number is what ``options`` state, else the accelerators of the host, else the ranks of the fabric's innermost
+    domain, else one. ``ledger`` is the cluster's, None to make it.
 
     Raises:
         ConfigError: a node with more ranks than the cluster.
@@ -318,16 +330,18 @@ def machine_of(cluster: Cluster, options: GoodputOptions, ledger: ClusterLedger 
 def estimate_cluster(
     cluster: Cluster, options: GoodputOptions | Mapping[str, object] | None = None, *, ranks: int | None = None
 ) -> Estimate:
-    """Return the goodput of a job on all of a cluster; damage is priced by synthesis, which takes seconds on rings of
-    wavelengths.
+    """Return the goodput of a job on all of a cluster; going on with damaged links is priced by synthesis, which takes
+    seconds on rings of wavelengths.
 
     Args:
         cluster: where the job runs.
-        options: inputs; see :class:`GoodputOptions`.
-        ranks: ranks of the job in the place of the cluster's, with as many parts for each.
+        options: inputs, or a mapping of them; see :class:`GoodputOptions`. None for the defaults.
+        ranks: number of ranks of the job in place of the cluster's, with as many parts for each; None for the
+            cluster's.
 
     Raises:
-        InputError: an option that cannot be read, is out of range or contradicts another.
+        InputError: an option that cannot be read, is out of range or contradicts another, or a number of ranks out of
+            range.
     """
     chosen = options_of(options)
     machine = machine_of(cluster, chosen)
@@ -341,10 +355,18 @@ def estimate_cluster(
 
 
 def play(estimated: Estimate, months: float, runs: int, seed: int, world: World) -> Played:
-    """Return months of training, played event by event; steps that damage slows enter by their mean speed.
+    """Return the result of simulating months (of 30 days) of training event by event, the mean of ``runs`` runs; slower
+    steps after damage enter by their mean speed.
+
+    Args:
+        estimated: whose job is played.
+        months: length of a run.
+        runs: number of runs.
+        seed: of the random numbers.
+        world: departures from the assumptions of the closed form.
 
     Raises:
-        ConfigError: no run, or more nodes than can be played.
+        ConfigError: no run, or no time to play.
     """
     played, speed = simulate(estimated.job, months * MONTH, runs=runs, seed=seed, world=world), estimated.speed
     slowed: dict[str, Any] = {"goodput": played.goodput * speed, "error": played.error * speed}
@@ -363,9 +385,10 @@ class ClusterGoodput(NamedTuple):
 
 
 def goodput_of(cluster: Cluster, ledger: ClusterLedger) -> ClusterGoodput:
-    """Return the goodput of a cluster that plans show, with the bill of ``ledger``.
+    """Return the goodput of a cluster that plans show, by the bill of ``ledger``, which is the cluster's.
 
-    Checkpoints, restarts, repairs and spares are the defaults of ``lightloom goodput``; damage is not priced.
+    Checkpoints, restarts, repairs and spares are the defaults of ``lightloom goodput``; going on with damaged links is
+    not priced.
     """
     options = GoodputOptions()
     result = estimate(machine_of(cluster, options, ledger), options, price_damage=False)
@@ -409,7 +432,7 @@ class SpareCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slices:
-    """Slices of one size: what share of the ranks can run in them."""
+    """Slices of one size, and the share of the ranks that can run in them."""
 
     ranks: int
     block_ranks: int
@@ -419,8 +442,8 @@ class Slices:
 
 
 def changes(base: Estimate) -> tuple[Change, ...]:
-    """Return single changes to checkpoints, restarts, failures and spares with what each is worth, the most valuable
-    first."""
+    """Return single changes to checkpoints, restarts, failures and spares, each with the goodput that it gives and what
+    it is worth, the most valuable first."""
     job, options, checkpoint = base.job, base.options, base.job.checkpoint
     faster = Checkpoint(stall=checkpoint.stall / 2, save=checkpoint.save / 2)
     sooner = tuple(replace(kind, restart=max(kind.restart - 60, 0)) for kind in job.others)
@@ -450,8 +473,8 @@ def changes(base: Estimate) -> tuple[Change, ...]:
 
 
 def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
-    """Return numbers of spares up to two below and two above the chosen one, ascending, each with the price below which
-    its last node pays."""
+    """Return numbers of spares from two below to two above the chosen one, ascending, none below 0, each with its
+    goodput and the price below which its last node pays."""
     job = base.job
     price = base.node_price.value
 
@@ -468,18 +491,19 @@ def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
 
 
 def slices_of(base: Estimate, ranks: int, block_ranks: int | None = None, host: float | None = None) -> Slices:
-    """Return the expected share of the machine's ranks that can run in slices of ``ranks``, with blocks that circuits
-    join and with fixed slices.
+    """Return the expected share of the machine's ranks that can run in slices of ``ranks``, both with blocks that
+    circuits join into slices and with fixed slices.
 
     Args:
-        base: the machine.
+        base: the estimate, whose machine is divided.
         ranks: ranks of a slice.
-        block_ranks: ranks of a block, which works while all its hosts do; None: those that the fabric's circuit
-            switches join, or a node.
-        host: share of the time that a host works; None: that of the estimate's rates and repairs.
+        block_ranks: ranks of a block, which works while all its hosts do; None for those that the fabric's circuit
+            switches join, at least a node.
+        host: share of the time that a host works, between 0 and 1; None for that of the estimate's rates and repairs.
 
     Raises:
-        ConfigError: a slice larger than the machine, or a share that is none.
+        ConfigError: a slice larger than the machine, a block smaller than a node or larger than the machine, or a share
+            that is none.
     """
     if host is None:
         host = host_availability(1 / base.job.node_rate if base.job.node_rate else float("inf"), base.job.repair)

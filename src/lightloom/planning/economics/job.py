@@ -58,7 +58,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Where the time goes; all add up to 1."""
+    """Shares of the time by where it goes; all add up to 1."""
 
     useful: float
     """Training that is kept."""
@@ -74,20 +74,20 @@ class Shares:
     """Steps take longer than on a sound cluster."""
 
     def available(self, share: float) -> Shares:
-        """Return the shares where the job can run for ``share`` of the time and waits for the rest.
-
-        Only for shares that know no waiting yet.
-        """
+        """Return the shares of the whole time where the job can run for ``share`` of it and waits for a repair for the
+        rest. Waiting that these shares have already is replaced, so they must have none."""
         running = ("useful", "stalled", "recomputed", "restarting")
         return Shares(**{name: getattr(self, name) * share for name in running}, waiting=1 - share)
 
     def at_speed(self, speed: float) -> Shares:
-        """Return the shares where training runs at ``speed`` of what a sound cluster does."""
+        """Return the shares where training runs at ``speed``, 1 for that of a sound cluster: the useful share is
+        multiplied by it, and the rest of that share becomes slowed."""
         return replace(self, useful=self.useful * speed, slowed=self.useful * (1 - speed))
 
 
 def optimal_interval(mtbf: float, checkpoint: Checkpoint) -> float:
     """Return the useful seconds between checkpoints that keep the most of the time; infinite where nothing fails.
+    ``mtbf`` is the mean number of seconds between interruptions of the job.
 
     The minimum of E(τ)/τ is τ = M (1 + W(−e^{−1−C/M})), W being the principal branch of Lambert's function. An interval
     shorter than ``save`` allows would need two saves at once: the next checkpoint begins when the last one is saved.
@@ -113,7 +113,8 @@ def interruption_rate(interruptions: Sequence[Interruption]) -> float:
 
 
 def time_shares(interval: float, checkpoint: Checkpoint, interruptions: Sequence[Interruption]) -> Shares:
-    """Return where the time goes with a checkpoint after every ``interval`` useful seconds.
+    """Return the shares of the time by where it goes, with a checkpoint after every ``interval`` useful seconds;
+    nothing is waited for or slowed.
 
     Raises:
         ConfigError: an interval that is negative, or in which the last checkpoint is not yet saved.
@@ -160,17 +161,21 @@ def cycle_time(interruptions: Sequence[Interruption]) -> float:
 
 
 def host_availability(mtbf: float, repair: float) -> float:
-    """Return the share of the time that a host works: MTBF / (MTBF + mean time to repair)."""
+    """Return the share of the time that a host works: MTBF / (MTBF + mean time to repair), both in seconds; 1 for an
+    infinite MTBF."""
     return 1.0 if mtbf == math.inf else mtbf / (mtbf + repair)
 
 
 def reconfigurable_share(blocks: int, needed: int, block: float) -> float:
-    """Return the expected share of the ranks in slices that can run, where any blocks join into slices.
+    """Return the expected share of the ranks that can run in slices, where any blocks that work join into slices.
 
     Args:
-        blocks: blocks of the machine.
-        needed: blocks of one slice.
+        blocks: number of blocks of the machine.
+        needed: number of blocks of one slice.
         block: probability that a block works.
+
+    Raises:
+        ConfigError: ``needed`` is not from 1 to ``blocks``, or ``block`` not from 0 to 1.
     """
     _check_share(blocks, needed, block)
     from scipy.special import bdtrc
@@ -181,16 +186,28 @@ def reconfigurable_share(blocks: int, needed: int, block: float) -> float:
 
 
 def static_share(blocks: int, needed: int, block: float) -> float:
-    """Return the expected share of the ranks in slices that can run, where slices are fixed and aligned.
+    """Return the expected share of the ranks that can run in slices, where slices are fixed and aligned, and work while
+    all their blocks do.
 
-    Arguments as of :func:`reconfigurable_share`.
+    Args:
+        blocks: number of blocks of the machine.
+        needed: number of blocks of one slice.
+        block: probability that a block works.
+
+    Raises:
+        ConfigError: ``needed`` is not from 1 to ``blocks``, or ``block`` not from 0 to 1.
     """
     _check_share(blocks, needed, block)
     return blocks // needed * needed / blocks * block**needed
 
 
 def spare_share(nodes: int, needed: int, host: float) -> float:
-    """Return the probability that at least ``needed`` of ``nodes`` work, each with probability ``host``."""
+    """Return the probability that at least ``needed`` of ``nodes`` work, each with probability ``host`` and
+    independently.
+
+    Raises:
+        ConfigError: ``needed`` is not from 1 to ``nodes``, or ``host`` not from 0 to 1.
+    """
     _check_share(nodes, needed, host)
     from scipy.special import bdtrc
 
@@ -241,7 +258,7 @@ class Job:
 
     @property
     def interval(self) -> float:
-        """Useful seconds between checkpoints: the fixed ones, else the optimum."""
+        """Useful seconds between checkpoints: ``fixed_interval`` where it is set, else the optimum."""
         return optimal_interval(self.mtbf, self.checkpoint) if self.fixed_interval is None else self.fixed_interval
 
     @property
@@ -251,17 +268,19 @@ class Job:
         return spare_share(self.nodes + self.spares, self.nodes, host)
 
     def shares(self) -> Shares:
-        """Return where the time goes, waiting for a repair included."""
+        """Return the shares of the time by where it goes, waiting for a repair included."""
         return time_shares(self.interval, self.checkpoint, self.interruptions).available(self.availability)
 
     @property
     def goodput(self) -> float:
-        """Share of the time that trains and is kept."""
+        """Share of the time that trains and is kept, between 0 and 1, at the full speed of steps."""
         return self.shares().useful
 
 
 def total_job(mtbf: float, restart: float, checkpoint: Checkpoint, interval: float | None = None) -> Job:
-    """Return the job that one rate of interruptions describes, with no nodes told apart: published logs are such."""
+    """Return the job that one rate of interruptions describes, with no nodes told apart, as published logs do: every
+    interruption comes ``mtbf`` seconds after the last in the mean, and takes ``restart`` seconds. ``interval`` is the
+    useful seconds between checkpoints, None for the optimum."""
     others = (Interruption(name="all", rate=1 / mtbf, restart=restart),)
     nodes: dict[str, Any] = {"nodes": 1, "node_rate": 0.0, "node_restart": restart, "repair": 0.0}
     return Job(**nodes, others=others, checkpoint=checkpoint, fixed_interval=interval)
@@ -344,7 +363,8 @@ class GoodputOptions(Config):
 
 
 def options_of(given: GoodputOptions | Mapping[str, object] | None) -> GoodputOptions:
-    """Return options from what a user gives; what is None is left at its default.
+    """Return options from what a user gives: options as they are, or inputs by field name, as numbers in SI units or
+    texts with units; None, and inputs that are None, are left at their defaults.
 
     Raises:
         ConfigError: an option is unknown, cannot be read, is out of range or contradicts another.
@@ -404,11 +424,18 @@ class Played:
 
 
 def simulate(job: Job, seconds: float, *, runs: int = 8, seed: int = 0, world: World | None = None) -> Played:
-    """Play a job ``runs`` times for ``seconds`` each, and return the means over the runs; ``error`` is NaN for a single
-    run.
+    """Return the means over ``runs`` simulations of a job, event by event, for ``seconds`` each; ``error`` is NaN for a
+    single run.
+
+    Args:
+        job: to be simulated.
+        seconds: length of each run.
+        runs: number of runs.
+        seed: of the random numbers.
+        world: departures from the assumptions of the closed form; None for none.
 
     Raises:
-        ConfigError: no time to play, or no run.
+        ConfigError: no time to simulate, or no run.
     """
     if not 0 < seconds < math.inf:
         raise ConfigError(f"{seconds!r} seconds: expected a time to simulate")

@@ -58,7 +58,7 @@ class _State(NamedTuple):
 
 @njit_cached
 def _exponential(mean: float) -> float:
-    """Return a random number drawn from the exponential distribution of this mean; infinite for an infinite mean."""
+    """Return a number drawn at random from the exponential distribution of this mean; infinite for an infinite mean."""
     return -mean * np.log(1 - np.random.random()) if mean < np.inf else np.inf  # noqa: NPY002  (Numba's own generator)
 
 
@@ -83,8 +83,8 @@ def _durable(length: float, rhythm: Rhythm) -> float:
 
 @njit_cached
 def _fail(low: int, high: int, now: float, nodes: Nodes, state: _State) -> bool:
-    """Fail the working nodes of the range from ``low`` to before ``high``, and begin or queue their repairs; return
-    True if one of them served the job."""
+    """Fail those of the nodes from ``low`` to before ``high`` that work, and begin or queue their repairs, in place in
+    ``state``; return True if one of them served the job. ``now`` is the time in seconds."""
     hit = False
     counts = state.counts
     for each in range(low, high):
@@ -108,7 +108,8 @@ def _fail(low: int, high: int, now: float, nodes: Nodes, state: _State) -> bool:
 
 @njit_cached
 def _repair(node: int, now: float, nodes: Nodes, state: _State) -> None:
-    """Put a repaired node back, as new, and begin the next repair of the queue."""
+    """Put a repaired node back, as new, and begin the next repair of the queue, in place in ``state``; ``now`` is the
+    time in seconds. The node does not serve the job yet."""
     counts = state.counts
     state.works[node] = True
     counts[_UP] += 1
@@ -123,8 +124,8 @@ def _repair(node: int, now: float, nodes: Nodes, state: _State) -> None:
 
 @njit_cached
 def _assign(nodes: Nodes, state: _State) -> bool:
-    """Let working nodes that are spare serve the job in the place of failed ones; return True if the job has as many as
-    it needs."""
+    """Let working spare nodes serve the job in the place of failed ones, in place in ``state``; return True if the job
+    has as many as it needs."""
     counts = state.counts
     each = 0
     while counts[_SERVING] < min(nodes.needed, counts[_UP]):
@@ -137,10 +138,18 @@ def _assign(nodes: Nodes, state: _State) -> bool:
 
 @njit_cached
 def _next(now: float, which: int, kinds: Floats, due: Floats, nodes: Nodes, state: _State) -> float:
-    """Play the next event, and return the seconds of the restart that the job needs then; −1 if it goes on.
+    """Play the next event, in place in ``due`` and ``state``, and return the seconds of the restart that the job needs
+    then; −1 if it goes on.
 
-    Number ``which`` is that of a clock in ``due``, an interruption of its kind or (the last) the failure of a rack,
-    else, less the number of clocks, that of a node which fails or is repaired.
+    Args:
+        now: time of the event in seconds.
+        which: index of its clock: first those of ``due``, then those of all nodes. A clock of ``due`` is an
+            interruption of its kind or (the last) the failure of a rack drawn at random, that of a node its failure or
+            the end of its repair.
+        kinds: rate and restart of interruptions that break no node, [kinds, 2]; the last row is racks.
+        due: times of the next interruption of each kind: [kinds].
+        nodes: how nodes fail and are repaired.
+        state: state of all nodes.
     """
     last = len(due) - 1
     if which < len(due):
@@ -159,16 +168,17 @@ def _next(now: float, which: int, kinds: Floats, due: Floats, nodes: Nodes, stat
 
 @njit_cached
 def play(seed: int, horizon: float, nodes: Nodes, kinds: Floats, rhythm: Rhythm, clock: Floats) -> Floats:
-    """Play one job for ``horizon`` seconds; see :data:`USEFUL` for what is returned.
+    """Play one job for ``horizon`` seconds and return four totals: seconds of training kept, of restarts and of waits
+    for a repair, and the number of interruptions (indices :data:`USEFUL` to :data:`FAILURES`).
 
     Args:
         seed: of the random numbers.
         horizon: seconds.
         nodes: how nodes fail and are repaired.
-        kinds: rate and restart of interruptions that break no node, shape [kinds, 2]; the last row is racks, whose
-            nodes all fail.
+        kinds: rate a second and seconds of restart of interruptions that break no node, shape [kinds, 2]; the last row
+            is racks, whose nodes all fail.
         rhythm: the checkpoints.
-        clock: room for the times of all nodes, shape [nodes].
+        clock: room for the times of all nodes, spares included, shape [nodes]; overwritten.
     """
     np.random.seed(seed)  # noqa: NPY002
     count = len(clock)

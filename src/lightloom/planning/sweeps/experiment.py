@@ -154,7 +154,8 @@ class Experiment(Config):
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Return the experiment of a YAML file, all of whose blocks are checked.
+    """Return the experiment of a YAML file, with all of its blocks checked; names of clusters, fabrics, models and
+    algorithms are not looked up yet.
 
     Raises:
         ConfigError: unreadable, not YAML, a field that is unknown, missing or malformed, or no block at all; one line
@@ -179,7 +180,11 @@ def schema() -> dict[str, Any]:
 
 
 def _blocks(kind: type[M], blocks: list[dict[str, Any]], where: str) -> tuple[M, ...]:
-    """Return the blocks validated as ``kind``, in their order; errors name the place."""
+    """Return the blocks validated as ``kind``, in their order.
+
+    Raises:
+        ConfigError: a field is unknown, missing or malformed; names the place ``where[index]``.
+    """
     return tuple(validate(kind, block, f"{where}[{place}]") for place, block in enumerate(blocks))
 
 
@@ -191,7 +196,8 @@ _GROUPS = ("algorithms", "fabrics", "accelerators", "models")
 
 @cache
 def code_version() -> str:
-    """Return 16 hex digits that change with every source file, catalog and plug-in version."""
+    """Return 16 hexadecimal digits that change with the package's version, with any of its source files and catalogs,
+    and with the version of any plug-in that can change a result; cached."""
     root = Path(__file__).parents[2]
     digest = sha256(version("lightloom").encode())
     for file in sorted((*root.rglob("*.py"), *root.rglob("*.yaml"))):
@@ -224,14 +230,15 @@ class SweepSite:
 
     @classmethod
     def of(cls, name: str, ranks: int, settings: str, place: Fabric | Cluster | None, why: str = "") -> SweepSite:
-        """Return a site, and why it cannot be built where ``place`` is None, with the hash of all of that."""
+        """Return a site with a hash of everything given: its name, ranks, settings in words, the fabric or cluster, and
+        ``why`` it cannot be built where ``place`` is None."""
         description = place.to_json() if isinstance(place, Cluster) else place and place.model_dump(mode="json")
         content = content_hash([name, ranks, settings, description, why])
         return cls(name=name, ranks=ranks, settings=settings, place=place, why=why, content=content)
 
     @property
     def fabric(self) -> Fabric:
-        """The fabric, or the fabric of the cluster; only where the site can be built."""
+        """The site's fabric, or that of its cluster; the site must be one that can be built."""
         assert self.place is not None
         return self.place.fabric if isinstance(self.place, Cluster) else self.place
 
@@ -252,15 +259,15 @@ class _SitePoint:
     """Hash of the user's file of a model; empty without one."""
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns that identify the point in its row, by name: ``what`` kind it is, the site's, and its own
-        fields."""
+        """Return the columns that identify the point in its row, by name: ``what`` it is ("collective" or "plan"), the
+        site's name, ranks and settings, and its own fields."""
         place = {"site": self.site.name, "ranks": self.site.ranks, "settings": self.site.settings}
         names = [field.name for field in fields(self) if field.name not in _NO_COLUMNS]
         return {"what": self.what} | place | {_COLUMNS.get(name, name): getattr(self, name) for name in names}
 
     @property
     def key(self) -> str:
-        """Hash of the code and of everything that the result depends on: points of one key have one result."""
+        """Hash of the code and of everything that the point's result depends on: points of one key have one result."""
         return content_hash([code_version(), self.site.content, self.workload_content, self.columns()])
 
 
@@ -276,7 +283,7 @@ class CollectivePoint(_SitePoint):
 
     @property
     def family(self) -> tuple[object, ...]:
-        """Key that is equal for points that share a schedule."""
+        """Key that is equal for points that share a schedule: site, kind, algorithm and cost model."""
         return (self.site.content, self.kind, self.algorithm, self.cost_model)
 
 
@@ -299,7 +306,7 @@ class PlanPoint(_SitePoint):
 
     @property
     def family(self) -> tuple[object, ...]:
-        """Key that is equal for points that share a traced model."""
+        """Key that is equal for points that share a traced model: site, model, batch and sequence length."""
         return (self.site.content, self.workload, self.batch, self.sequence_length)
 
 
@@ -312,11 +319,12 @@ _ALL = "all"
 
 
 def points_of(experiment: Experiment) -> dict[str, Point]:
-    """Return the points by key; a point that several blocks contain occurs once, at its first position.
+    """Return the points of an experiment by key, in its order; a point that several blocks contain occurs once, at its
+    first position.
 
     Raises:
-        UnknownNameError: no such model, cluster, fabric, collective, strategy, algorithm or cost model.
-        ConfigError: a fabric or cluster that cannot be built with any of its ranks and settings.
+        ConfigError: no such model, cluster, fabric, collective, strategy, algorithm or cost model, or a fabric or
+            cluster that cannot be built with any of its ranks and settings; names the block.
     """
     points_by_key: dict[str, Point] = {}
     folder = experiment.path.parent
@@ -335,8 +343,13 @@ def points_of(experiment: Experiment) -> dict[str, Point]:
 
 
 def _collective_points(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
-    """Yield the points of a block: every site, kind, size, cost model and algorithm; UnknownNameError for a kind or an
-    algorithm."""
+    """Yield the points of a block: every site, size, kind, cost model and algorithm. Files that the block names are
+    relative to ``folder``.
+
+    Raises:
+        UnknownNameError: no such kind, algorithm, cost model, fabric or cluster.
+        InputError: a fabric or cluster that cannot be built with any of its ranks and settings.
+    """
     for kind in block.kind:
         if kind not in OF_SIZE:
             raise UnknownNameError("collective", kind, OF_SIZE)
@@ -348,7 +361,14 @@ def _collective_points(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
 
 
 def _plan_points(block: PlanBlock, folder: Path) -> Iterator[Point]:
-    """Yield the points of a block: every model, site, batch, length, overlap, cost model, strategy and algorithm."""
+    """Yield the points of a block: every model, site, batch, sequence length, overlap, cost model, strategy and
+    algorithm. Files that the block names are relative to ``folder``.
+
+    Raises:
+        UnknownNameError: no such strategy, algorithm, cost model, model or cluster.
+        InputError: a cluster that cannot be built with any of its ranks and settings, or a model whose file cannot be
+            read.
+    """
     named, costs = _algorithm_names(block), [known_cost_model(name) for name in block.cost_model]
     strategies = _all_of(block.strategy, STRATEGIES)
     for name in strategies:
@@ -364,18 +384,27 @@ def _plan_points(block: PlanBlock, folder: Path) -> Iterator[Point]:
 
 
 def _all_of(names: tuple[str, ...], known: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the names without repetition, "all" replaced by every known one."""
+    """Return the names without repetition, "all" replaced by every key of ``known``; other names are not checked."""
     return tuple(dict.fromkeys(choice for name in names for choice in (known if name == _ALL else (name,))))
 
 
 def _algorithm_names(block: Block) -> tuple[str, ...]:
-    """Return the full names of a block's algorithms, "all" replaced by every one of the registry."""
+    """Return the full names of a block's algorithms, "all" replaced by every one of the registry.
+
+    Raises:
+        UnknownNameError: no such algorithm.
+    """
     return tuple(find(name).name for name in _all_of(block.algorithm, algorithms()))
 
 
 def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSite]:
-    """Return every fabric or cluster with all of its ranks and settings, those that cannot be built with the reason;
-    raises the first reason where none of one name can."""
+    """Return every one of the ``fabrics`` and of the block's clusters with all of its ranks and settings; those that
+    cannot be built have the reason. Files are relative to ``folder``.
+
+    Raises:
+        UnknownNameError: no such fabric or cluster.
+        InputError: one of them cannot be built with any of its ranks and settings; the first reason.
+    """
     sites: list[SweepSite] = []
     for name, is_fabric in [*product(fabrics, (True,)), *product(block.cluster, (False,))]:
         candidates, refused = [], []
@@ -404,8 +433,13 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSi
 
 
 def _workload(spec: str, folder: Path) -> tuple[str, str]:
-    """Return what to load, and the hash of the model's file, empty for the zoo and plug-ins, so that a changed file is
-    computed again."""
+    """Return the name by which to load a model, with the path of a file resolved relative to ``folder``, and the hash
+    of its file, so that a changed file is computed again; the hash is empty for the zoo and plug-ins.
+
+    Raises:
+        UnknownNameError: ``spec`` has no file or module and names no model of the zoo or a plug-in.
+        ConfigError: the file cannot be read, or there is no such module.
+    """
     place, _, factory = spec.rpartition(":")
     if not place:
         if spec not in ZOO and spec not in load_plugins("models"):
@@ -418,7 +452,12 @@ def _workload(spec: str, folder: Path) -> tuple[str, str]:
 
 
 def _module_hash(spec: str, module: str) -> str:
-    """Return the hash of a module's file, empty where it has none; ConfigError where there is no such module."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a module's file, which is found but not imported; empty
+    where the module has no file. ``spec`` is the model ``module:factory``, for the search path and messages.
+
+    Raises:
+        ConfigError: there is no such module, or its file cannot be read.
+    """
     try:
         with search_path(spec):
             spec_found = find_spec(module)
@@ -430,7 +469,11 @@ def _module_hash(spec: str, module: str) -> str:
 
 
 def _file_hash(file: Path) -> str:
-    """Return the first 16 hex digits of the SHA-256 of a file; ConfigError where it cannot be read."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
         return sha256(file.read_bytes()).hexdigest()[:16]
     except OSError as error:

@@ -67,7 +67,7 @@ class Contest:
 
     @property
     def names(self) -> str:
-        """The winner's name, and how many others are as fast."""
+        """Name of the winner, followed by the number of others that are as fast: ``ring and 2 as fast``."""
         return entrant(self.winner) + (f" and {self.equals} as fast" if self.equals else "")
 
     @property
@@ -77,23 +77,25 @@ class Contest:
 
     @property
     def times_as_long(self) -> str:
-        """How many times as long as the winner the fastest slower row takes; a dash where there is none."""
+        """Time of the fastest slower row over that of the winner, as text; a dash where there is none."""
         best = self.winner["time_s"]
         return "–" if self.next is None else format_ratio(self.next["time_s"] / best if best else None)
 
     @property
     def exposed(self) -> float:
-        """Time that the winning training step waits for communication and for circuits, in seconds."""
+        """Seconds that the winning training step waits for communication and for circuits; only in contests of
+        plans."""
         return float(self.winner["exposed_communication_s"] + self.winner["exposed_reconfiguration_s"])
 
     @property
     def memory(self) -> str:
-        """Bytes of memory of a training step, and that they do not fit, or in a memory of unknown size."""
+        """Bytes of memory of the winning training step as text, followed by ", does not fit" or, where the size of the
+        memory is unknown, ", of unknown"; only in contests of plans."""
         return format_size(self.winner["memory_bytes"]) + _FITS[self.winner["fits_memory"]]
 
     @property
     def place(self) -> str:
-        """The fabric or cluster and its settings, in words."""
+        """Fabric or cluster, number of ranks, settings and, of plans, batch of a rank, tokens and overlap, in words."""
         row = self.winner
         words = [f"{row['site']}, {row['ranks']} ranks", row["settings"]]
         if row["what"] == "plan":
@@ -104,7 +106,8 @@ class Contest:
 
 
 def contests(rows: Iterable[Row], what: str) -> list[Contest]:
-    """Return the contests of the finished rows of a kind (``collective`` or ``plan``), in their order."""
+    """Return the contests among finished rows of a kind (``what`` is "collective" or "plan"), in the order of their
+    first rows: rows with equal columns but strategy, algorithm and results are rivals."""
     finished = (row for row in rows if row["what"] == what and row["status"] == DONE)
 
     def ranked(rivals: list[Row]) -> Contest:
@@ -126,13 +129,13 @@ def entrant(row: Row) -> str:
 
 
 def fastest(contests: Iterable[Contest]) -> Counter[str]:
-    """Return how often each entrant is fastest; equally fast ones all count."""
+    """Return the number of contests in which each entrant is fastest, by name; equally fast ones all count."""
     return Counter(entrant(row) for contest in contests for row in contest.ranking[: contest.equals + 1])
 
 
 def grouped(contests: Iterable[Contest], *names: str) -> list[tuple[tuple[Any, ...], list[Contest]]]:
-    """Return the groups of contests with equal values in the columns ``names``: (values, contests) in the order of
-    their first contests."""
+    """Return the groups of contests whose winners have equal values in the columns ``names``, as (values, contests), in
+    the order of their first contests."""
     return list(in_groups(contests, lambda contest: tuple(contest.winner[name] for name in names)).items())
 
 
@@ -144,14 +147,15 @@ _TABLE_ROWS = 200
 
 
 def wins(group: Sequence[Contest], title: str) -> Table:
-    """Return the table of how often each entrant is fastest, equally fast ones included, and how often it alone is."""
+    """Return a table with a row for each entrant that is fastest in some contest: how often it is, equally fast ones
+    included, and how often it alone is; the most frequent first."""
     alone = Counter(entrant(contest.winner) for contest in group if not contest.equals)
     rows = tuple((name, f"{count:,}", f"{alone[name]:,}") for name, count in fastest(group).most_common())
     return Table(title=title, columns=("algorithm", "times fastest", "alone"), rows=rows)
 
 
 def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
-    """Return a table of winners for each kind of collective and cost model, one row a contest, at most 200."""
+    """Return a table of winners for each kind of collective and cost model, one row a contest, the first 200."""
     columns = "where: {place} | bytes: {winner[nbytes]:size} | fastest: {names} | time: {winner[time_s]:time} | "
     columns += "vs bound: {winner[ratio]:ratio} | next: {second} | times as long: {times_as_long}"
     groups = grouped(collectives, "collective", "cost_model")
@@ -159,7 +163,8 @@ def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
 
 
 def plan_table(plans: Sequence[Contest]) -> Table:
-    """Return the table of the fastest training steps, of which there must be one; one row a contest, at most 200."""
+    """Return the table of the fastest training steps, one row a contest, the first 200; there must be at least one
+    contest."""
     columns = "model: {winner[model]} | where: {place} | fastest: {names} | step: {winner[time_s]:time} | "
     columns += "computation: {winner[compute_s]:time} | exposed: {exposed:time} | memory: {memory} | "
     columns += "next: {second} | times as long: {times_as_long}"
@@ -167,19 +172,21 @@ def plan_table(plans: Sequence[Contest]) -> Table:
 
 
 def _contests_table(title: str, columns: str, contests: Sequence[Contest]) -> Table:
-    """Return a table with a row for each contest, at most 200; ``columns`` has the form of each column."""
+    """Return a table with a row for each contest, the first 200. ``columns`` is "heading: format | ...", where a format
+    names attributes of :class:`Contest`."""
     return table_of(title, cells(columns, contests[:_TABLE_ROWS]), _rows_left_out(contests))
 
 
 def reasons(rows: Iterable[Row]) -> Table:
-    """Return the table of reasons why rows could not be computed, with their counts."""
+    """Return the table of statuses and reasons of rows that could not be computed, with the number of rows of each, the
+    most frequent first; at most 200."""
     counts = Counter((row["status"], row["why"]) for row in rows if row["status"] != DONE).most_common()
     shown = tuple((f"{count:,}", *reason) for reason, count in counts[:_TABLE_ROWS])
     return Table(title="Not computed", columns=("points", "status", "why"), rows=shown, caption=_rows_left_out(counts))
 
 
 def _rows_left_out(rows: Sequence[object]) -> str:
-    """Return a caption that says how many rows a table leaves out; empty where it holds all."""
+    """Return a caption that says how many of these rows a table of 200 leaves out; empty where it holds all."""
     return f"The first {_TABLE_ROWS} of {len(rows):,}; results.parquet holds all." if len(rows) > _TABLE_ROWS else ""
 
 
@@ -208,15 +215,16 @@ class Cell(NamedTuple):
 
 
 def colours_of(names: Sequence[str]) -> dict[str, Any]:
-    """Return a colour for each name, in the order of first occurrence."""
+    """Return a colour for each different name, by name; colours are given in the order in which names first occur."""
     ordered = list(dict.fromkeys(names))
     return dict(zip(ordered, cyclic_colours(len(ordered)).tolist(), strict=True))
 
 
 @styled
 def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
-    """Draw all cells as a grid, each in the colour of its winner; rows (downwards) and columns (left to right) keep the
-    order in which they first occur. Cells of large grids are small and have no words."""
+    """Return a figure of all cells as a grid, each in the colour of its winner; rows (downwards) and columns (left to
+    right) keep the order in which they first occur. Cells of grids of more than 32 rows or 10 columns are small and
+    have no words."""
     from matplotlib.patches import Patch, Rectangle
 
     rows = {row: place for place, row in enumerate(dict.fromkeys(cell.row for cell in cells))}
@@ -255,8 +263,9 @@ _TICKS = 4
 
 @styled
 def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figure:
-    """Draw a panel for each place, time (upwards) over bytes (to the right), both logarithmic; algorithms without an
-    entry in ``colours`` never win and are thin and grey."""
+    """Return a figure with a panel for each place, time (upwards) over bytes (to the right), both logarithmic, a curve
+    for each algorithm above the lower bound; algorithms without an entry in ``colours`` never win and are thin and
+    grey. ``places`` has the contests of each place."""
     from matplotlib.lines import Line2D
 
     across = min(_ACROSS, len(places))
@@ -277,7 +286,8 @@ def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figu
 
 
 def _draw_panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
-    """Draw time over bytes of one place, both logarithmic: a curve for each entrant, and the lower bound dotted."""
+    """Draw on ``axes`` the time over bytes at one place, both logarithmic: a curve for each entrant, thin and grey
+    without an entry in ``colours``, and the lower bound dotted."""
     ordered = sorted(contests, key=lambda entry: entry.winner["nbytes"])
     for name, rows in in_groups((row for contest in ordered for row in contest.ranking), entrant).items():
         ours, points = name in colours, [(row["nbytes"], row["time_s"]) for row in rows]
@@ -302,7 +312,8 @@ _PANELS = 6
 
 
 def sweep_report(result: Swept, description: str) -> Report:
-    """Return the page of a finished sweep."""
+    """Return the page of a finished sweep: pictures and tables of the winners, and the points that could not be
+    computed. ``description`` is the sweep's, shown below the headline."""
     collectives, plans = contests(result.rows, "collective"), contests(result.rows, "plan")
     statuses = result.statuses
     pictures = (*_collective_pictures(collectives), *_plan_pictures(plans))
@@ -326,7 +337,8 @@ def sweep_report(result: Swept, description: str) -> Report:
 
 
 def headline(rows: Collection[Row]) -> str:
-    """Return who is fastest most often, of collectives and of training steps; empty where nothing is finished."""
+    """Return in words who is fastest most often, of collectives and of training steps: ``ring is fastest in 3 of 8
+    collectives; ...``; empty where nothing is finished."""
     groups = {"collectives": contests(rows, "collective"), "training steps": contests(rows, "plan")}
     best = ((*first, len(group), what) for what, group in groups.items() for first in fastest(group).most_common(1))
     return "; ".join(f"{name} is fastest in {count} of {total} {what}" for name, count, total, what in best)
@@ -346,7 +358,8 @@ class Point(NamedTuple):
 
 
 def on_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Return for each point whether no other one is less in one objective and no more in the other."""
+    """Return for each point (x, y), of which less is better, True where no other point is less in one coordinate and no
+    more in the other; equal points are alike."""
     front, least = set[tuple[float, float]](), inf
     for x, y in sorted(points):
         if y < least:
@@ -357,8 +370,8 @@ def on_front(points: Sequence[tuple[float, float]]) -> list[bool]:
 
 @styled
 def scatter_figure(points: Sequence[Point], colours: Colours, labels: tuple[str, str]) -> Figure:
-    """Draw points by both objectives, both logarithmic; filled are those that no rival beats, and names without a
-    colour are grey."""
+    """Return a figure of points by both objectives, both logarithmic; filled are those that no rival at the same place
+    beats, and names without an entry in ``colours`` are grey. ``labels`` are those of the x and y axes."""
     from matplotlib.lines import Line2D
 
     figure, axes = single_panel(7.0, 4.6)
@@ -385,15 +398,15 @@ def scatter_figure(points: Sequence[Point], colours: Colours, labels: tuple[str,
 def _scatter(
     title: str, points: Sequence[Point], colours: Colours, labels: tuple[str, str], caption: str
 ) -> Iterator[Picture]:
-    """Yield the picture of points; none without points."""
+    """Yield one picture of the points; nothing without points. ``labels`` are those of the x and y axes."""
     caption += " Filled: no other one at its place is better in one and as good in the other."
     if points:
         yield Picture(title=title, svg=to_svg(scatter_figure(points, colours, labels)), caption=caption)
 
 
 def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
-    """Return a picture of the algorithms by how near they come to the bound for the smallest and for the largest
-    message of each place; none where no place has several sizes."""
+    """Yield one picture of the algorithms by the ratios of their times to the lower bound for the smallest and for the
+    largest message of each place; nothing where no place has several sizes."""
     points = []
     for _, place in grouped(group, "site", "ranks", "settings"):
         sizes = sorted(place, key=lambda contest: contest.winner["nbytes"])
@@ -406,8 +419,8 @@ def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) 
 
 
 def _plan_scatters(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
-    """Yield, for each model, a picture of the plans by the seconds of a sample and by the dollars, else the joules,
-    that it takes, else by memory, whichever is known of any."""
+    """Yield, for each model, a picture of the plans by the seconds of a sample and by another objective: the dollars of
+    a sample where these are known of any plan, else its joules, else the bytes of memory."""
     for (model,), contested in grouped(group, "model"):
         rows = [row for contest in contested for row in contest.ranking]
         column, words = next(each for each in _OBJECTIVES.items() if any(row.get(each[0]) for row in rows))
@@ -431,7 +444,8 @@ _OBJECTIVES = {
 
 
 def _collective_pictures(collectives: Sequence[Contest]) -> Iterator[Picture]:
-    """Yield, for each kind and cost model, the picture of the winners, and that of the curves where there are any."""
+    """Yield, for each kind of collective and cost model, the picture of the winners, then a scatter and curves over
+    bytes where some place has several sizes."""
     colours = colours_of([entrant(contest.winner) for contest in collectives])
     caption = "Colour: the fastest, of equals the first by name; its time, and that over the lower bound."
     for (kind, model), group in grouped(collectives, "collective", "cost_model"):
@@ -442,7 +456,8 @@ def _collective_pictures(collectives: Sequence[Contest]) -> Iterator[Picture]:
 
 
 def _size_cells(group: Sequence[Contest]) -> Iterator[Cell]:
-    """Yield cells with a row for each place; columns are total bytes or bytes per rank, whichever are fewer."""
+    """Yield the cells of a grid of winners with a row for each place; columns are sizes, ascending, in total bytes or
+    in bytes per rank, whichever are fewer."""
     totals, shares = ({_message_size(contest, of_rank) for contest in group} for of_rank in (False, True))
     of_rank = len(shares) < len(totals)
     places = list(dict.fromkeys(contest.place for contest in group))
@@ -453,13 +468,13 @@ def _size_cells(group: Sequence[Contest]) -> Iterator[Cell]:
 
 
 def _message_size(contest: Contest, of_rank: bool) -> float:
-    """Return the bytes of a contest's collective, over its ranks if ``of_rank``."""
+    """Return the bytes of a contest's collective, divided by its ranks with ``of_rank``."""
     row = contest.winner
     return float(row["nbytes"] / (row["ranks"] if of_rank else 1))
 
 
 def _curves(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
-    """Yield a picture of time over bytes at up to six places with several sizes; none where no place has."""
+    """Yield one picture of time over bytes at up to six places that have several sizes; nothing where no place has."""
     by_place = [place for _, place in grouped(group, "site", "ranks", "settings") if len(place) > 1]
     shown = evenly_spaced(by_place, _PANELS)
     caption = "What every rank holds in the end (all-gather) or at the start (all others)."
@@ -470,7 +485,8 @@ def _curves(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[
 
 
 def _plan_pictures(plans: Sequence[Contest]) -> Iterator[Picture]:
-    """Yield pictures of the fastest training steps for each cost model, and of what all plans trade for time."""
+    """Yield, for each cost model, the picture of the fastest training steps, then scatters of all plans by time and
+    another objective."""
     colours = colours_of([entrant(contest.winner) for contest in plans])
     caption = "Colour: the fastest strategy and algorithm, of equals the first by name; time of a step."
     for (model,), group in grouped(plans, "cost_model"):
@@ -480,7 +496,8 @@ def _plan_pictures(plans: Sequence[Contest]) -> Iterator[Picture]:
 
 
 def _plan_cell(contest: Contest) -> Cell:
-    """Return the cell of a training step: place by model, its time and what of it is exposed."""
+    """Return the cell of a training step in a grid of places (rows) and models (columns), with its time and the part of
+    it that is exposed."""
     row = contest.winner
     text = f"{format_time(row['time_s'])}\n{format_time(contest.exposed)} exposed"
     return Cell(contest.place, row["model"], entrant(row), text)

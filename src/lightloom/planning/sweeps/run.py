@@ -35,7 +35,8 @@ KEY = b"lightloom.sweep"
 
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: Path, origin: Mapping[str, Any]) -> Path:
-    """Write rows in their order as Parquet with :data:`COLUMNS`, and return the path; the file is complete or absent.
+    """Write rows in their order as Parquet with :data:`COLUMNS`, and return the path; the file is complete or left as
+    it was. ``origin`` is written as JSON into the file's metadata; columns that a row lacks are null.
 
     Raises:
         ConfigError: the place cannot be written to.
@@ -82,16 +83,20 @@ def sweep(
     advance: Callable[[int], None] = lambda _: None,
     tell: Callable[[Collection[Row]], None] = lambda _: None,
 ) -> Swept:
-    """Compute the rows that the folder lacks, write all results as one Parquet file, and return them in the order of
-    the points.
+    """Compute the rows that the folder lacks, store them there as they come, write all results as one Parquet file, and
+    return them in the order of the points.
 
     Args:
+        name: of the sweep; the folder is of this one alone.
         points: by key, as :func:`lightloom.planning.sweeps.experiment.points_of` gives them.
-        advance: called with the number of finished rows, first those of an earlier run.
+        folder: where rows and results lie.
+        workers: that compute.
+        advance: called with the number of rows that are finished since the last call, first those of an earlier run.
         tell: called with all finished rows whenever there are more.
 
     Raises:
-        SearchStopped: Ctrl-C, with the rows that are finished; the folder keeps them.
+        SearchStopped: Ctrl-C, with the rows that are finished; the folder keeps them, and no Parquet file is written.
+        KeyboardInterrupt: Ctrl-C before any row is finished.
         ConfigError: the folder cannot be written to, is another's, or is in use; no such cluster, or it is lost.
         UnsupportedError: pyarrow, joblib, Dask or Ray is needed and missing.
     """

@@ -44,8 +44,8 @@ class Batch:
 
 
 def batches(points: Iterable[tuple[str, Point]]) -> list[Batch]:
-    """Return the points in batches, each of one family and in their order; every point is in one batch: at most 8
-    plans, 32 collectives, or 1 whose schedule is built by size."""
+    """Return the points, pairs of key and point, in batches, each of one family and in their order; every point is in
+    one batch. A batch has at most 8 plans, 32 collectives, or 1 collective whose schedule is built by size."""
     parts = []
     for members in in_groups(points, lambda keyed: keyed[1].family).values():
         first = members[0][1]
@@ -55,10 +55,12 @@ def batches(points: Iterable[tuple[str, Point]]) -> list[Batch]:
 
 
 def compute(batch: Batch) -> list[tuple[str, Row]]:
-    """Return (key, row) of each point of a batch, in its order; the row of one that cannot be computed says why.
+    """Return the key and the row of each point of a batch, in its order; the row of a point that cannot be computed
+    says why.
 
     Raises:
         ConfigError: this worker runs another version of the code than the process that made the batch.
+        MemoryError, OSError: the machine failed.
     """
     if batch.code != code_version():
         raise ConfigError(f"a worker has code {code_version()}: expected {batch.code}, the same lightloom everywhere")
@@ -67,8 +69,9 @@ def compute(batch: Batch) -> list[tuple[str, Row]]:
 
 
 def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
-    """Return the columns of a collective's result, or a refusal; ``built`` holds the prices of earlier points of the
-    batch, where one schedule serves all sizes."""
+    """Return the columns of a collective's result, seconds and joules in SI units, or of a refusal where the algorithm
+    declines it. ``built`` holds the prices of earlier points of the batch, where one schedule serves all sizes, and is
+    filled in place."""
     algorithm, fabric = find(point.algorithm), point.site.fabric
     reason = algorithm.refusal(point.kind, fabric, point.cost_model)
     if reason:
@@ -91,8 +94,8 @@ def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
 
 
 def _plan_row(point: PlanPoint) -> Row:
-    """Return the columns of a plan's result: the winner of a search of the one strategy without recomputation, whether
-    it fits or not."""
+    """Return the columns of a plan's result in SI units: the winner of a search of the point's one strategy without
+    recomputation, whether it fits or not."""
     cluster = point.site.place
     assert isinstance(cluster, Cluster)
     graph = _traced_graph(point.workload, point.workload_content, point.batch, point.sequence_length)
@@ -113,13 +116,14 @@ def _plan_row(point: PlanPoint) -> Row:
 
 @lru_cache(maxsize=2)
 def _traced_graph(workload: str, content: str, batch: int, sequence_length: int | None) -> ComputeGraph:  # noqa: ARG001 - a changed file is another model
-    """Return the graph of a workload, the latest two kept; ``content`` tells changed files apart."""
+    """Return the graph of a workload at a batch and sequence length (None: its own), the latest two cached. ``content``
+    is the hash of its file and tells changed files apart in the cache."""
     return load_workload(workload, batch=batch, sequence_length=sequence_length)
 
 
 def _point_row(point: Point, built: dict[str, Any]) -> Row:
-    """Return the row of a point: done, refused with why (input that cannot run), or failed with why (any other error
-    but of memory or system)."""
+    """Return the row of a point, with ``status`` done, refused (input that cannot run) or failed (any other error but
+    of memory or system), the latter two with the reason in ``why``. ``built`` is shared by the points of a batch."""
     row = point.columns() | {"status": DONE}
     if point.site.why:
         return row | _refused(point.site.why)
@@ -134,7 +138,7 @@ def _point_row(point: Point, built: dict[str, Any]) -> Row:
 
 
 def _refused(why: str) -> Row:
-    """Return the columns of a refused point, the reason on one line."""
+    """Return the columns ``status`` and ``why`` of a refused point, the reason on one line."""
     return {"status": REFUSED, "why": " ".join(why.split())}
 
 
@@ -177,8 +181,12 @@ class Workers:
 
     @classmethod
     def read(cls, text: str | None) -> Self:
-        """Return the workers of a text, ``4``, ``dask:ADDRESS`` or ``ray:ADDRESS``; a process for each core without
-        one. ConfigError for another text."""
+        """Return the workers of a text: ``4`` for that many processes, ``dask:ADDRESS`` or ``ray:ADDRESS`` for a
+        cluster; a process for each core for None.
+
+        Raises:
+            ConfigError: any other text, or fewer than one process.
+        """
         kind, _, address = (text or "").partition(":")
         if kind in ("dask", "ray") and address:
             return cls(**{kind: address})  # type: ignore[arg-type]
@@ -187,8 +195,8 @@ class Workers:
         return cls(jobs=None if text is None else int(text))
 
     def results(self, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
-        """Yield what a function of a module returns for each item, as it finishes, in any order; closing the generator
-        stops the work.
+        """Yield the results of a function for each item of ``work``, as they finish, in any order; closing the
+        generator stops the work. The function must be at the top level of a module, so that workers can import it.
 
         Raises:
             UnsupportedError: joblib, Dask or Ray is not installed.
@@ -200,7 +208,13 @@ class Workers:
 
 
 def _local(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Generator[R, None, None]:
-    """Yield results of processes on this machine, in any order; ConfigError where one was killed."""
+    """Yield the results of a function for each item of ``work`` from ``jobs`` processes on this machine (-1: one per
+    core), in any order; errors of the function are raised here.
+
+    Raises:
+        ConfigError: a process was killed.
+        UnsupportedError: joblib is not installed.
+    """
     joblib = _import_extra("joblib", "sweep")
     parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
     work_on = joblib.delayed(partial(_compute_for, os.getpid(), function))
@@ -217,8 +231,8 @@ def _local(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Generato
 
 
 def _compute_for(coordinator: int, function: Callable[[T], R], item: T) -> R:
-    """Return the function's result, computed in a process that ends with its coordinator, so that none competes with a
-    resumed sweep."""
+    """Return the function's result for an item. In another process than ``coordinator`` (a process id), a thread is
+    started first that ends the process with its coordinator, so that none competes with a resumed sweep."""
     if os.getpid() != coordinator:
         _watch(coordinator)
     return function(item)
@@ -226,7 +240,8 @@ def _compute_for(coordinator: int, function: Callable[[T], R], item: T) -> R:
 
 @cache
 def _watch(coordinator: int) -> None:
-    """Start a thread, once, that ends this process when its parent is no longer the coordinator."""
+    """Start a thread, once, that ends this process within about a second after its parent is no longer the process of
+    id ``coordinator``."""
 
     def end() -> None:
         """Look every second whether the parent is still the coordinator, and end the process when it is not."""
@@ -239,7 +254,8 @@ def _watch(coordinator: int) -> None:
 
 @contextmanager
 def _ignoring_interrupts() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C, which a terminal sends to the whole group: the coordinator stops them."""
+    """Ignore Ctrl-C within the context, so that processes started there ignore it too, which a terminal sends to the
+    whole group; outside of the main thread nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -251,7 +267,13 @@ def _ignoring_interrupts() -> Iterator[None]:
 
 
 def _on_dask(address: str, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
-    """Yield results of a Dask cluster's workers, in any order; ConfigError where it cannot be reached or is lost."""
+    """Yield the results of a function for each item of ``work`` from the workers of a Dask cluster, in any order;
+    errors of the function are raised here.
+
+    Raises:
+        ConfigError: the scheduler at ``address`` does not answer, or the cluster is lost.
+        UnsupportedError: Dask is not installed.
+    """
     distributed = _import_extra("distributed", "dask")
     with _quiet_dask(), _dask_client(distributed, address) as client:
         futures = client.map(function, work, pure=False)
@@ -264,7 +286,11 @@ def _on_dask(address: str, function: Callable[[T], R], work: Sequence[T]) -> Gen
 
 
 def _dask_client(distributed: Any, address: str) -> Any:
-    """Return a client of the scheduler at an address; ConfigError where none answers within 10 s."""
+    """Return a client of the scheduler at an address; ``distributed`` is the module of Dask.
+
+    Raises:
+        ConfigError: no scheduler answers there within 10 s.
+    """
     try:
         # The address is checked first: a client that cannot connect takes long to close.
         distributed.comm.get_address_host_port(address)
@@ -275,7 +301,8 @@ def _dask_client(distributed: Any, address: str) -> Any:
 
 @contextmanager
 def _quiet_dask() -> Iterator[None]:
-    """Keep Dask from logging what the raised error says."""
+    """Disable all logging up to the level of errors within the context, as Dask logs what the raised error says;
+    afterwards all logging is enabled again."""
     logging.disable(logging.ERROR)
     try:
         yield
@@ -284,7 +311,13 @@ def _quiet_dask() -> Iterator[None]:
 
 
 def _on_ray(address: str, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
-    """Yield results of a Ray cluster's workers, in any order; ConfigError where it cannot be reached or is lost."""
+    """Yield the results of a function for each item of ``work`` from the workers of a Ray cluster, in any order; errors
+    of the function are raised here.
+
+    Raises:
+        ConfigError: ``address`` is not HOST:PORT, no cluster answers there, or it is lost.
+        UnsupportedError: Ray is not installed.
+    """
     host, _, port = address.rpartition("/")[2].rpartition(":")
     if not port.isdecimal():
         raise ConfigError(f"ray:{address}: expected ray:HOST:PORT")
@@ -316,6 +349,10 @@ def _first_line(error: BaseException) -> str:
 
 
 def _import_extra(module: str, extra: str) -> Any:
-    """Return a module; UnsupportedError, which names the extra to install, where it is missing."""
+    """Import a module by its name and return it; ``extra`` is the package's extra that brings it.
+
+    Raises:
+        UnsupportedError: it is not installed; names the extra to install.
+    """
     with needing(f"needs {module}", f"'lightloom[{extra}]'", module):
         return import_module(module)
