@@ -33,7 +33,7 @@ _LETTERS = 22
 
 def shares(plan: HybridPlan) -> Floats:
     """Return the share of each operator's seconds, forward and backward, that each device of a group computes: [device,
-    operator], columns add up to 1; the share of its parts where no part takes any time."""
+    operator], columns add up to 1. Where an operator takes no time, the share of its parts that the device has."""
     balanced = plan.balanced
     seconds = balanced.forward + balanced.backward
     operator = balanced.operator.astype(np.int64)

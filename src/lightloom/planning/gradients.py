@@ -223,13 +223,13 @@ class PricedExchange:
 
     @property
     def name(self) -> str:
-        """The method's name with all options."""
+        """Full name of the method with all options."""
         return self.method.name
 
     @property
     def label(self) -> str:
-        """The method's full name where it exchanges at every step, else ``family every N steps``, followed by the inner
-        method of DiLoCo."""
+        """Full name of the method where it exchanges at every step, else ``FAMILY every N steps``, followed for DiLoCo
+        by its inner method."""
         if self.every == 1:
             return self.name
         inner = f" by {self.method.inner}" if isinstance(self.method, methods.DiLoCoExchange) else ""
@@ -237,7 +237,8 @@ class PricedExchange:
 
     @property
     def in_schedule(self) -> bool:
-        """True where coded sums travel along a schedule of one collective, instead of phases of their own."""
+        """True where coded sums travel along the schedule of one collective, as with a codec around a ring; False for
+        methods with phases of their own."""
         return isinstance(self.method, methods.RingCodecExchange)
 
     @property
@@ -248,13 +249,13 @@ class PricedExchange:
 
     @property
     def every(self) -> int:
-        """Steps from one exchange to the next."""
+        """Number of training steps from one exchange to the next."""
         return self.method.every
 
     @property
     def blocking(self) -> bool:
-        """True where the exchange starts only after the whole backward pass: methods that exchange every so many steps,
-        not at each."""
+        """True where the exchange starts only after the whole backward pass, as the method is not synchronous data
+        parallelism but exchanges every so many steps."""
         return not self.method.synchronous
 
     @property
@@ -531,5 +532,5 @@ def profile_of(
 
 
 def _short(model: str) -> str:
-    """Return the name of a model without its folder, which may be written in several ways."""
+    """Return the name of a model without its folder, the part after the last "/"."""
     return model.rpartition("/")[2]

@@ -73,8 +73,12 @@ class Network(NamedTuple):
 
 
 def networks(ranks: int, bandwidth: float) -> list[Network]:
-    """Return the networks of ``ranks``, each of which has ``bandwidth`` bytes per second in all for sending, and as
-    much for receiving: half of it each way around a ring, a quarter a link of a mesh; software delays none of them."""
+    """Return the networks of ``ranks`` ranks that are compared, an electrical ring first, each with the ideas that a
+    plan on it may use.
+
+    Each rank has ``bandwidth`` bytes per second in all for sending, and as much for receiving: half of it each way
+    around a ring, a quarter a link of a mesh. Software delays none of them.
+    """
     wavelengths = min(max(1, round(bandwidth / 2 / WAVELENGTH_RATE)), _MOST_WAVELENGTHS)
     light = {"wavelengths": wavelengths, "wavelength_bandwidth": bandwidth / 2 / wavelengths}
     ring = load_fabric("wdm-ring", ranks, set=light)

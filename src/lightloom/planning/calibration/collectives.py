@@ -201,7 +201,7 @@ class System:
 
     @cached_property
     def ways(self) -> WayColumns:
-        """The ways in which the library may carry each row, as columns."""
+        """All ways in which the library may carry each row of the system, as columns that a transport prices."""
         return columns(self.tasks, self.tiers, self.transport)
 
     @cached_property

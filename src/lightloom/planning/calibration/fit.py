@@ -278,7 +278,8 @@ class Scores:
     averaged over those models; None where there is no such model."""
 
     def line(self) -> str:
-        """Return the scores in one line of words."""
+        """Return the scores in one line of words: mean, median, bias and 90th percentile of the errors, coverage and
+        half-width of the intervals, and the rank agreement where it is known."""
         text = (
             f"{self.rows} rows: mean error {self.mean:.1%}, median {self.median:.1%}, bias {self.bias:+.1%}, "
             f"nine of ten below {self.percentile_90:.1%}; 90 % intervals hold {self.coverage:.0%} of the rows, "

@@ -130,7 +130,8 @@ def read_table(text: str, kind: type[Line], path: Path, name: str = "") -> list[
 
 
 def _check_columns(columns: Sequence[str], kind: type[Config], path: Path) -> None:
-    """Raise ConfigError where a table's heading is empty, or a column occurs twice, is unknown or is missing."""
+    """Raise ConfigError, which names the file, where a table's heading is empty, or a column occurs twice, is no field
+    of ``kind``, or is missing."""
     fields = kind.model_fields
     if not columns:
         raise ConfigError(f"{path}: empty: expected a heading with the columns {', '.join(fields)}")
@@ -222,7 +223,7 @@ class Priors:
 
     @property
     def names(self) -> list[str]:
-        """Names of the parameters, in the order of their columns."""
+        """Names of the parameters, in the order of the columns of fits."""
         return list(self.by_name)
 
     @property
@@ -378,7 +379,7 @@ class MeasuredStep(Config):
 
     @property
     def tokens(self) -> int:
-        """Tokens of a step, all GPUs together."""
+        """Number of tokens of a step, all GPUs together."""
         return self.global_batch * self.sequence_length
 
     @property

@@ -240,7 +240,8 @@ class Candidate:
 
     @property
     def point(self) -> tuple[float, float, float]:
-        """Samples per dollar, per joule and per second, after goodput, as far as prices and watts are known."""
+        """Samples per dollar, per joule at the meter and per second by the design's fastest plan, after goodput, as far
+        as prices and watts are known."""
         return self.worth.point(self.evaluated.sample_time, self.evaluated.sent)
 
     @property

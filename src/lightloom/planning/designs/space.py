@@ -222,7 +222,8 @@ class Worth:
 
     @property
     def kept(self) -> float:
-        """Samples that train for each one that nodes without failures and spares would train at the same expense."""
+        """Goodput over 1 + the share of spare nodes: useful work for each dollar or joule, relative to a cluster
+        without failures and spares."""
         return self.goodput / (1 + self.spare_share)
 
     @property

@@ -52,7 +52,7 @@ class InterruptionLog(Config):
 
     @property
     def source(self) -> str:
-        """Source of the counts; the file's name where it states none."""
+        """Publication of the counts; the file's name where the log states none."""
         return self.sources.get("interruptions", f"the file {self.name}")
 
     @property
@@ -104,13 +104,14 @@ class Cause:
 
 
 def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]) -> tuple[Cause, ...]:
-    """Return the causes of interruptions of a rank, in the order of their groups: accelerator, host, network, software,
-    all.
+    """Return the causes of interruptions with their rates for each rank, in the order of their groups: accelerator,
+    host, network, software, all.
 
     Args:
         bill: the parts of a rank: boards, hosts and fabric.
         log: interruptions of all causes, in the place of the parts' and of software's; None for these.
-        mtbf: mean seconds between failures of one part by name, or of a rank by group, in the place of these.
+        mtbf: mean seconds between failures of one part by its name, or of a rank by group, in the place of the rates of
+            the bill or of the log.
 
     Raises:
         UnknownNameError: ``mtbf`` names neither a part of the bill nor a group.

@@ -96,7 +96,7 @@ class Estimate:
 
     @cached_property
     def shares(self) -> Shares:
-        """Shares of the time by where it goes, slowed steps included."""
+        """Shares of the time by where it goes, with slower steps after damage included."""
         return self.job.shares().at_speed(self.speed)
 
     @property
@@ -122,7 +122,7 @@ class Estimate:
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Causes whose rate nothing states, in words."""
+        """Names in words of the causes whose rate nothing states, which the goodput leaves out."""
         causes = [answer.cause for answer in self.answers if answer.cause.rate is None]
         return tuple(("" if cause.kind is None else "mean time between failures of ") + cause.name for cause in causes)
 

@@ -108,7 +108,7 @@ def optimal_interval(mtbf: float, checkpoint: Checkpoint) -> float:
 
 
 def interruption_rate(interruptions: Sequence[Interruption]) -> float:
-    """Return the interruptions a second of all kinds together."""
+    """Return the number of interruptions a second of all kinds together."""
     return sum(kind.rate for kind in interruptions)
 
 

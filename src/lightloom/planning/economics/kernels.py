@@ -74,8 +74,8 @@ def _lifetime(nodes: Nodes) -> float:
 
 @njit_cached
 def _durable(length: float, rhythm: Rhythm) -> float:
-    """Return the useful seconds of training that a run of ``length`` seconds without interruption leaves in checkpoints
-    that are completely saved."""
+    """Return the useful seconds of training that a run of ``length`` seconds leaves in checkpoints that are completely
+    saved when an interruption ends it."""
     if length <= rhythm.save:
         return 0.0
     return float(rhythm.interval * np.floor((length - rhythm.save) / (rhythm.interval + rhythm.stall)))

@@ -169,7 +169,7 @@ class ClusterLedger:
 
     @cached_property
     def bill(self) -> Bill:
-        """All parts of a rank: its board, its share of a host, and the fabric's."""
+        """Bill of all parts of a rank: its board, its share of a host, and the fabric's."""
         return self.boards + self.hosts + self.fabric
 
     @cached_property
@@ -508,7 +508,7 @@ class StepLedger:
 
     def figures(self) -> dict[str, float | None]:
         """Return ``watts_per_rank``, ``dollars_per_step``, ``samples_per_dollar``, ``samples_per_joule`` and
-        ``goodput``, each None where it misses something."""
+        ``goodput`` by name, in SI units and before goodput; each is None where a part of it is missing."""
         return {name: None if missing else value for name, (value, missing) in self._known_and_missing().items()}
 
     def to_json(self) -> Document:

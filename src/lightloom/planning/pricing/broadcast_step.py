@@ -147,8 +147,8 @@ def chips_needed(network: Network, batch: int, memory: float) -> int:
 
 
 def broadcast_time(share: float, chips: int, link: ChipLink) -> float:
-    """Return Eq. 3, seconds of an all-to-all broadcast of ``share`` bytes of each chip: hops · latency + share (p −
-    1)/BW."""
+    """Return Eq. 3, the seconds of a broadcast by every chip to all others of its ``share`` bytes: hops · latency +
+    share (p − 1)/BW, with p the number of chips."""
     return link.hops(chips) * link.latency + share * (chips - 1) / link.bandwidth
 
 

@@ -149,8 +149,9 @@ class SchedulePrices:
         return nbytes / self.element_bytes[kind] * VALUE_BYTES if kind in self.element_bytes else None
 
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
-        """Return the bytes of the collective that the schedule carries in the place of one of ``nbytes``: of coded sums
-        where an exchange is set and the kind carries gradients, else ``nbytes``."""
+        """Return the size in bytes of the collective that the schedule carries in the place of one of ``nbytes``
+        uncompressed bytes: that of coded sums where an exchange method is set and the kind carries gradients, else
+        ``nbytes``."""
         values = self.values_nbytes(kind, nbytes)
         if self.exchange is None or values is None:
             return nbytes
@@ -186,8 +187,9 @@ class SchedulePrices:
         self.read = len(self._priced)
 
     def _stands(self, kind: Kind, nbytes: float, priced: Priced) -> bool:
-        """Return whether a price from the disk stands: the lower bound that it states equals the one computed again now
-        but for rounding, and its cost does not fall below that."""
+        """Return True if a price from the disk may be used: the lower bound that it states equals the one computed
+        again now but for rounding, and its cost does not fall below that. ``nbytes`` is the size of the collective
+        before coding."""
         fabric, sent = self._carried(kind, nbytes)
         key = kind, sent, nbytes if fabric is not self.fabric else sent
         if key not in self.proved:
@@ -698,7 +700,12 @@ class CheapestPrices:
         return self.choice(kind, nbytes)(kind, nbytes)
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
-        """Return the verified schedule of one collective by the algorithm that carries it in the least time."""
+        """Return the verified schedule of one collective of ``nbytes`` bytes by the algorithm that carries it in the
+        least time.
+
+        Raises:
+            UnsupportedError: every algorithm fails at this size, or a collective library carries it.
+        """
         return self.choice(kind, nbytes).schedule(kind, nbytes)
 
 
@@ -927,7 +934,7 @@ class ExchangePrices(PhasedPrices):
 
     @property
     def every(self) -> int:
-        """Steps from one exchange to the next."""
+        """Number of training steps from one exchange to the next; 1 for methods that exchange at every step."""
         return self.exchange.every
 
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | LevelPrices | ExchangePrices:

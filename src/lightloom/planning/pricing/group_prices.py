@@ -532,8 +532,8 @@ def least_channels(fabric: Fabric, axes: Sequence[AxisGroups]) -> int | None:
 
 
 def divides(fabric: Fabric) -> bool:
-    """Return whether axes of parallelism can divide the channels of a fabric: circuits are exclusive and shifts have a
-    unit."""
+    """Return True where axes of parallelism can divide the channels of a fabric among themselves: its circuits are
+    exclusive, and sends between stages can share channels with others."""
     return fabric.exclusive and fabric.shift_unit(1) > 0
 
 
@@ -603,7 +603,8 @@ class Division:
         ]
 
     def number(self, axis: Axis) -> int | None:
-        """Return the index, from 0, of an axis among :attr:`axes`; None where it exchanges nothing."""
+        """Return the index, from 0, of an axis among :attr:`axes`; None where the axis is not among them, as it
+        exchanges nothing."""
         names = [each.name for each in self.axes]
         return names.index(axis) if axis in names else None
 

@@ -173,12 +173,14 @@ class DividedModel:
 
     @cached_property
     def split(self) -> TensorSplit:
-        """Division of the operators by tensor parallelism, and the number that its degree must divide."""
+        """Division of the operators by tensor parallelism, with the number that the tensor-parallel degree must
+        divide."""
         return tensor_split(self.graph)
 
     @cached_property
     def experts(self) -> ExpertSplit:
-        """Division of the operators by expert parallelism."""
+        """Division of the operators by expert parallelism, with the number that the expert-parallel degree must
+        divide."""
         return expert_split(self.graph, self.split)
 
     @cached_property
@@ -210,17 +212,18 @@ class DividedModel:
 
     @cached_property
     def _alike(self) -> tuple[OperatorColumns, Ints]:
-        """Columns of one operator of each sort, and :attr:`_before`."""
+        """Columns of one operator of each sort, and the number of operators of each sort before every operator."""
         return self.columns.alike()
 
     @property
     def sorts(self) -> OperatorColumns:
-        """One operator of each sort, a sort being operators whose columns are all equal: columns [sorts]."""
+        """Columns [sorts] of one operator of each sort; operators whose columns are all equal are of one sort."""
         return self._alike[0]
 
     @property
     def _before(self) -> Ints:
-        """Number of operators of each sort before every operator, and last of all of them: [operators + 1, sorts]."""
+        """Number of operators of each sort before every operator, and in the last row all of them: [operators + 1,
+        sorts]."""
         return self._alike[1]
 
     @cached_property
@@ -520,7 +523,8 @@ class Job:
 
     def tied_pair(self, stride: int) -> tuple[float, float]:
         """Return the bytes per second and seconds of latency between stages that hold copies of a table and whose ranks
-        lie ``stride`` apart."""
+        lie ``stride`` apart: over the pipeline's circuits where channels are divided, else as a message on the
+        fabric."""
         return self.fabric.message(stride) if self.shares is None else self.shares.shift(stride)
 
     def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:

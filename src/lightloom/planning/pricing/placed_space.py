@@ -59,7 +59,7 @@ class PlacedChoice(NamedTuple):
 
     @property
     def samples(self) -> int:
-        """Samples of a group's micro-batch."""
+        """Number of samples of one micro-batch of a group."""
         return self.global_batch // (self.l * self.micro_batches)
 
     @property
@@ -91,8 +91,8 @@ def placed_on(fabric: Fabric) -> Fabric:
 
 
 def peers(fabric: Fabric) -> int:
-    """Return D: ranks that one rank can hold circuits to at once, the next group's counterpart included; all ranks of a
-    packet fabric, and of a fabric of parts those inside.
+    """Return the degree D, the number of ranks that one rank can hold circuits to at once, the next group's counterpart
+    included; all ranks of a packet fabric, and of a fabric of parts those inside.
 
     Raises:
         UnsupportedError: placed plans are not simulated on this kind of fabric.

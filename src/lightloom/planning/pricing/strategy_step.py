@@ -199,7 +199,8 @@ class StrategyStep:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Intervals of the step; of a strategy with stages lowered to tasks and run."""
+        """Intervals of the step: those of the simulation for data parallelism alone, otherwise the stages lowered to
+        tasks and run."""
         if self.result is not None:
             return self.result.timeline
         assert self.stages is not None
@@ -401,9 +402,12 @@ def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
 
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
-    """Return the simulated step of data parallelism alone. Where one named algorithm builds its schedules by size, it
-    is the fastest of the step with a schedule for each size, and of the steps with that of one of the sizes throughout,
-    whose circuits stay; of equal ones that of the least communication."""
+    """Return the simulated step of a strategy that is data parallelism alone.
+
+    Where one named algorithm builds its schedules by size, it is the fastest of the step in which each exchange has the
+    schedule for its size, and of the steps in which all have that for one of these sizes, so that circuits stay; of
+    equal ones that with the least communication.
+    """
     plan = job.data_parallel_plan(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     own, options = price, [price]

@@ -347,8 +347,8 @@ class FastestLink(NamedTuple):
 
 
 def fastest_link(fabric: Fabric) -> FastestLink:
-    """Return the most bytes per second and the least latency that circuits of a fabric can give a rank; on a WDM ring
-    also of the links between neighbours."""
+    """Return the most bytes per second out of a rank and the least seconds of latency that circuits of a fabric can
+    give it; on a WDM ring also the most bytes per second of the links between two neighbours."""
     ring = fabric.exclusive and fabric.wavelength_routed
     return FastestLink(
         rate=fabric.total_receive_bandwidth() / fabric.ranks if fabric.ranks > 1 else float("inf"),

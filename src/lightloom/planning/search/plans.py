@@ -396,7 +396,7 @@ class Plan:
 
     @property
     def division(self) -> Division | None:
-        """Channels that the axes of a strategy hold, where circuits of several stand at once; None elsewhere."""
+        """Channels that each axis of a strategy holds, where circuits of several axes stand at once; None elsewhere."""
         return self.step.division if isinstance(self.step, StrategyStep) else None
 
     @property
@@ -424,8 +424,8 @@ class Plan:
 
     @property
     def in_step(self) -> InStep | None:
-        """Gain of setting circuits anew within the step, where that was searched and several groups exchange; else
-        None."""
+        """Planes of the switch by phase of the step, and what setting them anew within it gains; None unless that was
+        searched and several groups exchange."""
         return self.step.in_step if isinstance(self.step, SwitchedStrategyStep) else None
 
     @property
@@ -435,7 +435,7 @@ class Plan:
 
     @property
     def strategy(self) -> str:
-        """Kind of the plan, one of :data:`KINDS`."""
+        """Kind of the plan: "ddp", "fsdp", "tensor-pipeline" or "placed"."""
         return kind_of(self.choice)
 
     @property
@@ -498,7 +498,7 @@ class Plan:
 
     @property
     def samples_per_second(self) -> float:
-        """Throughput of all ranks together; infinite for a step that takes no time."""
+        """Samples per second of all ranks together; infinite for a step that takes no time."""
         return self.global_batch / self.step_time if self.step_time else float("inf")
 
     @property
@@ -597,7 +597,8 @@ class PlanSearch:
 
     @cached_property
     def _repeated_flops(self) -> dict[str, int]:
-        """FLOPs of the forward passes that are repeated, at the graph's batch, by the name of the recomputation."""
+        """FLOPs of the forward passes that are repeated, at the graph's batch, by the name of the recomputation
+        ("none", "full", "selective")."""
         forward = [operator.forward_flops for operator in self.graph.operators]
         return {name: sum(compress(forward, repeated_operators(self.graph, name))) for name in RECOMPUTATIONS}
 

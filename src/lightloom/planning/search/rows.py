@@ -77,8 +77,8 @@ from lightloom.planning.simulation.placed_step import PlacedStep, simulate_place
 
 
 def kinds_of(rows: Strategies) -> Ints:
-    """Return the index in :data:`KINDS` of each row: 0 (ddp) for data parallelism alone, replicated; 1 (fsdp) for it
-    fully sharded; 2 (tensor-pipeline) for everything else, other shardings included: [rows]."""
+    """Return the kind of each row as its index in ("ddp", "fsdp", "tensor-pipeline"): 0 for data parallelism alone,
+    replicated; 1 for data parallelism alone, fully sharded; 2 for everything else, other shardings included: [rows]."""
     return np.where(rows.plain, rows.sharding, len(DATA_PARALLEL))
 
 
@@ -350,15 +350,16 @@ class PlacedPlans:
         return replace(step, memory=step.memory + again)
 
     def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
-        """Return the bytes of gradients for each byte that a pipe to the next group sends; 1 without a codec.
+        """Return the bytes of gradients, in the job's own format, for each byte that a pipe to the next group sends; 1
+        without a codec.
 
         It is the codec's ratio, or, where the engine is slower than that, the bytes per second of gradients that it
         codes or decodes, the slower of both, over the bytes per second of the fastest of these pipes.
 
         Args:
             circuits: granted to the plan.
-            k: devices of a group; pipes to later destinations lead to the next one.
-            ratio: bytes of float32 for each byte sent, which names the codec.
+            k: number of devices of a group; pipes whose destination is k or more lead to the next one.
+            ratio: bytes of float32 for each byte sent, which names the codec; 1 without one.
         """
         if ratio == 1:
             return 1.0
@@ -422,7 +423,7 @@ class Row(NamedTuple):
 
     @property
     def last(self) -> bool:
-        """True when no cheaper bound is left and the row must be simulated."""
+        """True when all kinds of bounds of the row are computed, so that only a simulation says more."""
         return self.bounded == (_PLACED_BOUNDS if self.kind == _PLACED else _STRATEGY_BOUNDS)
 
 
@@ -473,13 +474,13 @@ class ClusterRows:
 
     @property
     def counts(self) -> Counts:
-        """Counts of rows that were refused, bounded, placed and simulated so far, partitions and placements
-        included."""
+        """Numbers of rows so far by what became of them (refused, too large, bounded and so on), with the numbers of
+        partitions and placements made."""
         return self._counts + Counts(partitioned=self._plans.partitions, placed=self._plans.placements)
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Reasons why rows were left out so far, a line each; those of memory aside."""
+        """Reasons why rows were left out so far, a line of text each, without those that do not fit the memory."""
         lines = dict.fromkeys(self._refusals)
         if self._unserved:
             count, first = len(self._unserved), self._unserved[0]
@@ -602,8 +603,9 @@ class ClusterRows:
 
     @property
     def by_equations(self) -> bool:
-        """True where the paper's cost model means DaDianNao's equations: for convolutional networks on a mesh of chips
-        that hold a network once between them."""
+        """True where plans are computed by DaDianNao's equations instead of simulated: with the paper's cost model, for
+        a convolutional network whose neurons may be split on a mesh of chips that take in broadcasts and state their
+        memory."""
         chip, split = self.job.accelerator, self.job.splits_neurons and self.job.model.split.of_neurons
         return self.request.cost_model == "paper" and split and chip.takes_in_broadcasts and chip.memory is not None
 
@@ -743,7 +745,7 @@ class ClusterRows:
 
     @property
     def capacity(self) -> float:
-        """Bytes of memory of a rank; infinite where the accelerator states none."""
+        """Bytes of memory of a rank's accelerator; infinite where it states none."""
         memory = self.job.accelerator.memory
         return np.inf if memory is None else memory
 

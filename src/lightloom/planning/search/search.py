@@ -695,5 +695,6 @@ def _winner_at(ranked: PlanSearch, seconds: float) -> tuple[Plan, float | None]:
 
 
 def _identity(plan: Plan) -> tuple[str, str, str]:
-    """Return the key by which two plans count as the same one: kind, label and algorithm of the largest exchange."""
+    """Return the key by which two plans count as the same one: kind, label of the choice and algorithm of the largest
+    exchange."""
     return plan.strategy, label(plan.choice), plan.algorithm

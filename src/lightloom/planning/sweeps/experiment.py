@@ -170,7 +170,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of an experiment's file."""
+    """Return the JSON Schema (draft 2020-12) of the YAML file of an experiment."""
     _, document = models_json_schema([(kind, "validation") for kind in (_Head, CollectiveBlock, PlanBlock)])
     head = document["$defs"].pop(_Head.__name__)
     for field, block in (("collectives", CollectiveBlock), ("plans", PlanBlock)):

@@ -119,12 +119,12 @@ def contests(rows: Iterable[Row], what: str) -> list[Contest]:
 
 
 def _as_fast(row: Row, best: float) -> bool:
-    """Return True where a row's time is at most ``best``, but for rounding."""
+    """Return True where a row's time is at most ``best`` seconds, but for rounding."""
     return bool(row["time_s"] <= best * (1 + _ROUNDING))
 
 
 def entrant(row: Row) -> str:
-    """Return the name of what was tried: an algorithm, preceded by the strategy in a plan."""
+    """Return the name of what was tried: the algorithm of a collective, or of a plan ``STRATEGY with ALGORITHM``."""
     return f"{row['strategy']} with {row['algorithm']}" if row["what"] == "plan" else str(row["algorithm"])
 
 
