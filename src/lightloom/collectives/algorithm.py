@@ -18,8 +18,8 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 
 def rows_by_pair(kind: str, fabric: Fabric) -> int:
-    """Return how many rows schedules have in which every rank receives every other rank's share, and in an all-reduce
-    sends it back."""
+    """Return the number of rows of a schedule in which every rank receives every other rank's share, N · (N − 1), and
+    in an all-reduce sends it back, twice that."""
     return fabric.ranks * (fabric.ranks - 1) * (2 if kind == "all-reduce" else 1)
 
 
@@ -71,15 +71,18 @@ class Algorithm:
     """The most ranks of an all-to-all; less where blocks are passed on, so that rows grow with the ranks' cube."""
 
     def bundled(self) -> Algorithm:
-        """Return the striped form, in which every transfer bundles all the wavelengths it can get."""
+        """Return the striped form, in which every transfer bundles all the wavelengths it can get; its name ends in
+        "-striped"."""
         summary = f"{self.summary}; all wavelengths bundled"
         return replace(self, name=f"{self.name}-striped", summary=summary, striped=True)
 
     def schedule(self, collective: Collective, fabric: Fabric) -> Schedule:
-        """Return a schedule that serves a collective, if need be one of another kind as it is; not yet verified.
+        """Return a schedule that serves a collective on a fabric, not yet verified.
+
+        A kind that the algorithm does not list is served by the schedule of the kind in ``CARRIED_AS``.
 
         Raises:
-            UnsupportedError: the algorithm cannot serve this (says why).
+            UnsupportedError: the algorithm cannot serve this kind on this fabric (says why, as :meth:`refusal`).
         """
         refusal, kind = self.refusal(collective.kind, fabric), collective.kind
         if refusal:
@@ -126,7 +129,8 @@ class Algorithm:
         return why or self.beyond_memory(kind, fabric)
 
     def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
-        """Return why its rows do not fit in the memory that is free; None where they do."""
+        """Return why the rows that the algorithm is estimated to make for a kind do not fit in the memory that is free;
+        None where they do."""
         rows = self.rows(kind, fabric)
         return lacking_memory(rows * ROW_NBYTES, f"{self.name} on {fabric.ranks:,} ranks, with {rows:,} rows,")
 
@@ -138,12 +142,18 @@ def longest_links(fabric: Fabric, source: Ints, destination: Ints) -> int:
 
 
 def longest_between(ends: Callable[[int], Iterable[tuple[Ints, Ints]]]) -> Callable[[str, Fabric], int]:
-    """Return the function that counts the links of the longest lightpath of an algorithm, whatever the kind, by the
-    sources and destinations of its lightpaths among so many ranks."""
+    """Return a function of kind and fabric that counts the links of an algorithm's longest lightpath; the kind does not
+    matter.
+
+    Args:
+        ends: function that returns, for a number of ranks, pairs of sources and destinations of lightpaths: [lightpath]
+            each.
+    """
     return lambda kind, fabric: max(longest_links(fabric, *pair) for pair in ends(fabric.ranks))  # noqa: ARG005
 
 
 def links_to_neighbours(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
-    """Return the largest number of links between neighbours of the ring order."""
+    """Return the most links between two neighbours of the fabric's ring order, the last and the first included; the
+    kind does not matter."""
     order = fabric.ring_order()
     return longest_links(fabric, order, np.roll(order, -1))

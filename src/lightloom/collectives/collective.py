@@ -43,9 +43,13 @@ _FORMS = "shift:K (rank r to r + K), reverse, or the rank to which each sends, e
 
 
 def read_permutation(text: str, ranks: int) -> tuple[int, ...]:
-    """Return the rank to which each rank sends.
+    """Return the rank to which each rank sends, as a text states it: [rank].
 
-    Whether each rank occurs once is not checked.
+    Args:
+        text: ``shift:K`` (rank r sends to (r + K) mod ``ranks``), ``reverse`` (to ``ranks`` − 1 − r), or
+            comma-separated ranks, of which entry r is the destination of rank r.
+        ranks: number of ranks; a comma-separated list may have another number of entries. Whether each rank occurs once
+            is not checked either.
 
     Raises:
         ConfigError: a text of no such form.
@@ -100,7 +104,8 @@ class Sizes:
 
     @property
     def digest(self) -> str:
-        """Hash of the shares, 32 hexadecimal digits."""
+        """BLAKE2b hash of the shares' float64 bytes, 32 hexadecimal digits; the shape of ``share`` is not part of
+        it."""
         return blake2b(self.share.tobytes(), digest_size=16).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -112,15 +117,17 @@ class Sizes:
 
 
 def zipf_sizes(ranks: int, exponent: float, seed: int = 0, *, pairs: bool = True) -> Sizes:
-    """Return sizes by Zipf's law, alike from every source.
+    """Return sizes by Zipf's law: the k-th most popular rank receives a share proportional to k^−s of what every rank
+    sends, itself included; which rank is the k-th is drawn at random.
 
     Args:
         exponent: s in k^−s, not negative; 0: all are equal.
-        seed: of the order in which ranks are popular.
-        pairs: sizes of ordered pairs of ranks, otherwise of ranks.
+        seed: of the random order in which ranks are popular.
+        pairs: sizes [source, destination] of ordered pairs of ranks, whose rows are all alike; otherwise sizes [rank].
 
     Raises:
         ConfigError: an exponent that is not finite or negative, or a negative seed.
+        UnsupportedError: the sizes of all pairs do not fit in the memory that is free.
     """
     if not (np.isfinite(exponent) and exponent >= 0 and seed >= 0):
         raise ConfigError(f"zipf:{exponent:g}:{seed}: expected an exponent and a seed that are not negative")
@@ -131,12 +138,14 @@ def zipf_sizes(ranks: int, exponent: float, seed: int = 0, *, pairs: bool = True
 
 
 def measured_sizes(path: Path) -> tuple[Sizes, float]:
-    """Return the sizes that a CSV file lists in bytes, and their sum in bytes.
+    """Return the sizes that a CSV file lists in bytes, as shares that add up to 1, and their sum in bytes.
 
-    A line for each source with an entry for each destination, or one line or column with an entry for each rank.
+    The file has a line for each source with an entry for each destination, or one line or column with an entry for each
+    rank. Empty lines are skipped.
 
     Raises:
-        ConfigError: a file that cannot be read, or whose entries are not numbers or not as many in each line.
+        ConfigError: a file that cannot be read, or whose entries are not numbers, not as many in each line, or no valid
+            sizes (:class:`Sizes`).
     """
     lines = [line for line in read_csv(path) if line]
     rows = []
@@ -308,10 +317,11 @@ class Collective:
         object.__setattr__(self, "destinations", to)
 
     def _check_sizes(self) -> None:
-        """Check that kinds with parts of their own sizes have them, in the right shape, and others none.
+        """Raise ConfigError unless an all-to-all-v has sizes [ranks, ranks], a reduce-scatter-v sizes [ranks], and any
+        other kind none.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: sizes that are missing, not expected, or of another shape.
         """
         if self.kind not in SIZED:
             if self.sizes is not None:
@@ -325,12 +335,13 @@ class Collective:
 
     @property
     def nbytes_per_rank(self) -> float:
-        """Bytes of one rank's share, ``d`` in the papers."""
+        """Bytes of one rank's share, ``nbytes`` / ``ranks`` whatever the kind: ``d`` in the papers."""
         return self.nbytes / self.ranks
 
     @property
     def distinct_nbytes(self) -> float:
-        """Bytes of all chunks together, each counted once, wherever it is held."""
+        """Bytes of all chunks together, each counted once, wherever it is held: ``nbytes``, times the ranks in an
+        all-to-all (also with sizes)."""
         return self.nbytes * (self.ranks if self.rule.parts == "pairs" else 1)
 
     @property
@@ -340,7 +351,8 @@ class Collective:
 
     @property
     def parts(self) -> int:
-        """Number of parts of the data, of which chunks are equal pieces."""
+        """Number of parts of the data, of which chunks are equal pieces: 1, one a rank, or in an all-to-all
+        ``ranks``²."""
         return {"one": 1, "ranks": self.ranks, "pairs": self.ranks**2}[self.rule.parts]
 
     @property
@@ -349,13 +361,21 @@ class Collective:
         return None if self.sizes is None else self.sizes.share.ravel() * self.parts
 
     def begins_at(self, part: Ints) -> Ints:
-        """Return the rank that holds each of these parts before, or −1 where every rank does: [part]."""
+        """Return the rank that holds each part before the collective, or −1 where every rank does: [part].
+
+        Args:
+            part: numbers of parts; of an all-to-all source · ranks + destination.
+        """
         return self._holder(self.rule.before, part)
 
     def ends_at(self, part: Ints) -> Ints:
-        """Return the rank that must hold each of these parts after, or −1 where every rank must: [part].
+        """Return the rank that must hold each part after the collective, or −1 where every rank must: [part].
 
-        What goes from one rank to another and has no size need not move.
+        A part without bytes that goes from one rank to another need not move: the rank returned for it is the one that
+        holds it before.
+
+        Args:
+            part: numbers of parts; of an all-to-all source · ranks + destination.
         """
         after = self._holder(self.rule.after, part)
         if self.sizes is None or self.kind not in ONE_TO_ONE:
@@ -363,7 +383,11 @@ class Collective:
         return np.where(self.sizes.share.ravel()[part] > 0, after, self.begins_at(part))
 
     def _holder(self, holder: Holder, part: Ints) -> Ints:
-        """Return the rank that a holder of a rule means for each of these parts, −1 for every rank: [part]."""
+        """Return the rank that ``holder`` means for each part, −1 for every rank: [part].
+
+        ``own`` is the source of a pair or the rank of the part's number, ``other`` the destination of a pair or by the
+        permutation, ``root`` rank 0.
+        """
         if holder == "own":
             return part // self.ranks if self.rule.parts == "pairs" else part
         if holder == "other":
@@ -371,18 +395,23 @@ class Collective:
         return np.full_like(part, 0 if holder == "root" else -1)
 
     def stated_parts(self) -> dict[str, object]:
-        """Return destinations and sizes as JSON values; none of kinds whose parts are alike."""
+        """Return destinations and sizes as JSON values, under "destinations" and "sizes"; a field that is None has no
+        entry."""
         stated: dict[str, object] = {"destinations": self.destinations and list(self.destinations)}
         stated |= {"sizes": self.sizes and self.sizes.share.tolist()}
         return {name: value for name, value in stated.items() if value is not None}
 
     def of_kind(self, kind: Kind) -> Collective:
-        """Return the collective of another kind with as many ranks and bytes.
+        """Return the collective of another kind with as many ranks and bytes; destinations and sizes are not kept.
 
-        Destinations and sizes are those that the kind has by default.
+        A permute has its default destinations.
+
+        Raises:
+            ConfigError: a kind that needs sizes, or a barrier of a collective with bytes.
         """
         return Collective(kind, self.ranks, self.nbytes)
 
     def resized(self, nbytes: float) -> Collective:
-        """Return the collective with another number of bytes."""
+        """Return the collective with ``nbytes`` in place of its bytes; sizes of parts, which are shares, stay as they
+        are."""
         return replace(self, nbytes=nbytes)

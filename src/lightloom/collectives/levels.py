@@ -36,7 +36,9 @@ class GroupPhase(NamedTuple):
 
 
 def levels(kind: Kind, nbytes: float, fabric: Fabric, stride: int = 1) -> list[GroupPhase]:
-    """Return the collectives that carry one on a fabric of parts, in order.
+    """Return the collectives, one after the other, that together carry a collective on a fabric of parts.
+
+    All groups of a phase run it at once. Inside is the innermost part, between are all others.
 
     Args:
         kind: of the collective.
@@ -45,7 +47,7 @@ def levels(kind: Kind, nbytes: float, fabric: Fabric, stride: int = 1) -> list[G
         stride: distance between the ranks of the fabric in the larger one.
 
     Raises:
-        UnsupportedError: another kind.
+        UnsupportedError: a permute, a barrier, or a kind whose parts have sizes.
     """
     inside = fabric
     while inside.parts:

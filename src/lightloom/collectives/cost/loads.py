@@ -43,17 +43,16 @@ BLOCK: Effort = 1 << 19
 
 
 def blocks(rows: Ints, size: int = BLOCK) -> list[Ints]:
-    """Return rows split into blocks of at most ``size``, in order, which bounds the memory of arrays over links."""
+    """Return rows split into blocks of at most ``size`` rows, in order; this bounds the memory of arrays over their
+    links."""
     return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
 
 
 def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return rows with different ends or routes, and which of them each row is like: [distinct], [row].
+    """Return rows that stand for all others with the same source, destination and route, and the place of each row's
+    representative among them: [distinct], [row].
 
-    Where every rank has rows of its own these are all rows.
-
-    The second numbers the entries of the first; of a folded schedule rows with equal source, destination and route are
-    joined to the first of them.
+    Rows are joined in a folded schedule only; in any other every row stands for itself.
     """
     if schedule.folding is None:
         every = np.arange(len(schedule))
@@ -63,9 +62,17 @@ def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
 
 
 def ends_in_copies(schedule: Schedule, rows: Ints) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:
-    """Yield source, destination and route of these rows in all copies, in blocks, and first the place of each.
+    """Yield the source, destination and route of these rows in all copies of a folded schedule, copy after copy, in
+    blocks.
 
-    The place is the index in ``rows``, not the row number. A schedule that is not folded has one copy.
+    A schedule that is not folded has one copy.
+
+    Args:
+        rows: row numbers.
+
+    Yields:
+        The index in ``rows`` of each entry of the block, and a tuple of its source, destination and route: [entry]
+        each.
     """
     folding = schedule.folding
     source, destination, route = schedule.ends(rows)
@@ -90,7 +97,8 @@ def rows_by_step(schedule: Schedule) -> Ints:
 
 
 def step_positions(schedule: Schedule) -> Ints:
-    """Return the position of every step in an order that keeps all dependencies: [step]; without any its number."""
+    """Return the position of every step in an order that keeps all dependencies: [step]; without any, the step's own
+    number."""
     if schedule.dependencies is None:
         return np.arange(schedule.steps)
     sorter = TopologicalSorter[int](dict.fromkeys(range(schedule.steps), ()))
@@ -119,8 +127,11 @@ def steps_before(steps: int, dependencies: Column | None) -> list[list[int]]:
 def uneven_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> StepSeconds:
     """Return the loads of a schedule of steps in order, with a row for every rank, on a packet fabric.
 
+    Of each step they are the seconds of its busiest link for a byte of the mean chunk, and the longest latency of its
+    rows.
+
     Args:
-        weights: what each row sends relative to the mean chunk: [row].
+        weights: bytes that each row sends relative to the mean chunk: [row].
 
     Raises:
         UnsupportedError: steps that depend on each other.
@@ -153,11 +164,13 @@ def lightpath_chunks(schedule: Schedule) -> tuple[Ints, Ints, Floats]:
 
 
 def circuit_sends(schedule: Schedule, latency: Floats) -> CircuitLoads:
-    """Return what lightpaths send; of those with as many equal chunks on as many channels in a step one, with the
-    longest latency of all of them.
+    """Return what lightpaths send in each step, their chunks, channels and latency.
+
+    Where chunks are equal, lightpaths of one step with as many chunks on as many channels have one entry, with the
+    longest latency among them; where chunks differ in size every lightpath has an entry.
 
     Args:
-        latency: seconds of each row's way: [row].
+        latency: seconds from source to destination of each row: [row].
     """
     path, first, chunks = lightpath_chunks(schedule)
     if schedule.weights is None:
@@ -225,11 +238,15 @@ class _Circuits:
         self._order: CellOrder | None = None
 
     def tune(self, schedule: Schedule, rows: Ints, changed: Mask, new: Mask) -> bool:
-        """Set up what these rows need, in their order, and return whether some channel has to serve a second circuit.
+        """Set up the circuits that these rows need, in the order of ``rows``, and return True if some channel that
+        served a circuit had to serve another one.
+
+        The table of circuits is changed in place.
 
         Args:
-            changed: out, steps that change circuits: [step].
-            new: out, rows whose circuits are set up: [row].
+            rows: row numbers.
+            changed: out, set to True for steps that change circuits: [step].
+            new: out, set to True for rows whose circuits are set up: [row].
         """
         fabric, overwritten = self.fabric, False
         channel = schedule.fibre.astype(np.int32) * np.int32(fabric.fibre_channels) + schedule.first_wavelength
@@ -256,11 +273,13 @@ class _Circuits:
 
 
 def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tuple[Ints, bool]:
-    """Mark the steps of a folded schedule that change circuits, in ``changed``: [step].
-
-    Returns rows that name all circuits, and whether some channel serves a second one.
+    """Mark the steps of a folded schedule that change circuits, in ``changed`` [step], and return rows that name all
+    circuits, and True if some channel serves a second circuit.
 
     A step that finds the same circuits as one before that is like it does the same to them, and is not followed again.
+
+    Raises:
+        UnsupportedError: the table of channels or the rows of all copies do not fit in the memory that is free.
     """
     first, rows = repeated_steps(schedule)
     circuits, followed = _Circuits(fabric), dict[tuple[bytes, int], tuple[Ints, bytes, bool, bool]]()
@@ -323,7 +342,8 @@ class _LatestLoads:
         return len(self._loads)
 
     def load(self, key: bytes, count: Callable[[], _StepChunks]) -> _StepChunks:
-        """Return the load of this key, counted where it is not kept."""
+        """Return the load of this key; where it is not kept it is what ``count()`` returns, which is then kept in place
+        of the loads asked for longest ago."""
         if key not in self._loads:
             load = count()
             self._loads[key] = load
@@ -338,8 +358,16 @@ _latest = _LatestLoads(1 << 27)
 
 
 def _loads_by_step(schedule: Schedule, fabric: Fabric, classes: int, link_class: Ints | None) -> list[_StepChunks]:
-    """Return, for each step, the chunks on every link and the longest latency; with ``link_class`` [link] the chunks on
-    the fullest link of each of ``classes`` classes. Steps that are equal are counted once and remembered."""
+    """Return, for each step, the chunks that each link carries, of all copies of a folded schedule, and the longest
+    latency.
+
+    Steps that are equal are counted once, and remembered between calls.
+
+    Args:
+        classes: number of classes of links; of links where ``link_class`` is None.
+        link_class: class of each link [link], for the most chunks that a link of each class carries in place of those
+            of each link; or None.
+    """
     folding = schedule.folding or Folding.alike(fabric.ranks, fabric.ranks)
     name = blake2b(repr((fabric_key(fabric), folding.period, folding.axes, link_class is None)).encode()).digest()
 
@@ -363,9 +391,9 @@ def _loads_by_step(schedule: Schedule, fabric: Fabric, classes: int, link_class:
 
 
 def fabric_key(fabric: Fabric) -> tuple[object, ...]:
-    """Return what tells fabrics apart whose schedules cost the same.
+    """Return a key of a fabric: on fabrics with equal keys a schedule costs the same.
 
-    Its implementation and its fields as JSON, sources left out.
+    It has the fabric's implementation and its fields as JSON, sources left out.
     """
     return (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}))
 
@@ -380,7 +408,7 @@ def digest(name: object, columns: Iterable[Column]) -> bytes:
 
 
 def _rows_by_step(schedule: Schedule) -> list[list[Column]]:
-    """Return source, destination and route of the rows of each step."""
+    """Return, for each step, the list of source, destination and route of its rows, [row] each."""
     step, columns = schedule.step, [schedule.source, schedule.destination, schedule.route]
     if np.any(step[1:] < step[:-1]):
         order = np.argsort(step, kind="stable")
@@ -390,12 +418,14 @@ def _rows_by_step(schedule: Schedule) -> list[list[Column]]:
 
 
 def _distinct_transfers(rows: Sequence[Column], ranks: int) -> _Transfers:
-    """Return transfers that join rows with the same ends and route, in the same order for every order of the rows.
+    """Return the transfers of one step, rows with the same ends and route joined, and the number of rows of each as its
+    chunks.
 
-    Rows of few transfers that do not follow each other stay apart.
+    Where the rows exceed ranks² / 8 and all take route 0, all like rows are joined, and transfers come by source and
+    then destination; else only rows that follow each other with equal ends and routes are joined, in their order.
 
-    Where there are many rows and all take route 0, transfers come by source and then destination; else only rows that
-    follow each other with equal ends are joined.
+    Args:
+        rows: source, destination and route: [row] each.
     """
     source, destination, route = (column.astype(np.int64) for column in rows)
     if len(source) * _DENSE > ranks * ranks and not route.any():
@@ -409,9 +439,10 @@ def _distinct_transfers(rows: Sequence[Column], ranks: int) -> _Transfers:
 
 
 def _count_chunks(transfers: _Transfers, fabric: Fabric) -> _StepChunks:
-    """Return the chunks that the transfers of a step load on links; of a group of ranks, on those of all siblings.
+    """Return the chunks that the transfers of a step load on each link [link], and the step's latency.
 
-    The latency is that of the slowest transfer, on a fabric that reduces in the network its diameter's.
+    On the fabric of a group of ranks, the same transfers of all sibling groups load the links too. The latency is that
+    of the slowest transfer; on a fabric that reduces in the network that of its diameter.
     """
     on_link, change = np.zeros(fabric.links, np.int64), np.zeros(fabric.links + 1, np.int64)
     latency = 0.0
@@ -426,15 +457,13 @@ def _count_chunks(transfers: _Transfers, fabric: Fabric) -> _StepChunks:
 
 
 def busiest_links(schedule: Schedule, fabric: Fabric, link_class: Ints) -> tuple[Ints, Floats]:
-    """Return the most chunks that a link of each class carries in each step, and seconds of the longest way.
+    """Return the most chunks that a link of each class carries in each step [class, step], and the longest latency of
+    each step's transfers in seconds [step].
 
     Args:
         schedule: one of steps, folded or not.
         fabric: a packet fabric.
         link_class: class of each link, which follows from the fields of the fabric: [link].
-
-    Returns:
-        Arrays of shape [class, step] and [step].
     """
     loads = _loads_by_step(schedule, fabric, int(link_class.max()) + 1, link_class)
     return np.stack([load.chunks for load in loads], axis=1), np.array([load.latency for load in loads])
@@ -471,7 +500,11 @@ class StepSeconds(NamedTuple):
     """Seconds of the longest way."""
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
-        """Return the seconds of the busiest link of each step and of the longest way, added up: [step]."""
+        """Return the seconds of each step's busiest link for chunks as large as those of ``loads``, plus its latency:
+        [step].
+
+        ``fabric`` is not used.
+        """
         return np.asarray(self.per_byte * loads.chunk_nbytes + self.latency)
 
 
@@ -484,7 +517,12 @@ class PipelinedLoads(NamedTuple):
     """Links that chunks cross, of all ranks and of one piece."""
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
-        """Return the seconds of each step, those of all pieces: [step]."""
+        """Return the seconds of each step of the whole pipeline, for the size, pieces and interval of ``loads``:
+        [step].
+
+        A step takes the seconds of its busiest link under all pieces then under way, plus their longest latency. The
+        interval must be one of ``options``. ``fabric`` is not used.
+        """
         assert loads.pipeline is not None
         per_byte, latency = self.options[loads.pipeline.interval]
         places = latency.shape[1]
@@ -495,7 +533,10 @@ class PipelinedLoads(NamedTuple):
 
 
 def pipelined_loads(schedule: Schedule, pipeline: Pipeline, fabric: Fabric) -> PipelinedLoads:
-    """Return the loads of a schedule that is this pipeline on a packet fabric, folded or not."""
+    """Return the loads of a schedule that is this pipeline, folded or not, on a packet fabric.
+
+    They hold for the interval of ``pipeline`` and, where a piece has at most 64 steps, for interval 1.
+    """
     piece = schedule.first_piece()
     loads = _loads_by_step(piece, fabric, fabric.links, None)
     intervals = {pipeline.interval, 1} if piece.steps <= _MOST_AT_ONCE else {pipeline.interval}
@@ -504,9 +545,18 @@ def pipelined_loads(schedule: Schedule, pipeline: Pipeline, fabric: Fabric) -> P
 
 
 def _interval_loads(loads: Sequence[_StepChunks], interval: int, bandwidth: Floats) -> StepSeconds:
-    """Return the seconds that a pipeline's pieces, ``interval`` steps behind each other, take in each run of
-    consecutive places: [residue, first, last], by the step's number modulo the interval and the first and last place
-    that sends."""
+    """Return the seconds that each run of consecutive places takes in a pipeline whose pieces follow at ``interval``
+    steps.
+
+    Place p of residue r is step r + p · ``interval`` of the first piece; the steps of a run are under way at once.
+
+    Args:
+        loads: chunks on each link and the latency, of each step of the first piece.
+        bandwidth: bytes per second: [link].
+
+    Returns:
+        Seconds of the busiest link for each byte of a chunk, and latency: [residue, first place, last place] each.
+    """
     places = -(-len(loads) // interval)
     chunks, delays = np.zeros((interval, places, len(bandwidth))), np.zeros((interval, places))
     for step, load in enumerate(loads):
@@ -516,14 +566,13 @@ def _interval_loads(loads: Sequence[_StepChunks], interval: int, bandwidth: Floa
 
 
 def _seconds_of_runs(loads: Floats, delays: Floats, bandwidth: Floats) -> tuple[Floats, Floats]:
-    """Return the seconds for each byte of a chunk and the latency of every run of places, [first, last] each.
-
-    They are those of one residue. The busiest link's over all loads of the run, and the longest delay in it; 0 where
-    ``last`` is before ``first``.
+    """Return, for every run of places of one residue, the seconds of the busiest link for each byte of a chunk, and the
+    longest delay: [first, last] each; 0 where ``last`` is before ``first``.
 
     Args:
         loads: chunks: [place, link].
         delays: seconds: [place].
+        bandwidth: bytes per second: [link].
     """
     places = len(delays)
     seconds, latency = np.zeros((2, places, places))
@@ -548,7 +597,8 @@ class CircuitLoads:
     """Seconds of the longest way of such a send; 0 where the model leaves propagation out."""
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
-        """Return the seconds of the slowest lightpath of each step: [step]."""
+        """Return the seconds of the slowest lightpath of each step, latency included; 0 where a step sends nothing:
+        [step]."""
         slowest = np.zeros(loads.steps)
         per_chunk = loads.chunk_nbytes / fabric.channel_bandwidth
         np.maximum.at(slowest, self.step, self.chunks * per_chunk / self.width + self.latency)
@@ -621,14 +671,20 @@ class StepLoads:
         return 1 if self.pipeline is None else self.pipeline.pieces
 
     def transmission(self, fabric: Fabric) -> Floats:
-        """Return the seconds of bits on links and of propagation in each step, with packets as the fabric has them.
+        """Return the seconds that each step takes for bits on links and for propagation, as if no other step ran beside
+        it: [step].
 
-        One number a step, as if nothing ran beside it.
+        Start-up and set-up of circuits are left out. Packets are those of ``fabric``.
         """
         return self.transfers.seconds(self, fabric)
 
     def at_size(self, nbytes: float, fabric: Fabric) -> StepLoads:
-        """Return the loads for ``nbytes``, a pipeline in the pieces and at the interval that take the least time."""
+        """Return the loads for a collective of ``nbytes``; a pipeline in the pieces and at the interval that take the
+        least time.
+
+        These are chosen among 1, 2, 3, 4, 6, 8, 12, ... 1024 pieces and the intervals that were counted, by the sum of
+        :meth:`transmission`.
+        """
         sized = replace(self, collective=self.collective.resized(nbytes))
         if not isinstance(self.transfers, PipelinedLoads) or self.pipeline is None:
             return sized
@@ -642,7 +698,12 @@ class StepLoads:
 
 
 def at_size(schedule: Schedule, nbytes: float, loads: StepLoads, fabric: Fabric) -> Schedule:
-    """Return the schedule of these loads with ``nbytes``, a pipeline as :meth:`StepLoads.at_size` has it."""
+    """Return the schedule for a collective of ``nbytes``; a pipeline in the pieces and at the interval that
+    :meth:`StepLoads.at_size` chooses.
+
+    Args:
+        loads: loads of the schedule on ``fabric``, at any size.
+    """
     schedule, pipeline = schedule.resized(nbytes), loads.at_size(nbytes, fabric).pipeline
     return schedule if pipeline is None else schedule.in_pieces(pipeline.pieces, pipeline.interval)
 
@@ -718,9 +779,10 @@ def _circuit_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Circ
 
 
 def _link_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> tuple[Ints, Ints, Floats]:
-    """Return steps, links that they use, and the ``weights`` [row] of the rows there, added up: [use] each.
+    """Return the steps and links that rows use, and the sum of the ``weights`` [row] of each step's rows on each link:
+    [use] each.
 
-    Only links with a row have an entry, by step and then by link.
+    Only links with a row have an entry, sorted by step and then by link.
     """
     cells, loads = list[Ints](), list[Floats]()
     for rows in blocks(np.arange(len(schedule)), max(BLOCK // len(fabric.siblings()[1]), 1)):

@@ -81,21 +81,29 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def colour_intervals(start: Ints, end: Ints, nodes: int) -> tuple[Ints, int]:
-    """Return fewest colours such that overlapping intervals [start, end) of a line of ``nodes`` differ [interval], and
-    how many: the largest load."""
+    """Return a colour for each interval [start, end) of nodes of a line, so that overlapping intervals differ
+    [interval], and the number of colours.
+
+    That number is the fewest possible: the most intervals that overlap anywhere.
+
+    Args:
+        nodes: number of nodes of the line; ``start`` and ``end`` are 0 to ``nodes``.
+    """
     colour = np.empty(len(start), np.int64)
     ends = (column.astype(np.int64, copy=False) for column in (start, end))
     return colour, int(kernels.colour_by_sweep(np.lexsort((end, start)), *ends, colour, nodes))
 
 
 def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, Ints, Ints, Ints, int]:
-    """Return ranges of colours for intervals as :func:`colour_intervals` colours them, each ``count[i]`` times.
+    """Return ranges of colours for intervals [start, end) of a line, of which interval i takes ``count[i]`` colours;
+    overlapping ones share none.
 
-    Memory is taken for ranges of colours that follow each other, not for each colour.
+    As few colours are used as the most that overlap anywhere. Memory is taken for ranges of colours that follow each
+    other, not for each colour.
 
     Returns:
         The interval that each range belongs to, in order, its first colour, its number of colours, and the colours that
-        the interval has in ranges before: [range] each; and the number of all colours.
+            the interval has in ranges before: [range] each; and the number of all colours.
     """
     ends = (column.astype(np.int64, copy=False) for column in (start, end, count))
     interval, colour, given, used = kernels.sweep_ranges(np.lexsort((end, start)), *ends, nodes)
@@ -107,13 +115,14 @@ def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints
 
 
 def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
-    """Return colours such that overlapping arcs of a ring differ [arc], and how many there are.
+    """Return a colour for each arc of a ring of ``nodes``, so that overlapping arcs differ [arc], and the number of
+    colours.
 
-    They are optimal if some link is free, else first-fit, longest first.
+    Arc i covers the links ``start[i] ... start[i] + length[i] − 1`` modulo ``nodes``. Colours are as few as possible if
+    some link is in no arc; else they are given first-fit, longest arcs first.
 
     The colour of an arc depends on the set of arcs only, not on their order, so that a transfer and its reverse, which
-    run over the same links, get the same one. Arc i covers the links ``start[i] ... start[i] + length[i] − 1`` modulo
-    ``nodes``.
+    run over the same links, get the same one.
     """
     ends, twice = start + length, 2 * nodes + 1
     load = np.cumsum(np.bincount(start, minlength=twice) - np.bincount(ends, minlength=twice))
@@ -200,9 +209,11 @@ class Stage(NamedTuple):
 
 
 def fit(fabric: Fabric, colours: int, *, striped: bool) -> tuple[int, int, int]:
-    """Return channels of each transfer, transfers side by side in a step, and steps of a stage with so many colours.
+    """Return the channels of each transfer, the number of colours served in one step, and the steps of a stage.
 
-    ``striped`` gives each transfer as many channels as all colours at once leave it, otherwise one.
+    Args:
+        colours: colours of the stage, 1 or more.
+        striped: give each transfer as many channels as all colours at once leave it, at least 1; otherwise 1 each.
     """
     channels = max(fabric.usable_channels, 1)
     width = max(channels // colours, 1) if striped else 1
@@ -221,14 +232,17 @@ def staged(
     entries: Column | None = None,
     notes: tuple[str, ...] = (),
 ) -> Schedule:
-    """Return a schedule of one stage after the other.
+    """Return a schedule of one stage after the other, not yet verified.
 
     Colours that do not fit into one step go on in further steps of their stage. With ``striped`` each transfer bundles
     channels that the stage leaves free (see :func:`fit`).
 
     Args:
+        name: name of the algorithm.
+        chunks: chunks of all the collective's data.
         entries: chunks of a schedule on circuits whose rows carry lists of them, to which the stages refer by place:
-            [entry].
+            [entry]; None where each row carries one chunk.
+        notes: choices of the algorithm, a sentence each.
     """
     parts, counts, step, path = list[Rows](), list[Column](), 0, 0
     for stage in stages:
@@ -291,9 +305,19 @@ def assign_wavelengths(
     striped: bool = False,
     notes: tuple[str, ...] = (),
 ) -> Schedule:
-    """Return a schedule of moves on a fabric, one logical step after the other.
+    """Return a schedule of moves on a fabric, one logical step after the other, not yet verified.
 
-    Linear in the number of moves; steps with the same transfers share one assignment.
+    A transfer takes the route that the fabric chooses; transfers of a step between the same two ranks share a
+    lightpath. A logical step takes several steps where channels do not suffice.
+
+    Args:
+        name: name of the algorithm.
+        chunks: chunks of all the collective's data.
+        logical: moves of each logical step.
+        striped: transfers bundle channels that their step leaves free (see :func:`fit`).
+        notes: choices of the algorithm, a sentence each.
+
+    Time: linear in the number of moves; steps with the same transfers share one assignment.
     """
     assigned: dict[bytes, tuple[Ints, Ints, Ints, int]] = {}
 
@@ -316,7 +340,13 @@ def assign_wavelengths(
 def assemble(
     name: str, collective: Collective, fabric: Fabric, rows: Rows, *, chunks: int, steps: int, **fields: Any
 ) -> Schedule:
-    """Return a schedule of rows whose channels number the wavelengths of all fibres in a row, with further fields."""
+    """Return a schedule of rows whose channels number the wavelengths of all fibres in a row.
+
+    Args:
+        name: name of the algorithm.
+        chunks, steps: number of all chunks, and of all steps.
+        fields: further fields of :class:`Schedule`, such as ``queued``, ``folding``, ``notes``.
+    """
     columns = rows._asdict()
     fibre, wavelength = np.divmod(columns.pop("channel"), fabric.fibre_channels)
     columns |= {"fibre": fibre, "first_wavelength": wavelength, "wavelength_count": columns.pop("width")}
@@ -386,11 +416,16 @@ _BACKWARDS: dict[str, Kind] = {"all-gather": "reduce-scatter", "broadcast": "red
 def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Schedule:
     """Return the reduce-scatter that is this all-gather run backwards, or the reduce that is this broadcast.
 
-    ``mirrored`` also reflects the ring of ranks, so that a schedule that moves one way round still does, on the same
-    circuits; only schedules that look the same from every rank of the ring stay right under it.
+    Every row swaps source and destination and adds instead of storing, on the reverse route; steps and dependencies run
+    in the reverse order.
+
+    Args:
+        mirrored: also reflect the ring of ranks, so that a schedule that moves one way round still does, on the same
+            circuits; only schedules that look the same from every rank of the ring stay right under it.
 
     Raises:
         UnsupportedError: the schedule multicasts (light cannot be summed on the way back).
+        KeyError: a schedule of another kind.
     """
     kind = _BACKWARDS[schedule.collective.kind]
     if fabric.taps > 1 and len(np.unique(np.stack([schedule.lightpath, schedule.destination]), axis=1)[0]) > len(
@@ -423,7 +458,8 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
 def sequence(first: Schedule, second: Schedule, collective: Collective) -> Schedule:
     """Return the schedule of ``second`` after ``first``, which together serve ``collective``.
 
-    Steps and lightpaths of the second are numbered on; all fields but rows, steps and collective are its own.
+    Steps and lightpaths of the second are numbered on. All other fields (chunks, dependencies, folding, notes and so
+    on) are those of ``second``; those of ``first`` are not looked at.
     """
     columns = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in COLUMNS}
     columns["step"][len(first) :] += first.steps
@@ -434,11 +470,18 @@ def sequence(first: Schedule, second: Schedule, collective: Collective) -> Sched
 def from_all_gather(
     collective: Collective, fabric: Fabric, all_gather: Callable[[Collective], Schedule], *, mirrored: bool = False
 ) -> Schedule:
-    """Return a schedule of any of the three kinds from an algorithm that knows all-gather only.
-
-    ``mirrored`` is that of :func:`reverse`.
+    """Return a schedule of an all-gather, a reduce-scatter or an all-reduce from an algorithm that knows all-gather
+    only.
 
     A reduce-scatter is the all-gather run backwards, an all-reduce that and then the all-gather.
+
+    Args:
+        collective: what is to be served, of one of the three kinds.
+        all_gather: builds the schedule of the all-gather of as many ranks and bytes that it is given.
+        mirrored: as of :func:`reverse`.
+
+    Raises:
+        UnsupportedError: the all-gather multicasts and another kind is asked for.
     """
     gather = all_gather(collective.of_kind("all-gather"))
     if collective.kind == "all-gather":
@@ -456,10 +499,13 @@ def all_gather_by_moves(
     pieces: int = 1,
     striped: bool = False,
 ) -> Schedule:
-    """Return a schedule of any of the three kinds from the moves of an all-gather, one logical step after the other.
+    """Return a schedule of an all-gather, a reduce-scatter or an all-reduce from the moves of an all-gather.
 
     Args:
-        logical: moves of each step on a fabric, of chunks that are so many ``pieces`` of every rank's share.
+        name: name of the algorithm.
+        logical: function that returns the moves of each logical step on a fabric, of ``pieces`` · ranks chunks.
+        pieces: chunks of every rank's share.
+        striped: transfers bundle channels that their step leaves free (see :func:`fit`).
     """
 
     def all_gather(gather: Collective) -> Schedule:
@@ -470,9 +516,16 @@ def all_gather_by_moves(
 
 
 def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[Collective], Schedule]) -> Schedule:
-    """Return a schedule of either kind with a root from an algorithm that knows broadcast only.
+    """Return a schedule of a broadcast or a reduce from an algorithm that knows broadcast only.
 
     A reduce is the broadcast run backwards.
+
+    Args:
+        collective: what is to be served, of one of the two kinds.
+        broadcast: builds the schedule of the broadcast of as many ranks and bytes that it is given.
+
+    Raises:
+        UnsupportedError: the broadcast multicasts and a reduce is asked for.
     """
     spread = broadcast(collective.of_kind("broadcast"))
     return spread if collective.kind == "broadcast" else reverse(spread, fabric)
@@ -492,8 +545,17 @@ def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[
 def distinct_transfers(
     fabric: Fabric, source: Column, destination: Column, route: Column
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return source, destination and route of the different ones of some transfers, [transfer] each, and for each
-    given one the number of its like among these, which queued rows on packet links have as their lightpath: [row]."""
+    """Return the distinct transfers of rows, and for each row the number of its transfer among them.
+
+    That number is the lightpath of queued rows on packet links.
+
+    Args:
+        source, destination, route: of each row: [row].
+
+    Returns:
+        Source, destination and route of the distinct transfers, ascending in that order: [transfer] each; and the
+            number of each row's transfer: [row].
+    """
     pair = source.astype(np.int64) * fabric.ranks + destination
     transfers, number = distinct(pair * fabric.routes + route, fabric.ranks**2 * fabric.routes)
     pair, route = np.divmod(transfers, fabric.routes)

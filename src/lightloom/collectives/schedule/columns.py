@@ -42,7 +42,13 @@ class ChunkLists:
 
     @classmethod
     def of_ranges(cls, chunks: Column, first: Column, count: Column) -> tuple[ChunkLists, Int32s]:
-        """Return lists of ``count`` [row] entries from ``first`` [row] on; and the number of each row's list."""
+        """Return lists of chunks, one for each distinct range, and the number of each row's list: [row].
+
+        Args:
+            chunks: entries from which ranges are taken: [entry].
+            first: place in ``chunks`` of each row's first entry: [row].
+            count: number of entries of each row: [row].
+        """
         most = int(count.max(initial=0)) + 1
         code, number = np.unique(first.astype(np.int64) * most + count, return_inverse=True)
         begins, counts = np.divmod(code, most)
@@ -53,7 +59,11 @@ class ChunkLists:
         return len(self.first)
 
     def chunks_of(self, number: Column) -> Ints:
-        """Return the chunks of these lists [row], one list's after the other's: [sum of counts]."""
+        """Return the chunks of lists, one list's after the other's: [sum of their counts].
+
+        Args:
+            number: numbers of lists, in the order wanted, also repeated: [row].
+        """
         count = self.count[number].astype(np.int64)
         end = np.cumsum(count)
         skipped = np.repeat(self.first[number] - end + count, count)
@@ -150,7 +160,7 @@ class Pipeline:
 
     @property
     def delay(self) -> int:
-        """Steps from the first piece to the last."""
+        """Steps from the first piece to the last: (``pieces`` − 1) · ``interval``."""
         return (self.pieces - 1) * self.interval
 
 
@@ -249,7 +259,8 @@ class Schedule:
 
     @property
     def weights(self) -> Floats | None:
-        """Bytes that each row sends relative to the mean chunk: [row]; None where all chunks are equal."""
+        """Bytes that each row sends relative to the mean chunk: [row]; None where the collective states no sizes of
+        parts. For schedules without lists of chunks."""
         weights = self.collective.weights
         return None if weights is None else weights[self.chunk // (self.chunks // self.collective.parts)]
 
@@ -262,13 +273,20 @@ class Schedule:
         return self.chunk_nbytes if weights is None else self.chunk_nbytes * weights
 
     def resized(self, nbytes: float) -> Schedule:
-        """Return the same movement of ``nbytes`` instead."""
+        """Return the schedule with the same rows for a collective of ``nbytes`` instead, as ``Collective.nbytes``
+        counts them."""
         return replace(self, collective=self.collective.resized(nbytes))
 
     def carrying(self, collective: Collective, fibre_channels: int) -> Schedule:
-        """Return the same rows for another kind that they serve, on fibres of so many channels.
+        """Return the same rows for a collective of another kind that they serve as they are
+        (:data:`lightloom.collectives.collective.CARRIED_AS`), unfolded if its parts have sizes.
 
-        See :data:`lightloom.collectives.collective.CARRIED_AS`.
+        Args:
+            collective: the new collective, on as many ranks.
+            fibre_channels: wavelengths of each fibre of the fabric, for unfolding.
+
+        Raises:
+            UnsupportedError: the unfolded rows do not fit in the memory that is free.
         """
         return replace(self if collective.sizes is None else self.unfolded(fibre_channels), collective=collective)
 
@@ -287,22 +305,32 @@ class Schedule:
         return self.with_columns(columns, folding=folding)
 
     def standing(self, fibre_channels: int) -> Schedule:
-        """Return the circuits of a queued schedule: one row for every rank that they reach, all in one step."""
+        """Return the circuits of a queued schedule as an unfolded schedule of one step: for each lightpath and
+        destination the first row, of all copies.
+
+        ``fibre_channels`` are the wavelengths of each fibre.
+        """
         reached = self.lightpath.astype(np.int64) * (self.collective.ranks + 1) + self.destination
         _, first = np.unique(reached, return_index=True)
         rows = self.with_rows(first)
         return rows.with_columns({"step": np.zeros(len(first), np.int32)}, steps=1).unfolded(fibre_channels)
 
     def in_pieces(self, pieces: int, interval: int | None = None) -> Schedule:
-        """Return the same movement of a pipeline with the data cut into so many pieces, which follow each other at the
-        interval that they have or another."""
+        """Return the schedule of a pipeline with the same data cut into ``pieces`` pieces.
+
+        The rows stay; the numbers of chunks and of steps follow. A schedule that is no pipeline is an AssertionError.
+
+        Args:
+            interval: steps from piece to piece; None keeps the interval of the schedule.
+        """
         assert self.pipeline is not None
         before, after = self.pipeline, Pipeline(pieces, interval or self.pipeline.interval)
         chunks, steps = self.chunks // before.pieces * pieces, self.steps - before.delay + after.delay
         return replace(self, chunks=chunks, steps=steps, pipeline=after)
 
     def first_piece(self) -> Schedule:
-        """Return the rows of a pipeline as a schedule of one piece's bytes.
+        """Return the rows of a pipeline as a schedule of one piece that is no pipeline; its collective has ``nbytes`` /
+        pieces.
 
         A schedule that is no pipeline is returned unchanged.
         """
@@ -311,10 +339,14 @@ class Schedule:
         return replace(self.in_pieces(1).resized(self.collective.nbytes / self.pipeline.pieces), pipeline=None)
 
     def unfolded(self, fibre_channels: int) -> Schedule:
-        """Return the schedule with a row for every rank, every piece and every chunk, on fibres of so many channels.
+        """Return the schedule with a row for every rank, every piece and every chunk: without folding, pipeline or
+        lists.
+
+        Args:
+            fibre_channels: wavelengths of each fibre, by which the channels of copies become fibre and wavelength.
 
         Raises:
-            UnsupportedError: they do not fit in the memory that is free.
+            UnsupportedError: the rows do not fit in the memory that is free.
         """
         rows = self.unfolded_rows
         if rows > len(self):
@@ -346,7 +378,10 @@ class Schedule:
         return self.with_columns(columns | {"chunk": self.lists.chunks_of(self.chunk)}, lists=None)
 
     def unfolded_once(self) -> Schedule:
-        """Return a folded schedule of steps on packet links with rows for every rank along its innermost axis."""
+        """Return a folded schedule of steps on packet links with the rows of all copies along its innermost axis.
+
+        It is still folded along the axes outside it; where there is no other axis it is not folded any more.
+        """
         folding = self.folding
         assert folding is not None
         along, *outer = folding.axes or (folding.copies,)
@@ -354,7 +389,8 @@ class Schedule:
         return replace(self._of_copies(along), folding=left)
 
     def _of_all_pieces(self) -> Schedule:
-        """Return the schedule with rows for every piece of a pipeline, by step; itself where it is none."""
+        """Return the schedule with rows for every piece of a pipeline, sorted by step, each piece on lightpaths of its
+        own number; the schedule itself where it is no pipeline."""
         if self.pipeline is None:
             return self
         columns, piece = self.columns_of_pieces(self.pipeline.pieces, self.pipeline.interval)
@@ -363,8 +399,12 @@ class Schedule:
         return self.with_columns({name: column[order] for name, column in columns.items()}, pipeline=None)
 
     def columns_of_pieces(self, pieces: int, interval: int) -> tuple[dict[str, Column], Ints]:
-        """Return the columns of all pieces of a pipeline of which the rows are one, chunks and steps numbered over all
-        of them, and the piece of each row: [row]."""
+        """Return the columns, by name, of ``pieces`` pieces of which the schedule's rows are one, piece after piece,
+        and the piece of each row: [row].
+
+        Piece p has its steps ``p · interval`` later, and its chunk k becomes k · ``pieces`` + p. Lightpaths keep their
+        numbers.
+        """
         piece = np.repeat(np.arange(pieces, dtype=np.int64), len(self))
         columns = {name: np.tile(column, pieces) for name, column in self.columns().items()}
         columns["step"] = columns["step"] + piece * interval
@@ -372,7 +412,15 @@ class Schedule:
         return columns, piece
 
     def _of_copies(self, copies: int, fibre_channels: int = 1) -> Schedule:
-        """Return the rows of the first ``copies`` copies of a folded schedule."""
+        """Return the rows of the first ``copies`` copies of a folded schedule, with lightpaths numbered on; ``folding``
+        is kept.
+
+        ``fibre_channels`` are the wavelengths of each fibre. Rows come copy after copy where copies take channels of
+        their own; else all copies of a row come before the next row.
+
+        Raises:
+            UnsupportedError: the rows do not fit in the memory that is free.
+        """
         folding, rows = self.folding, len(self)
         assert folding is not None
         require_memory(rows * copies * ROW_NBYTES, f"{self.algorithm} with {rows * copies:,} rows for all ranks")
@@ -389,16 +437,28 @@ class Schedule:
         return self.with_columns(columns).moved(copy)
 
     def moved(self, copy: Ints, *, back: bool = False) -> Schedule:
-        """Return every row of a folded schedule as that of another copy [row], as ``Folding.moved`` does with ranks."""
+        """Return the schedule with every row of a folded one moved to another copy: source, destination and chunk,
+        channels not.
+
+        Args:
+            copy: number of the copy to which each row of the first copy is moved: [row].
+            back: rows are those of copy number ``copy`` instead, and move to the first copy.
+        """
         assert self.folding is not None
         source, destination = (self.folding.moved(end, copy, back=back) for end in (self.source, self.destination))
         chunk = self.moved_chunk(self.chunk.astype(np.int64), copy, back=back)
         return self.with_columns({"source": source, "destination": destination, "chunk": chunk})
 
     def moved_chunk(self, chunk: Column, copy: Column | int, *, back: bool = False) -> Column:
-        """Return, for each chunk of a folded schedule, the chunk in its place in copy number ``copy``: that of the
-        owner, and in an all-to-all of the reader, so many ranks further on. With ``back`` a copy's chunk becomes that
-        of the first copy."""
+        """Return, for each chunk of a folded schedule, the chunk that has its place in copy number ``copy``.
+
+        The owner of the chunk moves as :meth:`Folding.moved` moves ranks, and in an all-to-all its destination too.
+        With ``back`` the chunk of copy number ``copy`` becomes that of the first copy.
+
+        Args:
+            chunk: chunks as the rows number them: of a pipeline, those of one piece.
+            copy: number of a copy, one for all or one for each chunk.
+        """
         assert self.folding is not None
         ranks = self.collective.ranks
         pieces = self.chunks // ranks // (1 if self.pipeline is None else self.pipeline.pieces)
@@ -426,13 +486,14 @@ OF_LIGHTPATHS = ("source", "destination", "route", "fibre", "first_wavelength", 
 
 
 def repeated_steps(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return the steps that are alike, whatever chunks they carry, and rows that have all their lightpaths.
+    """Return, for each step, the first step with the same lightpaths, and rows that have the lightpaths of all first
+    ones.
 
-    In a pipeline they are the steps of its first piece.
+    Chunks are not compared. In a pipeline the steps are those of its first piece.
 
     Returns:
-        The first step whose lightpaths are the same, in all copies of a folded schedule: [step]; and one row for every
-        destination of every lightpath of these first steps, in their order: [row].
+        For each step, the number of the first step whose lightpaths are the same, in all copies of a folded schedule:
+            [step]; and one row for every destination of every lightpath of these first steps, in their order: [row].
 
     Time: n log n in the rows.
     """
@@ -472,7 +533,12 @@ def circuits_key(schedule: Schedule, channels: int, rows: Ints | None = None) ->
 
 
 def _content(schedule: Schedule, rows: Ints, begins: Ints) -> Ints:
-    """Return the columns that two steps must share, lightpaths counted from the first of the step: [row, column]."""
+    """Return the columns by which steps are compared, lightpaths counted from the first of their step: [row, column].
+
+    Args:
+        rows: numbers of rows, sorted by step.
+        begins: place in ``rows`` of each step's first row, and the end: [step + 1].
+    """
     columns = [getattr(schedule, name)[rows].astype(np.int64) for name in OF_LIGHTPATHS]
     path = schedule.lightpath[rows].astype(np.int64)
     if schedule.folding is not None and schedule.folding.channel.shape[1]:
@@ -505,8 +571,12 @@ def sorted_by(*keys: Ints) -> Ints:
 
 
 def grouped(count: Ints) -> tuple[Ints, Ints]:
-    """Return the group of each of ``count`` [group] entries, one group's after the other's, and its place in the group:
-    [entry] each."""
+    """Return, for entries that lie group after group, the group of each entry and its place in that group: [entry]
+    each.
+
+    Args:
+        count: number of entries of each group: [group].
+    """
     group = np.repeat(np.arange(len(count)), count)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
 

@@ -85,9 +85,13 @@ def grid_trees(shape: Grid, chunks: int) -> tuple[NDArray[np.int32], Ints]:
 
 
 def _parents(shape: Grid, along_row: bool, row: int, column: int) -> NDArray[np.int32]:
-    """Return the next rank on the way to the root, −1 at the root: [rank].
+    """Return the next rank on the way to the root of a tree over a grid, −1 at the root: [rank].
 
-    ``row`` and ``column`` are the root's. With a spine along the row ranks first move to that row, else to the column.
+    Args:
+        shape: rows, columns, and True where both wrap around.
+        along_row: ranks first move along their column to the root's row, the spine; otherwise along their row to its
+            column.
+        row, column: of the root.
     """
     rows, columns, wraps = shape
     y, x = (axis.ravel() for axis in np.indices((rows, columns)))
@@ -98,7 +102,14 @@ def _parents(shape: Grid, along_row: bool, row: int, column: int) -> NDArray[np.
 
 
 def _toward(at: Ints, to: int, size: int, wraps: bool) -> Ints:
-    """Return the next place on each axis on the way to place ``to``, the shorter way around where it wraps: [rank]."""
+    """Return, for places on one axis of a grid, the next place on the way to place ``to``, or ``to`` itself there:
+    [rank].
+
+    Args:
+        at: place of each rank on the axis: [rank].
+        size: places on the axis.
+        wraps: take the shorter way around.
+    """
     ahead = to - at
     if wraps:
         ahead = (ahead + (size - 1) // 2) % size - (size - 1) // 2
@@ -179,18 +190,23 @@ class _Rounds:
         return rows
 
     def seconds(self, hop: float, share: float) -> float:
-        """Return the seconds of all rounds, where a share takes ``share`` seconds on a link.
+        """Return the seconds of all rounds one after the other.
 
-        ``hop`` is the latency of a round in seconds.
+        Args:
+            hop: seconds of latency of a round.
+            share: seconds that a rank's whole share takes on a link.
         """
         return len(self.budgets) * hop + float(self.budgets.sum()) * share / self.pieces
 
 
 def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
-    """Return schedules of steps whose ranks pass on nothing of which they still wait for a part.
+    """Return schedules of steps, not yet verified, whose ranks pass on nothing of which they still wait for a part.
 
-    The fastest rounds, the fastest with whole shares, those that use links best, those in the fewest steps, and
-    all-reduces over trees (on grids only).
+    They are the rounds with no budgets, in the fewest steps, the fastest rounds, the fastest with whole shares, and
+    those that use links best, one schedule where these coincide; and of an all-reduce on a grid one over trees.
+
+    Raises:
+        UnsupportedError: the fabric's links do not join ranks.
     """
     trees = [over_trees(collective, fabric, fabric.grid)] if fabric.grid and collective.kind == "all-reduce" else []
     links = GridLinks.of(fabric)
@@ -216,10 +232,15 @@ _GRIDS = 2
 
 
 def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
-    """Return the first rounds, the fastest, the fullest, and the fastest with whole shares, in the order of the search.
+    """Return the rounds with no budgets, the fastest, the fullest, and the fastest with whole shares, in the order of
+    the search.
 
-    One may be several of these. ``hop`` and ``share`` are seconds of a latency and of a share on a link; what was
-    searched on the last two grids is not searched again.
+    One may be several of these. The fullest load the busiest links least, in shares. What was searched on the last two
+    grids is not searched again.
+
+    Args:
+        hop: seconds of latency of a round.
+        share: seconds that a rank's share takes on a link.
     """
     key = tuple(column.tobytes() for column in links)
     known, searched = _searched.pop(key, None), []
@@ -352,15 +373,16 @@ def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
 def _played(
     steps: Schedule, fabric: Fabric, pieces: int, least: float, *, single: bool
 ) -> tuple[Schedule | None, float]:
-    """Return steps without barriers and their seconds; None and a floor of these where it is not below ``least``.
+    """Return steps without barriers and their seconds; None and a floor of these seconds where the floor is not below
+    ``least``.
 
-    Lines are those of earlier plays at other sizes. A schedule that was played is returned even if it is not faster.
+    The floor comes from earlier plays at other sizes. A schedule that was played is returned even if it is not faster.
 
     Args:
         steps: in order.
         pieces: into which every chunk is cut.
         least: seconds of the fastest schedule so far.
-        single: whether every row crosses one link, which lines suppose.
+        single: True where every row crosses one link, without which there is no floor.
     """
     nbytes, key = steps.collective.nbytes, b""
     if single:

@@ -168,10 +168,13 @@ _MOST_CANDIDATES = 3000
 
 
 def multicast_candidates(task: RingTask, taps: int) -> list[tuple[float, MulticastDesign]]:
-    """Return pairs of estimated seconds and a design, the best first, at most 3000.
+    """Return pairs of estimated seconds and a design of one to three levels, the best first, at most 3000.
 
     One design is returned of those that differ in the line's length alone, the fastest. Widths fill the channels as far
     as they can.
+
+    Args:
+        taps: most ranks that a lightpath may serve.
     """
     ranks, channels, timing = task.ranks, task.channels, task.timing
     base, fill, top = _options(ranks, taps, min(task.farthest, ranks - 1))
@@ -201,9 +204,13 @@ def multicast_candidates(task: RingTask, taps: int) -> list[tuple[float, Multica
 
 
 def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
-    """Return the lightpaths to choose from on each level, [option, (hubs, spacing, taps, taps between)].
+    """Return the lightpaths to choose from on each of three levels: [option, (hubs, spacing, taps, taps between)] each.
 
-    None (0 hubs) comes first in the two upper levels. ``farthest`` is the most links of a lightpath.
+    In the two upper levels the first option, with 0 hubs, stands for no such level.
+
+    Args:
+        taps: most taps of a lightpath.
+        farthest: most links of a lightpath.
     """
     near = sorted({count for count in (*_NEAR_TAPS, taps) if count <= min(taps, farthest)})
     far = sorted({count for count in (*_FAR_TAPS, taps) if count <= taps})
@@ -221,7 +228,12 @@ def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
 
 
 def _colours(ranks: int, *levels: Ints) -> Ints:
-    """Return the fewest wavelengths that each level takes at width 1, 0 for absent levels: [row, level]."""
+    """Return the fewest wavelengths of a link that each level takes at width 1, 0 for absent levels: [row, level].
+
+    Args:
+        levels: for each level its lightpaths in every row: [row, (hubs, spacing, taps, taps between)]; 0 hubs where it
+            is absent.
+    """
     colours = []
     for level in levels:
         hubs = np.maximum(level[:, 0], 1)
@@ -232,10 +244,14 @@ def _colours(ranks: int, *levels: Ints) -> Ints:
 
 
 def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seconds: float) -> tuple[Floats, Floats]:
-    """Return receptions of the longest path [row], and seconds that a lightpath is busy at width 1: [row, level].
+    """Return the estimated receptions on the longest path [row], and the seconds that a lightpath of each level is busy
+    at width 1 [row, level].
 
-    ``part`` is the part of a half ring that the line of long lightpaths covers, ``seconds`` those of a share on one
-    wavelength.
+    Args:
+        base, fill, top: lightpaths of the three levels: [row, (hubs, spacing, taps, taps between)]; 0 hubs where a
+            level is absent.
+        part: part of a half ring that the line of long lightpaths covers: [row].
+        seconds: seconds of a share on one wavelength.
     """
     half = (ranks - 1) / 2
     has_fill, has_top = fill[:, 0] > 0, top[:, 0] > 0
@@ -262,7 +278,14 @@ def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seco
 
 
 def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Mask]:
-    """Return the least seconds at which every level has the wavelengths that it needs, and if any do: [row]."""
+    """Return the least seconds at which every level has the wavelengths that it needs, and True where the levels fit
+    the channels at all: [row] each.
+
+    Args:
+        loads: seconds that a lightpath is busy at width 1: [row, level].
+        colours: wavelengths of a link that a level takes at width 1: [row, level].
+        channels: wavelengths of each link, each way.
+    """
 
     def fits(limit: Floats) -> Mask:
         """Return whether each row's levels fit the channels if lightpaths are busy so long: [row]."""
@@ -279,8 +302,11 @@ def _design(
     """Return the design of these levels with widths in channels: 1 each, then one channel more at a time for the level
     that is busiest at its width, while channels are left.
 
-    ``loads`` are the seconds that a lightpath of each level is busy at width 1, and ``colours`` its wavelengths then:
-    [level].
+    Args:
+        levels: lightpaths of each level: (hubs, spacing, taps, taps between).
+        loads: seconds that a lightpath of each level is busy at width 1: [level].
+        colours: wavelengths of a link that each level takes at width 1, 0 where it is absent: [level].
+        part: part of a half ring that the line of long lightpaths covers.
     """
     width = np.where(colours > 0, 1, 0)
     while True:
@@ -335,7 +361,13 @@ class MulticastSearch:
         self._leading: dict[tuple[tuple[int, int], ...], MulticastDesign] = {}
 
     def run(self, effort: int) -> tuple[MulticastDesign, RingTrees]:
-        """Return the best design found, and its trees; ``effort`` counts receptions scheduled."""
+        """Return the fastest design found, and its circuits and trees.
+
+        The search ends early once a design takes at most a hundredth more than the bound.
+
+        Args:
+            effort: receptions that may be scheduled.
+        """
         most = min(self._taps, self._ranks - 1)
         for pieces, near in product(_PIECES, sorted({1, *(count for count in (2, 4, 5, 8, most) if count <= most)})):
             alone = Arc(self._ranks, 1, near, 1)

@@ -51,8 +51,16 @@ def pack(transfers: Transfers, root: Ints, nbytes: float, hurry: float, sweeps: 
 def _grow(
     transfers: Transfers, root: int, nbytes: float, hurry: float, tap: Int32s, load: Floats, arrival: Floats
 ) -> bool:
-    """Grow the tree of one chunk from its root, each time by the cheapest transfer to a rank that it lacks; return
-    False if some rank is not reached. ``tap``, ``load`` and ``arrival`` are changed in place."""
+    """Grow the tree of one chunk from its root, each time by the cheapest transfer to a rank that the tree lacks;
+    return False if some rank is not reached.
+
+    Args:
+        nbytes: bytes of the chunk.
+        hurry: seconds of a busier link that a second of later arrival counts for.
+        tap: out, transfer by which each rank receives, −1 at the root: [rank].
+        load: in and out, seconds for which each link is busy: [link].
+        arrival: out, seconds from the start to the arrival at each rank, −1 where it is not reached: [rank].
+    """
     tap[:] = -1
     arrival[:] = -1.0
     arrival[root] = 0.0
@@ -161,17 +169,17 @@ def _cheapest(links: Links, price: Floats, root: int, cost: Floats, entered: Int
 
 @njit_cached
 def route(links: Links, demands: Demands, allowed: float, toll: float, batch: int, taken: Ints, load: Floats) -> bool:
-    """Take every part along the cheapest way at the present loads, those of a rank some at a time.
+    """Take every part along the cheapest way at the present loads, those of one sender ``batch`` at a time.
 
     Args:
         allowed: seconds for which a circuit may be busy.
-        toll: seconds that a circuit costs which is busy as long.
+        toll: seconds that a circuit costs besides its delay when it is busy for ``allowed`` seconds.
         batch: parts that share one tree of ways.
         taken: in and out, circuits of each part's way from its destination back, −1 filling up: [part, hop].
-        load: in and out, seconds for which each circuit is busy.
+        load: in and out, seconds for which each circuit is busy: [circuit].
 
     Returns:
-        Whether every part has a way, of no more hops than there is place for.
+        True if every part has a way, of no more hops than ``taken`` has place for.
     """
     ranks, circuits = len(links.first) - 1, len(links.source)
     price, cost, entered = np.empty(circuits), np.empty(ranks), np.empty(ranks, np.int64)

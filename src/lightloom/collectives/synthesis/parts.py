@@ -61,10 +61,16 @@ def _rates(fabric: Fabric, circuits: StandingCircuits) -> Floats:
 def over_circuits(
     collective: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int, *, bound: float, note: str
 ) -> Schedule:
-    """Return a queued schedule over these circuits, not yet verified, every part in so many equal pieces.
+    """Return a queued schedule over these circuits, not yet verified, in which every part travels in ``pieces`` equal
+    pieces.
+
+    Pieces take ways by price, so that busy circuits are avoided, and a circuit sends first what has the longest way
+    left.
 
     Args:
+        collective: one whose parts go from one rank to one rank.
         bound: seconds that no schedule beats, circuits in place.
+        note: description for the notes; none where it is empty.
 
     Raises:
         UnsupportedError: the circuits join some parts' ends within no or too many hops.

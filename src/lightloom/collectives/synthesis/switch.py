@@ -113,7 +113,8 @@ class Lift:
         return cls(ahead, origin, circuit, hops)
 
     def lightpaths(self) -> Lightpaths:
-        """Return the circuits without their times; those that leave a rank are ordered by plane."""
+        """Return the circuits as lightpaths of one tap each, without times; those that leave a rank are ordered by
+        plane."""
         planes, period = self.ahead.shape
         ranks = len(self.origin)
         origin, plane = (axis.ravel() for axis in np.indices((ranks, planes)))
@@ -122,7 +123,8 @@ class Lift:
         return arrange(ranks, period, origin, target, np.arange(len(origin)), queue)[0]
 
     def queues(self) -> Queues:
-        """Return the channels of the circuits: one plane each."""
+        """Return the circuits as queues of one channel each, that of their plane, with a copy for each period of
+        ranks."""
         planes, period = self.ahead.shape
         plane = np.repeat(np.arange(planes, dtype=np.int32), period)
         return Queues(np.tile(plane, (len(self.origin) // period, 1)), np.ones_like(plane), np.zeros_like(plane))
@@ -191,7 +193,13 @@ period to all ranks: [source, rank]."""
 def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
     """Return the place, among the circuits into a rank, of the one that brings a block: [piece, source, rank].
 
-    Choices are improved in eight rounds, and the round is taken whose fullest circuit carries least.
+    Ways are shortest. Choices are improved in eight rounds, and the round is taken whose fullest circuit carries least.
+
+    Args:
+        ways: ranks where circuits into every rank begin, and numbers of these circuits, [rank, entering] each; and hops
+            from the sources of one period to all ranks: [source, rank].
+        pieces: pieces of a block.
+        circuits: number of circuits.
     """
     choice, load = np.empty((pieces, *ways[2].shape), np.int16), np.zeros(circuits, np.int64)
     best, least = choice, np.inf
@@ -203,14 +211,21 @@ def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
 
 
 def exchange_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
-    """Return a folded queued all-to-all over circuits that repeat, not yet verified."""
+    """Return a folded queued all-to-all over circuits that repeat, not yet verified.
+
+    Every block travels in ``pieces`` pieces; ``note`` is a description for the notes.
+    """
     return _schedule_blocks(collective, fabric, (lift.origin, lift.circuit, lift.hops), lift.queues(), pieces, note)
 
 
 def exchange_over(
     collective: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int, note: str
 ) -> Schedule:
-    """Return a queued all-to-all over a switch's circuits, as many of which enter each rank; not yet verified."""
+    """Return a queued all-to-all over a switch's circuits, not yet verified.
+
+    As many circuits must enter each rank. Every block travels in ``pieces`` pieces; ``note`` is a description for the
+    notes.
+    """
     ranks = collective.ranks
     entering = np.argsort(circuits.destination, kind="stable").reshape(ranks, -1)
     leaving = np.argsort(circuits.source, kind="stable")
@@ -224,7 +239,19 @@ def exchange_over(
 def _schedule_blocks(
     collective: Collective, fabric: Fabric, ways: _Ways, queues: Queues, pieces: int, note: str
 ) -> Schedule:
-    """Return the schedule of every hop of every block of the sources, rotated to where its circuit starts first."""
+    """Return the queued all-to-all in which the blocks of one period of sources take balanced shortest ways, not yet
+    verified.
+
+    Every hop is rotated so that its circuit starts in the first period. A circuit sends what is on its first hop, then
+    what is on its second, and so on, and of one hop first what has farthest to go.
+
+    Args:
+        ways: ranks where circuits into every rank begin, and numbers of these circuits, [rank, entering] each; and hops
+            from the sources of one period to all ranks: [source, rank].
+        queues: channels of the circuits.
+        pieces: pieces of a block.
+        note: description for the notes.
+    """
     origin, entering, hops = ways
     (period, ranks), choice = hops.shape, _chosen_ways(ways, pieces, len(queues.width))
     piece, owner, reader = (axis.ravel() for axis in np.indices(choice.shape))
@@ -339,7 +366,11 @@ def _circuits_note(circuits: str, part: str, pieces: int) -> str:
 
 
 def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
-    """Return a folded queued schedule over circuits that repeat: an all-gather, reduce-scatter or all-reduce."""
+    """Return a folded queued schedule over circuits that repeat, not yet verified: an all-gather, reduce-scatter or
+    all-reduce.
+
+    Every share travels in ``pieces`` pieces; ``note`` is a description for the notes.
+    """
     period = lift.ahead.shape[1]
     return tree_schedule(
         collective,

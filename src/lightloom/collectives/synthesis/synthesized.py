@@ -39,9 +39,11 @@ def refusal(kind: str, fabric: Fabric) -> str | None:
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return the fastest schedule found, not yet verified; one that was found before is read from the cache.
+    """Return the fastest schedule found, not yet verified; one that was found before is read from the cache on disk,
+    and a new one is written to it.
 
-    It is stored under kind, bytes, parts, fabric (sources aside) and effort; :func:`refusal` says where there is none.
+    It is stored under kind, bytes, parts, fabric (sources aside) and effort. The collective must be one that
+    :func:`refusal` does not refuse. ``striped`` is ignored.
     """
     # A collective of no bytes has the circuits of a byte.
     nbytes = max(collective.nbytes, float(collective.ranks))

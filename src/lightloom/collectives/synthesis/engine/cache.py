@@ -51,12 +51,19 @@ _LIST_COLUMNS = {f"lists_{column}": column for column in ("chunks", "first", "co
 
 
 def cache_path(request: object, suffix: str = ".json") -> Path:
-    """Return the path of the cached result of a request, which may be any JSON value."""
+    """Return the path of the cached result of a request, under a hash of the request and the search's version.
+
+    ``request`` may be any JSON value; ``suffix`` is that of the file.
+    """
     return cache_directory() / "synthesis" / f"{content_hash([request, _VERSION])}{suffix}"
 
 
 def read_design(request: object) -> tuple[Design, Chords | None] | None:
-    """Return the cached design, with the circulant graph that is faster if there is one; or None."""
+    """Return the cached design of a request and the circulant graph that is faster, or None where there is no such
+    graph; None in place of both where nothing is cached.
+
+    The graph is its lengths of chords, pieces and slack.
+    """
     content = read_entry(cache_path(request))
     if content is None:
         return None
@@ -66,12 +73,14 @@ def read_design(request: object) -> tuple[Design, Chords | None] | None:
 
 
 def write_design(request: object, design: Design, circulant: Chords | None) -> None:
-    """Cache a design, and the circulant graph that is faster."""
+    """Cache a design under a request, with the lengths of chords, pieces and slack of the circulant graph that is
+    faster, or None."""
     write_entry(cache_path(request), json.dumps(asdict(design) | {"circulant": circulant}))
 
 
 def read_schedule(request: object, collective: Collective) -> Schedule | None:
-    """Return the cached schedule for a collective, not yet verified, or None."""
+    """Return the schedule cached under a request, as one of ``collective``, not yet verified; None where nothing is
+    cached."""
     content = read_entry(cache_path(request, ".npz"))
     if content is None:
         return None
@@ -91,7 +100,8 @@ def read_schedule(request: object, collective: Collective) -> Schedule | None:
 
 
 def write_schedule(request: object, schedule: Schedule) -> None:
-    """Cache a schedule of up to eight million rows; larger ones are not written."""
+    """Cache a schedule under a request, without its collective; one of more than eight million stored rows is not
+    written."""
     if len(schedule) > _MOST_ROWS:
         return
     folding, pipeline, lists = schedule.folding, schedule.pipeline, schedule.lists

@@ -240,8 +240,12 @@ class OrderedRows(NamedTuple):
 
 @njit_cached
 def seconds_left(rows: OrderedRows, cells: int) -> Floats:
-    """Return, for each row, the seconds that it takes and that the longest chain of rows which need its data takes
-    after it: [row]."""
+    """Return, for each row, its own seconds plus those of the longest chain of later rows that need its data: [row].
+
+    Args:
+        rows: in an order in which each comes after those that bring what it sends.
+        cells: number of cells.
+    """
     left, after = np.zeros(len(rows.origin)), np.zeros(cells)
     for row in range(len(left) - 1, -1, -1):
         left[row] = after[rows.target[row]]
@@ -257,14 +261,16 @@ _EQUAL = 1e-12
 
 @njit_cached
 def list_order(rows: OrderedRows, first: Ints, ranked: Ints, held: Mask, together: float, turn: Ints) -> float:
-    """Let every link, when it is free, send the most urgent row of those that wait nowhere on their way; seconds until
-    the last arrival.
+    """Choose the order of rows by list scheduling, and return the seconds until the last arrival.
+
+    Every link, when it is free, sends the most urgent row that waits for it and need not wait for another link on its
+    way.
 
     Args:
-        first: first place of each link: [link + 1].
+        first: first place in ``ranked`` of the rows that begin on each link: [link + 1].
         ranked: rows by the first link of their way, the most urgent first: [place].
-        held: in and out, whether data lies in a cell: [cell].
-        together: seconds within which what comes later may still be chosen.
+        held: in and out, True where data lies in a cell: [cell].
+        together: seconds for which a free link waits for more urgent rows before it chooses.
         turn: out, place of each row in the order in which they are sent: [row].
     """
     number, cells, links = len(rows.origin), len(held), len(first) - 1
@@ -523,10 +529,17 @@ def _run_length(lines: Lines, growth: _Growth, at: int, came: int, tap: int) -> 
 
 @njit_cached
 def rebalance(paths: Lightpaths, trees: Trees, load: Floats, deadline: float, sweeps: int) -> None:
-    """Let ranks receive by other transmissions: larger ones that exist anyway, or new ones in less busy queues.
+    """Let ranks receive by other transmissions: by ones with more receivers that exist anyway, or by new ones in less
+    busy queues.
 
     Each tree is passed from the latest arrival backward, so that what hangs below a rank is settled; a parent arrives
     earlier than its child, and all below still arrives by the deadline. Ends early when nothing moves.
+
+    Args:
+        trees: in and out.
+        load: in and out, transmissions in each queue: [queue].
+        deadline: seconds from the root by which everything must arrive if nothing waits.
+        sweeps: most rounds over all trees.
     """
     pieces, period, ranks = trees.tap.shape
     served = np.zeros(_count(paths), np.int64)
@@ -607,7 +620,10 @@ def _better_tap(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance,
 
 @njit_cached
 def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> tuple[Int32s, Int32s, Int32s, Int32s, Floats, Ints]:
-    """Return the fields of `Transmissions` for the receptions of trees, for list scheduling.
+    """Return the receptions of trees as the fields of :class:`Transmissions`, in their order, for list scheduling: tap,
+    child, sibling, fellow, left and roots.
+
+    Reception (piece · roots + root) · ranks + rank is that of a rank in a tree.
 
     Args:
         tap, order: as in :class:`Trees`, [piece, root, rank].

@@ -45,7 +45,11 @@ class Queues(NamedTuple):
 
 
 def gather_rows(forest: Forest) -> Rows:
-    """Return the rows of an all-gather, rotated so that every sender is in the first period of ranks."""
+    """Return the rows of an all-gather over trees, one for each reception, rotated so that every sender is in the first
+    period of ranks.
+
+    Chunks are numbered owner · pieces + piece.
+    """
     paths, (pieces, _, ranks) = forest.paths, forest.tap.shape
     piece, root, rank = at = np.nonzero(forest.tap >= 0)
     tap = forest.tap[at]
@@ -57,10 +61,12 @@ def gather_rows(forest: Forest) -> Rows:
 
 
 def reversed_rows(forest: Forest, queue: Callable[[Ints, Ints], Ints]) -> Rows:
-    """Return the rows of a reduce-scatter: every send of an all-gather reversed, in the opposite order.
+    """Return the rows of a reduce-scatter: every send of an all-gather reversed, in the opposite order, which makes
+    times negative.
 
     Args:
-        queue: queues of the opposite lightpaths, of queues and the ranks at which those lightpaths end in their period.
+        queue: function that returns the queues of the opposite lightpaths, given queues and the places in their period
+            of the ranks at which those lightpaths end: [row] each.
     """
     gather, period, (pieces, _, ranks) = gather_rows(forest), forest.paths.period, forest.tap.shape
     source = gather.destination % period
@@ -74,9 +80,15 @@ def reversed_rows(forest: Forest, queue: Callable[[Ints, Ints], Ints]) -> Rows:
 def queued_schedule(
     collective: Collective, fabric: Fabric, queues: Queues, parts: Sequence[Rows], *, chunks: int, note: str
 ) -> Schedule:
-    """Return the schedule of parts that follow each other on every lightpath, not yet verified.
+    """Return the queued schedule of rows on standing lightpaths, named "synthesized", not yet verified.
 
     Rows in which one lightpath sends a chunk at the same time are one transmission.
+
+    Args:
+        queues: channels and direction of the lightpaths; with several copies the schedule is folded.
+        parts: rows; on every lightpath those of a part are sent by time, all after those of the part before.
+        chunks: chunks of all the collective's data.
+        note: description for the notes; none where it is empty.
     """
     rows = Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     phase = np.repeat(np.arange(len(parts)), [len(part.when) for part in parts])
@@ -105,12 +117,16 @@ def tree_schedule(
     pieces: int,
     note: str,
 ) -> Schedule:
-    """Return the schedule of an all-gather, reduce-scatter or all-reduce over trees, not yet verified.
+    """Return the queued schedule of an all-gather, reduce-scatter or all-reduce over trees, not yet verified.
+
+    An all-reduce is the reduce-scatter and then the all-gather on every lightpath.
 
     Args:
-        trees: trees over the lightpaths (False), or over the lightpaths of the other direction (True).
-        opposite: as the queues of :func:`reversed_rows`.
+        queues: channels and direction of the lightpaths of each queue.
+        trees: function that returns trees over the lightpaths (False), or over those of the other direction (True).
+        opposite: as ``queue`` of :func:`reversed_rows`.
         pieces: parts in which every share travels.
+        note: description for the notes.
     """
     kind = collective.kind
     parts = [] if kind == "all-gather" else [reversed_rows(trees(True), opposite)]
@@ -119,7 +135,11 @@ def tree_schedule(
 
 
 def ring_schedule(collective: Collective, fabric: Fabric, grown: RingTrees, note: str = "") -> Schedule:
-    """Return the schedule of one of the three collectives of trees over circuits in levels, not yet verified."""
+    """Return the queued schedule of an all-gather, reduce-scatter or all-reduce over the trees of circuits in levels,
+    not yet verified.
+
+    ``note`` is a description for the notes; none where it is empty.
+    """
     circuits, forest = grown
     period = circuits.period
     return tree_schedule(

@@ -99,6 +99,11 @@ def forest(circuits: StandingCircuits, busy: Floats, delay: Floats, pieces: int,
 
     Time: pieces · ranks · circuits, times the logarithm of what waits.
 
+    Args:
+        busy: seconds for which a piece holds each circuit: [circuit].
+        delay: seconds from the start of a piece on each circuit to its arrival: [circuit].
+        pieces: parts of every rank's share, with a tree each.
+
     Raises:
         UnsupportedError: the circuits do not join all ranks, or there would be too many transfers.
     """

@@ -192,9 +192,15 @@ class HubCircuits:
 
     @classmethod
     def of(cls, ranks: int, channels: int, chords: Sequence[Level]) -> HubCircuits | None:
-        """Return chords with unit links on the channels that they leave; None where that is none, or hubs do not nest.
+        """Return chords as levels above unit links on the channels that the chords leave; None where these circuits
+        cannot be.
 
-        None too where a chord is not longer than those before it, or than a unit link.
+        That is where the chords leave no channel, hubs of a level are not among those of the level below, or a chord is
+        not longer than those before it, or than a unit link.
+
+        Args:
+            channels: wavelengths of each link, each way.
+            chords: levels without the unit links, the shortest chords first.
         """
         if not all(1 <= chord.skip < chord.hubs <= ranks and chord.length(ranks) > 1 for chord in chords):
             return None
@@ -214,7 +220,7 @@ class HubCircuits:
 
     @property
     def free(self) -> int:
-        """Number of lengths whose chords may be used from any rank: unit links alone."""
+        """Number of lengths, the first ones, whose chords may be used from any rank: 1, unit links alone."""
         return 1
 
     def base(self, level: int) -> int:
@@ -252,9 +258,14 @@ class CirculantCircuits(HubCircuits):
 
 @lru_cache(maxsize=32)
 def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...], free: int) -> tuple[Lightpaths, Lines]:
-    """Return circuits of chords (hubs, skip) without times, and the rules of their lines, the first of which are free.
+    """Return the circuits of chords without times, and the rules by which lines of them follow each other.
 
     Queues are numbered (chords · 2 + direction) · period + rank in its period; clockwise first.
+
+    Args:
+        period: ranks after which the circuits repeat.
+        chords: hubs, and the hubs that a chord reaches ahead, for each length.
+        free: number of lengths, the first ones, whose circuits may be used from any rank.
     """
     hubs = [hub_ranks(ranks, count) for count, _ in chords for _ in range(2)]
     origin = np.concatenate(hubs)
@@ -282,20 +293,26 @@ def tour_colours(hubs: int, channels: int, skips: Sequence[int]) -> int | None:
 
 
 def repetition(ranks: int, levels: Sequence[Level | MixedTours]) -> int:
-    """Return the number of ranks after which nested levels repeat, unit links aside."""
+    """Return the number of ranks after which nested levels repeat: the ranks over the fewest hubs of any level, or all
+    ranks where the hubs of some level do not divide them."""
     regular = all(ranks % level.hubs == 0 for level in levels)
     return ranks // min((level.hubs for level in levels), default=ranks) if regular else ranks
 
 
 def hub_ranks(ranks: int, hubs: int) -> Ints:
-    """Return the ranks of evenly spread hubs: [hub]."""
+    """Return the ranks of evenly spread hubs, ⌊i · ranks / hubs⌋ for hub i: [hub]."""
     return np.arange(hubs, dtype=np.int64) * ranks // hubs
 
 
 def chord_text(hubs: int, skips: Sequence[int], width: int, ranks: int) -> str:
-    """Return a description of chords for the note of a schedule, with lengths in ranks.
+    """Return a description of chords for the note of a schedule: their lengths in ranks with up to four significant
+    digits, where they start, and their width in wavelengths.
 
     Unit links between all neighbours have a sentence of their own.
+
+    Args:
+        skips: hubs that chords of each length pass.
+        width: wavelengths of a chord.
     """
     start = "every rank" if hubs == ranks else f"each of {hubs} hubs"
     lengths = " and ".join(f"{skip * ranks / hubs:.4g}" for skip in skips)
@@ -323,7 +340,8 @@ class Timing:
 
     @classmethod
     def of(cls, fabric: Fabric) -> Timing:
-        """Return the bandwidth and the latencies of a fabric."""
+        """Return the bandwidth of one channel of a fabric, and its step overhead, hop latency and piece overhead as
+        ``hop``, ``propagation`` and ``occupancy``."""
         return cls(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
 
 
@@ -344,8 +362,11 @@ class RingTask:
 
     @classmethod
     def of(cls, fabric: Fabric, nbytes: float, times: int = 1) -> RingTask:
-        """Return the all-gather of shares of ``nbytes`` on a sound ring of so many times the ranks, far apart as they
-        are; its bound is that of hops and links together."""
+        """Return the all-gather of shares of ``nbytes`` on a sound ring like ``fabric`` with ``times`` as many ranks,
+        each as far from the next.
+
+        Its bound is that of hops and links together.
+        """
         ranks, channels, timing = times * fabric.ranks, fabric.usable_channels, Timing.of(fabric)
         hop = fabric.step_overhead + fabric.neighbour_latency()
         bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
@@ -390,9 +411,8 @@ class RingTrees(NamedTuple):
 
 
 def make_trees(design: Design, task: RingTask) -> RingTrees | None:
-    """Return trees and times of an all-gather; None where the design does not fit the channels.
-
-    None too where its lines do not reach every rank.
+    """Return the circuits of a design with the trees and times of an all-gather over them; None where the chords do not
+    fit the channels or do not nest, or their lines do not reach every rank.
 
     Time: period · ranks · pieces, times the logarithm of what waits.
     """

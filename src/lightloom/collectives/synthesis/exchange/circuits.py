@@ -90,8 +90,8 @@ class Wiring(NamedTuple):
         return sum(chords.wavelengths for chords in self.chords) + (self.feeder.wavelengths if self.feeder else 0)
 
     def widened(self, at: int, by: int) -> Wiring:
-        """Return the wiring with so many more wavelengths for chords of number ``at``, or, after the last chords, for
-        the feeder."""
+        """Return the wiring with chords of number ``at`` wider by ``by`` wavelengths each, or, where ``at`` is the
+        number of chords, with as many more wavelengths for the feeder."""
         if at < len(self.chords):
             wide = self.chords[at]._replace(width=self.chords[at].width + by)
             return self._replace(chords=(*self.chords[:at], wide, *self.chords[at + 1 :]))
@@ -99,9 +99,11 @@ class Wiring(NamedTuple):
         return self._replace(feeder=self.feeder._replace(wavelengths=self.feeder.wavelengths + by))
 
     def period(self, ranks: int) -> int:
-        """Return the ranks after which everything repeats: all of them where hubs do not divide the ranks.
+        """Return the number of ranks after which all circuits repeat: all ranks where the hubs of some chords do not
+        divide them.
 
-        Even where few ranks are, so that of two neighbours one may send its block for the opposite rank either way.
+        It is even where even ranks are at most 512, so that of two neighbours one may send its block for the opposite
+        rank either way.
         """
         counts = [self.hubs, *(chords.hubs for chords in self.chords)]
         if any(ranks % count for count in counts):
@@ -172,7 +174,11 @@ def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
 
 
 def _chords(chords: Level | Tours | MixedTours, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
-    """Yield start, length, width and first channel of the clockwise chords, an array [chord] each."""
+    """Yield, for chords of each length, start, length in ranks, width and first channel of the clockwise ones, an array
+    [chord] each.
+
+    Channels are numbered from ``base`` on.
+    """
     hub = hub_ranks(ranks, chords.hubs)
     for skip, colours in chords.coloured():
         length = (np.roll(hub, -skip) - hub) % ranks
@@ -204,13 +210,17 @@ def longest_circuit(wiring: Wiring, ranks: int) -> int:
 
 
 def reaches(feeder: Feeder, ranks: int) -> bool:
-    """Return True when a tree on one side of a hub has room for so many ranks."""
+    """Return True when the feeder's tree on one side of a hub has room for ``ranks`` ranks."""
     return bool(_reach(feeder.wavelengths, feeder.share)[feeder.wavelengths, feeder.depth] >= ranks)
 
 
 @lru_cache(maxsize=256)
 def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...]:
-    """Return the spans (near, far, first channel, width) that lead from rank 0 to ranks 1 ... ``ranks``."""
+    """Return the spans of a feeder's tree that lead from its hub, place 0, to places 1 ... ``ranks`` on one side.
+
+    Each span is the nearer and the farther of its two ends, its first channel, counted from 0, and its width in
+    wavelengths. The tree must have room for the ranks (:func:`reaches`).
+    """
     reach = _reach(feeder.wavelengths, feeder.share)
     spans: list[tuple[int, int, int, int]] = []
 

@@ -99,8 +99,18 @@ class Plan:
 
 
 def route(wiring: Wiring, exchange: Exchange, trial: Trial) -> Routed | None:
-    """Return paths of the blocks of one period of ranks, or of some of them as the trial says; None if even the
-    cheapest path of some block takes ``trial.limit`` seconds or longer."""
+    """Return circuits and paths of the blocks of one period of ranks, or of a few of these ranks as ``trial.sources``
+    says, which then stand for all.
+
+    Each block has ``trial.trees`` paths to choose from, found one after the other at prices that rise with the load of
+    a circuit.
+
+    Returns:
+        None if even the cheapest path of some block takes ``trial.limit`` seconds or longer. Otherwise the circuits;
+        the paths, with the one chosen for every block or piece; seconds that a piece holds a circuit, seconds until it
+        arrives, and pieces that pass a circuit, [circuit] each; and the seconds of the longest of the cheapest paths if
+        nothing waits.
+    """
     ring, timing = exchange_circuits(wiring, exchange.ranks), exchange.timing
     which = np.arange(min(trial.sources or ring.period, ring.period))
     # Spread so that they do not keep step with hubs.
@@ -130,9 +140,11 @@ def route(wiring: Wiring, exchange: Exchange, trial: Trial) -> Routed | None:
 
 
 def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
-    """Return the estimated seconds of a schedule, from the longest of the cheapest paths and their heaviest load.
+    """Return the estimated seconds of an all-to-all over a wiring: the root of the sum of the squares of the longest of
+    the cheapest paths and of the heaviest load of a circuit; infinite where there is no path.
 
-    It is the root of the sum of their squares, infinite where there is no path.
+    Args:
+        sources: number of ranks of one period whose blocks stand for those of all.
     """
     routed = route(wiring, exchange, Trial(1, sources))
     if routed is None:
@@ -143,9 +155,10 @@ def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
 
 
 def plan(wiring: Wiring, exchange: Exchange, trial: Trial) -> Plan | None:
-    """Return paths and times of all blocks; or of the blocks of a few sources, which then stand for all of them.
+    """Return paths and times of all blocks of one period of ranks; or of the blocks of a few sources, which then stand
+    for all of them.
 
-    None where a path alone, or what one circuit carries, takes ``trial.limit`` seconds or longer.
+    None where the cheapest path of a block, or what one circuit carries, takes ``trial.limit`` seconds or longer.
 
     A circuit towards few ranks has its share of the blocks of few sources; one that comes from few ranks has not, and
     is as busy as the circuit in the other direction.
@@ -171,8 +184,15 @@ def plan(wiring: Wiring, exchange: Exchange, trial: Trial) -> Plan | None:
 
 
 def _transmissions(begin: Ints, path: Int32s, left: Floats) -> Transmissions:
-    """Return the hops of all blocks as transmissions, each of which waits for the one before on its block's path. A
-    last entry releases the first hop of every block at the start; ``left`` has the seconds left from each hop on."""
+    """Return the hops of all blocks as input of list scheduling: each hop waits for the one before on its block's path.
+
+    A last entry, besides the hops, releases the first hop of every block at the start.
+
+    Args:
+        begin: first hop of each block: [block + 1].
+        path: circuit of each hop: [hop].
+        left: seconds from the start of each hop to the end of its path: [hop].
+    """
     hops, going = len(path), np.diff(begin) > 0
     first, last = begin[:-1][going], begin[1:][going] - 1
     child, sibling = np.arange(1, hops + 2, dtype=np.int32), np.full(hops + 1, -1, np.int32)
@@ -385,7 +405,8 @@ class Designs:
         A wavelength moves (to the busiest circuits in half of the cases), or chords, the feeder or the hubs change.
 
         Args:
-            load: seconds for which the busiest circuit of each kind of chords is busy, and that of the feeders.
+            load: seconds for which the busiest circuit of each kind of chords is busy, and of the feeders last; None
+                where these are not known, and a wavelength moves at random.
         """
         kind = int(self._rng.integers(0, 9))
         i = int(self._rng.integers(0, len(wiring.chords)))
@@ -398,9 +419,10 @@ class Designs:
         return self._filled(self._other_hubs(wiring))
 
     def _shifted(self, wiring: Wiring, load: Floats | None) -> Wiring:
-        """Return the wiring with a wavelength moved from chords or the feeders to what is busiest, or to anything.
+        """Return the wiring with one wavelength moved from chords or the feeders to the kind of circuits with the
+        largest ``load``, or to a random kind where ``load`` is None.
 
-        Where nothing can give one, it takes more wavelengths than before.
+        Where no other kind can give one, the wiring takes more wavelengths than before.
         """
         chords, feeder, kinds = wiring.chords, wiring.feeder, len(wiring.chords) + (wiring.feeder is not None)
         to = int(self._rng.integers(0, kinds) if load is None else np.argmax(load))
@@ -498,10 +520,13 @@ class ExchangeSearch:
         self._load: dict[Wiring, Floats] = {}
 
     def run(self, effort: float) -> tuple[Wiring, Plan]:
-        """Return the best wiring found, and its plan.
+        """Return the fastest wiring found, and its plan.
 
-        ``effort`` counts hops that may be scheduled, for up to 300 ranks; it grows with more. It ends early near the
-        bound.
+        It tries the wirings with the shortest estimates on the blocks of some sources, then random changes of the best,
+        and plans the leaders in full. The search ends early once a plan takes at most 1.003 times the lower bound.
+
+        Args:
+            effort: hops that may be scheduled, up to 300 ranks; multiplied by (ranks / 300)^0.8 above.
         """
         effort *= max(1.0, self._ranks / _RANKS) ** _GROWTH
         neighbours, bound = Wiring(self._ranks, (Level(self._ranks, 1, self._exchange.channels),), None), self._bound
@@ -525,7 +550,11 @@ class ExchangeSearch:
         return self._found
 
     def _plan(self, wiring: Wiring, rng: np.random.Generator | None = None) -> bool:
-        """Plan a wiring in full, keep the plan if it is the fastest, and count the effort; False where none fits."""
+        """Plan a wiring in full, keep the plan if it is the fastest so far, and count the effort; return False where it
+        has no plan.
+
+        ``rng`` decides which of equally cheap paths is taken; None: always the same one.
+        """
         full = plan(wiring, self._exchange, Trial(FINAL_TREES, rng=rng))
         if full is not None:
             self._spent += len(full.path) * FINAL_TREES
@@ -553,7 +582,8 @@ class ExchangeSearch:
         return estimate(wiring, self._exchange, _ESTIMATE_SOURCES)
 
     def _walk(self, effort: float) -> None:
-        """Try random steps away from the six best wirings, the better ones more often, until the effort is spent."""
+        """Try random steps away from the six wirings with the shortest trials, the better ones more often, until
+        ``effort`` is spent in all, or 500 steps led nowhere."""
         rng, misses = np.random.default_rng(1), 0
         while self._spent < effort and misses < _MISSES:
             leaders = self._leaders(_KEPT)
@@ -664,9 +694,13 @@ def exchange(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _in_pieces(problem: Exchange, wiring: Wiring, whole: Plan) -> tuple[int, Plan]:
-    """Return the best number of pieces a block, of 1 to 16, and the plan of these.
+    """Return the number of pieces a block, of 1 to 16, whose plan is fastest, and that plan.
 
-    Smaller pieces wait less for each other. Cutting ends near the bound or where there are too many hops.
+    Pieces are doubled as long as the plan is not near the bound and there are not too many hops. Smaller pieces wait
+    less for each other.
+
+    Args:
+        whole: plan with blocks that are not cut.
     """
     best = 1, whole
     for pieces in _PIECES:
@@ -679,7 +713,11 @@ def _in_pieces(problem: Exchange, wiring: Wiring, whole: Plan) -> tuple[int, Pla
 
 
 def exchange_schedule(collective: Collective, fabric: Fabric, planned: Plan, note: str = "") -> Schedule:
-    """Return the schedule of a plan: the rows of one period of ranks, on circuits that stand throughout."""
+    """Return the queued all-to-all of a plan, not yet verified: the rows of one period of ranks, folded, on circuits
+    that stand throughout.
+
+    ``note`` describes the circuits in the schedule's notes.
+    """
     ring, path, ranks = planned.circuits, planned.path, planned.circuits.ranks
     pieces = (len(planned.begin) - 1) // (ring.period * ranks)
     block = np.repeat(np.arange(len(planned.begin) - 1), np.diff(planned.begin))

@@ -37,10 +37,12 @@ _TRANSFERS = 1 << 19
 
 
 def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return a queued schedule that uses nothing that has failed, not yet verified.
+    """Return a queued schedule on a damaged ring that uses nothing that has failed, not yet verified.
+
+    It serves all-gather, reduce-scatter, all-reduce, broadcast and reduce.
 
     Raises:
-        UnsupportedError: another kind of collective, or circuits cannot join all ranks.
+        UnsupportedError: circuits cannot join all ranks.
     """
     if collective.kind in ROOTED:
         # The collective in which every rank is a root, with as many bytes each, of which the root's rows are taken.
@@ -160,10 +162,17 @@ def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCirc
 def _planned_circuits(
     plan: HubCircuits, level: int, direction: int, shift: int, lit: Ints, channels: int
 ) -> tuple[Ints, Ints, Mask]:
-    """Return ends of a level's circuits in one direction, and which channels each plans to use: [circuit, channel].
+    """Return source and destination [circuit] of a level's circuits in one direction, and True for the channels that
+    each plans to use: [circuit, channel].
 
-    Unit links (level 0) plan all channels. ``lit`` lists channels that are not dead everywhere; ranks are moved
-    ``shift`` on.
+    Unit links (level 0) plan all channels.
+
+    Args:
+        level: index into ``plan.chords``.
+        direction: 0 clockwise, 1 counter-clockwise.
+        shift: ranks by which all circuits are moved on.
+        lit: channels that are not dead on all links, in place of which the plan numbers its channels from 0.
+        channels: channels of each link.
     """
     chords = plan.chords[level]
     hub = hub_ranks(plan.ranks, chords.hubs)
@@ -188,7 +197,8 @@ def _runs(usable: Mask) -> tuple[Ints, Ints, Ints]:
     """Return the runs of neighbouring usable channels in a mask [row, channel]: the row, the first channel and the
     number of channels of each, [run].
 
-    Those much thinner than another run of their row are left out: pieces that take them arrive long after the others.
+    Runs less than a quarter as wide as the widest of their row are left out: pieces that take them arrive long after
+    the others.
     """
     edges = np.diff(usable.astype(np.int8), axis=1, prepend=0, append=0)
     which, first = np.nonzero(edges == 1)

@@ -77,9 +77,9 @@ class CirculantSearch:
         self._spent = 0.0
 
     def run(self, effort: float) -> tuple[Circulant, float] | None:
-        """Return the best graph found and its seconds; None where none joins all ranks.
+        """Return the fastest graph found and its seconds; None where none joins all ranks.
 
-        ``effort`` counts transfers.
+        ``effort`` counts transfers that may be scheduled.
         """
         for skips in regular_skips(self._task.ranks, self._task.channels, self._longest):
             self._try(Circulant(skips))
@@ -127,10 +127,12 @@ class CirculantSearch:
 
 
 def regular_skips(ranks: int, channels: int, longest: int) -> Iterator[tuple[int, ...]]:
-    """Yield lengths 1 ... a, and multiples of a length that these bridge from both sides.
+    """Yield lengths of chords in ranks, ascending: 1 ... a, and multiples of a stride that these bridge from both
+    sides.
 
-    A stride of 2a, 2a + 1 or 2a + 2 multiplies. Only lengths whose sum the channels hold, and whose longest goes at
-    least an eighth of the way around, so that four hops may reach all ranks.
+    The stride is 2a, 2a + 1 or 2a + 2. Only sets of at most 24 lengths up to ``longest`` are yielded whose sum is at
+    most ``channels``, and whose longest goes at least an eighth of the way around, so that four hops may reach all
+    ranks.
     """
     for near in range(1, longest + 1):
         for stride in (2 * near + 1, 2 * near, 2 * near + 2):

@@ -52,29 +52,43 @@ Edges = tuple[Ints, Ints, Ints]
 
 
 def served(hops: int, load: int) -> int:
-    """Return the ranks of a line, but the root, that a tree so deep serves with so many lightpaths over each link."""
+    """Return the most ranks of a line, root left out, that a tree ``hops`` deep serves with ``load`` lightpaths over
+    each link."""
     return comb(hops + load, load) - 1
 
 
 @lru_cache(maxsize=1 << 16)
 def depth(ranks: int, load: int) -> int:
-    """Return the fewest hops in which a tree with so many lightpaths over each link serves so many ranks of a line."""
+    """Return the fewest hops in which a tree with ``load`` lightpaths over each link serves ``ranks`` ranks of a line,
+    root left out."""
     return ranks if load == 1 else next(hops for hops in count() if served(hops, load) >= ranks)
 
 
 @lru_cache(maxsize=1 << 16)
 def side_depth(ranks: int, outward: int, backward: int) -> int:
-    """Return the fewest hops in which hubs serve so many ranks of a side, by so many lightpaths a link out and back."""
+    """Return the fewest hops in which the root reaches all of ``ranks`` ranks on one side of it, over hubs that serve
+    the ranks behind them.
+
+    Args:
+        outward: lightpaths over each link from the root towards hubs.
+        backward: lightpaths over each link back from hubs to the ranks behind them.
+    """
     both = outward + backward
     return next(hops for hops in count(1) if comb(hops + both, both) - comb(hops + backward, backward) >= ranks)
 
 
 def hub_tree(ranks: int, hops: int, outward: int, backward: int, spacing: int) -> tuple[Edges, Ints]:
-    """Return a tree from the root to hubs of one side, and the places of root and hubs, ``ranks`` that of the last.
+    """Return a tree from the root to hubs on one side of it, and the places of root and hubs in ranks from the root,
+    the last at ``ranks``: [hub + 1].
 
-    Edges count hubs, the root as 0, not places. Each hub serves the ranks behind it in the hops that it has left, and
-    at most ``spacing`` − 1 of them. In hops that do for hubs ``spacing`` ranks from each other, or for hubs as far from
-    each other as hops allow, all are served.
+    The tree is its parents, its children and the slot of each lightpath, [lightpath] each, in numbers of hubs, the root
+    as 0. Each hub serves the ranks behind it in the hops that it has left, and at most ``spacing`` − 1 of them. In hops
+    that do for hubs ``spacing`` ranks from each other, or for hubs as far from each other as hops allow, all are
+    served.
+
+    Args:
+        hops: most lightpaths in a row, those back from hubs included.
+        outward, backward: lightpaths over each link to hubs, and back from hubs.
     """
     parent, place = [], [0]
     # Lightpaths still to send: from which hub, with how many hops left behind it, in the room of which number.
@@ -90,7 +104,12 @@ def hub_tree(ranks: int, hops: int, outward: int, backward: int, spacing: int) -
 
 
 def line_tree(ranks: int, load: int) -> Edges:
-    """Return a tree from place 0 to places 1 ... ``ranks``, as shallow as the load allows."""
+    """Return a tree from place 0 to places 1 ... ``ranks`` of a line, as shallow as ``load`` lightpaths over each link
+    allow.
+
+    The tree is the parent and the child of each lightpath, and the slot of a link that it takes, 0 to ``load`` − 1:
+    [lightpath] each.
+    """
     parent, child = [], []
     waiting = [(0, ranks, depth(ranks, load), load)]
     while waiting:
@@ -110,7 +129,12 @@ def line_tree(ranks: int, load: int) -> Edges:
 
 
 def _edges(parent: list[int], child: list[int]) -> Edges:
-    """Return edges by parent, then by child, each in the lowest slot that is free from its parent on."""
+    """Return parents, children and slots of the lightpaths of a tree along a line, sorted by parent, then by child:
+    [lightpath] each.
+
+    Each lightpath takes the lowest slot that is free from its parent on, so that those that overlap have different
+    slots.
+    """
     edges = np.array([parent, child], np.int64)
     edges = edges[:, np.lexsort((edges[1], edges[0]))]
     slot = np.zeros(len(parent), np.int64)
@@ -292,7 +316,8 @@ class Shape:
 
 
 def rooted(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest of the four best estimates that light reaches, as a queued schedule, not yet verified."""
+    """Return a queued broadcast or reduce on a ring, not yet verified: the fastest of the schedules over the four
+    shapes of trees with the best estimates whose lightpaths light reaches."""
     nbytes = max(collective.nbytes, 1.0)
     estimates = sorted(_shapes(nbytes, fabric))
     estimates[:0] = _trees_side_by_side(fabric, nbytes, _GAIN * estimates[0].seconds)
@@ -410,7 +435,12 @@ chunks that they carry and their number: arrays [lightpath], or one number for a
 
 
 def _around(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
-    """Yield the lightpaths of a tree around the ring, each way."""
+    """Yield the lightpaths of a tree around the ring, once clockwise and once counter-clockwise, each with half of the
+    data.
+
+    Each item has source and destination, direction, first channel, channels of a lightpath, and first chunk and number
+    of the chunks that they carry: arrays [lightpath], or one number for all.
+    """
     n, width = fabric.ranks, fabric.usable_channels // shape.loads[0]
     parent, child, slot = line_tree(n - 1, shape.loads[0])
     for direction, ahead in ((CLOCKWISE, 1), (COUNTERCLOCKWISE, -1)):
@@ -419,7 +449,15 @@ def _around(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
 
 
 def _halves(ranks: int, spacing: int, hubs: HubTree) -> Iterator[_Lightpaths]:
-    """Yield the lightpaths to hubs on both sides, and back from every hub to the ranks behind it."""
+    """Yield the lightpaths to hubs on both sides of rank 0, and back from every hub to the ranks behind it.
+
+    Each item has source and destination, direction, first channel, channels of a lightpath, and first chunk and number
+    of the chunks that they carry: arrays [lightpath], or one number for all.
+
+    Args:
+        spacing: most ranks from hub to hub.
+        hubs: the tree, with its widths, channels and pieces.
+    """
     n, (width, narrow), (one, other) = ranks, hubs.widths, hubs.channels
     for direction, ahead, half in ((CLOCKWISE, 1, n // 2), (COUNTERCLOCKWISE, -1, (n - 1) // 2)):
         if not half:
@@ -435,7 +473,11 @@ def _halves(ranks: int, spacing: int, hubs: HubTree) -> Iterator[_Lightpaths]:
 
 
 def _lightpaths(fabric: Fabric, shape: Shape) -> list[_Lightpaths]:
-    """Return the lightpaths of all trees of a shape."""
+    """Return the lightpaths of all trees of a shape, in groups of one direction and width.
+
+    Each group has source and destination, direction, first channel, channels of a lightpath, and first chunk and number
+    of the chunks that they carry: arrays [lightpath], or one number for all.
+    """
     if not shape.spacing:
         return list(_around(fabric, shape))
     trees = shape.trees

@@ -122,7 +122,11 @@ def _levels(ranks: int, channels: int) -> list[Level]:
 
 
 def _combinations(levels: list[Level], count: int, ranks: int) -> Ints:
-    """Return indices of nested levels, each at least twice as long as the one below: [row, level]."""
+    """Return the combinations of ``count`` nested levels, each at least twice as long as the one below, as indices into
+    ``levels``: [row, level].
+
+    The hubs of a level are among those of the level below.
+    """
     hubs = np.array([level.hubs for level in levels], np.int64)
     length = np.array([level.length(ranks) for level in levels])
     below = (hubs[:, None] % hubs[None, :] == 0) & (2 * length[:, None] <= length[None, :])
@@ -134,7 +138,8 @@ def _combinations(levels: list[Level], count: int, ranks: int) -> Ints:
 
 
 def _estimated(levels: list[Level], count: int, task: RingTask) -> _Rows:
-    """Return combinations of ``count`` levels with their depths, and loads at width 1."""
+    """Return combinations of ``count`` nested levels, each with several lengths of the line of top chords, with their
+    estimated depths, and loads at width 1."""
     ranks, seconds = task.ranks, task.nbytes / task.timing.bandwidth
     which = _combinations(levels, count, ranks)
     spacing = np.array([ranks / level.hubs for level in levels])[which]
@@ -168,7 +173,8 @@ def least_fitting(fits: Callable[[Floats], Mask], low: Floats, high: Floats, hal
 
 
 def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tuple[Floats, _Rows]:
-    """Return the least seconds at which every level has the wavelengths it needs, [row], and rows in the limit.
+    """Return the least seconds at which every level has the wavelengths that it needs, [row], and the rows kept, in the
+    same order.
 
     Seconds are not below the row's depth; rows that do not fit the channels within ``limit`` seconds are left out of
     both.
@@ -248,9 +254,12 @@ class RingSearch:
         self._best: tuple[float, Design] = (np.inf, Design(()))
 
     def run(self, effort: int) -> tuple[Design, RingTrees]:
-        """Return the best design found, and its trees.
+        """Return the fastest design found, and its circuits and trees.
 
-        ``effort`` counts transfers scheduled. It ends early near the bound.
+        The search ends early once a design takes at most a hundredth more than the bound.
+
+        Args:
+            effort: transfers that may be scheduled.
         """
         if self._known is not None:
             self._try(self._known)
@@ -330,7 +339,11 @@ class RingSearch:
         return list(best.values())[:count]
 
     def _walk(self, effort: int, coarse: bool) -> None:
-        """Try random steps from the best designs; coarse ones in few pieces, which leaves time for more of them."""
+        """Try random steps from the fastest designs until ``effort`` is spent in all, or the best design is near the
+        bound.
+
+        With ``coarse`` designs have at most four pieces, which leaves time for more of them.
+        """
         rng = np.random.default_rng(0)
         misses = 0
         while self._spent < effort and not self._content() and misses < 10_000:
@@ -423,6 +436,7 @@ def _of_length(hubs: int, length: float, ranks: int, rng: np.random.Generator) -
 
 
 def _beside(level: Level, rng: np.random.Generator) -> Level:
-    """Return chords between the same hubs, 2 to 4 times shorter or 2 to 3 times longer, at most one wider."""
+    """Return chords between the same hubs, 2 to 4 times shorter or 2 to 3 times longer, of a random width from 1 to one
+    more than that of ``level``."""
     skip = max(1, round(level.skip * float(rng.choice((0.25, 1 / 3, 0.5, 2.0, 3.0)))))
     return level._replace(skip=skip, width=int(rng.integers(1, level.width + 2)))
