@@ -95,8 +95,15 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
     ranks the schedule is folded. With several lanes each carries an equal part of the data through phases of its own,
     all at once: along other axes, for example, so that the links of all of them are used.
 
+    Args:
+        name: name of the algorithm.
+        collective: what all phases together serve.
+        sizes: ranks along each axis, the innermost first, whose product is all ranks.
+        lanes: phases of each lane, in order.
+
     Raises:
-        UnsupportedError: a flat algorithm cannot serve its phase, or the fabric has no such groups.
+        UnsupportedError: the fabric is circuit-switched or has no such groups, or a flat algorithm cannot serve its
+            phase.
     """
     if fabric.exclusive:
         raise UnsupportedError(f"{name} composes packets, and this fabric is circuit-switched")
@@ -132,7 +139,11 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
 def _flat_schedule(
     phase: Phase, collective: Collective, fabric: Fabric, sizes: Sequence[int], before: Sequence[Phase]
 ) -> Schedule:
-    """Return the flat schedule of a phase on one group of ranks, rows by step.
+    """Return the flat schedule of a phase on one group of ranks, unfolded, rows by step.
+
+    Args:
+        sizes: ranks along each axis.
+        before: phases before this one in its lane, which say how much data is left.
 
     Raises:
         UnsupportedError: the fabric has no such groups, the algorithm refuses, or what it builds is not steps in order.
@@ -152,10 +163,14 @@ def _flat_schedule(
 
 
 def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: Sequence[Phase]) -> float:
-    """Return the bytes of the collective of one group, as its kind counts them.
+    """Return the bytes of the collective that one group of a phase carries, as its kind counts them.
 
     In an all-gather it is the whole result over the sizes of the axes that are gathered only later, otherwise the whole
     over the sizes of the axes that are scattered and not yet gathered again; lanes are not divided.
+
+    Args:
+        sizes: ranks along each axis.
+        before: phases before this one in its lane.
     """
     nbytes = collective.nbytes
     if collective.kind == "all-gather":
@@ -195,10 +210,10 @@ def _count_shares(phase: Phase, sizes: Sequence[int], flat: Schedule) -> int:
 
 
 def _same_from_everywhere(kind: str, flat: Schedule, ranks: int) -> bool:
-    """Return whether each rank's rows are those of rank 0, with everything so much further on.
+    """Return True when the rows of every rank r are those of rank 0 with everything r ranks further on.
 
-    That is destinations, owners and, in an all-to-all, readers; steps and sums are the same. False where chunks or rows
-    do not divide among the ranks.
+    That is destinations, owners of chunks and, in an all-to-all, readers; steps and sums are the same. False where
+    chunks or rows do not divide among the ranks.
     """
     if flat.chunks % ranks or len(flat) % ranks:
         return False

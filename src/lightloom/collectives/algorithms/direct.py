@@ -24,7 +24,8 @@ _SOME_PAIRS = (*TO_OR_FROM_ROOT, "permute")
 
 
 def one_stage_steps(ranks: int, channels: int) -> int:
-    """Return the all-gather steps on a ring: ceil(ceil(floor(N²/4)/2) / w) (OpTree, Table I, by its formula)."""
+    """Return the steps of the one-stage all-gather on a ring with w = ``channels`` wavelengths each way:
+    ceil(ceil(floor(N²/4)/2) / w) (OpTree, Table I, by its formula)."""
     return -(-ring_all_to_all_wavelengths(ranks) // channels)
 
 
@@ -175,7 +176,8 @@ SERPENTINE = Algorithm(
 
 
 def _both_axes(fabric: Fabric) -> list[build.Moves]:
-    """Return steps that send half of every share along the rows first, the other half along the columns."""
+    """Return the moves of each step of an all-gather on a square grid in which half of every share goes along the rows
+    first, the other half along the columns."""
     grid = _ranks(fabric)
     return [_join_moves(a, b) for a, b in zip(_phases(grid, 2, 0), _phases(grid.T, 2, 1), strict=True)]
 
@@ -235,7 +237,7 @@ def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[build.Moves]
 
 
 def _join_moves(one: build.Moves, other: build.Moves) -> build.Moves:
-    """Return the moves of both as one step, none of which reduces."""
+    """Return the moves of two steps as one step, those of ``one`` first; none of them reduces."""
     names = ("source", "destination", "chunk")
     return build.moves(*(np.append(getattr(one, name), getattr(other, name)) for name in names))
 

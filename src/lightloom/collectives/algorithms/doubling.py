@@ -59,9 +59,10 @@ def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
 
 
 def _members(n: int) -> tuple[Ints, Ints]:
-    """Return ranks that take part, and ranks that fold into the one before them.
+    """Return the ranks that take part in doubling, a power of two of them, and the ranks that hand their data to the
+    one before them first.
 
-    Pairs at the front fold until 2^p are left.
+    The latter are every other rank at the front, 1, 3, 5, ..., none where ``n`` is a power of two.
     """
     extra = n - (1 << (n.bit_length() - 1))
     folded = 2 * np.arange(extra, dtype=np.int64) + 1
@@ -182,9 +183,13 @@ _ROUNDING = 1e-9
 
 
 def hierarchical_phases(kind: Kind, flats: Sequence[Algorithm], first: int = 0) -> list[Phase]:
-    """Return the phases of a kind, in order, by a flat algorithm for each axis.
+    """Return the phases of a kind of collective along several axes, in order.
 
-    They go from axis ``first`` on, and around, where data is scattered, and back where it is gathered.
+    Data is scattered along axis ``first`` and those after it, around, and gathered in the opposite order.
+
+    Args:
+        flats: flat algorithm for each axis.
+        first: axis along which data is scattered first.
     """
     axes = [(first + place) % len(flats) for place in range(len(flats))]
     if kind == "all-reduce":

@@ -83,7 +83,12 @@ def cut(start: Ints, size: Ints, radix: int) -> tuple[Ints, Ints, Ints]:
 
 
 def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...]:
-    """Return the exact steps of each stage, from the load of every link, without building the schedule.
+    """Return the exact steps of each stage of OpTree among ``n`` ranks, from the load of every link, without building
+    the schedule.
+
+    Args:
+        channels: wavelengths of each link, each way.
+        radices: parts into which parts are cut, a number a stage.
 
     Time: O(N · sum of radices).
     """
@@ -91,9 +96,9 @@ def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...
 
 
 def _steps(n: int, channels: int, radices: Sequence[int]) -> Iterator[int]:
-    """Yield the number of steps of one stage after the other, each counted when it is asked for.
+    """Yield the number of steps of one stage of OpTree after the other, each counted when it is asked for.
 
-    Steps are the wavelengths that the stage takes on its busiest link, over the channels, rounded up.
+    Steps are the wavelengths that the stage takes on its busiest link, over ``channels``, rounded up.
     """
     start, size = np.zeros(1, np.int64), np.full(1, n, np.int64)
     items = np.ones(n, np.int64)
@@ -122,11 +127,11 @@ def _first_stage_colours(size: Ints) -> int:
 
 @lru_cache(maxsize=256)
 def best_radices(n: int, channels: int) -> tuple[int, ...]:
-    """Return the radices with the fewest steps among the most promising.
+    """Return the radices of OpTree's stages with the fewest steps among the most promising, for ``n`` ranks and
+    ``channels`` wavelengths of each link.
 
-    Ties go to fewer stages, then to the lower estimate.
-
-    Estimate of a stage of radix m: around the ring ceil(N/m)·C(m) wavelengths, along a line (N/m)·floor(m²/4), over w.
+    Ties go to fewer stages, then to the lower estimate. Estimate of a stage of radix m: around the ring ceil(N/m)·C(m)
+    wavelengths, along a line (N/m)·floor(m²/4), over the channels.
     """
     candidates = _candidates(n, channels)
     best, fewest = candidates[0], (sys.maxsize, 0)
@@ -253,7 +258,8 @@ class _Parts(NamedTuple):
         return order.ravel(), first, count
 
     def cut(self, radix: int) -> tuple[_Parts, Ints]:
-        """Return each part cut into so many, after these exchanged what they hold; and the part each came from."""
+        """Return each part cut into ``radix`` near-equal ones, after these exchanged what they hold, and the number of
+        the part that each came from: [part]."""
         start, size, parent = cut(self.start, self.size, radix)
         first, kind = first_rows((self.kind[parent], size))
         position = np.empty((len(first), self.position.shape[1]), np.int32)
@@ -276,7 +282,8 @@ def _siblings(parent: Ints) -> tuple[Ints, Ints]:
 
 @lru_cache(maxsize=64)
 def _longest_links(ranks: int, channels: int) -> int:
-    """Return the links of the longest lightpath on a ring; parts are contiguous, so it is one of the first stage."""
+    """Return the links of the longest lightpath of OpTree's schedule on a ring; parts are contiguous, so it is one of
+    the first stage."""
     start, size, _ = cut(np.zeros(1, np.int64), np.full(1, ranks, np.int64), best_radices(ranks, channels)[0])
     stage = _around_the_ring(start, size)
     return build.ring_links(ranks, stage.source, stage.destination, stage.route)
@@ -300,7 +307,7 @@ def _around_the_ring(start: Ints, size: Ints) -> build.Stage:
 
 
 def _optree_rows(kind: str, fabric: Fabric) -> int:
-    """Return an upper bound on the rows of OpTree's schedules, twice as high for an all-reduce."""
+    """Return an upper bound on the rows of OpTree's schedules for a kind, twice as high for an all-reduce."""
     n, channels = fabric.ranks, max(fabric.usable_channels, 1)
     radices, rows, shares = best_radices(n, channels), 0, 1
     for radix in radices:

@@ -36,14 +36,20 @@ _PASSED_ON = (*TO_OR_FROM_ROOT, "permute")
 
 
 def ring_steps(ranks: int) -> int:
-    """Return the all-gather steps of the one-way ring: N − 1 (OpTree, Table I)."""
+    """Return the number of steps of the all-gather on a one-way ring: N − 1 (OpTree, Table I)."""
     return ranks - 1
 
 
 def _around(name: str, directions: int, collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return the schedule of a ring on which ranks pass on one way, or both, on one wavelength each way unless striped.
+    """Return the schedule of a ring on which ranks pass on what they received, not yet verified.
 
-    Striped, it uses every wavelength, and where ranks pass on both ways splits the opposite rank's share between them.
+    It serves all-gather, reduce-scatter, all-reduce, broadcast, reduce, gather, scatter and permute, and both ways
+    all-to-all. Each way takes one wavelength; striped, all wavelengths are used, and where ranks pass on both ways the
+    opposite rank's share is split between them.
+
+    Args:
+        name: name of the algorithm.
+        directions: 1 for one way around, 2 for both.
     """
     n = collective.ranks
     pieces = 2 if striped and directions == 2 and n % 2 == 0 else 1
@@ -107,9 +113,13 @@ def _senders(fabric: Fabric) -> int:
 def _passed_on(
     name: str, collective: Collective, fabric: Fabric, directions: int, pieces: int, striped: bool
 ) -> Schedule:
-    """Return a gather, scatter or permute whose parts go from rank to rank, the shorter way round where there are two.
+    """Return a gather, scatter or permute whose parts go from rank to rank around the ring, the shorter way where
+    ``directions`` is 2.
 
-    Parts of opposite ranks go in as many pieces as ways.
+    Args:
+        name: name of the algorithm.
+        pieces: pieces of a part; with 2 those of opposite ranks go one each way.
+        striped: every transfer bundles all the wavelengths it can get.
     """
     n, order = collective.ranks, fabric.ring_order()
     place = np.argsort(order)
@@ -225,7 +235,7 @@ RING_TWO_WAY = replace(
 
 
 def neighbour_exchange_steps(ranks: int) -> int:
-    """Return the all-gather steps: N / 2, for even N only (OpTree, Table I)."""
+    """Return the number of steps of the all-gather by neighbour exchange: N / 2, for even N only (OpTree, Table I)."""
     return ranks // 2
 
 

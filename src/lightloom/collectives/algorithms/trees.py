@@ -25,7 +25,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 
 def parents(ranks: int) -> Ints:
-    """Return the parent of each rank in the first tree, the root 0 being its own: [rank]."""
+    """Return the parent of each rank in the first of two binary trees, the root 0 being its own: [rank]."""
     rank = np.arange(ranks)
     bit = rank & -rank
     up = (rank ^ bit) | (bit << 1)
@@ -114,7 +114,8 @@ def powers_below(ranks: int) -> list[int]:
 
 
 def binomial_levels(ranks: int) -> Levels:
-    """Return the levels of a binomial tree, for any number of ranks.
+    """Return the levels of a binomial tree, for any number of ranks, leaves first: children, their parents, and the
+    ranks of a child's whole subtree.
 
     Level k joins ranks d, 3 d, 5 d, ..., where d is 2 to the k-th power, to the ranks d below them.
     """
@@ -122,7 +123,8 @@ def binomial_levels(ranks: int) -> Levels:
 
 
 def star_levels(ranks: int) -> Levels:
-    """Return the one level of a tree in which every worker is a child of rank 0."""
+    """Return the one level of a tree in which every other rank is a child of rank 0: children, their parents, and 1,
+    the ranks of a child's subtree."""
     workers = np.arange(1, ranks)
     return [(workers, np.zeros_like(workers), 1)]
 
@@ -130,10 +132,15 @@ def star_levels(ranks: int) -> Levels:
 def _up_and_down(
     name: str, tree: Callable[[int], Levels], collective: Collective, fabric: Fabric, *, striped: bool = False
 ) -> Schedule:
-    """Return the schedule of a kind over a tree: whole vectors, parts of subtrees, or shares that receivers lack.
+    """Return the schedule of a kind of collective over a tree with root 0.
 
-    Whole vectors in an all-reduce, a broadcast or a reduce, parts of subtrees in a gather or scatter, the shares up and
-    then down in an all-gather, of which a reduce-scatter is the reverse.
+    Whole vectors pass in an all-reduce, a broadcast or a reduce, the parts of a subtree in a gather or scatter, and in
+    an all-gather the shares of a subtree up and then down what the receiver's subtree lacks; a reduce-scatter is its
+    reverse.
+
+    Args:
+        name: name of the algorithm.
+        tree: function that returns the levels of the tree among so many ranks, leaves first.
     """
     n, levels = collective.ranks, tree(collective.ranks)
     down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]

@@ -71,7 +71,12 @@ class _Members(NamedTuple):
 
 
 def _grouped(members: _Members, channels: int) -> tuple[list[list[_Members]], _Members]:
-    """Return the groups of each level, and the representatives who are left: so few that they fit into one exchange."""
+    """Return the groups of neighbours of each level, lowest level first, and the representatives who are left: so few
+    that they fit into one exchange.
+
+    A group has up to 2 · ``channels`` + 1 members; its middle represents it on the next level, with the shares of all
+    of them.
+    """
     levels, size = list[list[_Members]](), 2 * channels + 1
     while len(members.rank) > 1 and ring_all_to_all_wavelengths(len(members.rank)) > channels:
         parts = (slice(begin, begin + size) for begin in range(0, len(members.rank), size))
@@ -115,9 +120,12 @@ def _exchanged(members: _Members) -> Stage:
 
 
 def _spread(groups: list[_Members], n: int, taps: int) -> Stage:
-    """Return the stage in which every share goes to those members who lack it.
+    """Return the stage in which every share goes from the middle of each group to those members who lack it.
 
-    The lightpaths of one side all begin at the middle.
+    Args:
+        groups: groups of one level.
+        n: number of all ranks, and of shares.
+        taps: most members that a lightpath serves.
     """
     parts, colours, path = list[tuple[Ints, ...]](), 0, 0
     for group in groups:
@@ -134,9 +142,14 @@ def _spread(groups: list[_Members], n: int, taps: int) -> Stage:
 
 
 def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, Ints, Ints, int, int]:
-    """Return the multicasts to a side, a row for each member of each of them.
+    """Return the multicasts from a group's middle to one side of it, a row for each member of each of them.
 
     Shares that no member of the side holds go to all of its members, and those that one member holds go to all others.
+
+    Args:
+        side: members of the side, the nearest first.
+        n: number of all shares.
+        taps: most members that a multicast serves.
 
     Returns:
         Member, first share, shares, first colour and number of the multicast: [row] each; all colours, and multicasts.
@@ -182,7 +195,8 @@ def _longest_links(ranks: int, channels: int) -> int:
 
 
 def _stages(ranks: int, channels: int) -> tuple[list[Stage], list[Stage]]:
-    """Return the stages towards the representatives, and their exchange, empty where only one is left."""
+    """Return the stages of WRHT's all-reduce that add towards the representatives, and their exchange, empty where only
+    one is left."""
     # All members hold a part of the one sum.
     zeros = np.zeros(ranks, np.int64)
     levels, members = _grouped(_Members(np.arange(ranks), zeros, zeros + 1), channels)

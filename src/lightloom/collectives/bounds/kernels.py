@@ -108,7 +108,7 @@ def place_of(least: float, first: Floats, second: Floats, ranks: int) -> int:
 # Compiled programme over intervals: the cheapest tree on a line whose root sends first at prices of its own.
 #
 # In the first level in which the root serves anybody it serves ranks on both sides of it at its own prices. From the
-# next level on it is like any other rank that has the data, so that the rest is the programme of ``_priced_kernels``.
+# next level on it is like any other rank that has the data, so that the rest is the programme of :func:`gap_costs`.
 
 
 @njit_cached

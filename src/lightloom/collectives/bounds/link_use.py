@@ -141,14 +141,14 @@ def _two_phases(ranks: int, hops: int) -> Floats:
 def joint_seconds(
     ranks: int, hop: float, per_link_use: float, uses: Uses = broadcast_uses, more_uses: int = 0
 ) -> float:
-    """Return the least X with X ≥ hop + (uses(N, ⌊X/hop⌋) + ``more_uses``) · ``per_link_use``.
+    """Return the least X with X ≥ hop + (uses(N, ⌊X/hop⌋) + ``more_uses``) · ``per_link_use``, in seconds.
 
     Without delays (``hop`` 0) there is time for N − 1 hops, so that uses are the fewest.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
         per_link_use: seconds that all links together need for one use of one link by everybody's data.
-        uses: C or A.
+        uses: function of ranks and hops that counts link uses: :func:`broadcast_uses` or :func:`all_reduce_uses`.
         more_uses: uses to add at any number of hops.
     """
     return _joint(ranks, hop, per_link_use, uses, more_uses)[0]
@@ -165,7 +165,11 @@ def _joint(ranks: int, hop: float, per_link_use: float, uses: Uses, more_uses: i
 def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, most: int) -> tuple[float, int]:
     """Return the least X ≥ ``seconds``(⌊X/hop⌋), and its number of hops, ``fewest`` to ``most``.
 
-    ``seconds`` falls with the hops. X is at least the time of the hops that are returned.
+    X is at least the time of the hops that are returned.
+
+    Args:
+        seconds: seconds that are needed at a number of hops, which fall as hops grow.
+        hop: seconds of one hop.
     """
     # The time that links need falls with the hops, and the time that hops take rises.
     too_few, enough = fewest - 1, fewest
@@ -181,10 +185,15 @@ def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, mos
 
 
 def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
-    """Return :func:`joint_seconds` for C, links carrying in every slot of one hop's length only what there is time for.
+    """Return a lower bound like :func:`joint_seconds` with :func:`broadcast_uses`, where links carry in every slot of
+    one hop's length only what there is time for.
 
-    All slots but the last are equally long, so that one price, that of a link in the last slot, decides. Never less
-    than :func:`joint_seconds`, and equal to it where the slots before the last one suffice.
+    All slots but the last are equally long, so that one price, that of a link in the last slot, decides. The bound is
+    never less than that of :func:`joint_seconds`, and equal to it where the slots before the last one suffice.
+
+    Args:
+        hop: least seconds from a lightpath's first bit sent to it received.
+        per_link_use: seconds that all links together need for one use of one link by everybody's data.
     """
     seconds, hops = _joint(ranks, hop, per_link_use, broadcast_uses, 0)
     if hop <= 0 or hops == 1 or seconds >= (hops + 1) * hop or per_link_use <= 0:
@@ -194,14 +203,14 @@ def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
 
 
 def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: float) -> float:
-    """Return the least X in which an all-gather can relay, in X less two hops, what first hops do not reach.
-
-    It relays between ``hop`` and X − ``hop``.
+    """Return the least X in which an all-gather can relay what first hops do not reach, in X less two hops: between
+    ``hop`` and X − ``hop``.
 
     Zero where first hops may reach all ranks.
 
     Args:
-        hop, per_link_use: as for :func:`joint_seconds`.
+        hop: least seconds from a lightpath's first bit sent to it received.
+        per_link_use: seconds that all links together need for one use of one link by everybody's data.
         first_uses: links of all circuits that stand, for each rank: a byte passes a circuit once in its first hop.
     """
     if hop <= 0 or per_link_use <= 0 or broadcast_uses(ranks, 1) <= first_uses:
@@ -303,7 +312,8 @@ def _coefficients(hops: int, ranks: int) -> Floats:
 
 
 def ranks_by_hops(ranks: int, degree: int) -> list[int]:
-    """Return the most ranks that can lie exactly 1, 2, ... hops from a rank: D, D², ..., and the rest."""
+    """Return the most ranks that can lie exactly 1, 2, ... hops from a rank, over ``degree`` circuits a rank: D, D²,
+    ..., and last what is left of ``ranks`` − 1."""
     numbers: list[int] = []
     left, most = ranks - 1, degree
     while left > 0:
@@ -365,10 +375,8 @@ def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def hops_needed(demand: Demand, degree: int) -> int:
-    """Return the hops that some part makes at least over circuits that stand, ``degree`` to and from each rank.
-
-    They are the fewest within which the rank with most peers may reach them all.
-    """
+    """Return the fewest hops within which the rank with most peers may reach them all, over circuits that stand,
+    ``degree`` to and from each rank; some part makes as many at least."""
     return len(ranks_by_hops(demand.peers + 1, degree))
 
 

@@ -34,12 +34,12 @@ class Demand:
 
     @property
     def received(self) -> Floats:
-        """Bytes that each rank receives: [rank]."""
+        """Bytes that each rank receives from other ranks: [rank]."""
         return np.bincount(self.destination, self.nbytes, self.ranks).astype(np.float64)
 
     @property
     def sent(self) -> Floats:
-        """Bytes that each rank sends: [rank]."""
+        """Bytes that each rank sends to other ranks: [rank]."""
         return np.bincount(self.source, self.nbytes, self.ranks).astype(np.float64)
 
     @property
@@ -49,9 +49,11 @@ class Demand:
 
     @cached_property
     def by_size(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
-        """Parts by source and by destination, the largest of each first, and which of its rank's each is.
+        """Parts by source, and parts by destination, the largest of each rank first, with the place of each among those
+        of its rank.
 
-        Each is (part numbers in this order, place among the parts of its rank, 0 for the largest).
+        Each of the two is a pair: indices into ``source``, ``destination`` and ``nbytes`` in this order, and places, 0
+        for the largest: [part] each.
         """
         orders = []
         for rank in (self.source, self.destination):
@@ -74,9 +76,10 @@ def end_seconds(received: Floats, sent: Floats, fabric: Fabric) -> list[tuple[fl
 
 
 def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return seconds in which the rank with most to receive, or to send, does so, and all ranks together, with names.
+    """Return the seconds in which the rank with most to receive does so, the rank with most to send does so, and all
+    ranks together receive everything, each with its name.
 
-    On rings of few ranks also those of the worst arc.
+    On rings of few ranks the worst arc of neighbouring ranks comes last.
     """
     total = float(demand.nbytes.sum()) / fabric.total_receive_bandwidth()
     bounds = [*end_seconds(demand.received, demand.sent, fabric), (total, "what all ranks together can receive")]
@@ -115,9 +118,9 @@ def _arc_seconds(demand: Demand, fabric: Fabric) -> tuple[float, str]:
 
 
 def distance_seconds(demand: Demand, fabric: Fabric) -> tuple[float, int]:
-    """Return seconds in which the farthest part can arrive on a ring, and the links that some part passes at least.
+    """Return the seconds in which the farthest part can arrive on a ring, and the links that some part passes at least.
 
-    Each part takes the shorter way around for each of the two; each figure is the largest over the parts.
+    Each part takes, for each of the two, the route that is better for it; each figure is the largest over the parts.
     """
     links = np.full(len(demand.source), fabric.ranks)
     seconds = np.full(len(demand.source), np.inf)

@@ -77,7 +77,8 @@ class Cost(Result):
         return self.time - self.setup if self.static else self.time
 
     def summary(self) -> str:
-        """Return one line: the time, the steps, the seconds that are not 0 by cause, and the energy."""
+        """Return one line: the time, the steps, the seconds that are not 0 by cause, and the energy, such as "1.2 µs in
+        3 steps (1 µs transmission, 200 ns conversion); energy 4 µJ"."""
         parts = {name: getattr(self, name) for name in ("transmission", "conversion", "reconfiguration")}
         parts["codec"] = self.encode + self.decode
         spent = ", ".join(f"{format_time(seconds)} {name}" for name, seconds in parts.items() if seconds)
@@ -211,12 +212,11 @@ def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, 
 
 
 def queued_line(schedule: Schedule, fabric: Fabric) -> tuple[Cost, float]:
-    """Return the cost of a queued, verified schedule from dark circuits, and the seconds that a byte of the collective
-    adds to it at least.
+    """Return the cost of a queued, verified schedule from dark circuits, and a lower bound of the seconds that a byte
+    of the collective adds to it.
 
-    The second holds at any size if rows cross one packet link each: links then serve them in the same order.
-
-    It is 0 on circuits, with an overhead of pieces, and of 0 bytes.
+    The second holds at any size if rows cross one packet link each: links then serve them in the same order. It is 0 on
+    circuits, with an overhead of pieces, and of 0 bytes.
     """
     played = play(schedule, fabric)
     linear = not fabric.exclusive and fabric.piece_overhead == 0 and schedule.collective.nbytes > 0
@@ -278,15 +278,29 @@ def play(schedule: Schedule, fabric: Fabric) -> Played:
 
 
 def rows_over_circuits(schedule: Schedule, fabric: Fabric, order: Ints) -> tuple[kernels.PlayedRows, Mask]:
-    """Return rows on circuits with their times, in this order, and whether cells hold data from the start: [cell]."""
+    """Return the rows of a schedule on circuits with their times, to be played in ``order``, and True for cells that
+    hold data from the start: [cell].
+
+    Args:
+        order: row numbers, those of a lightpath in the order in which it sends them: [row].
+    """
     (origin, target, held), same = cells_of(schedule), follows(schedule, order)
     times = busy_and_delay(schedule, fabric)
     return kernels.PlayedRows(order, schedule.lightpath, same, origin, target, schedule.reduces, *times), held
 
 
 def _rows_over_links(schedule: Schedule, fabric: Fabric, groups: int) -> tuple[kernels.PlayedRows, Mask, Mask]:
-    """Return every hop as a transmission over its link, from the cell before it to one of its own, of groups of ranks
-    those of all siblings; whether cells hold data from the start [cell]; and which hops are the first of a row."""
+    """Return every hop of a queued schedule on packet links as a transmission over its link, from the cell before it to
+    one of its own.
+
+    Args:
+        groups: number of sibling groups that run the schedule at once, all of which are returned; 1 where there are
+            none.
+
+    Returns:
+        The hops; True for cells that hold data from the start: [cell]; and True for hops that are the first of a row:
+        [hop].
+    """
     hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)
     origin, target = ((cell[:, None] + len(held) * np.arange(groups)).ravel() for cell in (origin, target))
     reduces, held = np.repeat(schedule.reduces, groups), np.tile(held, groups)
@@ -305,7 +319,8 @@ def _rows_over_links(schedule: Schedule, fabric: Fabric, groups: int) -> tuple[k
 
 
 def busy_and_delay(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
-    """Return the seconds that each row holds its lightpath, and after which it arrives: [row] each."""
+    """Return the seconds that each row of a schedule on circuits holds its lightpath, and the seconds from its start to
+    its arrival: [row] each."""
     busy = schedule.row_nbytes / (schedule.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
     return busy, busy + fabric.step_overhead + fabric.latency(*schedule.ends(slice(None)))
 

@@ -159,7 +159,10 @@ class StepTimes:
 def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None) -> Cost:
     """Return time and energy of one run from dark fibres.
 
-    A queued schedule is played, and ``codec`` does not count; another one is priced by its steps.
+    A queued schedule is played; another one is priced by its steps.
+
+    Args:
+        codec: seconds of coding in each step, of a schedule of steps; not looked at for a queued one.
 
     Raises:
         UnknownNameError: no such cost model.
@@ -296,10 +299,14 @@ class CodecWork:
 def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
     """Return the chunks that the busiest rank encodes and decodes in each step of a schedule.
 
-    Linear in the rows of the schedule, with a flag for every rank and chunk; of a folded one, for every rank and the
-    chunks of one period of owners, since turned by a period all ranks do the same.
-
     The busiest ranks of encoding and decoding may differ; their times are added, an upper estimate where they do.
+
+    Args:
+        in_line: True for a codec in the network card, which encodes every chunk that leaves and decodes every one that
+            arrives; False for one in software, which passes on the bytes of what it only forwards.
+
+    Time: linear in the rows of the schedule. Memory: a flag for every rank and chunk; of a folded schedule, for every
+    rank and the chunks of one period of owners, since turned by a period all ranks do the same.
     """
     schedule = schedule.of_single_chunks()
     ranks, chunks = schedule.collective.ranks + 1, schedule.chunks  # in-network schedules number the switch last
@@ -428,10 +435,13 @@ def _straggling_in_steps(schedule: Schedule, fabric: Fabric, late: float, slower
 
 
 def _sending_seconds(schedule: Schedule, fabric: Fabric, slower: float = 1.0) -> Floats:
-    """Return the seconds that each rank sends in each step, to the arrival of the last: [step, rank].
+    """Return the seconds that each rank sends in each step on circuits, to the arrival of the last: [step, rank].
 
-    It is that of the rank's slowest lightpath, with its latency and no conversion; 0 exactly where the rank sends
+    They are those of the rank's slowest lightpath, with its latency and no conversion; 0 exactly where the rank sends
     nothing in the step.
+
+    Args:
+        slower: factor by which lightpaths are held longer; latency is not multiplied.
     """
     path, _, sent = lightpath_chunks(schedule)
     source, destination, route = schedule.ends(slice(None))

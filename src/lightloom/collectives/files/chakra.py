@@ -48,7 +48,7 @@ _MOST_NODES = 1 << 31
 
 
 def trace_path(prefix: Path, rank: int) -> Path:
-    """Return the path of a rank's trace: simulators append ``.<rank>.et`` to the name that they are given."""
+    """Return the path of a rank's trace, ``prefix`` with ``.<rank>.et`` appended to its name, as simulators name it."""
     return prefix.with_name(f"{prefix.name}.{rank}.et")
 
 
@@ -75,9 +75,11 @@ def write_traces(
 
 
 def nodes_of(schedule: Schedule, advance: Callable[[int], None] = lambda _: None) -> list[list[Node]]:
-    """Return the nodes of each rank, each after the nodes that it waits for.
+    """Return the nodes of each rank's trace, each after the nodes of that trace that it waits for.
 
-    ``advance`` is called with the rows of each group of rows that is done.
+    Args:
+        schedule: verified and unfolded.
+        advance: called with the number of rows of each group of rows that is done.
 
     Raises:
         UnsupportedError: a switch reduces in the network, or there are too many rows to number.
@@ -255,10 +257,13 @@ def _json_objects(path: Path) -> Iterator[dict[str, object]]:
 
 
 def _feeder_node(entry: object, place: int, path: Path) -> Node:
-    """Return a node of the feeder's form; ``place`` is its place in the file.
+    """Return a node of the feeder's form; ``place`` is its place in the file, for messages.
 
-    Scalar keys that the form does not define become attributes. Raises ConfigError where an id, type or duration is not
-    a whole number.
+    Scalar keys that the form does not define become attributes; a name, dependencies or duration that are missing are
+    empty or 0.
+
+    Raises:
+        ConfigError: the entry is no object, or an id, type or duration is not a whole number.
     """
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{path}: node {place} (counted from 0): expected an object, found {type(entry).__name__}")
@@ -297,9 +302,10 @@ def _name_launched(nodes: list[Node]) -> list[Node]:
 
 
 def _jsonizer_node(entry: Mapping[str, object], path: Path) -> Node:
-    """Return a node of the jsonizer's form.
+    """Return a node of the jsonizer's form; fields that are missing, save the type, are empty or 0.
 
-    Raises ConfigError where the type is unknown, or an id, time or duration is not a whole number.
+    Raises:
+        ConfigError: the type is unknown, or an id, time or duration is not a whole number.
     """
     where = f"{path}: node {entry.get('id', '0')}"
     kind = entry.get("type")
@@ -329,8 +335,11 @@ def _texts(entry: object) -> Texts:
 def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
     """Yield name and value of the attributes of a node.
 
-    Names of documentation and values that are no scalars, such as lists, are left out; anything but a list of
-    attributes yields none. Raises ConfigError where an attribute has no name, or its value is not of its kind.
+    Documentation and values that are no scalars, such as lists, are left out; anything but a list of attributes yields
+    none.
+
+    Raises:
+        ConfigError: an attribute has no name, or a value of a kind of integer is not a whole number.
     """
     for entry in entries if isinstance(entries, list) else []:
         if not isinstance(entry, Mapping) or "name" not in entry:

@@ -4,7 +4,7 @@ Fields by number (MLCommons, Chakra, ``et_def.proto``):
 
     header       1 version, 2 attributes
     node         1 id, 2 name, 3 type, 4 control dependencies, 5 data dependencies, 6 start and 7 duration in
-                 microseconds, 8 inputs, 9 outputs, 10 attributes (``chakra_attributes.py``)
+                 microseconds, 8 inputs, 9 outputs, 10 attributes (their fields are listed below)
     in-, outputs 1 values, 2 shapes, 3 types, each a text
 
 A header needs no version: MLCommons' converters write none.
@@ -67,7 +67,10 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def whole_field(number: int, value: int) -> bytes:
-    """Return the bytes of a field that holds an integer; none for 0, as in proto3."""
+    """Return the bytes of a field that holds an integer of 64 bits, tag included; none for 0, as in proto3.
+
+    ``number`` is the field's number, as in all functions here.
+    """
     return varint(number << 3 | VARINT) + varint(value) if value else b""
 
 
@@ -82,10 +85,8 @@ def message_field(number: int, value: bytes) -> bytes:
 
 
 def packed(number: int, values: Iterable[int]) -> bytes:
-    """Return the bytes of a repeated field of integers.
-
-    It has the packed form, one after the other; no integers give no bytes.
-    """
+    """Return the bytes of a repeated field of integers in packed form: tag, length, and varints one after the other;
+    none where there are no integers."""
     return bytes_field(number, b"".join(map(varint, values)))
 
 
@@ -120,7 +121,11 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
 
 
 def unpacked(wire: int, value: int | bytes) -> list[int]:
-    """Return the integers of a repeated field, packed or not.
+    """Return the integers of a repeated field, packed or not, as unsigned integers of 64 bits, not yet interpreted.
+
+    Args:
+        wire, value: wire type and value of the field, as :func:`fields` yields them: an integer, or the bytes of
+            varints.
 
     Raises:
         WireError: another wire type, or cut short.
@@ -142,7 +147,7 @@ def signed(value: int) -> int:
 
 
 def framed(message: bytes) -> bytes:
-    """Return a message preceded by its length."""
+    """Return a message preceded by its length in bytes as a varint."""
     return varint(len(message)) + message
 
 
@@ -188,12 +193,16 @@ _KINDS = frozenset({*_VARINTS, *_FORMS, 29, 31})
 
 
 def encode_attribute(number: int, name: str, value: Value) -> bytes:
-    """Return an attribute as the field of that number.
+    """Return an attribute as the bytes of a field, tag and length included, of the message that holds it.
 
-    Whole numbers are int32 where they fit (``comm_size`` always int64), tuples lists of int64.
+    Truth values are bool, texts text, and tuples lists of int64. Whole numbers are int32 where they fit, else int64
+    (``comm_size`` always int64).
+
+    Args:
+        number: number of the field in that message.
 
     Raises:
-        WireError: a list of anything but whole numbers.
+        WireError: a floating number, bytes, or a list of anything but whole numbers.
     """
     if isinstance(value, bool):
         content = varint(_BOOL << 3) + varint(value)
@@ -211,7 +220,8 @@ def encode_attribute(number: int, name: str, value: Value) -> bytes:
 
 
 def decode_attribute(content: bytes) -> tuple[str, Value]:
-    """Return the name and value of an attribute; an attribute without a value holds an empty text.
+    """Return the name and value of an attribute, from the content of its field; an attribute without a value holds an
+    empty text, and a list is a tuple.
 
     Raises:
         WireError: not an attribute, or a value of another wire type than its kind has.
@@ -229,7 +239,12 @@ def decode_attribute(content: bytes) -> tuple[str, Value]:
 
 
 def _scalar(kind: int, wire: int, value: int | bytes) -> Scalar:
-    """Return the value of a field of a kind of attribute that is no list.
+    """Return the value of a field of an attribute that is no list: a number, truth value, text or bytes, as the kind
+    says.
+
+    Args:
+        kind: number of the field, which names the kind.
+        wire, value: wire type and value of the field, as :func:`fields` yields them.
 
     Raises:
         WireError: another wire type than the kind has.
@@ -266,10 +281,10 @@ def _list(kind: int, message: bytes) -> Iterator[Scalar]:
 
 
 def as_bytes(wire: int, value: int | bytes) -> bytes:
-    """Return a field that holds text or a message.
+    """Return the value of a field that holds text or a message, unchanged.
 
     Raises:
-        WireError: it holds something else.
+        WireError: the wire type is not that of bytes with a length.
     """
     if wire != BYTES or isinstance(value, int):
         raise WireError(f"wire type {wire} where text or a message is expected")
@@ -277,10 +292,10 @@ def as_bytes(wire: int, value: int | bytes) -> bytes:
 
 
 def as_whole(value: int | bytes) -> int:
-    """Return a field that holds an integer.
+    """Return the value of a field that holds an integer, unchanged.
 
     Raises:
-        WireError: it holds something else.
+        WireError: the value is bytes.
     """
     if not isinstance(value, int):
         raise WireError("bytes where an integer is expected")
@@ -342,7 +357,12 @@ class Node:
 
 
 def encode(nodes: Iterable[Node], header: Mapping[str, Value], version: str = VERSION) -> bytes:
-    """Return the content of a trace file: the header with its attributes, then the nodes, each after its length."""
+    """Return the content of a trace file: the header with its version and attributes, then the nodes, each message
+    after its length.
+
+    Raises:
+        WireError: an attribute with a value that :func:`encode_attribute` refuses.
+    """
     start = bytes_field(1, version.encode()) + b"".join(encode_attribute(2, *entry) for entry in header.items())
     return framed(start) + b"".join(framed(_encode_node(node)) for node in nodes)
 
@@ -480,8 +500,6 @@ def is_nested(nodes: Iterable[Node]) -> bool:
 
 
 def waits(node: Node, *, nested: bool) -> tuple[int, ...]:
-    """Return the nodes that must end before this one, in a trace whose control dependencies are nested calls or not.
-
-    Of nested calls these are the data dependencies only.
-    """
+    """Return the ids of the nodes that must end before this one: of data and of control, those of data alone where
+    ``nested`` says that control dependencies of the trace are nested calls."""
     return node.data if nested else node.dependencies

@@ -99,7 +99,7 @@ class PipelineEntry(Config):
 
 
 class ListsEntry(Config):
-    """The lists of chunks that rows carry (``collectives.schedule.chunk_lists.ChunkLists``)."""
+    """The lists of chunks that rows carry (``collectives.schedule.columns.ChunkLists``)."""
 
     chunks: list[Natural]
     first: list[Natural]
@@ -191,7 +191,13 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
 
 
 def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> tuple[Schedule, Fabric | None]:
-    """Return the schedule that a header and columns describe, not yet verified, and its fabric or None.
+    """Return the schedule that a header and columns describe, not yet verified, and its fabric, or None where the
+    header names none.
+
+    Args:
+        header: value of the fields of :class:`Header` as JSON has them, not checked yet.
+        columns: columns by name, of equal length.
+        where: name of the file, for messages.
 
     Raises:
         ConfigError: a field is missing, unknown, of another type or out of range.
@@ -253,10 +259,15 @@ def _carried(lists: ChunkLists, number: Column, where: str) -> int:
 
 
 def columns_from(entries: object, where: str) -> dict[str, Column]:
-    """Return lists of whole numbers (``reduces``: true or false) as the columns of a schedule.
+    """Return the columns of a schedule, by name, from lists of whole numbers (``reduces``: true or false).
+
+    Args:
+        entries: the lists by name, as JSON has them, not checked yet.
+        where: name of the file, for messages.
 
     Raises:
-        ConfigError: names the column and the row.
+        ConfigError: a column is missing, unknown or of another length, or an entry of another type or out of range;
+            names the column and the row.
     """
     lists = _validated(Columns, entries, f"{where}: columns")
     columns = {name: np.array(getattr(lists, name), dtype=kind) for name, kind in COLUMNS.items()}
@@ -281,7 +292,8 @@ def _validated(kind: type[M], entry: object, where: str) -> M:
 
 
 def to_json(schedule: Schedule, fabric: Fabric | None) -> str:
-    """Return the document as text."""
+    """Return the schedule and its fabric (None: none is named) as one JSON document, with a line for each field and
+    each column."""
     columns = {name: column.tolist() for name, column in schedule.columns().items()}
     lines = [f"{json.dumps(name)}: {_compact_json(value)}" for name, value in header_of(schedule, fabric).items()]
     table = ",\n".join(f"  {json.dumps(name)}: {_compact_json(values)}" for name, values in columns.items())
@@ -314,14 +326,24 @@ KEY = b"lightloom.schedule"
 
 
 def to_parquet(schedule: Schedule, fabric: Fabric | None) -> bytes:
-    """Return the content of a Parquet file."""
+    """Return the content of a Parquet file (zstd) with the columns as a table and the header in its metadata;
+    ``fabric`` None names none.
+
+    Raises:
+        UnsupportedError: pyarrow is not installed.
+    """
     table, buffer = _table_of(schedule, fabric), io.BytesIO()
     import_module("pyarrow.parquet").write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def to_arrow(schedule: Schedule, fabric: Fabric | None) -> bytes:
-    """Return the content of an Arrow IPC file."""
+    """Return the content of an Arrow IPC file with the columns as a table and the header in its metadata; ``fabric``
+    None names none.
+
+    Raises:
+        UnsupportedError: pyarrow is not installed.
+    """
     arrow, table, buffer = _pyarrow(), _table_of(schedule, fabric), io.BytesIO()
     with arrow.ipc.new_file(buffer, table.schema) as writer:
         writer.write_table(table)
@@ -333,6 +355,7 @@ def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
 
     Raises:
         ConfigError: unreadable, damaged, or not a schedule (names the column, and the row where one is at fault).
+        UnsupportedError: pyarrow is not installed.
     """
     arrow = _pyarrow()
     try:
@@ -357,7 +380,8 @@ def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
 
 
 def _table_of(schedule: Schedule, fabric: Fabric | None) -> Any:
-    """Return a schedule as a table with its header in the metadata."""
+    """Return the columns of a schedule as an Arrow table, with its header as JSON in the metadata under :data:`KEY`;
+    UnsupportedError where pyarrow is not installed."""
     header = json.dumps(header_of(schedule, fabric), separators=(",", ":"), allow_nan=False)
     arrow = _pyarrow()
     columns = {name: arrow.array(column) for name, column in schedule.columns().items()}
@@ -399,7 +423,8 @@ SUFFIXES: dict[str, Callable[[Schedule, Fabric | None], str | bytes]] = {
 
 
 def write_schedule(path: Path, schedule: Schedule, fabric: Fabric | None) -> Path:
-    """Write a schedule and its fabric in the format of the suffix: .json, .parquet or .arrow.
+    """Write a schedule and its fabric (None: none is named) in the format of the suffix, .json, .parquet or .arrow, and
+    return the path.
 
     Raises:
         UnsupportedError: another suffix, or pyarrow is needed and missing.

@@ -48,7 +48,7 @@ class ExportSize(NamedTuple):
     """About so many bytes of memory, while it writes."""
 
     def summary(self) -> str:
-        """Return the rows and bytes in words."""
+        """Return the rows and bytes in words: "1,024 rows, about 40 KiB"."""
         return f"{self.rows:,} rows, about {format_size(self.nbytes)}"
 
 

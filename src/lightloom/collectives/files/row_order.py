@@ -37,7 +37,7 @@ class RowOrder:
 
     @property
     def rows(self) -> list[int]:
-        """Row numbers in order."""
+        """Row numbers in an order in which they can run, group after group."""
         return [row for group in self.groups for row in group]
 
 
@@ -84,10 +84,8 @@ def row_lists(schedule: Schedule) -> tuple[list[int], list[int], list[int], list
 
 
 def _step_groups(schedule: Schedule) -> Groups:
-    """Return the rows of each step and chunk, steps in an order that keeps all dependencies.
-
-    One list of row numbers for each step and chunk, by step and then chunk.
-    """
+    """Return the row numbers of each step and chunk, a list for each, steps in an order that keeps all dependencies,
+    and within a step by chunk."""
     position = step_positions(schedule)[schedule.step]
     order = np.lexsort((schedule.chunk, position))
     begins = np.flatnonzero(run_begins(position[order], schedule.chunk[order]))
@@ -95,9 +93,10 @@ def _step_groups(schedule: Schedule) -> Groups:
 
 
 def _queued_groups(schedule: Schedule) -> Groups:
-    """Return rows in an order in which lightpaths can send them: each as soon as its source holds the data.
+    """Return the rows of a queued schedule in an order in which lightpaths can send them, each in a group of its own.
 
-    Each group is a single row.
+    Each lightpath keeps the order of its queue, and a row comes after those that bring what it sends. Rows that can
+    never be sent are left out.
     """
     order = np.lexsort((schedule.step, schedule.lightpath))
     cuts = np.flatnonzero(np.diff(schedule.lightpath[order])) + 1

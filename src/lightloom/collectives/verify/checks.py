@@ -19,7 +19,8 @@ _LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelengt
 
 
 def row_name(schedule: Schedule, row: int) -> str:
-    """Return the name of a row for messages."""
+    """Return the name of a row for messages, such as "step 3, rank 0→1, chunk 5 (row 7)"; of a list of chunks the first
+    one and how many more."""
     s = schedule
     return f"step {s.step[row]}, rank {s.source[row]}→{s.destination[row]}, {_carried(s, row)} (row {row})"
 
@@ -42,13 +43,13 @@ def refuse_first(wrong: Mask, message: Callable[[int], str]) -> None:
 
 
 def channel_name(fabric: Fabric, channel: int, link: int) -> str:
-    """Return the name of a channel of a link, for messages."""
+    """Return the name of a channel of a link for messages: its wavelength, fibre and link."""
     fibre, wavelength = divmod(channel, fabric.fibre_channels)
     return f"wavelength {wavelength} of fibre {fibre} on the {fabric.link_name(link)}"
 
 
 def article(kind: str) -> str:
-    """Return the indefinite article of a collective's name."""
+    """Return "an" for the name of a kind of collective that begins with a, else "a"."""
     return "an" if kind.startswith("a") else "a"
 
 
@@ -118,10 +119,8 @@ def occupying(
 
 
 def reached(schedule: Schedule) -> Ints:
-    """Return one row for every destination of every lightpath, by lightpath.
-
-    They are row numbers, of rows that share both the first.
-    """
+    """Return the number of the first row of every destination of every lightpath, by lightpath and then by destination:
+    [row]."""
     served = schedule.lightpath * np.int64(schedule.collective.ranks + 1) + schedule.destination
     return np.unique(served, return_index=True)[1]
 
@@ -246,7 +245,8 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
 
     Args:
         step: position of each row's step, all 0 in a queued schedule: [row].
-        reach: whether step a ends before step b begins: [a, b]; empty where steps follow each other.
+        reach: True where the step at position a ends before that at position b begins: [a, b]; empty where steps follow
+            each other.
 
     Raises:
         VerificationError: a rank that uses more of them in one step, or in steps that may run at once.
@@ -290,10 +290,11 @@ def _chains(reach: Column) -> list[list[int]]:
 
 
 def shares(schedule: Schedule) -> None:
-    """Prove that owners have equally many chunks, and that what only moves data never adds.
+    """Prove that every part of the collective has equally many chunks, and that no row of a kind that only moves data
+    adds.
 
     Raises:
-        VerificationError: they do not.
+        VerificationError: the chunks do not divide, or a row adds where it must not.
     """
     kind, owners = schedule.collective.kind, schedule.collective.parts
     if schedule.chunks < 1 or schedule.chunks % owners:

@@ -42,8 +42,10 @@ class _Cells(NamedTuple):
 
 @njit_cached
 def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[int, int]:
-    """Send every row; return (code, row, or the place in ``ends`` of what is not complete).
+    """Send every row of a queued schedule as soon as its lightpath's queue and its source allow, and return (code, what
+    is wrong first).
 
+    The second is a row; the place in ``ends`` of a cell that is not complete, with ``WRONG_END``; or −1, with ``OK``.
     Rows of one multicast count one by one: none changes what the next one reads.
 
     Args:
@@ -90,8 +92,18 @@ def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[in
 
 @njit_without_arrays
 def _send(rows: QueuedRows, cells: _Cells, row: int, complete: int) -> int:
-    """Send one row if its source cell is complete, and return ``OK``; otherwise the code of what keeps it: it has to
-    wait, or arrives where data lies, or sends what was given away."""
+    """Send one row of a queued schedule if it can be sent, and return ``OK``; otherwise change nothing and return a
+    code.
+
+    A row that stores needs a complete source cell (else ``WAITS``) and an empty target (else ``TWICE``). A row that
+    adds waits until all sums have arrived at its source; it gives the source's parts away, which it may do once (else
+    ``AGAIN``), and must not add to a cell that has given its own away (``TWICE``).
+
+    Args:
+        cells: in and out.
+        row: row number.
+        complete: contributions of a complete chunk.
+    """
     cell, to = rows.origin[row], rows.target[row]
     if not rows.reduces[row]:
         if cells.parts[cell] != complete or cells.awaited[cell] != 0:
@@ -488,8 +500,11 @@ def _carry(state: Column, at: int, carried: Column, send: int) -> int:
 @njit_without_arrays
 def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, complete: Column) -> int:
     """Add the contributions that a send carries, its row of ``carried`` [send, word], to those of rank ``at`` in
-    ``state`` [rank, word], or store them there; return the flags of what was found: ``_TWICE``, ``_DIFFERS``,
-    ``_LOST``, ``_HELD``, ``_MISSING``. No branch stops the loop over words."""
+    ``state`` [rank, word], or store them there in their place, and return flags of what was found.
+
+    The flags are ``_TWICE`` (some was there already), ``_DIFFERS``, ``_LOST`` (some of what was there does not come),
+    ``_HELD`` (something was there) and ``_MISSING`` (what comes is not complete). No branch stops the loop over words.
+    """
     twice, differs, lost, held, missing = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
     for w in range(state.shape[1]):
         have, come = state[at, w], carried[send, w]

@@ -132,7 +132,14 @@ OWN = frozenset({-1})
 
 
 def added(held: Content, more: Content, where: str) -> Content:
-    """Return the sum of two contents, a fault if it is the sum of no chunk; ``where`` names the step that adds."""
+    """Return the sum of two contents of a chunk.
+
+    A fault is returned where one of the two is a fault or nothing, where they are different chunks, or where a GPU's
+    contribution is in both; of two faults the first.
+
+    Args:
+        where: name of the step that adds, for the reason of a fault.
+    """
     for content in (held, more):
         if isinstance(content, Fault):
             return content
@@ -147,7 +154,11 @@ def added(held: Content, more: Content, where: str) -> Content:
 
 
 def described(content: Content, ranks: int) -> str:
-    """Return a content in words."""
+    """Return a content in words for messages: "nothing", "chunk 3 of GPU 1", "chunk 3 summed over all 8 GPUs", or what
+    is missing from the sum.
+
+    ``ranks`` is the number of GPUs.
+    """
     if content is None:
         return "nothing"
     if isinstance(content, Fault):
@@ -203,7 +214,8 @@ def to_xml(program: Program) -> str:
 
 
 def _tag(element: str, depth: int, **values: object) -> str:
-    """Return the opening tag of an element with its attributes; truth values are 0 and 1."""
+    """Return the opening tag of an element with its attributes, indented by two spaces for each level of ``depth``;
+    truth values are 0 and 1."""
     texts = {key: str(int(value) if isinstance(value, bool) else value) for key, value in values.items()}
     attributes = " ".join(f"{key}={quoteattr(text)}" for key, text in texts.items())
     return f"{'  ' * depth}<{element} {attributes}>"
@@ -246,7 +258,7 @@ class _Reader:
         raise ConfigError(f"{self._path}, line {self.parser.CurrentLineNumber}: {what}")
 
     def _start(self, name: str, values: dict[str, str]) -> None:
-        """Open an element inside the one that it belongs to."""
+        """Open an element inside the one that it belongs to; refuse an unknown or misplaced one."""
         inside = {"algo": None, "gpu": "algo", "tb": "gpu", "step": "tb"}
         if name not in inside or inside[name] != (self._open[-1] if self._open else None):
             self._refuse(f"<{name}> inside {self._open[-1] if self._open else 'nothing'}: expected algo, gpu, tb, step")
@@ -254,7 +266,8 @@ class _Reader:
         getattr(self, f"_{name}")(values)
 
     def _end(self, name: str) -> None:
-        """Close an element, and complete a GPU or the program."""
+        """Close an element; at the end of a GPU order its threadblocks by id, at the end of the program its GPUs, and
+        refuse where ids or GPUs are missing."""
         self._open.pop()
         if name == "gpu":
             gpu = next(reversed(self._gpus.values()))
@@ -272,7 +285,11 @@ class _Reader:
         return range(count)
 
     def _algo(self, values: dict[str, str]) -> None:
-        """Begin the program at its element ``algo``."""
+        """Begin the program with the attributes of its element ``algo``; ConfigError where one is missing or wrong.
+
+        ``outofplace``, ``minBytes`` and ``maxBytes`` may be missing: the first is then the opposite of ``inplace``, the
+        others 0 and 2^27.
+        """
         self._announced = self._whole(values, "ngpus", least=1)
         in_place = self._whole(values, "inplace", least=0, most=1)
         # Older files lack these attributes; the defaults are those of microsoft/msccl.
@@ -285,21 +302,22 @@ class _Reader:
         self.program = Program(**texts, **numbers, **ways)  # type: ignore[arg-type]
 
     def _gpu(self, values: dict[str, str]) -> None:
-        """Begin a GPU at its element ``gpu``."""
+        """Begin a GPU with the attributes of its element ``gpu``: its id and the chunks of its buffers."""
         rank = self._new(values, self._gpus)
         chunks = {name: self._whole(values, f"{name}_chunks", least=0) for name in BUFFERS}
         self._gpus[rank] = Gpu(chunks=chunks, line=self.parser.CurrentLineNumber)
         self._blocks = {}
 
     def _tb(self, values: dict[str, str]) -> None:
-        """Begin a threadblock of the current GPU."""
+        """Begin a threadblock of the current GPU with the attributes of its element ``tb``: id, peers and channel."""
         number = self._new(values, self._blocks)
         send, receive, channel = (self._whole(values, name) for name in ("send", "recv", "chan"))
         line = self.parser.CurrentLineNumber
         self._blocks[number] = ThreadBlock(send=send, receive=receive, channel=channel, line=line)
 
     def _step(self, values: dict[str, str]) -> None:
-        """Append a step to the current threadblock."""
+        """Append a step with the attributes of its element ``step`` to the current threadblock; refuse one that is not
+        numbered in order."""
         block = next(reversed(self._blocks.values()))
         number = self._whole(values, "s")
         if number != len(block.steps):
@@ -318,13 +336,14 @@ class _Reader:
         )
 
     def _text(self, values: dict[str, str], name: str) -> str:
-        """Return an attribute; refuse an element without it."""
+        """Return the attribute ``name`` of an element; refuse the element where it is missing."""
         if name not in values:
             self._refuse(f"<{self._open[-1]}>: attribute {name!r} is missing: expected one, as msccl-tools writes it")
         return values[name]
 
     def _whole(self, values: dict[str, str], name: str, least: int = -1, most: int = _MOST) -> int:
-        """Return an attribute that is a whole number from ``least`` to ``most``; refuse anything else."""
+        """Return the attribute ``name`` of an element as a whole number from ``least`` to ``most``; refuse the element
+        where it is missing or anything else."""
         text = self._text(values, name)
         try:
             value = int(text)
@@ -335,7 +354,7 @@ class _Reader:
         return value
 
     def _new(self, values: dict[str, str], known: Container[int]) -> int:
-        """Return the id of an element, which must be new."""
+        """Return the id of an element, from 0 on; refuse one that is ``known`` already."""
         number = self._whole(values, "id", least=0)
         if number in known:
             self._refuse(f"<{self._open[-1]}>: id={number} occurs twice: expected each id once")

@@ -81,9 +81,9 @@ class Condition:
         return {"i": self.inputs[rank], "o": self.outputs[rank]}.get(buffer)
 
     def place(self, rank: int, buffer: str, chunk: int) -> Place:
-        """Return the memory of a chunk.
+        """Return the memory of a chunk of a GPU's buffer ("i", "o" or "s"): GPU, buffer, chunk.
 
-        In place, a chunk of the smaller of input and output lies in the larger.
+        In place, a chunk of the smaller of input and output lies in the larger, at the GPU's own part of it.
         """
         if not self.in_place or buffer == "s":
             return rank, buffer, chunk
@@ -207,7 +207,8 @@ def check_rules(program: Program, condition: Condition, where: str) -> None:
 
 
 def refuse(where: str, line: int, what: str, complaint: str, error: type[InputError] = ConfigError) -> NoReturn:
-    """Raise an error that names a file, a line of it (0 for none), what stands there, and what is wrong with it."""
+    """Raise an error that names a file (``where``), a line of it (0: none is named), what stands there, and what is
+    wrong with it."""
     raise error(f"{where}{f', line {line}' if line else ''}: {what}: {complaint}")
 
 
