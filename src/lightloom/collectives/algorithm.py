@@ -95,9 +95,12 @@ class Algorithm:
         return schedule if carrier == kind else schedule.carrying(collective, fabric.fibre_channels)
 
     def refusal(self, kind: str, fabric: Fabric, model: CostModel = "physical") -> str | None:
-        """Return why this algorithm cannot serve a kind on a fabric under a cost model; None when it can.
+        """Return a sentence that says why this algorithm cannot serve a kind on a fabric under a cost model; None when
+        it can.
 
-        A kind that the algorithm does not list is judged as the one whose schedules serve it (``CARRIED_AS``).
+        The kinds, fields, ``declines`` and ``longest_lightpath`` of the algorithm are looked at in this order, and last
+        whether its rows fit in the memory that is free. A kind that the algorithm does not list is judged as the one
+        whose schedules serve it (``CARRIED_AS``).
         """
         carrier = CARRIED_AS.get(kind, kind)
         if kind not in self.kinds and carrier in self.kinds:

@@ -299,10 +299,12 @@ class Collective:
         self._check_sizes()
 
     def _check_destinations(self) -> None:
-        """Check the permutation of a permute, by default each rank's next one; other kinds must have none.
+        """Check the permutation of a permute, by default each rank's next one, which is then set; other kinds must have
+        none.
 
         Raises:
-            ConfigError: no permutation, or one that moves nothing.
+            ConfigError: a permutation of another kind, one that does not name each rank once, or one that moves
+                nothing.
         """
         if self.kind != "permute":
             if self.destinations is not None:
@@ -357,7 +359,8 @@ class Collective:
 
     @property
     def weights(self) -> Floats | None:
-        """Sizes of the parts relative to their mean: [part]; None where all are equal."""
+        """Sizes of the parts relative to their mean, in the order of part numbers: [part]; None where the collective
+        states no sizes."""
         return None if self.sizes is None else self.sizes.share.ravel() * self.parts
 
     def begins_at(self, part: Ints) -> Ints:

@@ -184,9 +184,15 @@ def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: 
 def _layout(
     kind: str, sizes: Sequence[int], lanes: Sequence[Sequence[Phase]], flats: Sequence[Sequence[Schedule]]
 ) -> _Layout:
-    """Return how the chunks of all lanes are numbered, fine enough for each flat schedule, and which axes are folded.
+    """Return how the chunks of all lanes are numbered, fine enough for each flat schedule, and from which axis on the
+    schedule is folded.
 
     An axis of a collective with a root has no shares; other axes have where some phase moves shares along them.
+
+    Args:
+        sizes: ranks along each axis.
+        lanes: phases of each lane.
+        flats: schedule of one group, for each phase of each lane.
     """
     pairs = [pair for phases, own in zip(lanes, flats, strict=True) for pair in zip(phases, own, strict=True)]
     if kind in ROOTED:
@@ -202,8 +208,8 @@ def _layout(
 
 
 def _count_shares(phase: Phase, sizes: Sequence[int], flat: Schedule) -> int:
-    """Return the shares into which the chunks of a phase's flat schedule fall; 1 where it moves the data as a whole. In
-    an all-to-all each pair of ranks' shares counts."""
+    """Return the number of shares into which the chunks of a phase's flat schedule fall: the ranks of its axis, their
+    square in an all-to-all, and 1 where it moves the data as a whole."""
     if phase.kind in ROOTED or flat.chunks % sizes[phase.axis]:
         return 1
     return sizes[phase.axis] ** (2 if phase.kind == "all-to-all" else 1)
@@ -278,9 +284,10 @@ def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[
 
 
 def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Phase]) -> int:
-    """Return how many coordinates of another axis take part in a phase, from 0 on.
+    """Return how many coordinates of the axis ``other``, from 0 on, take part in a phase along another axis.
 
-    One on folded axes; one too where only coordinate 0 holds the data of a broadcast, or of a reduce after that axis.
+    One on folded axes; one too where only coordinate 0 holds the data of a broadcast, or of a reduce after that axis;
+    else all. ``before`` are the phases before this one.
     """
     done = any(earlier.axis == other for earlier in before)
     one = other >= layout.folded or (phase.kind == "broadcast" and not done) or (phase.kind == "reduce" and done)

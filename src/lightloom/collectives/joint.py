@@ -96,11 +96,10 @@ def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 
 def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, list[int]]:
-    """Return the lightpaths of all parts as one schedule, and the first row of each part: [part].
+    """Return the lightpaths of all parts as one schedule, and the number of each part's first row: [part].
 
-    Steps follow each other within a part only, by dependencies.
-
-    What the lightpaths carry is left out: the schedules of the parts say it.
+    Steps follow each other within a part only, by dependencies. What the lightpaths carry is left out (an all-gather of
+    no bytes, chunk 0 in every row): the schedules of the parts say it.
     """
     begins: list[int] = []
     columns, dependencies = list[tuple[Ints, ...]](), list[tuple[int, int]]()
@@ -136,8 +135,8 @@ _FULL = 1e-12
 
 
 def max_min_rates(usage: Floats, flow_rates: Floats) -> Floats:
-    """Return the shares of its own speed at which each exchange goes on while all are under way: [exchange], 1 where it
-    shares no link.
+    """Return, for each exchange, the share of its own speed at which it goes on while all are under way: [exchange]; 1
+    where it shares no link.
 
     Rates of flows are max-min fair: none can be raised without lowering one that is no higher. An exchange slows down
     as a whole. All of its flows are taken to have the rate of those on the link that it loads most, of the links that

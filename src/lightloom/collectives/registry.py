@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @cache
 def algorithms() -> dict[str, Algorithm]:
-    """Return every algorithm, plug-ins included, by name.
+    """Return every algorithm, plug-ins included, by name; they are found once for each process.
 
     Raises:
         ConfigError: a plug-in registered something that is not an :class:`Algorithm`.
@@ -95,7 +95,11 @@ def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sched
 def build_with_loads(
     algorithm: Algorithm, collective: Collective, fabric: Fabric, model: CostModel = "physical"
 ) -> tuple[Schedule, StepLoads | None]:
-    """Return the verified schedule, and its loads under a cost model; None of a queued schedule, whose rows are priced.
+    """Return the verified schedule, and its loads under a cost model; None in place of the loads of a queued schedule,
+    whose rows are priced.
+
+    A pipeline comes in the number of pieces that takes the least time. A schedule on circuits whose content was
+    verified lately, at any size, is not verified again.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this (says why).
@@ -247,10 +251,11 @@ def loads_costed(
 
 
 def _with_bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel) -> tuple[Cost, Bound]:
-    """Return a cost and the lower bound of its collective, which it may not undercut.
+    """Return a cost, unchanged, and the lower bound of its collective; ``name`` is that of the algorithm, for the
+    message.
 
     Raises:
-        BoundError: it does.
+        BoundError: the cost lies below the bound.
     """
     bound = lower_bound(collective, fabric, model)
     if not keeps_to(price, bound):
@@ -262,7 +267,7 @@ def _with_bound(name: str, price: Cost, collective: Collective, fabric: Fabric, 
 
 
 def keeps_to(price: Cost, bound: Bound) -> bool:
-    """Return whether a cost is not below a lower bound, but for rounding."""
+    """Return True if a cost is not below a lower bound by more than 1e-9 of it."""
     return price.time >= bound.time * (1 - ROUNDING)
 
 
@@ -272,10 +277,12 @@ def keeps_to(price: Cost, bound: Bound) -> bool:
 def around_failures(
     request: Collective, sound: Fabric, cases: Sequence[Sequence[Failure]], advance: Callable[[int], None] | None = None
 ) -> list[Document]:
-    """Return a row for each case, with its slowdown against the first; every rank's share stays as large as it was.
+    """Return a row for each case of failures: the cost of the collective synthesized for what is left, with its
+    slowdown against the first case.
 
-    Keys of a row: ``failures`` (texts), ``ranks`` that are left, ``time_s``, ``slowdown`` (its time over that of the
-    first case), ``lower_bound_s``, ``bound_by``, ``verified`` (always true) and ``notes``.
+    Every rank's share stays as large as it was. Keys of a row: ``failures`` (texts), ``ranks`` that are left,
+    ``time_s``, ``slowdown`` (its time over that of the first case), ``lower_bound_s``, ``bound_by``, ``verified``
+    (always true) and ``notes``.
 
     Args:
         request: the collective before anything fails.

@@ -31,9 +31,11 @@ def one_stage_steps(ranks: int, channels: int) -> int:
 
 def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return the schedule in which every rank sends straight to every other, in as few steps as the wavelengths (or
-    switch planes) allow; on packet fabrics in one step.
+    switch planes) allow; on packet fabrics in one step. It is not yet verified.
 
-    A gather, scatter or permute sends only between the pairs of ranks that exchange something.
+    A gather, scatter or permute sends only between the pairs of ranks that exchange something. A reduce-scatter is the
+    all-gather run backwards, an all-reduce that and then the all-gather. With ``striped`` transfers bundle the channels
+    that are left over.
     """
     name, n = "one-stage", collective.ranks
 
@@ -95,7 +97,8 @@ ONE_STAGE = Algorithm(
 
 
 def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return a schedule of one step: all ranks to the switch, it to the root of a reduce, or by multicast to all."""
+    """Return the schedule of one step, on one chunk: all ranks send to the switch, which adds and sends the sum to the
+    root of a reduce, or by multicast to all ranks. ``striped`` has no effect."""
     n, switch = collective.ranks, fabric.switch_rank
     rank, down = np.arange(n), np.arange(1 if collective.kind == "reduce" else n)
     zeros = np.zeros(n + len(down), np.int64)
@@ -183,7 +186,7 @@ def _both_axes(fabric: Fabric) -> list[build.Moves]:
 
 
 def _ranks(fabric: Fabric) -> Ints:
-    """Return the ranks of the grid: [row, column]."""
+    """Return the ranks of a fabric's grid, numbered row after row: [row, column]. The fabric must have a grid."""
     assert fabric.grid is not None
     return np.arange(fabric.ranks, dtype=np.int64).reshape(fabric.grid.rows, fabric.grid.columns)
 

@@ -70,9 +70,11 @@ def _members(n: int) -> tuple[Ints, Ints]:
 
 
 def _gather_moves(fabric: Fabric) -> list[Moves]:
-    """Return the moves of an all-gather: each member i holds shares [low[i], high[i]) of its block of members.
+    """Return the moves of each step of an all-gather by doubling, a chunk for each rank.
 
-    Folded ranks first hand their share to the one before, and in the end get from it what they lack.
+    Ranks beyond a power of two first hand their share to the one before. Then members of pairs 1, 2, 4, ... members
+    apart send each other all shares that they hold, and in the end each folded rank gets from the one before it what it
+    lacks.
     """
     n = fabric.ranks
     members, folded = _members(n)
@@ -124,7 +126,11 @@ HALVING_DOUBLING = Algorithm(
 
 
 def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return Bruck's doubling, for any number of ranks; as reduce-scatter it runs backwards (recursive halving)."""
+    """Return Bruck's doubling, for any number of ranks, not yet verified; as reduce-scatter it runs backwards
+    (recursive halving).
+
+    It is folded to the rows of rank 0 where all ranks send the same way.
+    """
     n, senders = collective.ranks, _senders(fabric)
 
     def all_gather(gather: Collective) -> Schedule:
@@ -201,11 +207,11 @@ def hierarchical_phases(kind: Kind, flats: Sequence[Algorithm], first: int = 0) 
 
 
 def hierarchical(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return the schedule of phases along each axis.
+    """Return a pipeline of phases along each axis of a packet fabric, not yet verified.
 
-    Straight exchanges where switches join the ranks of an axis, rings where links join neighbours.
-
-    Binomial trees for kinds with a root. Where all axes are rings, each begins with a part of the data.
+    Phases are straight exchanges where switches join the ranks of an axis, rings where links join neighbours, and
+    binomial trees for kinds with a root. Where all axes are rings, as many lanes carry equal parts of the data at once,
+    each beginning with another axis. ``striped`` has no effect.
     """
     axes = _useful_axes(fabric)
     if collective.kind in ROOTED:

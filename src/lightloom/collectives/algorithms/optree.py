@@ -38,15 +38,18 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 @njit_cached
 def exchange_parts(start: Ints, size: Ints, first: Ints, items: Ints, arriving: Ints, change: Ints) -> None:
-    """Let every rank send what it holds to its counterpart in each other part of what was one part before.
+    """Add up what a stage of OpTree brings: every rank sends what it holds to its counterpart in each other part of
+    what was one part before.
+
+    The counterpart has the same position in its part, or the last one where that part is smaller.
 
     Args:
         start, size: first rank and ranks of each part: [parts].
         first: the first part of each part before, and the number of parts: [parts before + 1].
         items: blocks that each rank holds: [ranks].
-        arriving: zeros, for the blocks that each rank receives: [ranks].
-        change: zeros, for the blocks on a link less those on the one before it, among ranks in a row, towards higher
-            ranks and towards lower ones: [2, ranks + 1]. Empty where links do not matter.
+        arriving: out, zeros at first, the blocks that each rank receives: [ranks].
+        change: out, zeros at first, the blocks on a link less those on the one before it, among ranks in a row, towards
+            higher ranks and towards lower ones: [2, ranks + 1]. Empty where links do not matter.
     """
     for before in range(len(first) - 1):
         for part in range(first[before], first[before + 1]):
@@ -172,12 +175,17 @@ def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
 def optree(
     collective: Collective, fabric: Fabric, *, striped: bool = False, radices: Sequence[int] | None = None
 ) -> Schedule:
-    """Return OpTree's schedule on a WDM ring.
-
-    ``radices`` fixes the parts of each stage, else the search takes the fewest steps.
+    """Return OpTree's schedule on a WDM ring, not yet verified.
 
     As reduce-scatter it runs backwards. Rows carry all that a pair of ranks exchanges in a step, at most as many shares
     as a link has channels.
+
+    Args:
+        striped: transfers bundle channels that their stage leaves free.
+        radices: parts into which parts are cut, a number a stage; None: those of :func:`best_radices`.
+
+    Raises:
+        ConfigError: radices that leave parts of more than one rank.
     """
     n = collective.ranks
     chosen = tuple(radices) if radices is not None else best_radices(n, fabric.usable_channels)

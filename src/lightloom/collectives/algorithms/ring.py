@@ -156,9 +156,16 @@ class _Hops(NamedTuple):
 def _neighbours(
     name: str, collective: Collective, fabric: Fabric, hops: _Hops, *, striped: bool, pieces: int = 1
 ) -> Schedule:
-    """Return the schedule of these transfers, of shares in so many pieces, folded to rank 0 where all do the same.
+    """Return the schedule of transfers between neighbours of the ring order, folded to rank 0 where all ranks do the
+    same.
 
     On circuits that leave one channel for two headings the forward sends of a step come one step before the backward.
+
+    Args:
+        name: name of the algorithm.
+        hops: the transfers, which all store.
+        striped: transfers bundle all the wavelengths they can get.
+        pieces: chunks of each rank's share, or of each part; chunks are owner · pieces + piece.
     """
     n, order = collective.ranks, fabric.ring_order().astype(np.int32)
     step, position, heading, piece, owner = hops
@@ -259,10 +266,8 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
 
 
 def _exchange_moves(fabric: Fabric) -> list[build.Moves]:
-    """Return the moves of each of the N / 2 steps: every rank's own share in the first, later the two last obtained.
-
-    Two shares follow each other on one lightpath.
-    """
+    """Return the moves of each of the N / 2 steps of neighbour exchange: every rank sends its own share in the first,
+    later the two shares last obtained, one after the other."""
     n, rank = fabric.ranks, np.arange(fabric.ranks, dtype=np.int64)
     even = rank % 2 == 0
     fresh = rank[:, None]

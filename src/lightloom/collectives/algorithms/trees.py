@@ -33,9 +33,9 @@ def parents(ranks: int) -> Ints:
 
 
 def double_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return an all-reduce up both trees and down again, a pipeline of one piece.
+    """Return an all-reduce up two binary trees and down again, a pipeline of one piece, not yet verified.
 
-    The data is two chunks, a half for each tree.
+    The data is two chunks, a half for each tree. ``striped`` has no effect.
     """
     n, rank = collective.ranks, np.arange(collective.ranks)
     parent = parents(n)

@@ -66,7 +66,7 @@ class _Members(NamedTuple):
 
     @property
     def middle(self) -> int:
-        """Place of the member in the middle, the first of two where they are even in number."""
+        """Index of the member in the middle, the first of two where they are even in number."""
         return (len(self.rank) - 1) // 2
 
 
@@ -87,18 +87,18 @@ def _grouped(members: _Members, channels: int) -> tuple[list[list[_Members]], _M
 
 
 def _sides(group: _Members) -> Iterator[tuple[int, _Members]]:
-    """Yield the direction in which they lie and the members to either side of a group's middle, nearest first.
+    """Yield, for either side of a group's middle, the direction in which it lies and its members, the nearest first.
 
-    Those after the middle lie clockwise, and come first.
+    Those after the middle lie clockwise, and come first; a side may be empty.
     """
     yield CLOCKWISE, _Members(*(column[group.middle + 1 :] for column in group))
     yield COUNTERCLOCKWISE, _Members(*(column[: group.middle][::-1] for column in group))
 
 
 def _collected(groups: list[_Members]) -> Stage:
-    """Return the stage in which all that members hold goes to their middle.
+    """Return the stage in which all that the members of each group hold goes to its middle.
 
-    Who lies as far from it takes the same colours.
+    Members who lie as far from their middle take the same colours, one for each share.
     """
     most = max(int((group.end - group.first).max()) for group in groups)
     parts = []
@@ -214,10 +214,8 @@ def _adding(stage: Stage, order: Ints | slice = slice(None)) -> Stage:
 
 
 def _refused(kind: str, fabric: Fabric) -> str | None:
-    """Return why there is no all-gather, whose steps are few only if a lightpath serves many ranks.
-
-    None for an all-reduce, and where light can be tapped.
-    """
+    """Return a sentence that refuses an all-gather where a lightpath serves one rank only, so that it takes many steps;
+    None for an all-reduce, and where light can be tapped."""
     if kind != "all-gather" or fabric.taps > 1:
         return None
     return "wrht serves all-gather where lightpaths can be tapped (multicast_taps), not on this fabric"

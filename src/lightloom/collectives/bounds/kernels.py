@@ -15,8 +15,11 @@ from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 @njit_cached
 def cheapest_tree(price: Floats, count: Floats) -> float:
-    """Return the least cost of a tree that reaches as many ranks besides its root as there are lengths, and count its
-    edges.
+    """Return the least cost of serving the ranks of a line between two ends that both have the data, and count the
+    edges of that tree.
+
+    Level after level, ranks that were served serve others. There are as many ranks between the ends as ``price`` has
+    lengths above 0.
 
     Time: levels · lengths², and memory: levels · lengths.
 
@@ -113,16 +116,18 @@ def place_of(least: float, first: Floats, second: Floats, ranks: int) -> int:
 
 @njit_cached
 def cheapest_rooted_tree(price: Floats, first_price: Floats, count: Floats, first_count: Floats) -> float:
-    """Return the least cost of a tree that reaches as many ranks besides its root as there are lengths, and count its
-    edges.
+    """Return the least cost of a tree on a ring whose root sends first at prices of its own, and count its edges.
+
+    The tree reaches as many ranks besides its root as ``price`` has lengths above 0.
 
     Time: levels · lengths², and memory: levels · lengths.
 
     Args:
-        price: of an edge of each length, which does not fall with the length: [level, length], lengths from 0. That
-            of the first level is not used: before anything was received only the root sends.
+        price: of an edge of each length, which does not fall with the length: [level, length], lengths from 0. That of
+            the first level is not used: before anything was received only the root sends.
         first_price: the same of edges from the root in the first level in which it sends.
-        count, first_count: out, edges of that tree: [level, length].
+        count: out, edges of that tree priced by ``price``: [level, length].
+        first_count: out, edges priced by ``first_price``: [level, length].
     """
     levels, room = price.shape
     gap, ends, between, one_end = gap_costs(price)

@@ -67,7 +67,8 @@ def broadcast_uses(ranks: int, hops: int) -> int:
 
 
 def closed_form(ranks: int, hops: int) -> int:
-    """Return link uses, never above :func:`broadcast_uses`: every rank once, and the excess of reaching both ends."""
+    """Return N − 1 + max(0, N − 1 − 2 H), link uses that are never above :func:`broadcast_uses`: every rank once, and
+    the excess of reaching both ends of the ring."""
     return ranks - 1 + max(0, ranks - 1 - 2 * hops)
 
 
@@ -155,7 +156,7 @@ def joint_seconds(
 
 
 def _joint(ranks: int, hop: float, per_link_use: float, uses: Uses, more_uses: int) -> tuple[float, int]:
-    """Return the least X of :func:`joint_seconds`, and the hops that it allows."""
+    """Return the least X of :func:`joint_seconds`, and the number of hops that it allows, at most N − 1."""
     most = max(1, ranks - 1)
     if hop <= 0:
         return (uses(ranks, most) + more_uses) * per_link_use, most
@@ -234,10 +235,11 @@ def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
 
 @lru_cache(maxsize=1 << 12)
 def _relayed_uses(ranks: int, hops: int, first_uses: float) -> float:
-    """Return link uses of a byte after its first hop, at least, within ``hops`` hops; ``first_uses`` are in the first.
+    """Return a lower bound on the link uses of a byte after its first hop, within ``hops`` hops, where ``first_uses``
+    are in the first.
 
     Links of first hops are priced no lower than others. Where fewer of these are used at equal prices, more would do.
-    Where tables would be too large, C(N, H) less ``first_uses``.
+    Where tables would be too large, the bound is C(N, H) less ``first_uses``.
     """
     if len(_coefficients(hops - 1, ranks - 1)) * len(_coefficients(hops, ranks - 1)) > _LARGEST_TABLE:
         return broadcast_uses(ranks, hops) - first_uses
@@ -270,10 +272,8 @@ def _segment(
 
 
 def _cheapest(ranks: int, hops: int, price: float) -> _Point:
-    """Return uses of the tree that is cheapest where a link of one level costs ``price`` ≥ 1, and of all others 1.
-
-    The first is in all other levels, the second in that one.
-    """
+    """Return the link uses of the tree that is cheapest where a link of one level costs ``price`` ≥ 1, and of all
+    others 1: those in all other levels, and those in that level."""
     others, one, count = _costs(ranks, hops)
     # Equal costs keep their order, in which those with fewer other links come first.
     order = np.argsort(others + price * one, kind="stable")
@@ -284,7 +284,8 @@ def _cheapest(ranks: int, hops: int, price: float) -> _Point:
 
 @lru_cache(maxsize=64)
 def _costs(ranks: int, hops: int) -> tuple[Floats, Floats, Floats]:
-    """Return links in all levels but one, those in that one, and how many attachments use so many: [cost] each.
+    """Return the kinds of attachments of a tree within ``hops`` hops: links in all levels but one, links in that one,
+    and how many attachments use so many, [cost] each.
 
     The root's own entry is left out; costs come by the first number, then by the second.
     """
@@ -324,10 +325,11 @@ def ranks_by_hops(ranks: int, degree: int) -> list[int]:
 
 
 def degree_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Return seconds from dark circuits that nothing beats on a switch where every rank holds ``channels`` circuits.
+    """Return the seconds from dark circuits that no schedule beats on a switch where every rank holds
+    ``fabric.channels`` circuits.
 
-    Either one set of circuits serves all, and data has its hops to go; or circuits are set at least twice. The first
-    set-up and one conversion are included.
+    Either one set of circuits serves all, and data has its hops to go; or circuits are set at least twice; the less of
+    the two counts. The first set-up and one conversion are included.
     """
     if collective.kind in OF_PARTS:
         demand = Demand(collective)
@@ -339,7 +341,8 @@ def degree_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def _receiving_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Return seconds that receiving takes at least: nothing in one hop's delay, then as fast as a rank receives."""
+    """Return the seconds that receiving takes at least on a circuit switch: nothing arrives in one hop's delay, then as
+    fast as a rank receives on all its circuits."""
     if collective.kind in ("broadcast", "reduce"):
         return fabric.neighbour_latency() + collective.nbytes / (fabric.channels * fabric.channel_bandwidth)
     times = 2 if collective.kind == "all-reduce" else 1

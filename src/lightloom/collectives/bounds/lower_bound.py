@@ -57,7 +57,7 @@ class Bound(Result):
         return cost.repeated_time / (self.time - cost.setup)
 
     def summary(self) -> str:
-        """Return the bound and what sets it, in words."""
+        """Return the bound and what sets it, in words: "at least 12 µs, set by what all ranks together can receive"."""
         return f"at least {format_time(self.time)}, set by {self.bound_by}"
 
     def to_json(self) -> dict[str, Any]:
@@ -70,11 +70,13 @@ def lower_bound(
 ) -> Bound:
     """Return the largest of the bounds that hold under this cost model.
 
-    With ``switches_add`` they hold where the switches of domains add what enters them, as schedules of ours do not.
-
     Its time is in seconds from dark fibres, and its resource the first set-up where that takes longer than all else. In
     the paper model circuits are bound by their bytes, one set-up and one conversion alone; a barrier is bound as an
     all-gather of its size.
+
+    Args:
+        switches_add: the bound must also hold where the switches of domains add what enters them, as schedules of this
+            package do not.
     """
     if collective.kind == "barrier":
         # Every rank hears of every other, as in an all-gather of no bytes.
@@ -94,9 +96,10 @@ def lower_bound(
 
 
 def _farthest(collective: Collective, fabric: Fabric) -> tuple[float, str]:
-    """Return the seconds in which signals of some rank reach the farthest one that must hear of it, relayed or not.
+    """Return the seconds in which signals of some rank reach the farthest one that must hear of it, relayed or not, and
+    the name of that distance.
 
-    With it comes the name of the distance. Conversion is not included.
+    Conversion is not included.
     """
     if collective.kind in (*ROOTED, *TO_OR_FROM_ROOT):
         to_root = collective.rule.after == "root"
@@ -109,12 +112,13 @@ def _farthest(collective: Collective, fabric: Fabric) -> tuple[float, str]:
 
 
 def bandwidth_bound(collective: Collective, fabric: Fabric) -> float:
-    """Return the seconds that the bytes alone take at least, which grow with the size of the collective."""
+    """Return the seconds that the bytes alone take at least, in proportion to the size of the collective: without
+    latencies, conversion and set-up."""
     return max(_bandwidth_bounds(collective, fabric, switches_add=False))[0]
 
 
 def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
-    """Return the largest bound; of those that are equal but for rounding the first."""
+    """Return the bound, seconds and name, with the most seconds; of those that are equal but for rounding the first."""
     return reduce(lambda largest, bound: bound if bound[0] > largest[0] * (1 + _ROUNDING) else largest, bounds)
 
 
@@ -148,7 +152,7 @@ def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: b
 
 
 def _crossing(collective: Collective, inside: int) -> float:
-    """Return the bytes that must cross a cut with so many ranks inside, one way.
+    """Return the bytes that must cross a cut with ``inside`` ranks inside, one way.
 
     All bytes of an all-reduce, a broadcast or a reduce; else the shares of the ranks outside (the smallest ones where
     they differ), in an all-to-all times the ranks inside.
@@ -266,7 +270,8 @@ def _hop_seconds(fabric: Fabric) -> float:
 
 
 def _tapped(collective: Collective, fabric: Fabric) -> bool:
-    """Return whether light that several ranks tap may reach them all in one hop; sums and blocks cannot be tapped."""
+    """Return True where light that several ranks tap may reach them all in one hop: in all-gathers and broadcasts, as
+    sums and blocks cannot be tapped."""
     return fabric.taps > 1 and collective.kind in ("all-gather", "broadcast")
 
 
@@ -318,11 +323,11 @@ def _pairs_joined(fabric: Fabric, hops: int) -> int:
 
 
 def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> float:
-    """Return the seconds of an all-to-all whose blocks make so many hops, save those that fewer may join.
+    """Return the seconds of an all-to-all on a ring whose blocks make ``hops`` hops, save those that fewer hops may
+    join.
 
-    Each hop of such a block is sent in what is left of the time after all its hops, or there is one hop more.
-
-    That is, the smaller of these two times.
+    Of blocks that cross from one half of the ring to the other, each hop is sent in what is left of the time after all
+    hops, or there is one hop more; the smaller of these two times counts.
     """
     ranks, hop = collective.ranks, _hop_seconds(fabric)
     crossing = max(0, (ranks // 2) * -(-ranks // 2) - _pairs_joined(fabric, hops - 1)) * collective.nbytes / ranks

@@ -74,8 +74,10 @@ def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least
 
 def _coarse_prices(ranks: int, slots: Floats) -> Prices | None:
     """Return prices found among an eighth of the ranks, which takes far less work, to begin a search with; None for up
-    to 64 ranks. ``slots`` is what a wavelength carries in each slot from the second on, as a share of the first:
-    [level]."""
+    to 64 ranks.
+
+    ``slots`` are the shares that a wavelength carries in first hops, and in each slot from the second on: [level].
+    """
     if ranks <= _COARSE**2:
         return None
     prices = Prices(ranks // _COARSE, slots)
@@ -84,7 +86,13 @@ def _coarse_prices(ranks: int, slots: Floats) -> Prices | None:
 
 
 def _slots(seconds: float, hop: float, share: float) -> Floats:
-    """Return shares that a wavelength carries in first hops (1), and in each slot from the second on: [level]."""
+    """Return the shares that a wavelength carries in first hops (1), and in each slot of one hop's length from the
+    second on, within ``seconds``: [level].
+
+    Args:
+        hop: seconds of a hop.
+        share: seconds in which one wavelength carries a rank's share.
+    """
     hops = int(seconds / hop)
     capacity = np.full(hops, hop / share)
     capacity[0], capacity[-1] = 1.0, (seconds - hops * hop) / share
@@ -92,8 +100,8 @@ def _slots(seconds: float, hop: float, share: float) -> Floats:
 
 
 def length_classes(ranks: int, growth: float) -> tuple[list[int], Floats]:
-    """Return the longest length of each class, so many times that of the class before, and the links of each length
-    that lie within each class: [class, length]."""
+    """Return the longest length of each class, about ``growth`` times that of the class before, from 1 to ``ranks`` −
+    1, and the links of each length that lie within each class: [class, length]."""
     ends = [0, 1]
     while ends[-1] < ranks - 1:
         ends.append(min(max(ends[-1] + 1, round(growth * ends[-1])), ranks - 1))
@@ -102,7 +110,8 @@ def length_classes(ranks: int, growth: float) -> tuple[list[int], Floats]:
 
 
 def stretched(levels: Floats, number: int) -> Floats:
-    """Return prices [level, class] for another number of levels: those in between are alike, and new ones copies."""
+    """Return prices [level, class] for ``number`` levels: the first and the last are those of ``levels``, and each in
+    between is that nearest to its place."""
     place = np.round(np.arange(number) * (len(levels) - 1) / max(number - 1, 1))
     return np.asarray(levels[place.astype(np.int64)])
 
@@ -149,11 +158,15 @@ class Prices:
         return sum(float(((part @ self._part)[1:] / length).max()) for part in parts)
 
     def exceed(self, links: int, tries: int, around: tuple[int, int] | None = None) -> tuple[bool, int]:
-        """Return whether every tree was seen to cost more than there are ``links`` for a rank; and the prices tried.
+        """Return True once every tree was seen to cost more than there are links for a rank, and the number of prices
+        tried.
 
-        ``around`` are the levels before and after a set-up on the way, if there is time for one.
+        Prices are moved after each try, and stay where they end. False after ``tries`` tries proves nothing.
 
-        Prices are moved after each try, and stay where they end.
+        Args:
+            links: links of all wavelengths, both ways, for each rank.
+            tries: most prices to try.
+            around: levels before, and after, a set-up on the way; None if there is no time for one.
         """
         count = np.zeros((len(self._capacity), self._part.shape[1]))
         for tried in range(tries):
@@ -190,9 +203,10 @@ def ends_seconds(ranks: int, hop: float, block: float, channels: int) -> float:
 
 
 def two_hops_join(ranks: int, channels: int, ends: int) -> bool:
-    """Return whether two hops may join all pairs of ranks; False is a proof.
+    """Return True if two hops may join all pairs of ranks; False is a proof that they cannot.
 
     Args:
+        channels: wavelengths of each link, each way.
         ends: most circuits that begin, or end, at one rank.
     """
     return blocks_in_two_hops(ranks, channels) <= _most_blocks(ranks, channels, ends)
@@ -200,12 +214,8 @@ def two_hops_join(ranks: int, channels: int, ends: int) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def blocks_in_two_hops(ranks: int, channels: int) -> float:
-    """Return the blocks that a wavelength carries in first hops at least, and as many in second ones.
-
-    No block makes three hops.
-
-    0 where the links prove nothing.
-    """
+    """Return the blocks that a wavelength carries at least in first hops, and as many in second ones, if no block makes
+    three hops; 0 where the links prove nothing."""
     blocks = np.roots(np.array(_links_left(ranks, channels)))
     some = np.sort(blocks[np.isreal(blocks) & (blocks.real > 0)].real)
     # Between two of the roots links do not suffice, which is tried, and so they do not for fewer blocks.
@@ -215,7 +225,8 @@ def blocks_in_two_hops(ranks: int, channels: int) -> float:
 
 
 def _links_left(ranks: int, channels: int) -> tuple[float, float, float, float]:
-    """Return the coefficients of a polynomial in G, highest power first: links that are left, times G (G + 2).
+    """Return the coefficients of a cubic polynomial in G, highest power first, which is below 0 where links do not
+    suffice for two hops: links that are left, times G (G + 2).
 
     They are links times the blocks G that they carry in each hop, less what all blocks need, for each rank, blocks
     weighted as in the proof.

@@ -23,7 +23,8 @@ _MOST_COST: Effort = 512
 
 
 def broadcast_seconds(ranks: int, hop: float, direction_seconds: float) -> float:
-    """Return seconds from standing circuits on in which no byte that passes few hops can have reached all ranks.
+    """Return a lower bound of the seconds of a broadcast on a ring, from standing circuits on: by the root's circuits,
+    the links around it and few hops together.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
@@ -45,9 +46,10 @@ def broadcast_seconds(ranks: int, hop: float, direction_seconds: float) -> float
 
 
 def _possible(ranks: int, hop: float, direction_seconds: float, seconds: float) -> bool:
-    """Return whether links and hops allow these seconds for the mean byte.
+    """Return True if links and hops may allow a broadcast in ``seconds``; False is a proof that the seconds are too
+    short.
 
-    False is a proof that the seconds are too short.
+    ``hop`` and ``direction_seconds`` are as for :func:`broadcast_seconds`.
     """
     half = ranks // 2
     uses = (seconds - hop) / direction_seconds
@@ -114,7 +116,7 @@ def _later_links_fit(ranks: int, direction_hops: float, hops: float) -> bool:
 
 
 def _smallest(counts: Floats, needed: float) -> float:
-    """Return the least sum of ``needed`` costs, of which there are ``counts``: [cost].
+    """Return the sum of the ``needed`` least costs, of which there are ``counts[c]`` of cost c: [cost].
 
     Those that need more than all counts cost as much as the next cost.
     """
@@ -124,7 +126,8 @@ def _smallest(counts: Floats, needed: float) -> float:
 
 @lru_cache(maxsize=16)
 def _attachments(ranks: int) -> Floats:
-    """Return how many attachments of a tree so deep cost so many links, the coefficients of U^depth: [depth, cost].
+    """Return how many attachments of a tree of each depth cost exactly so many links, at most 1e30, the coefficients of
+    U^depth: [depth, cost].
 
     There are 2 √``ranks`` + 8 depths, a few times the one from which on no attachment need cost more than two.
     """
@@ -139,7 +142,7 @@ def _attachments(ranks: int) -> Floats:
 
 
 def _used_until(ranks: int, hops: float) -> float:
-    """Return the integral of C(N, ⌊x⌋) over x from 1 to ``hops``."""
+    """Return the integral of C(N, ⌊x⌋), the link uses of a broadcast within x hops, over x from 1 to ``hops``."""
     table = _uses_summed(ranks)
     whole = min(int(hops), len(table) - 1)
     return float(table[whole - 1] + (hops - whole) * (table[whole] - table[whole - 1]))
@@ -147,7 +150,8 @@ def _used_until(ranks: int, hops: float) -> float:
 
 @lru_cache(maxsize=16)
 def _uses_summed(ranks: int) -> Floats:
-    """Return C(N, 1) + ... + C(N, k): [k], for k from 0 to the number of ranks.
+    """Return C(N, 1) + ... + C(N, k), the link uses of broadcasts within ever more hops, for k from 0 (a sum of 0) to
+    the number of ranks: [k].
 
     Beyond few hops C is taken by its closed form.
     """
@@ -254,7 +258,8 @@ class Search:
         self.tried = 0
 
     def excludes(self, hops: float, tries: int) -> bool:
-        """Return whether some of ``tries`` prices show the time of ``hops`` hops, more than 2, to be too short.
+        """Return True if one of at most ``tries`` prices shows the time of ``hops`` hops, more than 2, to be too short
+        for a broadcast.
 
         The prices with the largest gain are kept, and the next time begins with them.
         """
@@ -273,10 +278,14 @@ class Search:
         return most > 0
 
     def prices(self, prices: RootedPrices, capacity: Floats) -> tuple[Floats, Floats, float]:
-        """Return prices of usual lightpaths and the root's first ones, [slot, length] each, and what root's ends add.
+        """Return prices of usual lightpaths and the root's first ones, [slot, length] each, and what root's ends add,
+        from prices by class of lengths.
 
         Prices are scaled so that what a lightpath carries in all slots costs no more than its length, or, where it
         begins at the root, no more than its length and what the root's ends add.
+
+        Args:
+            capacity: share of a hop's time that each slot has: [slot].
         """
         length, part = self._length, self._part
         usual = prices.usual @ part[:-1]

@@ -114,9 +114,10 @@ def run_at_once(work: TaskGraph, resources: int, begin: Floats, end: Floats) -> 
 
 @njit_cached
 def _speeds(work: TaskGraph, running: Ints, speed: Floats, used: Floats, rate: Floats) -> None:
-    """Compute max-min fair speeds of the tasks that run, 1 being that of a task alone.
+    """Compute max-min fair speeds of the tasks that run, 1 being that of a task alone and the most.
 
     Args:
+        running: numbers of the tasks that run.
         speed: out: [task].
         used, rate: scratch, what is taken of each resource, and what tasks still add to it a unit of speed: [resource].
     """
@@ -195,11 +196,14 @@ class CodedRows(NamedTuple):
 
 @njit_without_arrays
 def count_chunks(runs: Footprint, chunks: Ints, on_link: Ints, change: Ints) -> None:
-    """Add the chunks of each transfer to the links that it crosses; runs of many links by their two ends.
+    """Add the chunks of each transfer to the links that it crosses: to ``on_link`` in runs of up to two links, to the
+    two ends of longer runs in ``change``.
+
+    A link's chunks are then ``on_link`` plus the running sum of ``change``.
 
     Args:
         runs: links of the transfers.
-        chunks: of each transfer.
+        chunks: of each transfer: [transfer].
         on_link: in and out, chunks on single links: [link].
         change: in and out, chunks more on a link than on the one before, beside ``on_link``: [link + 1].
     """
@@ -275,10 +279,13 @@ def codec_work(rows: CodedRows, in_line: bool, coded_as: Int32s, count: Ints, mo
     """Count the most chunks that a rank encodes, and decodes, in each step.
 
     Args:
-        coded_as: −1 where a rank holds a sum that was not encoded yet, else a lightpath that brought or took the bytes,
-            in line the last one that took them: [rank and chunk].
+        in_line: True: a chunk that leaves is encoded once for each lightpath, and every one that arrives is decoded.
+            False: a rank encodes a chunk only where its sum has changed since, and then decodes it itself too if the
+            row stores; it decodes all that arrives.
+        coded_as: in and out, −1 where a rank holds a sum that was not encoded yet, else a lightpath that brought or
+            took the bytes, in line the last one that took them: [rank and chunk].
         count: scratch, [2, ranks].
-        most: out, [2, steps].
+        most: out, chunks encoded, and decoded: [2, steps].
     """
     order, sender, receiver = rows.order, rows.sender, rows.receiver
     begin = 0

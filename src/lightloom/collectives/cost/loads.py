@@ -149,9 +149,10 @@ def uneven_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> StepSec
 
 
 def lightpath_chunks(schedule: Schedule) -> tuple[Ints, Ints, Floats]:
-    """Return the lightpath of each row [row], and the first row and the chunks of each lightpath: [lightpath] each.
+    """Return the lightpath of each row, numbered anew from 0, [row], and the first row and the number of chunks of each
+    lightpath: [lightpath] each.
 
-    Chunks are mean ones where they differ in size; what several ranks tap is sent once.
+    Chunks are in mean chunks where they differ in size; what several ranks tap is counted once.
     """
     every, sizes = np.arange(len(schedule)), schedule.carried if schedule.weights is None else schedule.weights
     if np.array_equal(schedule.lightpath, every):
@@ -203,10 +204,14 @@ class CircuitChanges:
 
 
 def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
-    """Return which steps change circuits, each of which stays until another needs one of its channels.
+    """Return which steps of a schedule on circuits change circuits; each circuit stays until another needs one of its
+    channels.
 
-    Where no channel ever serves a second circuit all are set up at first: ``static`` holds and only the first step is
-    marked. Otherwise ``rows`` is None.
+    Where no channel ever serves a second circuit all are set up at first: ``static`` holds, only the first step that
+    has rows is marked, and ``rows`` are those whose circuits are set up. Otherwise ``rows`` is None.
+
+    Raises:
+        UnsupportedError: the table of channels does not fit in the memory that is free.
     """
     changed = np.zeros(schedule.steps, np.bool_)
     if schedule.folding is not None:
@@ -262,9 +267,16 @@ class _Circuits:
         return overwritten
 
     def follow(self, schedule: Schedule, rows: Ints, step: int) -> tuple[Ints, bytes, bool, bool]:
-        """Set up the circuits that all copies of a step's rows need, of ``rows`` those of step number ``step``. Return
-        the circuits that stand after it, a digest of them, True if the step changed any, and True if it took a channel
-        from another one."""
+        """Set up the circuits that all copies of one step's rows need, in a new table of channels that takes the place
+        of the old one.
+
+        Args:
+            rows: row numbers, of which those of step number ``step`` are taken.
+
+        Returns:
+            The table, the circuit of each channel of each link after the step; a digest of it; True if the step changed
+            any; and True if it took a channel from another circuit.
+        """
         self.tuned = self.tuned.copy()
         copies = schedule.with_rows(rows[schedule.step[rows] == step]).unfolded(self.fabric.fibre_channels)
         changed, new = np.zeros(schedule.steps, np.bool_), np.zeros(len(copies), np.bool_)
@@ -709,10 +721,14 @@ def at_size(schedule: Schedule, nbytes: float, loads: StepLoads, fabric: Fabric)
 
 
 def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> StepLoads:
-    """Return the loads of a schedule of steps.
+    """Return the loads of a schedule of steps, from which its cost at any size follows.
 
     Changes of circuits are counted in the physical model only, crossings only where the fabric states its energy per
     bit (0 otherwise).
+
+    Raises:
+        UnsupportedError: chunks of different sizes in steps that depend on each other on packets, or rows or tables
+            that do not fit in the memory that is free.
     """
     if not fabric.exclusive:
         schedule = schedule.of_single_chunks()
@@ -746,7 +762,8 @@ def _transfer_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Tra
 
 
 def _crossings(schedule: Schedule, fabric: Fabric, transfers: TransferLoads) -> float:
-    """Return the chunks (mean chunks where they differ) that are sent, on packet fabrics times the links of each way.
+    """Return the number of chunks sent (in mean chunks where they differ), on packet fabrics times the links that each
+    crosses.
 
     On circuits equal chunks count once for each lightpath, however many ranks tap it, in all copies; where chunks
     differ in size every row counts. Only one piece of a pipeline is counted.

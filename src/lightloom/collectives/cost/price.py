@@ -129,11 +129,10 @@ class Hops(NamedTuple):
 
 
 def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
-    """Return the hops of all rows of a queued schedule; of a group of ranks, with those of its sibling groups.
+    """Return the hops of all rows of a queued schedule on packet links.
 
-    Rows of groups follow each other, [row, group], numbered so.
-
-    Siblings are the groups that run the same schedule beside this one: row r of group g has number r · groups + g.
+    On the fabric of a group of ranks, they include the hops of the sibling groups, which run the same schedule beside
+    it: row r of group g then has number r · groups + g.
     """
     whole, members = fabric.siblings()
     groups = len(members)
@@ -168,7 +167,9 @@ def _paths(
 ) -> tuple[Ints, Ints, Floats, Floats]:
     """Return the hops of transfers one after the other, and the seconds that each takes.
 
-    ``nbytes`` are the bytes of each transfer, or of all of them.
+    Args:
+        folding: of the schedule; then the links are those of the first copy (:func:`_first_copies`). None: not folded.
+        nbytes: bytes of each transfer, or of all of them.
 
     Returns:
         The first hop of each transfer, [transfer + 1]; and the link of each hop, the seconds for which the transfer
@@ -197,7 +198,8 @@ def _paths(
 
 
 def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, folding: Folding) -> Ints:
-    """Return the links of transfers, each by the smallest of those in its place in all copies: [transfer, place].
+    """Return the links of transfers, each link named by the smallest number among those in its place in all copies:
+    [transfer, place].
 
     Places are the links of a path in order, below 0 where it has fewer.
     """
@@ -235,8 +237,9 @@ def queued_line(schedule: Schedule, fabric: Fabric) -> tuple[Cost, float]:
 
 
 def _sent_bits(schedule: Schedule, fabric: Fabric) -> float:
-    """Return the bits of all transmissions of all copies, each counted once however many ranks tap it, or for every
-    link that packets cross."""
+    """Return the bits that all copies of a queued schedule send: on circuits those of each transmission once, however
+    many ranks tap it (of every row where chunks differ in size), on packets those on the wire for every link
+    crossed."""
     weights, copies = schedule.weights, 1 if schedule.folding is None else schedule.folding.copies
     if not fabric.exclusive:
         hops = fabric.hops(*schedule.ends(slice(None)))
@@ -334,15 +337,17 @@ def _queue_order(schedule: Schedule) -> Ints:
 
 
 def follows(schedule: Schedule, order: Ints) -> Mask:
-    """Return whether each row is of the same transmission as the one before it in the order: [place in the order]."""
+    """Return True where a row is of the same transmission as the one before it in ``order``: same lightpath, step and
+    chunk, [place in the order]."""
     return ~run_begins(schedule.lightpath[order], schedule.step[order], schedule.chunk[order])
 
 
 def cells_of(schedule: Schedule) -> tuple[Ints, Ints, Mask]:
-    """Return the cells that each row reads and writes, [row] each, and whether data lies there from the start: [cell].
+    """Return the cells that each row reads and writes, [row] each, and True for cells in which data lies from the
+    start: [cell].
 
-    A cell is a chunk in a rank of the first period. Parts that go from one rank to one rank only take the cells that
-    rows name.
+    A cell is a chunk at a rank of the first period of a folded schedule, or at any rank: rank · chunks + chunk. In
+    kinds whose parts go from one rank to one rank, cells are numbered anew, only those that rows name.
     """
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     period = ranks if schedule.folding is None else schedule.folding.period

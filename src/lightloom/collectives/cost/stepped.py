@@ -59,17 +59,17 @@ class CodecTimes:
 def shared_times(
     loads: StepLoads, fabric: Fabric, alone: Floats, lead: Floats, codec: CodecTimes | None
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the seconds of sending, encoding and decoding of steps with dependencies: [step] each.
+    """Return the seconds of sending, encoding and decoding of steps with dependencies, which share links and codecs
+    where they run at once: [step] each.
 
-    Each step begins when the last step that it waits for has ended.
-
-    Setting circuits and conversion are not in the seconds of sending. Encoding and decoding are 0 without a codec and
-    in line.
+    Each step begins when the last step that it waits for has ended. Setting circuits and conversion are not in the
+    seconds of sending. Encoding and decoding are 0 without a codec and in line.
 
     Args:
-        alone: seconds of bits and propagation of each step that runs alone, in line with a codec what takes longer.
-        lead: seconds of setting circuits and of conversion before these.
-        codec: seconds of coding in each step.
+        alone: seconds of bits and propagation of each step that runs alone, in line with a codec what takes longer:
+            [step].
+        lead: seconds of setting circuits and of conversion before these: [step].
+        codec: seconds of coding in each step; None without a codec.
     """
     steps, engine, nothing = loads.steps, fabric.links, np.zeros(loads.steps)
     (step, link), busy = np.zeros((2, 0), np.int64), np.zeros(0)
@@ -105,7 +105,14 @@ and those after it, [step] each; step (ascending), number and busy seconds of ea
 def _run_tasks(tasks: list[_Task], before: list[list[int]], resources: int) -> tuple[Floats, Floats]:
     """Return the seconds at which each task may begin and at which it ends: [kind of task, step] each.
 
-    The first task of a step waits for the last of those that the step waits for, every other one for the task before.
+    The first task of a step waits for the last tasks of those steps that the step waits for, every other one for the
+    task before.
+
+    Args:
+        tasks: for each kind of task, in the order of a step: seconds before, during (alone) and after what is shared,
+            [step] each; and step (ascending), resource and busy seconds of each use, [use] each.
+        before: steps that must end before each step.
+        resources: number of links and engines.
     """
     steps, kinds = len(before), len(tasks)
     number = np.arange(steps * kinds).reshape(kinds, steps)
@@ -367,13 +374,13 @@ class Straggling:
 
 
 def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower: float = 1.0) -> Straggling:
-    """Return how much later a run of a verified schedule ends if each rank straggles in turn.
+    """Return how much later a run of a verified schedule on circuits ends if one rank straggles, for each rank in turn.
 
-    Of a folded schedule, one period of ranks; the others delay as much as these.
+    Of a folded queued schedule, one period of ranks is played; the others delay as much as these.
 
     Args:
-        late: seconds that the rank begins to send after the first circuits stand.
-        slower: times longer that it holds lightpaths; 1 or more.
+        late: seconds after the first circuits stand before which the rank sends nothing.
+        slower: factor by which it holds lightpaths longer; 1 or more.
 
     Raises:
         ConfigError: a time or a factor out of range.
@@ -391,11 +398,11 @@ def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower:
 
 
 def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
-    """Return what each rank delays if it straggles, of a queued schedule.
+    """Return what each rank delays a queued schedule if it straggles, ``late`` and ``slower`` as for
+    :func:`straggling`.
 
-    It is played again with every rank of one period late and slower in turn.
-
-    The time includes the set-up of circuits.
+    The schedule is played again with every rank of one period late and slower in turn. The time includes the set-up of
+    circuits.
     """
     ranks, folding = schedule.collective.ranks, schedule.folding
     period = ranks if folding is None else folding.period
@@ -410,7 +417,8 @@ def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slowe
 
 
 def _straggling_in_steps(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
-    """Return what each rank delays if it straggles, both late and slower, each rank in turn, in a schedule of steps.
+    """Return what each rank delays a schedule of steps if it straggles, each rank in turn, ``late`` and ``slower`` as
+    for :func:`straggling`.
 
     The time is that of a run without a straggler; delays are 0 or more.
     """

@@ -122,9 +122,12 @@ def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
 
     The nodes must be those that the schedule is written as: a trace whose dependencies were changed is refused.
 
+    Args:
+        prefix: path of the traces without ``.<rank>.et``.
+
     Raises:
         ConfigError: malformed, incomplete, of several schedules, written by another tool (which data moves is unknown),
-            or wrong; names the file and the node.
+            without a fabric, or wrong; names the file and the node.
     """
     path = trace_path(prefix, 0)
     first, header = read_trace(path)
@@ -150,7 +153,10 @@ def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
 
 
 def _send_columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]]:
-    """Return the columns of the sends, in the order of their row numbers.
+    """Return the columns of the schedule by name, as the sends of all traces state them, in the order of their row
+    numbers.
+
+    ``prefix`` is the path of the traces, for messages.
 
     Raises:
         ConfigError: a node carries no row, a row is sent twice, or none sends it.
@@ -280,12 +286,12 @@ def _feeder_node(entry: object, place: int, path: Path) -> Node:
 
 
 def _name_launched(nodes: list[Node]) -> list[Node]:
-    """Return nodes where the accelerator's are named after the calls that launch them, and alone have durations.
+    """Return the nodes of a trace of calls (``is_cpu_op``) and of what the accelerator does, the latter named after the
+    calls that launch them and alone with durations.
 
-    The first call that such a node waits for has launched it; the call's name says which pass it belongs to. Calls that
-    only launch keep their place in the order and no duration.
-
-    With only one kind of node, the nodes come back unchanged.
+    The first call that such a node waits for has launched it; the call's name says which pass it belongs to. Compute
+    nodes of calls keep their place in the order and have duration 0. With only one kind of node, the nodes come back
+    unchanged.
     """
     by_id = {node.id: node for node in nodes}
     if len({bool(node.attributes.get("is_cpu_op")) for node in nodes}) < 2:
@@ -361,9 +367,13 @@ def _parse_ids(values: object, name: str, where: str) -> tuple[int, ...]:
 
 
 def _parse_count(value: object, name: str, where: str, least: int = 0) -> int:
-    """Return a count, which protobuf's JSON mapping writes as text where it has 64 bits.
+    """Return a whole number from a JSON value: a number, or a text of one, as protobuf's JSON mapping writes those of
+    64 bits.
 
-    Raises ConfigError unless it is a whole number (or a text of one, but no bool) from ``least`` to below 2^64.
+    ``name`` and ``where`` are for the message.
+
+    Raises:
+        ConfigError: the value is anything else (true and false too), or not from ``least`` to below 2^64.
     """
     try:
         number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else None

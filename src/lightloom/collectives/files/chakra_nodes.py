@@ -347,7 +347,7 @@ class Node:
     attributes: Mapping[str, Value] = field(default_factory=dict)
 
     def named_in(self, path: Path) -> str:
-        """Return the name of the node, and of the file that it is in, for messages."""
+        """Return the name of the node in a file, for messages: "PATH: node 3 ('name')"."""
         return f"{path}: node {self.id} ({self.name!r})"
 
     @property
@@ -461,8 +461,11 @@ def _decode_node(frame: bytes) -> Node:
 def check_nodes(nodes: list[Node], path: Path) -> None:
     """Check that ids are unique, types and durations possible, and dependencies present and free of cycles.
 
+    Where control dependencies are nested calls (:func:`is_nested`) those of data alone are looked at.
+
     Raises:
-        ConfigError: as :func:`read_trace`.
+        ConfigError: an id that occurs twice or is 2^63 or more, an unknown type, a duration above eleven days, a
+            dependency that is missing, or a cycle; names ``path`` and the node.
     """
     known: dict[int, Node] = {}
     for node in nodes:

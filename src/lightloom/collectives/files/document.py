@@ -280,7 +280,11 @@ def columns_from(entries: object, where: str) -> dict[str, Column]:
 
 
 def _validated(kind: type[M], entry: object, where: str) -> M:
-    """Return a model of a mapping; raise ConfigError that names the field at fault."""
+    """Return an instance of a model from a mapping of its fields; ``where`` names the mapping in messages.
+
+    Raises:
+        ConfigError: no mapping, or a field that is missing, unknown or wrong; names the field.
+    """
     if not isinstance(entry, Mapping):
         names = ", ".join(field.alias or name for name, field in kind.model_fields.items())
         raise ConfigError(f"{where}: expected a mapping with fields {names}, got {str(entry)[:60]!r}")

@@ -79,7 +79,7 @@ def row_order(schedule: Schedule) -> RowOrder:
 
 
 def row_lists(schedule: Schedule) -> tuple[list[int], list[int], list[int], list[bool]]:
-    """Return source, destination and chunk of each row, and whether it adds."""
+    """Return source, destination and chunk of each row, and True where it adds, as lists: [row] each."""
     return (schedule.source.tolist(), schedule.destination.tolist(), schedule.chunk.tolist(), schedule.reduces.tolist())
 
 

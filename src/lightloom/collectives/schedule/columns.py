@@ -266,7 +266,8 @@ class Schedule:
 
     @property
     def row_nbytes(self) -> Floats | float:
-        """Bytes that each row sends: [row]; a number where all chunks are equal and each row carries one."""
+        """Bytes that each row sends: [row]; one number where all chunks are equal and each row carries one. Rows of a
+        pipeline are those of one piece."""
         if self.lists is not None:
             return self.carried.astype(np.float64) * self.chunk_nbytes
         weights = self.weights
@@ -469,7 +470,8 @@ class Schedule:
         return self.folding.moved(owner, copy, back=back) * pieces + inner
 
     def ends(self, rows: Any) -> tuple[Column, Column, Column]:
-        """Return source, destination and route of some rows (indices or a slice), as a fabric's geometry takes them."""
+        """Return source, destination and route of some rows (indices or a slice) as int64, as a fabric's geometry takes
+        them."""
         source, destination, route = (
             column[rows].astype(np.int64) for column in (self.source, self.destination, self.route)
         )
@@ -582,18 +584,21 @@ def grouped(count: Ints) -> tuple[Ints, Ints]:
 
 
 def run_begins(*columns: Column) -> Mask:
-    """Return True for the first entry of columns, and for those that differ from the one before in some column: [n]."""
+    """Return True where an entry begins a run of equal ones: the first entry, and those that differ from the one before
+    in some column: [n]."""
     begins = np.ones(len(columns[0]), np.bool_)
     begins[1:] = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
     return begins
 
 
 def distinct(values: Ints, most: int) -> tuple[Ints, Ints]:
-    """Return the distinct ones of values from 0 to ``most`` − 1, and the place of each value, as ``np.unique``: [n].
+    """Return the distinct values, ascending, and for each value its place among them [n], as ``np.unique`` with its
+    inverse.
 
     Time: linear in n and ``most``; as ``np.unique`` where ``most`` is much larger than n.
 
-    Distinct values come in ascending order; the place is that of each value among them.
+    Args:
+        values: from 0 to ``most`` − 1: [n].
     """
     if most > max(_SMALL, _SPARSE * len(values)):
         return np.unique(values, return_inverse=True)

@@ -45,11 +45,18 @@ def colour_by_sweep(order: Any, start: Any, end: Any, colour: Any, nodes: int) -
 
 @njit_cached
 def sweep_ranges(order: Ints, start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, Ints, Ints, int]:
-    """Colour intervals [start, end), of which entry i takes ``count[i]`` colours, in ranges of colours: interval, first
-    colour, colours of each; all colours.
+    """Give interval i, [start, end), ``count[i]`` colours in ranges, so that overlapping intervals share none.
 
     An interval takes the smallest free range that suffices, else the largest, so that few have several. Memory: of the
     ranges; time: these, times the free ranges between others.
+
+    Args:
+        order: intervals by ascending start.
+        start, end, count: nodes, 0 to ``nodes``, and number of colours: [interval].
+
+    Returns:
+        Interval, first colour and number of colours of each range, [range] each, in the order of ``order``; and the
+        number of all colours, the most that overlap anywhere.
     """
     ending = np.full(nodes + 1, -1, np.int64)
     taken = np.empty((2 * len(start) + 1, 4), np.int64)
@@ -141,10 +148,11 @@ def _release(free: Ints, holes: int, colour: int, count: int) -> int:
 
 @njit_cached
 def first_fit(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> int:
-    """Give each circular arc, in the given order, the lowest colour of no arc that it overlaps; return the number of
+    """Give each arc of a ring, in the given order, the lowest colour of no arc that it overlaps; return the number of
     colours.
 
     Args:
+        order: numbers of the arcs.
         start, length: first node of an arc and number of nodes, around a ring of ``nodes``: [arc].
         colour: out: [arc].
     """

@@ -60,8 +60,11 @@ def grid_trees(shape: Grid, chunks: int) -> tuple[NDArray[np.int32], Ints]:
     Spines along rows and along columns take turns so that links of both directions carry as many chunks; among those of
     one direction all lines, and on a torus all roots, take turns.
 
+    Args:
+        shape: rows, columns, and True where both wrap around.
+
     Returns:
-        Parent of every rank, −1 at the root: [tree, rank]; and [chunk].
+        Parent of every rank, −1 at the root: [tree, rank]; and the number of each chunk's tree: [chunk].
     """
     rows, columns, wraps = shape
     # Part of the chunks with a spine along a row, so that links along rows and along columns carry as many.
@@ -117,9 +120,10 @@ def _toward(at: Ints, to: int, size: int, wraps: bool) -> Ints:
 
 
 def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
-    """Return an all-reduce in rounds, every link carrying one chunk in each; as many chunks as the size asks for.
+    """Return an all-reduce over trees on a grid, in rounds in which every link carries at most one chunk, not yet
+    verified.
 
-    It is not yet verified.
+    There are as many chunks as take the least estimated time at the size of the collective.
 
     Time: linear in chunks · ranks.
     """
@@ -285,9 +289,14 @@ def _round_counts(links: GridLinks) -> Iterator[_Rounds]:
 
 
 def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int) -> Ints:
-    """Return the chunks on each link of the poorest rank in every round: [round].
+    """Return the chunks that each link into the poorest rank may carry in every round of an all-gather: [round].
 
-    They are as many as the ranks so far away ask for, one at least, and ``least`` together where that allows it.
+    They are as many as the ranks so many links away ask for, one at least, and ``least`` together where that allows it.
+
+    Args:
+        hops: links between ranks: [source, rank].
+        pieces: chunks of each rank.
+        least: chunks that each link into the poorest rank carries at least, in all rounds together.
     """
     entering = np.diff(links.entering)
     poorest = np.lexsort((-hops.max(axis=0), entering))[0]
@@ -298,7 +307,7 @@ def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int)
 
 
 def _stretched(budgets: Ints, more: int) -> Ints:
-    """Return budgets spread over so many more rounds in proportion: [round].
+    """Return budgets of chunks on a link spread over ``more`` further rounds in proportion: [round].
 
     Each is one at least, so that the total may grow where there are more rounds than chunks.
     """
@@ -344,9 +353,10 @@ _lines: OrderedDict[bytes, list[tuple[float, float]]] = OrderedDict()
 
 
 def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
-    """Return the fastest of some schedules of steps, and of them without barriers, not yet verified, and its seconds.
+    """Return the fastest of some schedules of steps, and of the same without barriers, not yet verified, and its
+    seconds.
 
-    Nothing further is tried once a schedule is as good as at its bound, or effort is spent.
+    Nothing further is tried once a schedule takes at most 1.001 times the lower bound, or effort is spent.
 
     Raises:
         UnsupportedError: the fabric's links do not join ranks.
@@ -403,10 +413,8 @@ def _played(
 
 
 def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
-    """Return the seconds for which the busiest link is busy, where rows cross one link each; 0 where they cross more.
-
-    Every step counts.
-    """
+    """Return the seconds for which the busiest link is busy in all steps together, where every row crosses one link; 0
+    where some cross more."""
     *ends, transfer = distinct_transfers(fabric, schedule.source, schedule.destination, schedule.route)
     path = fabric.path(*ends)
     if path.shape[1] > 1:

@@ -148,11 +148,13 @@ class _Match(NamedTuple):
 
 @njit_cached
 def distances(first_out: Ints, head: Ints, hops: Column, beyond: Column) -> None:
-    """Count the links between all ranks, and how much farther the shortest ways through a rank lead.
+    """Count the links on the shortest ways between all ranks, and how much farther the shortest ways through a rank
+    lead.
 
     Args:
-        first_out, head: where the links that leave a rank end, as compressed rows.
-        hops: out, [source, rank]; −1 where no way leads.
+        first_out: first entry of ``head`` of each rank: [rank + 1].
+        head: ranks at the other end of the links that leave a rank.
+        hops: out, links from source to rank: [source, rank]; −1 where no way leads.
         beyond: out, links from a rank to the farthest one that a shortest way from the source reaches through it:
             [source, rank].
     """

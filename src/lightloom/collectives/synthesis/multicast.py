@@ -108,12 +108,16 @@ class MulticastDesign(TreeRules):
         return tuple(arc.level(ranks) for arc in self.arcs)
 
     def period(self, ranks: int) -> int:
-        """Return the ranks after which trees repeat."""
+        """Return the number of ranks after which circuits and trees repeat: all of them where the hubs of some level do
+        not divide them."""
         return repetition(ranks, self.levels(ranks))
 
 
 def make_multicast_trees(design: MulticastDesign, task: RingTask) -> RingTrees | None:
-    """Return trees and times of an all-gather; None where lines do not reach every rank.
+    """Return the circuits of a design with the trees and times of an all-gather over them; None where lines do not
+    reach every rank.
+
+    The design must be sound and fit the channels.
 
     Time: period · ranks · pieces, times the taps, times the logarithm of what waits.
     """
@@ -124,7 +128,11 @@ def make_multicast_trees(design: MulticastDesign, task: RingTask) -> RingTrees |
 
 @lru_cache(maxsize=32)
 def _lightpaths(ranks: int, period: int, arcs: tuple[Arc, ...]) -> tuple[Lightpaths, Lines, Ints]:
-    """Return lightpaths without their times, the rules of their lines, and links from each origin to its tap: [tap]."""
+    """Return the lightpaths of levels without times, the rules of their lines, and the links from each origin to its
+    tap: [tap].
+
+    Line 2 · level + direction holds the lightpaths of one level, clockwise first.
+    """
     columns = []
     for number, arc in enumerate(arcs):
         hub, offsets = hub_ranks(ranks, arc.hubs), np.array(arc.offsets)
@@ -398,8 +406,8 @@ class MulticastSearch:
                 self._try(replace(design, pieces=self._pieces(design, effort)))
 
     def _pieces(self, design: MulticastDesign, effort: int) -> int:
-        """Return the number of pieces with which each is sent in a tenth of a hop, since long paths take the time of a
-        piece at every hop.
+        """Return the least number of pieces with which a piece is sent in a tenth of a hop, since long paths take the
+        time of a piece at every hop.
 
         It is at most 16, and fewer where that many would take more than a small share of the effort to schedule.
         """

@@ -22,10 +22,10 @@ def pack(transfers: Transfers, root: Ints, nbytes: float, hurry: float, sweeps: 
     """Grow a tree for every chunk, and grow each anew ``sweeps`` times among the others; return True if all ranks are
     reached.
 
-    A rank joins by the transfer after which the busiest of its links is least busy.
+    A rank joins by the transfer after which the busiest of its links is least busy, seconds of arrival counted in.
 
     Args:
-        transfers: between all pairs of ranks that have one, with the links of each.
+        transfers: transfers that trees may take, with the links of each.
         root: rank at which the tree of each chunk begins: [chunk].
         nbytes: bytes of a chunk.
         hurry: seconds of a busier link that a second of later arrival counts for.
@@ -95,7 +95,10 @@ def _grow(
 @njit_without_arrays
 def _price(transfers: Transfers, transfer: int, nbytes: float, hurry: float, load: Floats, arrival: Floats) -> float:
     """Return the price of a transfer in seconds: the load of its busiest link with ``nbytes`` more, plus ``hurry``
-    times the seconds at which it would arrive."""
+    times the seconds at which it would arrive, and a thousandth of the seconds on all of its links.
+
+    ``load`` [link] and ``arrival`` [rank] are in seconds.
+    """
     busiest, together = 0.0, 0.0
     for k in range(transfers.begins[transfer], transfers.begins[transfer + 1]):
         busy = nbytes * transfers.seconds_per_byte[k]

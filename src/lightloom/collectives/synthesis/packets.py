@@ -181,7 +181,10 @@ _MANY_ROWS = 1 << 15
 
 
 def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest schedule, not yet verified; nothing more is tried near the bound, or when effort is spent."""
+    """Return the fastest schedule found on a packet fabric, named "synthesized", not yet verified.
+
+    Nothing more is tried near the lower bound, or when effort is spent.
+    """
     switched = fabric.ranks > _MANY and not neighbours_join(fabric)
     enough = lower_bound(collective, fabric).time * (_NEAR_AMONG_MANY if switched else _NEAR)
     best, least = fastest(_within_effort(collective, fabric), fabric, enough)
@@ -206,7 +209,8 @@ def _within_effort(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield plain algorithms in steps, and compositions; those that refuse are left out.
 
-    Among many ranks that links join, in domains or on grids, only what suits.
+    Among more than 128 ranks in domains, on grids or joined by links only the one that :func:`_suited` names, save for
+    kinds with a root.
     """
     many = fabric.ranks > _MANY and collective.kind not in ROOTED and (len(fabric.axes) > 1 or fabric.joins_ranks)
     for algorithm in (_suited(fabric),) if many else (*_PLAIN, HIERARCHICAL):
@@ -295,10 +299,11 @@ def _holds(schedule: Schedule, fabric: Fabric) -> bool:
 
 
 def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules over ever more packed trees a share, or from one root as long as more of them are faster.
+    """Yield schedules over packed trees, twice as many trees a share each time, each number of trees with each weight
+    of a later arrival.
 
-    Each number of trees comes with each weight of a later arrival. None for a group that shares links, or where trees
-    would choose among too many transfers.
+    Of a broadcast or a reduce more trees are tried as long as they gain 3 %. Nothing is yielded for a group that shares
+    links, and no more where trees would choose among too many transfers.
     """
     rooted, before = collective.kind in ROOTED, float("inf")
     roots, most = (1, _MOST_PACKED_ROOTED) if rooted else (fabric.ranks, _MOST_PACKED)

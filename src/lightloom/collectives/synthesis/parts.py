@@ -157,10 +157,12 @@ _MOST_RANKS = 512
 
 
 def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest schedule found, not yet verified.
+    """Return the fastest gather, scatter, permute, all-to-all or all-to-all-v found, not yet verified.
+
+    Nothing more is tried near the lower bound.
 
     Raises:
-        UnsupportedError: nothing carries the parts there.
+        UnsupportedError: nothing that was tried carries the parts on this fabric.
     """
     bound = lower_bound(collective, fabric).time - fabric.setup_time
     steps = () if fabric.damaged else _in_steps(collective, fabric)

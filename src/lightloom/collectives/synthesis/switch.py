@@ -50,7 +50,8 @@ _STARTS = 3
 
 @lru_cache(maxsize=64)
 def circulant(ranks: int, degree: int) -> Ints:
-    """Return connections whose circulant has few hops between its farthest ranks and, among such, few in all: [degree].
+    """Return how far ahead the circuits of every rank lead, so that few hops lie between the farthest ranks and, among
+    such, few in all: [degree].
 
     Random changes from N^(0/D), N^(1/D), ..., seeded, so that the same question has the same answer.
     """
@@ -69,10 +70,11 @@ def circulant(ranks: int, degree: int) -> Ints:
 
 @lru_cache(maxsize=64)
 def lift(ranks: int, degree: int, period: int) -> Ints:
-    """Return how far ahead the circuits of one period of ranks lead: [degree, period].
+    """Return how far ahead the circuits of one period of ranks lead, so that an all-to-all's fullest circuit carries
+    few blocks: [degree, period].
 
-    Over them an all-to-all's fullest circuit carries few blocks. On each plane the ranks of a period lead to different
-    residues, so that a plane is a permutation. Random changes of random lifts, seeded.
+    On each plane the ranks of a period lead to different residues, so that a plane is a permutation. Random changes of
+    random lifts, seeded.
     """
     if degree >= ranks - 1:
         return np.tile(circulant(ranks, degree)[:, None], (1, period))
@@ -154,9 +156,9 @@ def kautz(ranks: int, degree: int) -> StandingCircuits:
 
 
 def _without_loops(source: Ints, destination: Ints) -> Ints:
-    """Return destinations without circuits from a rank to itself: [circuit].
+    """Return destinations in which circuits from a rank to itself have exchanged ends with others: [circuit].
 
-    Some are left where no exchange removes them.
+    Some loops are left where no exchange removes them.
     """
     loops = np.flatnonzero(source == destination)
     destination = destination.copy()
@@ -337,7 +339,7 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
 
 
 def _period(ranks: int, longest: int) -> int:
-    """Return the longest period up to this one that divides the ranks."""
+    """Return the largest divisor of ``ranks`` that is at most ``longest``."""
     return max(period for period in range(1, longest + 1) if ranks % period == 0)
 
 
@@ -361,7 +363,8 @@ def _exchange_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sch
 
 
 def _circuits_note(circuits: str, part: str, pieces: int) -> str:
-    """Return a description of circuits, and of the pieces of each ``part``, for the note of a schedule."""
+    """Return a description of circuits and of the pieces of each ``part`` ("share" or "block") for the note of a
+    schedule: "...; every share travels in 4 pieces"."""
     return f"{circuits}; every {part} travels in {pieces} {'piece' if pieces == 1 else 'pieces'}"
 
 
@@ -384,7 +387,11 @@ def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces:
 
 
 def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> Forest:
-    """Return shortest trees of the shares of one period of ranks, which use all circuits alike, and their times."""
+    """Return shortest trees of the shares of one period of ranks, which use all circuits as alike as possible, with the
+    times at which list scheduling sends them.
+
+    Every share travels in ``pieces`` pieces, each on a tree of its own.
+    """
     planes, period = lift.ahead.shape
     choice = np.empty((pieces, *lift.hops.shape), np.int64)
     switch_kernels.share(lift.origin, lift.circuit, lift.hops, choice, np.empty(planes * period, np.int64))

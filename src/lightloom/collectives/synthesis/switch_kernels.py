@@ -15,8 +15,8 @@ _ROOM = 1.02
 
 @njit_cached
 def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
-    """Change offset ``which[t]`` for ``instead[t]``, t = 0, 1, ..., one after the other, each unless the most hops
-    grow, or, where these stay, the sum of hops. Return (most, sum).
+    """Change offset ``which[t]`` for ``instead[t]``, t = 0, 1, ..., one after the other, and take a change back if the
+    most hops grow, or, where these stay, the sum of hops. Return (most, sum).
 
     A rank has a circuit to the rank that each of the ``offsets``, changed in place, lies ahead; hops are counted from
     one rank to all others.
@@ -211,14 +211,19 @@ def lift_ways(ahead: Any, ranks: int, origin: Any, circuit: Any) -> None:
 
 @njit_cached
 def climb_lift(ahead: Any, ranks: int, which: Any, ends: Any, turns: Any) -> Any:
-    """Change circuits one after the other, each unless the most blocks that pass one grow, or, where these stay, the
-    sum of hops.
+    """Change circuits one after the other, and take a change back if the most blocks that pass one grow, or, where
+    these stay, the sum of hops.
 
     On plane ``which[t]`` the circuits that leave ranks ``ends[t]`` of the period swap the residues that they lead to,
     and that of the first lands ``turns[t]`` periods farther on.
 
+    Args:
+        ahead: in and out, ranks that each circuit leads ahead: [plane, period].
+        which, ends, turns: plane, two ranks of the period, and periods, of each change: [change], [change, 2],
+            [change].
+
     Returns:
-        (the most blocks that pass a circuit in an all-to-all, sum of hops); ``ahead`` is changed in place.
+        The most blocks that pass a circuit in an all-to-all, and the sum of hops.
     """
     planes, period = ahead.shape
     hops, queue = np.empty((period, ranks), np.int16), np.empty(ranks, np.int64)

@@ -26,7 +26,8 @@ def row_name(schedule: Schedule, row: int) -> str:
 
 
 def _carried(schedule: Schedule, row: int) -> str:
-    """Return the name of the chunks that a row carries, for messages; a list that does not exist by its number."""
+    """Return the name of the chunks that a row carries, for messages: "chunk 5", or "chunk 5 and 3 more of list 2"; a
+    list that does not exist by its number."""
     lists, number = schedule.lists, int(schedule.chunk[row])
     if lists is None:
         return f"chunk {number}"
@@ -37,7 +38,7 @@ def _carried(schedule: Schedule, row: int) -> str:
 
 
 def refuse_first(wrong: Mask, message: Callable[[int], str]) -> None:
-    """Raise VerificationError with the message of the first entry that is wrong, if there is one."""
+    """Raise VerificationError with ``message(index)`` of the first entry that is wrong, if there is one."""
     if wrong.any():
         raise VerificationError(message(int(np.argmax(wrong))))
 
@@ -208,7 +209,8 @@ def moved_back(schedule: Schedule, chunk: Ints, copy: Ints) -> Ints:
 def _check_light(
     fabric: Fabric, source: Ints, destination: Ints, route: Ints, channel: Ints, count: Ints, name: Callable[[int], str]
 ) -> None:
-    """Raise VerificationError where light passes too many links, a failed transceiver or a blocked channel.
+    """Raise VerificationError where light of a transfer passes more links than it reaches, or begins or ends at a
+    failed transceiver, or passes a blocked channel.
 
     All arrays are [transfer]; ``channel`` is the first of ``count`` channels, and ``name`` names a transfer by its
     index in messages.
@@ -340,7 +342,8 @@ def first_piece(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 
 def check_folding(schedule: Schedule, fabric: Fabric) -> None:
-    """Prove that the rows, of steps in order or queued, can be repeated around the ring.
+    """Prove that the rows of a folded schedule, of steps in order or queued, can be repeated around the ring; nothing
+    of one that is not folded.
 
     Raises:
         VerificationError: the first violation found.

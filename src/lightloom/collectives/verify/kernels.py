@@ -184,7 +184,10 @@ class _Copies(NamedTuple):
 
 @njit_without_arrays
 def ordered(before: int, after: int, reach: Column) -> bool:
-    """Return whether step ``before`` has ended when step ``after`` begins; an empty ``reach`` means step order."""
+    """Return True if step ``before`` has ended when step ``after`` begins, or ``before`` is below 0, for none.
+
+    ``reach`` says it of steps a and b in [a, b]; where it is empty steps run in their order.
+    """
     if before < 0:
         return True
     if len(reach) == 0:
@@ -196,15 +199,16 @@ def ordered(before: int, after: int, reach: Column) -> bool:
 def occupy(
     rows: Ints, transfers: Transfers, runs: Footprint, order: CellOrder, holder: Int32s, held: Int32s, reach: Column
 ) -> tuple[int, int, int, int]:
-    """Mark every (link, channel) that the rows hold; return the first row with a clash as (row, link, channel, holder),
-    −1 four times where there is none.
+    """Mark every (link, channel) that the rows hold, one row after the other; return the first row with a clash as
+    (row, link, channel, lightpath that holds it), −1 four times where there is none.
 
     Args:
+        rows: row numbers, in an order in which their steps can run.
         runs: links of the rows, in the order of ``rows``.
         order: of the cells of ``holder`` and ``held``.
         holder: in and out, lightpath that last held each channel of each link, −1: none.
         held: in and out, the step in which it did.
-        reach: whether step a ends before step b begins: [a, b]; empty where steps follow each other.
+        reach: True where step a ends before step b begins: [a, b]; empty where steps follow each other.
     """
     lightpath, destination = transfers.lightpath, transfers.destination
     for i in range(len(rows)):
@@ -523,9 +527,14 @@ def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, comp
 
 @njit_without_arrays
 def _verdict(found: int, adds: bool) -> int:
-    """Return the code of what is wrong with a send of which this was found, of all contributions.
+    """Return the code of what is wrong with a send by the flags of what was found of it: ``EMPTY``, ``TWICE``,
+    ``LOST``, ``INCOMPLETE``, or ``OK``.
 
     What is stored over something must be complete, so that every rank counts its own contribution from itself.
+
+    Args:
+        found: flags of all its contributions.
+        adds: True for a send that adds at its destination.
     """
     if not found & _CARRIED:
         return EMPTY

@@ -74,6 +74,10 @@ def _check_light(schedule: Schedule, fabric: Fabric) -> _Order:
 
     On packet fabrics rows of a lightpath must agree, and nothing else is asked of them.
 
+    Returns:
+        The position of each row's step: [row]; row numbers in that order; and 1 where position a ends before position b
+        begins, [a, b], empty where steps follow each other.
+
     Raises:
         VerificationError: the first violation found.
     """
@@ -94,7 +98,12 @@ other."""
 
 
 def _order_rows(schedule: Schedule, fabric: Fabric) -> _Order:
-    """Return an order in which the steps can run, as ``_Order`` describes it.
+    """Return an order in which the steps can run.
+
+    Returns:
+        The position of each row's step: [row]; row numbers by position, within one what leaves a reducing switch after
+        what enters it; and 1 where position a ends before position b begins, [a, b], empty where steps follow each
+        other.
 
     Raises:
         VerificationError: a dependency names no step, or dependencies have a cycle.
@@ -111,7 +120,8 @@ def _order_rows(schedule: Schedule, fabric: Fabric) -> _Order:
 
 
 def _order_steps(schedule: Schedule) -> tuple[Int32s, Bytes]:
-    """Return the topological position of each step, and ``reach[a, b]``: a ends before b begins (empty: step order).
+    """Return the topological position of each step, [step], and 1 where the step at position a ends before that at
+    position b begins, [a, b]; the latter is empty where steps follow each other.
 
     Raises:
         VerificationError: a dependency names a step outside the schedule, or steps wait for each other.
@@ -293,7 +303,8 @@ def _check_queued_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -
 
 
 def _check_rotation(schedule: Schedule, fabric: Fabric, rows: Ints) -> None:
-    """Prove that copies of a folded schedule use links alike, so that what is true of the first is true of all.
+    """Prove that copies of a folded schedule use packet links alike, so that what is true of the first is true of all;
+    nothing of schedules that are not folded or are for one of several sibling groups.
 
     To turn all ranks by a period turns the links that rows use: each link into as many as there are copies, equally
     fast, and no two links into some that they share and some that they do not.
@@ -352,7 +363,8 @@ def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, c
 
 
 def _replay_queued(schedule: Schedule, fabric: Fabric) -> None:
-    """Send the rows of each lightpath in order, on packet fabrics those of all together.
+    """Send the rows of each lightpath in order, on packet fabrics all rows in one order, and prove that all ranks end
+    with what the collective promises.
 
     Raises:
         VerificationError: a row is never sent or sends twice, or a rank does not end with what it must hold.
@@ -446,12 +458,14 @@ def _ends_of_parts(schedule: Schedule, period: int) -> tuple[Ints, Ints]:
 
 
 def verify_joint(parts: Sequence[Part], fabric: Fabric) -> Schedule:
-    """Prove that all parts can run at once, and return the lightpaths of all of them.
+    """Prove that all parts can run at once, and return the lightpaths of all of them as one schedule
+    (:func:`lightloom.collectives.joint.joint_schedule`).
 
     The schedules of the parts are verified on one group each, sends of a shift hop by hop.
 
     Raises:
         VerificationError: the first violation found.
+        ValueError: the fabric has no such groups as a part names.
     """
     joint, begins = joint_schedule(parts, fabric)
     for part, begin, end in zip(parts, begins, [*begins[1:], len(joint)], strict=True):

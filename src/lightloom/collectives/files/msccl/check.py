@@ -78,7 +78,8 @@ class Run:
 
     @property
     def local_work(self) -> list[str]:
-        """Counts of chunks copied and added inside GPUs, in words; those that are 0 are left out."""
+        """Counts of chunks copied and added inside GPUs, in words, such as "3 local copies" and "2 local sums"; those
+        that are 0 are left out."""
         counts = {"local copies": self.copies, "local sums": self.sums}
         return [f"{count} {what}" for what, count in counts.items() if count]
 
@@ -119,7 +120,7 @@ class _Block:
     """The content that the current step has received and still has to forward, at most one."""
 
     def name(self, step: int) -> str:
-        """Return the name of a step for messages."""
+        """Return the name of a step of this threadblock for messages: "GPU 0, threadblock 1, step 2"."""
         return f"GPU {self.rank}, threadblock {self.number}, step {step}"
 
 
@@ -196,10 +197,11 @@ class Machine:
         self._ready.extend(self._waiting.pop(what, ()))
 
     def _advanced(self, block: _Block, step: Step) -> object | None:
-        """Handle one chunk of a step, and return what it still needs; None when it is done.
+        """Handle one chunk of the current step of a threadblock, and return None; or the event that the step must wait
+        for first.
 
-        A need is an event to wait for: a step to be announced, ``("full", connection)`` or ``("free", connection)``.
-        ``block`` moves on, chunk by chunk and then to the next step.
+        An event is a step to be announced (GPU, threadblock, step), ``("full", connection)`` or ``("free",
+        connection)``. Where nothing is waited for, ``block`` moves on, chunk by chunk and then to the next step.
         """
         if not block.waited:
             if step.depends is not None:
@@ -317,12 +319,16 @@ MOST_ROOM = 64
 
 
 def check(program: Program, where: str) -> list[Run]:
-    """Check that a program keeps the rules, runs, and computes its collective.
-
-    Returns:
-        One run for each way in which the buffers of the program may lie.
+    """Check that a program keeps the rules, runs, and computes its collective; of a custom collective what it computes
+    is not checked.
 
     Time grows with chunks moved times threadblocks, as clocks do.
+
+    Args:
+        where: name of the program or its file, for messages.
+
+    Returns:
+        One run for each way in which the buffers of the program may lie: in place, out of place.
 
     Raises:
         ConfigError: a rule is broken, a message of one size is received as another, steps wait forever or race, or a
@@ -346,9 +352,10 @@ def check(program: Program, where: str) -> list[Run]:
 
 
 def _remedy(program: Program, condition: Condition, where: str, room: int) -> str:
-    """Return what would help a program that waits forever, if more room does.
+    """Return a text that says with how much more room in each connection a program that waits forever would end; an
+    empty text where none helps.
 
-    Room is doubled up to ``MOST_ROOM``; an empty text where none of these helps.
+    ``room`` is the number of messages that a connection holds; it is doubled up to ``MOST_ROOM``.
     """
     held = room
     while held < MOST_ROOM:
@@ -361,11 +368,10 @@ def _remedy(program: Program, condition: Condition, where: str, room: int) -> st
 
 
 def _runs_in_parts(program: Program, condition: Condition, where: str, room: int) -> bool:
-    """Return whether a program also ends where every chunk of a message takes room of its own.
+    """Return True if a program also ends where every chunk of a message takes room of its own, as the runtime sends
+    chunks that do not fit in a slot together.
 
-    The runtime sends chunks together as long as they fit in a slot, and one by one where they are larger.
-
-    Programs whose steps move one chunk each are not run again.
+    ``room`` is the number of messages that a connection holds. True without a run where every step moves one chunk.
     """
     if any(step.count > 1 for gpu in program.gpus for block in gpu.blocks for step in block.steps):
         try:

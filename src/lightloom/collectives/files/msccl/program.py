@@ -57,7 +57,8 @@ class ThreadBlock:
     line: int = field(default=0, compare=False)
 
     def announced_by(self, number: int) -> int | None:
-        """Return the step that tells waiting threadblocks that a step has ended; None if none does.
+        """Return the number of the step that tells waiting threadblocks that step ``number`` has ended, that step
+        itself or a later one; None if none does.
 
         A threadblock announces the steps up to one that says ``hasdep``; a nop announces nothing.
         """

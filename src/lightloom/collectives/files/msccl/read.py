@@ -89,7 +89,8 @@ class _Levels(NamedTuple):
 
 
 def _levels(movement: Movement, where: str) -> _Levels:
-    """Return the earliest step of every row in which all edges are kept.
+    """Return the earliest step of every row in which all edges are kept, the rows that must be sent together, and an
+    order of these.
 
     Raises:
         UnsupportedError: messages overtake each other.
@@ -128,10 +129,17 @@ def _levels(movement: Movement, where: str) -> _Levels:
 def _logical_steps(
     rows: list[Row], levels: _Levels, collective: Collective, fabric: Fabric, chunks: int, where: str
 ) -> list[Moves]:
-    """Return the moves of each step. A step that does not fit the fabric is split between parts, never inside one.
+    """Return the moves of each step of a schedule. A step that does not fit the fabric is split between parts, never
+    inside one.
 
     Only steps in which some rows must not come after others have to fit into one step of the fabric; sums and copies of
     one step are moves of their own.
+
+    Args:
+        rows: rows of the run.
+        levels: step and part of each row.
+        chunks: chunks of all the collective's data.
+        where: name of the file, for messages.
 
     Raises:
         UnsupportedError: rows that must be sent together do not fit.
@@ -216,10 +224,11 @@ class _Version(NamedTuple):
 def movement_of(run: Run, where: str) -> Movement:
     """Return what moves in a run: a row for each arrival, in their order, and the edges between versions of chunks.
 
-    A row adds unless what arrives replaces what its GPU has of the chunk.
+    A row adds unless what arrives replaces what its GPU has of the chunk. ``where`` names the file in messages.
 
     Raises:
-        UnsupportedError: a GPU uses two sums of one chunk side by side, or sends what no one uses; names the line.
+        UnsupportedError: a GPU uses two sums of one chunk side by side, or receives what it does not use; names the
+            line.
     """
     used, final = _uses(run)
     versions = {cell: _versions(run, cell, uses, final.get(cell), where) for cell, uses in used.items()}
@@ -238,7 +247,12 @@ def movement_of(run: Run, where: str) -> Movement:
 
 
 def _uses(run: Run) -> tuple[dict[Cell, Uses], dict[Cell, int]]:
-    """Return the values of each cell that are sent or final, and the contributors of the final ones."""
+    """Return the values that each GPU sends of each chunk, or has of it in the end, and the contributors of the final
+    ones.
+
+    The first maps (GPU, chunk) to the values by their parts: contributors as bits, and the rows that send the value.
+    The second maps (GPU, chunk) to contributors as bits.
+    """
     used: dict[Cell, Uses] = defaultdict(dict)
     final: dict[Cell, int] = {}
     for number, arrival in enumerate(run.arrivals):

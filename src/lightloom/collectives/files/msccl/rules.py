@@ -116,9 +116,11 @@ class Condition:
         return whole.index(True) if self.collective == "reduce" and any(whole) else 0
 
     def expected(self, root: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (GPU, chunk of its output, chunk number, contributors) of everything that must be there at the end.
+        """Yield (GPU, chunk of its output, chunk number, contributors) of every chunk that must be in an output at the
+        end.
 
-        Contributors are bits, one for each GPU. Nothing of a custom collective.
+        Contributors are bits, one for each GPU. Nothing is yielded of a custom collective, and in a reduce nothing but
+        the output of ``root``.
         """
         everyone, own = (1 << self.ranks) - 1, max(1, self.chunks // self.ranks)
         for rank, count in enumerate(self.outputs):
@@ -178,7 +180,11 @@ ROOM = {"Simple": 2, "LL": 8, "LL128": 8}
 
 
 def check_rules(program: Program, condition: Condition, where: str) -> None:
-    """Check every rule, and raise at the first that is broken.
+    """Check every rule that a program must keep, and raise at the first that is broken.
+
+    Args:
+        condition: pre- and postcondition of the program, by which buffers are checked.
+        where: name of the file, for messages.
 
     Raises:
         ConfigError: names the line (or GPU, threadblock and step, for a program that was not read).

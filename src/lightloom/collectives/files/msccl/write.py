@@ -105,7 +105,7 @@ def _check_fits(program: Program, name: str) -> None:
 
 
 def _peers(gpu: Gpu) -> int:
-    """Return the largest number of a GPU's threadblocks on one channel that all send, or that all do not."""
+    """Return the largest number of a GPU's threadblocks on one channel that all send, or that all do not send."""
     sends = [(block.send >= 0, block.channel) for block in gpu.blocks]
     return max((sends.count(end) for end in sends), default=0)
 
@@ -212,13 +212,21 @@ class ProgramWriter:
                 self.steps[rank, "copy", -1, 0].append(Step(type="cpy", source=("i", k), destination=("o", k)))
 
     def _channel(self, row: int, chunk: int) -> int:
-        """Return the channel of a row, over which its chunk is spread."""
+        """Return the channel of a row: those of its pair, each split into ``spread`` channels that share the chunks in
+        turn."""
         return self.channels[row] * self.spread + chunk % self.spread
 
     def _add(self, block: Block, kind: str, here: tuple[str, int], waits: Iterable[Place]) -> Place:
-        """Append a step, after a nop for every dependency but the last, and return its place.
+        """Append a step to a threadblock, after a nop for every dependency but the last, and return its place: the
+        threadblock and the step's number.
 
         Dependencies in its own threadblock, or that it has already waited for, need none.
+
+        Args:
+            block: threadblock: GPU, "send", "receive", "both" or "copy", peer, channel.
+            kind: type of the step.
+            here: buffer and offset that it reads or writes.
+            waits: places of steps that must have ended before.
         """
         steps = self.steps[block]
         latest: dict[Block, int] = {}

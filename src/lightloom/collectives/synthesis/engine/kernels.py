@@ -20,11 +20,12 @@ from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 @njit_without_arrays
 def sort_stably(keys: Floats, order: Ints, scratch: Ints) -> None:
-    """Write the places of keys, the least first and equal ones in their order, by merging runs, O(n log n).
+    """Write the order of keys to ``order``: indices by ascending key, equal keys in their order, by merging runs, O(n
+    log n).
 
     Args:
         keys: [n] or longer.
-        order: out: [n].
+        order: out, whose length is n: [n].
         scratch: [n] or longer.
     """
     count = len(order)
@@ -49,11 +50,13 @@ def sort_stably(keys: Floats, order: Ints, scratch: Ints) -> None:
 
 @njit_cached
 def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissions, begin: Floats) -> float:
-    """Return seconds until the last arrival if every free lightpath sends what has the longest path below.
+    """Return the seconds until the last arrival if every free lightpath sends, of what waits for it, that with the
+    longest path below.
 
     Args:
         queue, delay: queue of each tap, and seconds until a transmission arrives there: [tap].
         busy: seconds for which a transmission holds its lightpath: [queue].
+        sends: receptions, each released by the arrival of the one above it.
         begin: out, seconds at which each reception begins to be sent: [reception].
     """
     # Arrays as variables of their own: reading them out of a tuple in a loop takes time.
@@ -131,13 +134,15 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
 
 @njit_cached
 def _rank(path: Ints, sends: Transmissions, start: Ints, place: Int32s) -> Int32s:
-    """Return the transmissions of each queue by urgency, the one with the longest path below first, and by number where
-    they are equally urgent.
+    """Return the transmissions of all queues, queue after queue and in each by urgency: the one with the longest path
+    below first, and by number where they are equally urgent.
 
     Args:
         path: queue of each transmission: [reception].
-        start: out, first place of each queue: [queue + 1].
-        place: out, place of each transmission, and −1, as it comes in, of other receptions: [reception].
+        sends: the receptions.
+        start: zeros, out: first place of each queue: [queue + 1].
+        place: −1 everywhere, out: place of each transmission that waits for another, by its first reception:
+            [reception].
 
     Returns:
         First reception of the transmission at each place: [place].
@@ -658,8 +663,15 @@ def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> tuple[Int32s
 
 @njit_without_arrays
 def _join_fellows(paths: Lightpaths, hanging: Transmissions, head: Ints, first: int, ranks: int) -> None:
-    """Chain the receptions of each transmission of one tree, nearest first; the ``head`` of each lightpath [lightpath]
-    has the longest path below any of them."""
+    """Chain the receptions of each transmission of one tree in ``fellow``, nearest first, and let the nearest one's
+    ``left`` be the longest path below any of them.
+
+    Args:
+        hanging: receptions of all trees, changed in place.
+        head: out, nearest reception of each lightpath's transmission in this tree, −1 where it has none: [lightpath].
+        first: first reception of the tree.
+        ranks: receptions of the tree.
+    """
     taps, fellow, left = hanging.tap, hanging.fellow, hanging.left
     head[:] = -1
     for cell in range(first, first + ranks):

@@ -121,7 +121,8 @@ def arrange(ranks: int, period: int, origin: Ints, target: Ints, path: Ints, que
 
 
 def free_line(taps: int) -> Lines:
-    """Return rules for so many taps of lightpaths that may follow each other in any order."""
+    """Return the rules for ``taps`` taps of lightpaths that may follow each other in any order, also from any rank: one
+    line, number 0, which is free."""
     one = np.ones(1, np.bool_)
     none = np.zeros(taps, np.int32)
     return Lines(none, np.ones(taps, np.bool_), none, one, one, np.ones(1, np.int64))

@@ -185,9 +185,9 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
     """Return an all-reduce on standing circuits with its rows in the fastest order found, never slower than before.
 
     In each order that is tried a lightpath sends first what has the longest way left, later pieces being put back by
-    none or more of the time.
+    none or more of the time. Any other schedule, and one of more than 400,000 rows, is returned unchanged.
 
-    Any other schedule is returned unchanged. Time: rows, times the logarithm of what waits.
+    Time: rows, times the logarithm of what waits.
     """
     queued = schedule.collective.kind == "all-reduce" and schedule.queued and fabric.exclusive
     if not queued or not 0 < len(schedule) <= _MOST_ROWS:

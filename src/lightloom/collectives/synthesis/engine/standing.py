@@ -68,10 +68,13 @@ def gather_over(
     grown: Forest | None = None,
     note: str = "",
 ) -> Schedule:
-    """Return a queued schedule over these circuits, not yet verified; every share travels in ``pieces`` parts.
+    """Return a queued all-gather, reduce-scatter or all-reduce over standing circuits, not yet verified.
 
     Args:
-        grown: trees for this size, if they have been grown; of a reduce-scatter over the reversed circuits.
+        pieces: parts in which every share travels, with a tree each.
+        grown: trees for this size, if they have been grown; of a reduce-scatter over the reversed circuits. None: they
+            are grown here.
+        note: description for the notes; none where it is empty.
 
     Raises:
         UnsupportedError: circuits that do not join all ranks, or too many transfers.
@@ -89,7 +92,8 @@ def gather_over(
 
 
 def busy_and_delay(fabric: Fabric, circuits: StandingCircuits, nbytes: float) -> tuple[Floats, Floats]:
-    """Return the seconds that ``nbytes`` hold each circuit, and those until they arrive: [circuit] each."""
+    """Return the seconds for which ``nbytes`` hold each circuit, and the seconds from the start until they arrive,
+    conversion and latency included: [circuit] each."""
     busy = nbytes / (circuits.width * fabric.channel_bandwidth).astype(np.float64) + fabric.piece_overhead
     return busy, busy + fabric.step_overhead + fabric.latency(circuits.source, circuits.destination, circuits.route)
 

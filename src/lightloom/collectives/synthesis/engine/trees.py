@@ -42,13 +42,16 @@ class Forest:
 def grow_forest(
     paths: Lightpaths, lines: Lines, walks: Sequence[int], *, deadline: float, sweeps: int, roots: Ints | None = None
 ) -> Forest | None:
-    """Return trees of as many pieces as there are ``walks``, with their times; None where a rank is not reached.
+    """Return trees of one period of roots for as many pieces as there are ``walks``, with the times at which list
+    scheduling sends them; None where a rank is not reached.
 
     Time: pieces · period · taps, times the logarithm of what waits.
 
     Args:
+        lines: rules by which lightpaths follow each other.
         walks: ranks ahead of the root before which a piece enters no line of the highest level: [piece].
-        deadline: seconds by which trees may end so that lightpaths are shared more evenly, if later than the deepest.
+        deadline: seconds by which trees may end, if nothing waits, so that lightpaths are shared more evenly; that of
+            the deepest tree if it is later.
         sweeps: rounds of balancing.
         roots: ranks at which the trees of one period begin, all of them by default; several may begin at one: [root].
     """
@@ -153,8 +156,11 @@ class MixedTours(NamedTuple):
 
 
 def tour_places(hubs: int, skips: Sequence[int], colours: int) -> Iterator[tuple[int, Ints]]:
-    """Yield each length of tours of so many colours, and the colour of the chord from each hub, that of the hub where
-    its tour begins: [hub]."""
+    """Yield each length of chords that follow each other in tours, and the colour of the chord of that length from each
+    hub, that of the hub where its tour begins: [hub].
+
+    ``colours`` is the number of colours, which divides the hubs.
+    """
     passed = 0
     for skip in skips:
         yield skip, (np.arange(hubs, dtype=np.int64) - passed) % colours
@@ -162,10 +168,8 @@ def tour_places(hubs: int, skips: Sequence[int], colours: int) -> Iterator[tuple
 
 
 def shared_chords(ranks: int, channels: int, skips: tuple[int, ...]) -> tuple[Level | MixedTours, ...] | None:
-    """Return chords of these lengths from every rank, as wide as there is room for; what is left joins neighbours.
-
-    None where the chords do not fit the channels.
-    """
+    """Return chords of the lengths ``skips``, in ranks, from every rank, on wavelengths that they share, as wide as
+    there is room for, and unit links on what is left; None where the chords do not fit the channels."""
     colours = tour_colours(ranks, channels, skips)
     if colours is None:
         return None
@@ -293,8 +297,8 @@ def tour_colours(hubs: int, channels: int, skips: Sequence[int]) -> int | None:
 
 
 def repetition(ranks: int, levels: Sequence[Level | MixedTours]) -> int:
-    """Return the number of ranks after which nested levels repeat: the ranks over the fewest hubs of any level, or all
-    ranks where the hubs of some level do not divide them."""
+    """Return the number of ranks after which nested levels repeat: the ranks over the fewest hubs of any level, 1
+    without levels, or all ranks where the hubs of some level do not divide them."""
     regular = all(ranks % level.hubs == 0 for level in levels)
     return ranks // min((level.hubs for level in levels), default=ranks) if regular else ranks
 

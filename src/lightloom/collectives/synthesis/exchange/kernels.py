@@ -49,11 +49,14 @@ class Prices(NamedTuple):
 
 @njit_without_arrays
 def reach(share: int, most: int, reached: Ints) -> None:
-    """Compute the most ranks on one side of a root that spans can serve, at most ``most``, with ``share`` ranks at most
-    behind one wavelength: ``reached`` [wavelengths, depth in spans], changed in place.
+    """Compute the most ranks on one side of a root that spans can serve, at most ``most``.
 
     The farthest child takes some of the wavelengths up to where it lies, where both it and the root serve ranks over
     the rest; beyond, it has all of them.
+
+    Args:
+        share: most ranks behind one wavelength of a span.
+        reached: zeros, out: [wavelengths, depth in spans], each from 0.
     """
     for left in range(1, reached.shape[0]):
         for depth in range(1, reached.shape[1]):

@@ -230,10 +230,10 @@ class Designs:
 
     @cached_property
     def hubs(self) -> list[int]:
-        """Numbers of hubs worth trying: those that divide the ranks and, where few do, others.
+        """Numbers of hubs worth trying, 3 or more, ascending: those that divide the ranks and give a period of few
+        enough blocks.
 
-        Those that divide the ranks and give a period of few enough blocks; where these are four or fewer among at most
-        512 ranks, also some that do not divide them.
+        Where these are four or fewer among at most 512 ranks, also some that do not divide the ranks.
         """
         ranks = self._ranks
         even = [hubs for hubs in range(3, ranks + 1) if ranks % hubs == 0 and ranks // hubs * ranks <= self.most]
@@ -562,7 +562,10 @@ class ExchangeSearch:
         return full is not None
 
     def _by_estimate(self, effort: float) -> list[Wiring]:
-        """Return plain wirings and random ones that fit, the shortest estimate first, until so much effort is spent."""
+        """Return plain wirings and random ones that fit, the shortest estimate first.
+
+        Random ones are drawn until ``effort`` hops are spent since the search began, or 500 draws led nowhere.
+        """
         seconds: dict[Wiring, float] = {}
         for wiring in self._designs.plain():
             if wiring is not None and self._designs.fits(wiring):
@@ -600,9 +603,11 @@ class ExchangeSearch:
         return nsmallest(count, self._seconds, key=lambda wiring: self._seconds[wiring])
 
     def _try(self, wiring: Wiring) -> None:
-        """Schedule the blocks of some sources, and keep the seconds of the wiring and its loads by kind of chords.
+        """Schedule the blocks of some sources over a wiring, and keep its seconds, and its busiest load by kind of
+        chords.
 
-        Seconds are infinite where it does not fit, is hopeless or has too many rows.
+        Seconds are infinite where the wiring takes over 1.15 times the best trial by its paths or loads alone, or has
+        too many rows.
         """
         self._seconds[wiring] = np.inf
         trial = plan(wiring, self._exchange, Trial(_TREES, self._sources, _HOPELESS * self._best))
@@ -619,9 +624,10 @@ class ExchangeSearch:
             self._load[wiring] = np.array([trial.load[family == kind].max(initial=0.0) for kind in kinds])
 
     def _share_wavelengths(self, effort: float) -> None:
-        """Try chords of several lengths from every rank, on wavelengths that they share, and plan the best in full.
+        """Try chords of several lengths from every rank, on wavelengths that they share, and plan the best in full,
+        each up to twenty times with other random choices among equally cheap paths; a faster plan is kept.
 
-        The effort is in addition to what is spent, plus a quarter for plans.
+        ``effort`` is spent in addition to what was spent before, and a quarter of it for plans.
         """
         rng, ranks, channels = np.random.default_rng(2), self._ranks, self._exchange.channels
         longest = min(ranks // 2, channels, self._exchange.reach or ranks)

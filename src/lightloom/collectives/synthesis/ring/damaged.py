@@ -98,9 +98,9 @@ def _circuits_to_try(collective: Collective, fabric: Fabric) -> Iterator[Standin
 
 
 def _design(collective: Collective, fabric: Fabric, times: int) -> tuple[Level, ...]:
-    """Return the chords of the best design for a sound ring of so many times the ranks, the same distances apart.
+    """Return the chords of the best design for a sound ring of ``times`` as many ranks, each as far from the next.
 
-    Its hubs are divided by ``times``, rounded up, for the ring of the fabric's ranks.
+    The hubs of the chords are divided by ``times``, rounded up, for the ring of the fabric's ranks.
     """
     task = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0), times)
     design, _ = RingSearch(task).run(scaled(_EFFORT * fabric.ranks))
@@ -108,7 +108,8 @@ def _design(collective: Collective, fabric: Fabric, times: int) -> tuple[Level, 
 
 
 def _simple(fabric: Fabric) -> Iterator[tuple[Level, ...]]:
-    """Yield chords of one to three lengths from every rank, the longest on about half of the wavelengths.
+    """Yield chords of one to three lengths from every rank, the longest on about half of the wavelengths; unit links
+    are not among them.
 
     At the ends of a line no chord leads back from beyond, so that the last ranks lean on few long lightpaths, which
     must be wide.
@@ -122,11 +123,10 @@ def _simple(fabric: Fabric) -> Iterator[tuple[Level, ...]]:
 
 
 def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCircuits | None:
-    """Return all that is left of these chords, and unit links on all that they leave free.
+    """Return all circuits of chords that failures leave, and unit links on all channels that they leave free.
 
-    None where the chords do not fit, or where what is left does not lead from every rank to every other.
-
-    Hubs are counted from the first broken link on, so that few chords pass it.
+    None where the chords do not fit, or where what is left does not lead from every rank to every other. Hubs are
+    counted from the first broken link on, so that few chords pass it.
     """
     lit = np.flatnonzero(~_blocked(fabric).all(axis=0))[: fabric.usable_channels]
     plan = HubCircuits.of(fabric.ranks, len(lit), chords)

@@ -143,9 +143,11 @@ def regular_skips(ranks: int, channels: int, longest: int) -> Iterator[tuple[int
 
 
 def varied_skips(leaders: Sequence[tuple[int, ...]], longest: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """Return lengths near those of one of the leaders, or any, ascending; short ones more often.
+    """Return lengths of chords, ascending, near those of one of the leaders: one or two random changes, the first
+    leaders more often.
 
-    One or two changes of a leader, the first ones more often; in a tenth of cases, or without leaders, 1 to 8 lengths.
+    In a tenth of cases, or without leaders, they are 1 to 8 random lengths. Random lengths are up to ``longest``, short
+    ones more often.
     """
 
     def length() -> int:
@@ -181,11 +183,12 @@ _STRAIGHT_ROWS = 1 << 20
 
 
 def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield queued schedules on standing circuits, not yet verified; the three kinds share designs of all-gathers.
+    """Yield queued all-gathers, reduce-scatters or all-reduces on standing circuits, not yet verified, by designs found
+    for all-gathers.
 
-    The design of levels, unless a circulant is faster; of an all-reduce it comes in any case, and one whose sums are
-    completed at hubs if that is faster; then the circulant, if it is faster than levels. Cached designs are used where
-    there are any.
+    They are: the schedule on levels of chords, for an all-reduce always, else unless a circulant is faster; of an
+    all-reduce one whose sums are completed at hubs, if that is faster; and the one on a circulant, if it is faster than
+    levels. Designs are read from the cache on disk where it has them, else searched for and written to it.
     """
     task, most = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0)), effort(fabric.ranks)
     bound, hop = task.bound, fabric.step_overhead + fabric.neighbour_latency()
@@ -257,13 +260,14 @@ def _levels_note(design: Design, trees: RingTrees, fabric: Fabric) -> str:
 
 
 def set_anew(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield the schedules whose circuits are set anew for each stage: OpTree's, and of an all-reduce WRHT's."""
+    """Yield schedules named "synthesized" whose circuits are set anew for each stage: OpTree's, and of an all-reduce
+    also WRHT's."""
     yield replace(optree(collective, fabric, striped=True), algorithm="synthesized")
     if collective.kind == "all-reduce":
         yield _sums_by_groups(collective, fabric)
 
 
 def _sums_by_groups(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return WRHT's schedule under the name of what is synthesized."""
+    """Return WRHT's all-reduce under the name "synthesized"."""
     note = "groups add up in their middle, as WRHT's do"
     return replace(wrht(collective, fabric, striped=True), algorithm="synthesized", notes=(note,))

@@ -182,11 +182,14 @@ class HubTree(NamedTuple):
 def share_wavelengths(
     kinds: Sequence[HubTree], channels: int, hop: float, channel_seconds: float
 ) -> dict[HubTree, int]:
-    """Return the wavelengths of a lightpath of each kind of tree that together carry all data in the least time.
+    """Return the kinds of trees, each with the wavelengths of one of its lightpaths, that side by side carry all data
+    in the least time.
 
     Kinds that get none are left out. Where there are many channels, they are shared out in bundles.
 
     Args:
+        kinds: trees to choose from, by their lightpaths over a link and their hops.
+        channels: wavelengths of each link, each way.
         hop: seconds of a hop.
         channel_seconds: seconds in which one channel carries all data.
     """
@@ -206,9 +209,12 @@ def share_wavelengths(
 
 
 def _fullest(loads: Sequence[tuple[int, int]], channels: int, values: Sequence[float]) -> Ints:
-    """Return how many of each kind have the largest total value within so many channels either way: [kind].
+    """Return how many of each kind together have the largest total value within ``channels`` channels either way:
+    [kind].
 
-    ``loads`` has the channels that one of each kind takes, one way and the other.
+    Args:
+        loads: channels that one of each kind takes, one way and the other.
+        values: value of one of each kind.
     """
     outward, backward = (np.array(side, np.int64) for side in zip(*loads, strict=True))
     most = int(max(outward.max(), backward.max()))
@@ -238,17 +244,18 @@ def _fullest(loads: Sequence[tuple[int, int]], channels: int, values: Sequence[f
 def cut_into_pieces(
     widths: dict[HubTree, int], hop: float, channel_seconds: float, piece_overhead: float, pieces: Ints
 ) -> tuple[Floats, Ints]:
-    """Return seconds until the last piece arrives, and the pieces of each tree, if data is cut in so many equal pieces.
+    """Return, for several numbers of equal pieces into which data is cut, the seconds until the last one arrives, and
+    the pieces that each tree carries.
 
     Args:
-        widths: wavelengths of a lightpath of each tree.
+        widths: trees side by side, with the wavelengths of a lightpath of each.
         hop: seconds of a hop without the piece.
         channel_seconds: seconds in which one channel carries all data.
         piece_overhead: seconds that each piece takes on a lightpath besides.
         pieces: pieces in all: [cut].
 
     Returns:
-        Arrays [cut] and [cut, tree].
+        Seconds, [cut], and numbers of pieces, [cut, tree].
     """
     busy = channel_seconds / pieces[:, None] / np.array(list(widths.values())) + piece_overhead
     fill = np.array([tree.hops for tree in widths]) * (hop + busy)
@@ -497,7 +504,7 @@ def _reaches(fabric: Fabric, shape: Shape) -> bool:
 
 
 def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
-    """Return the queued schedule of a broadcast over a shape."""
+    """Return the queued schedule of a broadcast over the trees of a shape, not yet verified."""
     parts = [np.broadcast_arrays(*part) for part in _lightpaths(fabric, shape)]
     source, destination, route, channel, width, first, pieces = map(np.concatenate, zip(*parts, strict=True))
     queue, piece = grouped(pieces)

@@ -164,7 +164,14 @@ def _estimated(levels: list[Level], count: int, task: RingTask) -> _Rows:
 
 
 def least_fitting(fits: Callable[[Floats], Mask], low: Floats, high: Floats, halvings: int) -> Floats:
-    """Return the least values from ``low`` to ``high`` that fit, as all larger ones do, by so many halvings: [row]."""
+    """Return, for each row, the least value from ``low`` to ``high`` that fits, as all larger ones do, found by
+    ``halvings`` halvings: [row].
+
+    ``high`` is returned where nothing below it is seen to fit.
+
+    Args:
+        fits: function that returns True where the values of rows fit: [row].
+    """
     for _ in range(halvings):
         middle = (low + high) / 2
         enough = fits(middle)
@@ -195,9 +202,13 @@ def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tu
 
 
 def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, task: RingTask) -> Design:
-    """Return the design of a row with widths for these seconds; what is left goes to the busiest level.
+    """Return the design of one combination of levels with widths for ``seconds``; what channels are left goes to the
+    busiest level.
 
     Unit links count as a level, and keep one wavelength at least.
+
+    Args:
+        row: number of the combination in ``rows``.
     """
     chords = [levels[i] for i in rows.which[row].tolist()]
     widths = np.maximum(1, np.ceil(rows.loads[row] / max(seconds, 1e-15))).astype(np.int64)
@@ -281,7 +292,8 @@ class RingSearch:
         return self._best[1], trees
 
     def _sweep(self, effort: int) -> None:
-        """Try candidates in the order of their estimates, with the same effort for each distance between hubs.
+        """Try candidates in the order of their estimates, with the same share of ``effort`` for each number of ranks
+        after which designs repeat.
 
         The farther hubs lie apart, the longer until a design repeats, and the longer its trees take to grow.
         """
@@ -302,7 +314,10 @@ class RingSearch:
         return self._best[0] <= NEAR * self._task.bound
 
     def _try(self, design: Design) -> float:
-        """Return the seconds of a design, growing its trees unless they are known; infinite where it does not fit."""
+        """Return the seconds of a design, growing its trees unless it was tried before; infinite where it does not fit.
+
+        The seconds are kept, and the effort is counted.
+        """
         if design not in self._tried:
             trees = make_trees(design, self._task) if self._fits(design) else None
             self._spent += _LOOK_AT_HUBS if self._known else _LOOK
