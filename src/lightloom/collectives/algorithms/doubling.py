@@ -224,10 +224,11 @@ def hierarchical(collective: Collective, fabric: Fabric, *, striped: bool = Fals
 
 
 def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
-    """Return the axes along which phases run, each with True if ranks along it forward for each other.
+    """Return the axes along which phases run, innermost first, each with True if ranks along it forward for each other,
+    as links join only neighbours.
 
-    Neighbouring axes of switches are joined into one where a rank of the inner axis receives from beyond the outer one
-    as many bytes per second as from beyond the inner one.
+    Axes of switches that follow each other, but for the innermost, are joined into one where a rank receives as many
+    bytes per second along the outer one as along the inner one, by the fabric's cuts.
     """
     entering = {cut.ranks: cut.capacity / cut.ranks for cut in fabric.cuts()}
     axes: list[tuple[Axis, bool]] = []

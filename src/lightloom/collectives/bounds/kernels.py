@@ -165,6 +165,12 @@ def cheapest_rooted_tree(price: Floats, first_price: Floats, count: Floats, firs
 
 @njit_cached
 def _outermost(least: float, chain: Floats, inner: Floats, ranks: int) -> int:
-    """Return how many of ``ranks`` ranks away the farthest one lies that the root serves at this level; 0 where it is
-    cheaper to serve all of them later."""
+    """Return how far away the farthest of ``ranks`` ranks lies, on one side of the root, that the root serves at this
+    level; 0 where it is cheaper to serve all of them later.
+
+    Args:
+        least: least cost of serving these ranks.
+        chain: cost of serving the ranks up to one that the root serves: [ranks].
+        inner: cost of serving as many ranks in a gap from the next level on: [ranks].
+    """
     return 0 if inner[ranks] <= least else place_of(least, chain, inner, ranks)

@@ -49,9 +49,11 @@ def line_all_to_all_wavelengths(nodes: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def broadcast_uses(ranks: int, hops: int) -> int:
-    """Return C(N, H), the fewest link uses of a broadcast within ``hops`` hops to ``ranks`` ranks, its source included.
+    """Return C(N, H), the fewest link uses of a broadcast on a ring within ``hops`` hops to ``ranks`` ranks, its source
+    included.
 
-    Never below the closed form (N − 1) + max(0, N − 1 − 2 H), and equal to it where 2 H (H + 1) ≥ N − 1.
+    A lightpath uses every link that it passes. Never below the closed form (N − 1) + max(0, N − 1 − 2 H), and equal to
+    it where 2 H (H + 1) ≥ N − 1.
     """
     if 2 * hops * (hops + 1) >= ranks - 1:
         return closed_form(ranks, hops)
@@ -74,7 +76,8 @@ def closed_form(ranks: int, hops: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def all_reduce_uses(ranks: int, hops: int) -> int:
-    """Return A(N, H), fewest link uses of an all-reduce of one byte among ``ranks`` ranks, within ``hops`` hops.
+    """Return A(N, H), a lower bound on the link uses of an all-reduce of one byte on a ring of ``ranks`` ranks, within
+    ``hops`` hops.
 
     Never below 2 C(N, H), nor below 2 (N − 1) + max(0, 2 (N − 1) − 2 (H + 1)). Within one hop every rank hears every
     other directly; within few, ranks on opposite sides of the ring meet at some rank.
@@ -120,10 +123,8 @@ def _led_away(paid: float, hops: int, enough: int) -> float:
 
 
 def _two_phases(ranks: int, hops: int) -> Floats:
-    """Return D(N, p, H − p) for p = 0 ... H − 1: [p].
-
-    They are the fewest uses of trees of N ranks within H hops whose first p levels cost one more than their lengths.
-    """
+    """Return, for p = 0 ... H − 1, the fewest link uses of a tree that reaches N ranks of a ring within H hops, where
+    lightpaths of the first p levels cost one more than their lengths: [p]."""
     phases = np.arange(hops, dtype=np.float64)
     left, uses = np.full(hops, float(ranks - 1)), np.zeros(hops)
     whole, first = (0.0, 1.0), (np.zeros(hops), np.ones(hops))
@@ -222,7 +223,8 @@ def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: flo
 
 
 def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
-    """Return the fewest link uses in the last of ``hops`` slots, on average, with ``capacity`` uses in those before.
+    """Return the fewest link uses, on average, of a byte of a broadcast in the last of ``hops`` slots of one hop's
+    length, with ``capacity`` uses in all slots before.
 
     0 where those before suffice, or where even the tree that uses them least needs more than there is in them.
     """
@@ -355,7 +357,8 @@ def _share_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Return seconds that no schedule on circuits set once beats, set-up and the first conversion left out.
+    """Return the seconds that no schedule on circuits of a switch set once beats, set-up and the first conversion left
+    out.
 
     The larger of the hops to the farthest rank and of carrying: in an all-to-all all blocks on each of their hops; in
     an all-gather or reduce-scatter, after k hops' delay, the shares of all ranks that lie farther away; else what each

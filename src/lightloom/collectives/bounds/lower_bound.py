@@ -204,7 +204,7 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
 
 
 def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[tuple[float, str]]:
-    """Return bounds of all-gathers and reduce-scatters whose circuits stand: (seconds, what sets it) each.
+    """Return bounds of all-gathers and reduce-scatters on a ring whose circuits stand: (seconds, what sets it) each.
 
     ``least`` is what other bounds prove, in seconds. The first bound is at most a set-up on the way and a hop; the
     second is never below ``least`` and the first one, nor raised by prices above two set-ups and a hop.
@@ -241,7 +241,8 @@ def _all_to_all_bounds(collective: Collective, fabric: Fabric, hops: int) -> lis
 
 
 def _bounds_of_parts(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return the bounds of collectives whose parts go from rank to rank: (seconds, what sets it) each.
+    """Return the bounds, on a ring of wavelengths, of collectives whose parts go from rank to rank: (seconds, what sets
+    it) each.
 
     The links that parts pass at least; hops on standing circuits, or a set-up and a hop if that is less; and, where
     reach is limited, the hops of the part that passes most links.
@@ -276,7 +277,8 @@ def _tapped(collective: Collective, fabric: Fabric) -> bool:
 
 
 def _link_and_hop_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Return the least X such that one hop and all link uses of data that makes ⌊X / hop⌋ hops take no more than X.
+    """Return the least X such that, on a ring, one hop and all link uses of data that makes ⌊X / hop⌋ hops take no more
+    than X.
 
     Where fewer hops need more link uses it is :func:`slotted_seconds`, or :func:`joint_seconds` for an all-reduce. The
     uses of an all-to-all, and of an all-gather or broadcast whose light is tapped, do not depend on the hops, so that

@@ -38,7 +38,10 @@ _ROUNDING = 1e-9
 
 @lru_cache(maxsize=1 << 10)
 def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least: float, setup: float) -> float:
-    """Return the largest time that is shown to be too short, or ``least``; never more than two set-ups and a hop.
+    """Return a lower bound in seconds of an all-gather on a ring whose circuits stand: the largest time that is shown
+    to be too short, or ``least``; never more than two set-ups and a hop.
+
+    One set-up on the way is allowed for where there is time for it.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.

@@ -67,8 +67,8 @@ def _possible(ranks: int, hop: float, direction_seconds: float, seconds: float) 
 
 
 def _in_time(ranks: int, hop: float, root_seconds: float, seconds: float) -> bool:
-    """Return whether all bytes can reach all ranks within ``seconds`` as far as hops tell: False where the root cannot
-    send them in time, or links cannot carry them in as few hops as time leaves.
+    """Return True if all bytes of a broadcast on a ring can reach all ranks within ``seconds`` as far as hops tell:
+    False where the root cannot send them in time, or links cannot carry them in as few hops as time leaves.
 
     A byte that the root sends with time for one hop left must go from the root to every other rank; with time for two
     or more it need leave the root once. The root takes ``root_seconds`` to send all bytes once.
@@ -82,10 +82,12 @@ def _in_time(ranks: int, hop: float, root_seconds: float, seconds: float) -> boo
 
 
 def _branches_fit(ranks: int, direction_hops: float, hops: float) -> bool:
-    """Return whether branches from all that the root can send serve all ranks over links that are free from one hop on.
+    """Return True if branches of a broadcast from all that the root can send may serve all ranks over links that are
+    free from one hop on.
 
     Args:
-        direction_hops, hops: time of all bytes over one direction, and that which is allowed, in hops.
+        direction_hops: time of all bytes over one direction, in hops.
+        hops: time that is allowed, in hops.
     """
     costs = _attachments(ranks)
     slots = int(hops)
@@ -99,10 +101,11 @@ def _branches_fit(ranks: int, direction_hops: float, hops: float) -> bool:
 
 
 def _later_links_fit(ranks: int, direction_hops: float, hops: float) -> bool:
-    """Return whether links carry after one hop all that the root does not send itself before.
+    """Return True if links may carry after one hop all that the root of a broadcast does not send itself before.
 
     Args:
-        direction_hops, hops: as for :func:`_branches_fit`.
+        direction_hops: time of all bytes over one direction, in hops.
+        hops: time that is allowed, in hops.
     """
     costs = _attachments(ranks)
     slots = int(hops)
@@ -193,7 +196,8 @@ _ROUNDING = 1e-9
 
 @lru_cache(maxsize=1 << 10)
 def standing_broadcast_seconds(ranks: int, hop: float, direction_seconds: float, least: float, most: float) -> float:
-    """Return the largest time from ``least`` to ``most`` that is shown to be too short, or ``least``.
+    """Return a lower bound in seconds of a broadcast on a ring whose circuits stand: the largest time from ``least`` to
+    ``most`` that is shown to be too short, or ``least``.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.

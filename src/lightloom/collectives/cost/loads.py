@@ -354,8 +354,10 @@ class _LatestLoads:
         return len(self._loads)
 
     def load(self, key: bytes, count: Callable[[], _StepChunks]) -> _StepChunks:
-        """Return the load of this key; where it is not kept it is what ``count()`` returns, which is then kept in place
-        of the loads asked for longest ago."""
+        """Return the load of this key; where it is not kept it is what ``count()`` returns, which is then kept.
+
+        Loads that were asked for longest ago are dropped while all together take too many bytes.
+        """
         if key not in self._loads:
             load = count()
             self._loads[key] = load

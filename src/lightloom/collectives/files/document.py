@@ -84,7 +84,7 @@ class FoldingEntry(Config):
     @field_validator("channel")
     @classmethod
     def _rectangular(cls, channel: list[list[int]]) -> list[list[int]]:
-        """Refuse copies with different numbers of channels."""
+        """Return the channels unchanged; ValueError where copies list different numbers of channels."""
         for copy, line in enumerate(channel):
             if len(line) != len(channel[0]):
                 raise ValueError(f"copy {copy} has {len(line)} channels: expected {len(channel[0])}")

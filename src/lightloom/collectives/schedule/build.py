@@ -380,14 +380,15 @@ def _coloured(source: Ints, destination: Ints, fabric: Fabric) -> tuple[Ints, In
 
 
 def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n: int) -> Stage:
-    """Return transfers between ranks of a line of ``n``, on as many colours as the busiest link carries.
+    """Return transfers between ranks of a line of ``n``, with a colour for each chunk, on as many colours as the
+    busiest link carries chunks.
+
+    Transfers towards higher ranks go clockwise. One whose colours do not follow each other comes in several parts.
 
     Args:
-        source: [transfer].
-        destination: [transfer].
-        entry: place of the first chunk: [transfer].
-        count: chunks: [transfer].
-        n: ranks.
+        source, destination: ranks: [transfer].
+        entry: place of the first chunk among the entries that all stages share: [transfer].
+        count: number of chunks: [transfer].
     """
     columns, colours = list[tuple[Column, ...]](), 0
     for direction in (CLOCKWISE, COUNTERCLOCKWISE):

@@ -191,10 +191,11 @@ def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: Ga
 
     Args:
         links: ends of the links, those into a rank side by side.
-        beyond: as of :func:`distances`.
+        beyond: links from a rank to the farthest one that a shortest way from the source reaches through it: [source,
+            rank].
         pieces: chunks of each rank.
-        budgets: chunks a link, [round].
-        rows: out, [ranks · (ranks − 1) · pieces].
+        budgets: most chunks on a link: [round].
+        rows: out, round, link and chunk of each row: [ranks · (ranks − 1) · pieces].
     """
     ranks, lists = len(links.entering) - 1, int(beyond.max()) + 1
     chunks = ranks * pieces

@@ -453,7 +453,8 @@ class MulticastSearch:
         )
 
     def _walk(self, effort: int) -> None:
-        """Try random steps away from the best designs until the effort is spent."""
+        """Try random steps away from the best design of each of the leading shapes until ``effort`` is spent in all,
+        the best design is near the bound, or 20,000 steps led nowhere."""
         rng = np.random.default_rng(0)
         misses = 0
         while self._spent < effort and not self._content() and misses < _MOST_MISSES:
@@ -555,7 +556,7 @@ _EFFORT = 0.6
 
 
 def multicast(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return a queued all-gather on standing lightpaths with taps, not yet verified."""
+    """Return a queued all-gather on standing lightpaths with taps, as fast as a search finds, not yet verified."""
     task = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0))
     carrying = (task.ranks - 1) * task.nbytes / (2 * task.channels * task.timing.bandwidth)
     task = replace(task, bound=task.timing.hop + fabric.neighbour_latency() + carrying)

@@ -284,14 +284,16 @@ class Machine:
         self._wake(("full", connection))
 
     def _read(self, block: _Block, first: tuple[str, int]) -> Content:
-        """Return the chunk of a step that lies in a buffer from ``first`` on; refuse a read that races a write."""
+        """Return the content of the step's current chunk, in a buffer from ``first`` on (buffer, chunk), or None where
+        nothing was stored; refuse a read that races a write."""
         place = self._condition.place(block.rank, first[0], first[1] + block.piece)
         self._ordered(block, place, [])
         self._reads[place].append(self._access(block))
         return self._memory.get(place)
 
     def _write(self, block: _Block, first: tuple[str, int], content: Content) -> None:
-        """Store the chunk of a step in a buffer from ``first`` on; refuse a write that races a read or a write."""
+        """Store the step's current chunk in a buffer from ``first`` on (buffer, chunk); refuse a write that races a
+        read or a write."""
         place = self._condition.place(block.rank, first[0], first[1] + block.piece)
         self._ordered(block, place, self._reads.pop(place, []))
         self._last_write[place] = self._access(block)
@@ -442,9 +444,10 @@ def sentence(program: Program, runs: list[Run]) -> str:
 
 
 def _chosen_sizes(program: Program) -> str:
-    """Return in words for which sizes a runtime chooses a program.
+    """Return in words for which sizes a runtime chooses a program: "from 1 MiB to less than 2 MiB, where 16 divides the
+    number of elements".
 
-    The text says ``never`` where no size lies between its limits.
+    The text begins with ``never`` where no size lies between its limits.
     """
     if program.max_bytes <= program.min_bytes:
         limits = f"minBytes={program.min_bytes}, maxBytes={program.max_bytes}"

@@ -293,7 +293,14 @@ def _versions(run: Run, cell: Cell, uses: Uses, final: int | None, where: str) -
 
 
 def _refuse_side_by_side(run: Run, cell: Cell, arrivals: Collection[int], where: str) -> NoReturn:
-    """Raise UnsupportedError about a GPU that keeps two sums of one chunk."""
+    """Raise UnsupportedError about a GPU that keeps two sums of one chunk, naming the line of the last of some
+    arrivals.
+
+    Args:
+        cell: the GPU and the chunk.
+        arrivals: numbers of arrivals.
+        where: name of the file.
+    """
     complaint = (
         f"keeps two sums of chunk {cell[1]} side by side, and a schedule has one value for a rank and chunk: "
         "'schedule check' without --fabric checks such programs"

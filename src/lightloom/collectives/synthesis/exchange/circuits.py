@@ -46,12 +46,13 @@ class Tours(NamedTuple):
 
     @property
     def colours(self) -> int:
-        """Wavelengths of a link that chords of width 1 take, each way."""
+        """Wavelengths of a link that chords of width 1 take, each way: half of the hubs, or a quarter where the two
+        lengths are equal."""
         return self.skip if 4 * self.skip == self.hubs else self.hubs // 2
 
     @property
     def wavelengths(self) -> int:
-        """Wavelengths of a link that the tours take, each way."""
+        """Wavelengths of a link that the tours take at their width, each way."""
         return self.colours * self.width
 
     @property
