@@ -240,7 +240,12 @@ def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[
     of a folded schedule.
 
     There is a row for each [flat row, group, share that the group holds beside its own, part of a chunk], in this
-    order, flattened; ``flat`` is the schedule of one group.
+    order, flattened. Steps and lightpaths are numbered from 0.
+
+    Args:
+        flat: schedule of one group.
+        before: phases before this one in the lane.
+        lane: number of the lane, which decides its chunks.
     """
     sizes, apart = layout.sizes, strides(layout.sizes)
     axis = phase.axis
@@ -300,8 +305,13 @@ def _shares_of_groups(
     """Return which chunks the groups of ranks of a phase hold beside those along the phase's own axis: the number of
     each group's first chunk, [group], and what is added to it for every further share that a group holds, [share].
 
-    Axes in ``others`` along which data is scattered at this point count by the group's coordinates (``groups``, [other
-    axis, group]); along those that are gathered, or not yet scattered, a group holds the shares of all coordinates.
+    Axes along which data is scattered at this point count by the group's coordinates; along those that are gathered, or
+    not yet scattered, a group holds the shares of all coordinates.
+
+    Args:
+        others: axes other than the phase's.
+        groups: coordinates of the groups: [other axis, group].
+        before: phases before this one in its lane.
     """
     held, free = np.zeros(groups.shape[1], np.int64), np.zeros(1, np.int64)
     ranks = prod(layout.sizes)

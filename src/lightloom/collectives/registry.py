@@ -231,7 +231,10 @@ def evaluate_all(
 def costed(
     schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None
 ) -> tuple[Cost, Bound]:
-    """Return the cost of a schedule that was verified, and the lower bound, which the cost is checked against.
+    """Return the cost of a schedule that was verified, and the lower bound of its collective, which the cost is checked
+    against.
+
+    ``codec`` has the seconds of coding in each step, of a schedule of steps; None without a codec.
 
     Raises:
         BoundError: the cost lies below the bound.
@@ -242,7 +245,12 @@ def costed(
 def loads_costed(
     algorithm: Algorithm, loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
 ) -> tuple[Cost, Bound]:
-    """Return the cost of the loads of a verified schedule, and the lower bound, which the cost is checked against.
+    """Return the cost of the loads of a verified schedule, and the lower bound of its collective, which the cost is
+    checked against.
+
+    Args:
+        algorithm: its name is for the message.
+        codec: seconds of coding in each step; None without a codec.
 
     Raises:
         BoundError: the cost lies below the bound.

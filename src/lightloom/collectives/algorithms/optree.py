@@ -73,9 +73,13 @@ _COUNTED_EXACTLY = 48
 
 
 def cut(start: Ints, size: Ints, radix: int) -> tuple[Ints, Ints, Ints]:
-    """Return each part cut into ``radix`` near-equal ones, larger first: starts, sizes, which part each came from.
+    """Return each part cut into ``radix`` near-equal ones, larger first: first rank, number of ranks, and the part that
+    each came from, [piece] each.
 
-    Arrays are [piece], pieces of one part after the other; a part of fewer ranks is cut into single ranks.
+    Pieces of one part follow each other; a part of fewer ranks than ``radix`` is cut into single ranks.
+
+    Args:
+        start, size: first rank and number of ranks of each part: [part].
     """
     pieces = np.minimum(size, radix)
     parent, index = grouped(pieces)
@@ -151,7 +155,8 @@ def best_radices(n: int, channels: int) -> tuple[int, ...]:
 
 
 def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
-    """Return radices of all stages that are most promising by their estimated steps, the fewest first; at most 48."""
+    """Return the radices of all stages that are most promising for ``n`` ranks and ``channels`` wavelengths of each
+    link, the fewest estimated steps first; at most 48."""
 
     @cache
     def rest(size: int) -> list[tuple[float, tuple[int, ...]]]:
@@ -281,7 +286,10 @@ class _Parts(NamedTuple):
 
 
 def _siblings(parent: Ints) -> tuple[Ints, Ints]:
-    """Return ordered pairs of different parts that came from the same part, by number: [pair] each."""
+    """Return ordered pairs of different parts that came from the same part, by number: [pair] each.
+
+    ``parent`` is the part that each part came from, ascending: [part].
+    """
     one, place = grouped(np.bincount(parent)[parent])
     other = np.searchsorted(parent, parent)[one] + place
     apart = one != other

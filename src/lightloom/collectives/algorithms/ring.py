@@ -88,7 +88,8 @@ def _around(name: str, directions: int, collective: Collective, fabric: Fabric, 
 
 
 def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, striped: bool) -> Schedule:
-    """Return a broadcast down chains that pass all ranks, the root first, in as many pieces as there are ranks.
+    """Return a broadcast down one chain, or with ``directions`` 2 down two, that pass all ranks, the root first, in as
+    many pieces as there are ranks.
 
     Of two chains the one forward takes the first half of the pieces, rounded up, the one backward the rest.
     """

@@ -162,7 +162,11 @@ def _up_and_down(
 
 
 def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:
-    """Return a gather, in which each child passes its subtree's parts to its parent, or a scatter the other way."""
+    """Return a gather, in which each child passes the parts of its whole subtree to its parent, or a scatter the other
+    way.
+
+    ``levels`` are those of a tree, leaves first: children, parents and ranks of a child's subtree.
+    """
     up, logical = collective.kind == "gather", []
     for child, parent, size in levels if up else reversed(levels):
         which, place = grouped(np.minimum(size, collective.ranks - child))
@@ -172,7 +176,8 @@ def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: L
 
 
 def _share_moves(source: Ints, destination: Ints, sent: Mask) -> Moves:
-    """Return moves in which every source sends the shares that ``sent`` [source, chunk] marks."""
+    """Return moves in which ``source[i]`` sends ``destination[i]`` the chunks that ``sent`` [i, chunk] marks; none
+    reduces."""
     which, chunk = np.nonzero(sent)
     return moves(source[which], destination[which], chunk)
 

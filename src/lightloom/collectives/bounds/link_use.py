@@ -107,7 +107,7 @@ def opposite_uses(ranks: int, hops: int) -> int:
 
 
 def _led_away(paid: float, hops: int, enough: int) -> float:
-    """Return u + S(u) + S(S(u)) + ... for u = ``paid``, a term for each hop, which is how far so many links lead; a sum
+    """Return u + S(u) + S(S(u)) + ... for u = ``paid``, with ``hops`` terms, which is how far so many links lead; a sum
     that exceeds ``enough`` ends early.
 
     S(u) = Σ max(0, u − |x|) over whole numbers x, which is the square of u for whole u and linear in between.
@@ -157,7 +157,8 @@ def joint_seconds(
 
 
 def _joint(ranks: int, hop: float, per_link_use: float, uses: Uses, more_uses: int) -> tuple[float, int]:
-    """Return the least X of :func:`joint_seconds`, and the number of hops that it allows, at most N − 1."""
+    """Return the least X of :func:`joint_seconds`, with its arguments, and the number of hops that it allows, at most N
+    − 1."""
     most = max(1, ranks - 1)
     if hop <= 0:
         return (uses(ranks, most) + more_uses) * per_link_use, most

@@ -125,7 +125,8 @@ def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
 def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: bool) -> list[tuple[float, str]]:
     """Return the seconds that bytes alone take at least on each resource that may bind, with its name.
 
-    Without latencies, conversion or set-up; cuts, what all ranks receive, and where parts differ single ranks.
+    Without latencies, conversion or set-up; cuts, what all ranks receive (unless switches add), and where parts differ
+    single ranks. ``switches_add`` is as for :func:`lower_bound`.
     """
     n, nbytes = collective.ranks, collective.nbytes
     if collective.kind in OF_PARTS:

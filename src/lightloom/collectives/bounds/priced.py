@@ -217,8 +217,11 @@ def two_hops_join(ranks: int, channels: int, ends: int) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def blocks_in_two_hops(ranks: int, channels: int) -> float:
-    """Return the blocks that a wavelength carries at least in first hops, and as many in second ones, if no block makes
-    three hops; 0 where the links prove nothing."""
+    """Return the blocks that a wavelength carries at least in first hops, and as many in second ones, in an all-to-all
+    on a ring in which no block makes three hops; 0 where the links prove nothing.
+
+    ``channels`` are the wavelengths of each link, each way.
+    """
     blocks = np.roots(np.array(_links_left(ranks, channels)))
     some = np.sort(blocks[np.isreal(blocks) & (blocks.real > 0)].real)
     # Between two of the roots links do not suffice, which is tried, and so they do not for fewer blocks.
@@ -239,9 +242,14 @@ def _links_left(ranks: int, channels: int) -> tuple[float, float, float, float]:
 
 
 def _most_blocks(ranks: int, channels: int, ends: int) -> float:
-    """Return the blocks, or their equivalent, that a circuit brings as far as it is long in first hops, at most.
+    """Return the most blocks, or their equivalent, that a circuit brings as far as it is long in first hops of an
+    all-to-all within two hops.
 
     Where a block turns back in its second hop, as many of its links are in vain, and no two turn back equally far.
+
+    Args:
+        channels: wavelengths of each link, each way.
+        ends: most circuits that begin, or end, at one rank.
     """
     half = ranks / 2
     turning = channels - channels * (channels + 1) / (2 * half) if half >= channels else (half - 1) / 2

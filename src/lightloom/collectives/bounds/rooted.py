@@ -324,9 +324,11 @@ class Search:
         return RootedPrices(*(stretched(prices, slots) * before / slots for prices in self.best))
 
     def _programme(self, capacity: Floats) -> RootedPrices | None:
-        """Return the best prices as far as the trees found tell, or None if they leave nothing to gain.
+        """Return the best prices as far as the trees found tell, by a linear programme, or None if they leave nothing
+        to gain.
 
         Variables: usual prices, those of the root, what the root's ends add, and the cost of the cheapest tree.
+        ``capacity`` is the share of a hop's time that each slot has: [slot].
         """
         from scipy.optimize import linprog
 

@@ -611,8 +611,8 @@ class CircuitLoads:
     """Seconds of the longest way of such a send; 0 where the model leaves propagation out."""
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
-        """Return the seconds of the slowest lightpath of each step, latency included; 0 where a step sends nothing:
-        [step]."""
+        """Return the seconds of the slowest lightpath of each step, latency included, for the chunks and steps of
+        ``loads``; 0 where a step sends nothing: [step]."""
         slowest = np.zeros(loads.steps)
         per_chunk = loads.chunk_nbytes / fabric.channel_bandwidth
         np.maximum.at(slowest, self.step, self.chunks * per_chunk / self.width + self.latency)
@@ -635,10 +635,11 @@ class PacketLoads:
     """Steps, links and chunks of all that steps load, [use] each, where steps run at once and share links; or None."""
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
-        """Return the seconds of the busiest link of each step and of the longest way, added up: [step].
+        """Return, for the chunks and steps of ``loads``, the seconds of the busiest link of each step plus those of the
+        longest way: [step].
 
         Raises:
-            ConfigError: links that were of equal bandwidth are not when packets are smaller.
+            ConfigError: links that were of equal bandwidth are not on ``fabric``, as where packets are smaller.
         """
         bandwidth = fabric.link_bandwidth()
         if (bandwidth != bandwidth[self.first_link][self.link_class]).any():

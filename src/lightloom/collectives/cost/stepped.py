@@ -230,10 +230,15 @@ def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
 
 
 def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> StepTimes:
-    """Return the seconds of each step, by cause; arguments as in :func:`loads_cost`.
+    """Return the seconds of each step, by cause.
 
     Conversion is the fabric's overhead of a step in every step; reconfiguration its set-up time in steps that change
     circuits, in the paper model on circuits in all.
+
+    Args:
+        loads: what the steps of the schedule carry on the fabric, at the size that is sent.
+        fabric: the same, or the same with smaller packets.
+        codec: seconds of coding in each step; None without a codec.
     """
     steps, transmission = loads.steps, loads.transmission(fabric)
     conversion, setups, static = np.full(steps, fabric.step_overhead), np.zeros(steps), True
@@ -254,8 +259,10 @@ def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = Non
 
 
 def _critical_steps(loads: StepLoads, duration: Floats) -> Mask:
-    """Return a mask of the steps on the longest chain of dependencies, [step]; one chain where several are equally
-    long."""
+    """Return True for the steps on the longest chain of dependencies, one chain where several are equally long: [step].
+
+    ``duration`` has the seconds of each step: [step].
+    """
     before, end = steps_before(loads.steps, loads.dependencies), np.zeros(loads.steps)
     for step in TopologicalSorter(dict(enumerate(before))).static_order():
         end[step] = max((end[b] for b in before[step]), default=0.0) + duration[step]

@@ -55,13 +55,17 @@ def trace_path(prefix: Path, rank: int) -> Path:
 def write_traces(
     prefix: Path, schedule: Schedule, fabric: Fabric, advance: Callable[[int], None] = lambda _: None
 ) -> list[Path]:
-    """Write the traces of a verified schedule and return their paths; a folded schedule is unfolded first.
+    """Write the traces of a verified schedule, one file for each rank, and return their paths; a folded schedule is
+    unfolded first.
 
-    ``advance`` is called with numbers of rows that are done, once when their nodes are made and once when their
-    sends are encoded.
+    Args:
+        prefix: path of the files without ``.<rank>.et``.
+        advance: called with numbers of rows that are done, once when their nodes are made and once when their sends are
+            encoded.
 
     Raises:
-        UnsupportedError: a switch reduces in the network, which has no trace.
+        UnsupportedError: a switch reduces in the network, which has no trace, or the rows do not fit in memory or
+            cannot be numbered.
         ConfigError: a file cannot be written.
     """
     schedule = schedule.unfolded(fabric.fibre_channels)
@@ -181,7 +185,14 @@ def _send_columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]
 
 
 def _require_equal_nodes(traces: list[list[Node]], expected: list[list[Node]], prefix: Path) -> None:
-    """Raise ConfigError where the nodes of a trace differ from those that its schedule is written as."""
+    """Raise ConfigError where the nodes of a trace differ from those that its schedule is written as: a node is missing
+    or added, or its type, dependencies or attributes are others. Names and the order of dependencies do not count.
+
+    Args:
+        traces: nodes of each rank's trace.
+        expected: nodes as the schedule is written, of each rank.
+        prefix: path of the traces, for messages.
+    """
     for rank, (nodes, schedule_nodes) in enumerate(zip(traces, expected, strict=True)):
         path = trace_path(prefix, rank)
         by_id = {node.id: node for node in nodes}

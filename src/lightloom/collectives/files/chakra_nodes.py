@@ -75,12 +75,14 @@ def whole_field(number: int, value: int) -> bytes:
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """Return the bytes of a field that holds text, bytes or a message, tag and length included; none if it is empty."""
+    """Return the bytes of field ``number`` that holds ``value``, a text, bytes or a message, tag and length included;
+    none if it is empty."""
     return message_field(number, value) if value else b""
 
 
 def message_field(number: int, value: bytes) -> bytes:
-    """Return the bytes of a field, tag and length included, that holds a message, even an empty one."""
+    """Return the bytes of field ``number`` that holds ``value``, a message, even an empty one, tag and length
+    included."""
     return varint(number << 3 | BYTES) + varint(len(value)) + value
 
 
@@ -91,7 +93,7 @@ def packed(number: int, values: Iterable[int]) -> bytes:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Yield the number, wire type and value of each field of a message.
+    """Yield the number, wire type and value of each field of a message's bytes, in order.
 
     The value is an integer, not yet interpreted, of a varint, else the bytes of the field.
 

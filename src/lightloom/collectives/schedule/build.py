@@ -137,10 +137,14 @@ def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
 
 
 def colour_planes(source: Ints, destination: Ints, nodes: int) -> tuple[Ints, int]:
-    """Return a plane for each of these circuits [circuit], and the fewest planes that serve them.
+    """Return a plane for each of some circuits between ``nodes`` nodes [circuit], and the number of planes, the fewest
+    that serve them.
 
     That is the largest number of circuits that begin or end at one node (König's theorem). No two circuits of a plane
     begin, or end, at the same node.
+
+    Args:
+        source, destination: nodes, at least one circuit: [circuit].
     """
     degree = int(max(np.bincount(source).max(), np.bincount(destination).max()))
     colour = np.full(len(source), -1, np.int64)
@@ -180,9 +184,10 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def moves(source: ArrayLike, destination: ArrayLike, chunk: ArrayLike, *, reduces: bool = False) -> Moves:
-    """Return moves from anything that broadcasts to one entry a chunk.
+    """Return moves of chunks from sources to destinations, given as anything that broadcasts to one entry a chunk.
 
-    Moves are in the order of the broadcast array's entries, read row by row.
+    Moves are in the order of the broadcast array's entries, read row by row. ``reduces`` makes all of them add where
+    they arrive.
     """
     columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in (source, destination, chunk)))
     a, b, c = (np.ascontiguousarray(column.ravel()) for column in columns)
@@ -273,7 +278,8 @@ def staged(
 
 
 def _in_steps(stage: Stage, slots: int) -> tuple[Column, ...]:
-    """Return transfers cut where their colours go on in the next step, into pieces that lie in one step each.
+    """Return transfers of a stage cut where their colours go on in the next step, into pieces that lie in one step
+    each.
 
     A step has ``slots`` colours.
 

@@ -105,7 +105,10 @@ def _longer(table: Ints) -> Ints:
 @njit_without_arrays
 def _fitting(free: Ints, holes: int, wanted: int) -> int:
     """Return the place in ``free`` of the smallest free range of at least ``wanted`` colours, else that of the largest;
-    −1 where none is free."""
+    −1 where none is free.
+
+    ``free`` has first colour and number of colours of each range, of which the first ``holes`` count: [range, 2].
+    """
     best = -1
     for hole in range(holes):
         size = free[hole, 1]
@@ -121,8 +124,12 @@ def _fitting(free: Ints, holes: int, wanted: int) -> int:
 
 @njit_without_arrays
 def _release(free: Ints, holes: int, colour: int, count: int) -> int:
-    """Give a range of ``count`` colours back to the free ones, joined with the free ranges that it touches, in place;
-    return the number of free ranges."""
+    """Give a range of ``count`` colours from ``colour`` on back to the free ones, joined with the free ranges that it
+    touches, in place; return the number of free ranges.
+
+    ``free`` has first colour and number of colours of each range, ascending, of which the first ``holes`` count, and
+    room for one more: [range, 2].
+    """
     at = holes
     while at > 0 and free[at - 1, 0] > colour:
         at -= 1

@@ -235,7 +235,13 @@ def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: Ga
 @njit_without_arrays
 def _arrive(links: GridLinks, state: _Flood, beyond: Column, pieces: int, receiver: Ints, arrived: Ints) -> None:
     """Note that ranks ``receiver`` have received chunks ``arrived``, [arrival] each, and put each chunk on the lists of
-    the neighbours that it has not been offered to yet."""
+    the neighbours that it has not been offered to yet.
+
+    Args:
+        state: changed in place.
+        beyond: as of :func:`distances`, by which a neighbour's list is chosen.
+        pieces: chunks of each rank.
+    """
     # Local names, since a call for each chunk with all these arrays would cost more than what it does.
     has, offered, first, last, following = state.has, state.offered, state.first, state.last, state.following
     leaving, head, lists = links.leaving, links.head, first.shape[1]
@@ -310,6 +316,10 @@ def _make_room(links: GridLinks, state: _Flood, match: _Match, turn: _Turn, take
     other links, which is done here; −1 where there is none.
 
     Links that could carry it are full: some chunk of theirs may take another link instead.
+
+    Args:
+        match: the chunks matched so far, of which the first ``taken`` count, changed in place.
+        turn: links into the rank, and the most chunks on each.
     """
     match.parent[:] = -2
     queue, begin, end = np.empty(turn.entering, np.int64), 0, 0

@@ -66,9 +66,10 @@ def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 
 def _backward(rows: OrderedRows, hops: Hops, cells: int) -> tuple[OrderedRows, Mask]:
-    """Return the rows as copies that run the other way, and whether cells hold data from the start: [cell].
+    """Return the rows as copies that run the other way, over the same links from the last to the first, and True for
+    cells that hold data from the start: [cell].
 
-    They pass the same links from the last to the first.
+    ``hops`` are the hops of the rows, and ``cells`` is the number of cells.
     """
     turned = rows.begins[hops.row] + rows.begins[hops.row + 1] - 1 - np.arange(len(rows.link))
     slower = np.where(hops.last, rows.busy, np.maximum(rows.busy - np.append(rows.busy[1:], 0.0), 0.0))
@@ -118,9 +119,16 @@ def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) ->
 
 
 def _tree_rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: float, *, backward: bool) -> Rows:
-    """Return the receptions of trees, or with ``backward`` their sends towards the roots, in steps by depth.
+    """Return the receptions of packed trees, or with ``backward`` their sends towards the roots, which add, in steps by
+    depth.
 
-    All lightpaths and channels are 0. ``nbytes`` is what one tree carries.
+    All lightpaths and channels are 0.
+
+    Args:
+        roots: ranks 0 to ``roots`` − 1 at which trees begin.
+        pieces: trees of each root; chunks are root · pieces + piece.
+        nbytes: bytes that one tree carries.
+        hurry: seconds of a busier link that a second of later arrival counts for.
 
     Raises:
         UnsupportedError: transfers that do not join all ranks.

@@ -219,7 +219,7 @@ def _by_ways(
     """Yield schedules of parts over these circuits, each part in as many pieces as ``tries`` says in turn, as long as
     more pieces are faster.
 
-    Nothing is yielded where the circuits do not join the parts' ends.
+    Nothing is yielded where the circuits do not join the parts' ends. ``named`` names the circuits in the notes.
     """
     bound, before = lower_bound(collective, fabric).time - fabric.setup_time, float("inf")
     for pieces in tries:

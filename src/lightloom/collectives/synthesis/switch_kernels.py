@@ -78,7 +78,10 @@ def share(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
 @njit_cached
 def _relieve(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> bool:
     """Take one piece off the fullest circuit by a chain of changes that ends at one with at least two less, if there is
-    such a chain; return True if so. ``choice`` and ``load`` are changed in place."""
+    such a chain; return True if so.
+
+    Pieces stay on shortest trees. Arguments are those of :func:`share`; ``choice`` and ``load`` are changed in place.
+    """
     pieces, sources, ranks = choice.shape
     before, via = np.full(len(load), -2, np.int64), np.full((len(load), 3), -1, np.int64)
     fullest = np.argmax(load)
@@ -148,10 +151,13 @@ def balance(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> Non
 
 @njit_without_arrays
 def _passing(origin: Any, circuit: Any, order: Any, choice: Any, load: Any, behind: Any) -> None:
-    """Take the blocks of one tree off ``load`` [circuit]; ``behind`` [rank] receives the blocks that pass each rank's
-    circuit.
+    """Take the blocks of one tree off ``load`` [circuit].
 
-    ``order`` has the ranks by ascending hops from the source, and ``choice`` the place of the circuit into each rank.
+    Args:
+        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering].
+        order: ranks by ascending hops from the source.
+        choice: place of the circuit into each rank: [rank].
+        behind: out, blocks that pass the circuit into each rank: [rank].
     """
     behind[:] = 1
     for i in range(len(order) - 1, 0, -1):

@@ -240,8 +240,11 @@ def occupy(
 
 @njit_without_arrays
 def _clash(begin: int, end: int, path: int, step: int, holder: Int32s, held: Int32s, reach: Column) -> int:
-    """Return the first cell from ``begin`` to ``end`` that another lightpath holds in a step that need not end before
-    this one begins; −1 if there is none."""
+    """Return the first cell from ``begin`` to ``end``, excluded, that another lightpath than ``path`` holds in a step
+    that need not end before ``step`` begins; −1 if there is none.
+
+    ``holder``, ``held`` and ``reach`` are those of :func:`occupy`.
+    """
     if len(reach) == 0:
         # Without a branch in the loop the processor compares several cells at once; unsigned, no index counts from
         # the end.
@@ -446,6 +449,10 @@ def _replay_chunk(
 
     With ``at_once`` the contributions at hand are all there are, and the first send that breaks a promise ends it; else
     ``copies.found`` says of each send what was found of them.
+
+    Args:
+        reach: True where step a ends before step b begins: [a, b]; empty where steps follow each other.
+        cut_through: rank that passes on what enters in the same step, or −1.
     """
     # Arrays are taken out of the tuples once: numba counts the references of all of them at each call.
     rows, step, source, destination, reduces = sends.rows, sends.step, sends.source, sends.destination, sends.reduces

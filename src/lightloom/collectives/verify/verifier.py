@@ -338,9 +338,13 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, rows: Ints) -> None:
 
 
 def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, copy: Ints, folding: Folding) -> Ints:
-    """Return links of transfers in some copies, in the order of the links ``own`` [transfer, place]: [copy, link].
+    """Return the links of transfers in some copies of a folded schedule, in the order of the links of the first copy:
+    [copy, link].
 
-    Places of ``own`` below 0 hold no link and have no entry.
+    Args:
+        ends: source, destination and route of the transfers in the first copy: [transfer] each.
+        own: links of these, below 0 where there is none, which have no entry in the result: [transfer, place].
+        copy: numbers of the copies.
 
     Raises:
         VerificationError: a copy passes another number of links, or takes another time, than the first.
@@ -480,7 +484,9 @@ def verify_joint(parts: Sequence[Part], fabric: Fabric) -> Schedule:
 
 
 def _check_members(part: GroupPart, joint: Schedule, rows: slice, fabric: Fabric) -> None:
-    """Prove that the lightpaths of every group join the ranks that the schedule of one group says.
+    """Prove that the lightpaths of every group of a part join the ranks that the schedule of one group says.
+
+    ``rows`` are the part's rows in the joint schedule.
 
     Raises:
         VerificationError: a source or a destination is another rank.
@@ -495,7 +501,9 @@ def _check_members(part: GroupPart, joint: Schedule, rows: slice, fabric: Fabric
 
 
 def _check_shift(part: ShiftPart, joint: Schedule, rows: slice, fabric: Fabric) -> None:
-    """Follow what every rank sends, hop by hop, both ways.
+    """Prove, hop by hop, that what every rank sends reaches the rank a stride further on, and the one a stride back.
+
+    ``rows`` are the part's rows in the joint schedule.
 
     Raises:
         VerificationError: some rank's send finds no circuit, or does not reach the rank a stride further on or back.

@@ -193,7 +193,7 @@ class Machine:
         refuse(self._where, block.code.steps[block.at].line, block.name(block.at), complaint)
 
     def _wake(self, what: object) -> None:
-        """Let the threadblocks go on that wait for an event."""
+        """Make the threadblocks that wait for the event ``what`` ready to go on."""
         self._ready.extend(self._waiting.pop(what, ()))
 
     def _advanced(self, block: _Block, step: Step) -> object | None:
@@ -307,7 +307,8 @@ class Machine:
         return block.index, int(block.clock[block.index]) + 1, block.at
 
     def _ordered(self, block: _Block, place: Place, before: list[_Access]) -> None:
-        """Refuse a step unless clocks order it after the accesses ``before``, and after the last write, if any."""
+        """Refuse the current step of a threadblock unless clocks order it after the accesses ``before``, and after the
+        last write to ``place``, if any."""
         last = self._last_write.get(place)
         for number, tick, step in before if last is None else [*before, last]:
             if number != block.index and block.clock[number] < tick:
@@ -419,7 +420,8 @@ _RESULTS = {
 
 
 def sentence(program: Program, runs: list[Run]) -> str:
-    """Return what a program was found to do, in two or three lines for the terminal.
+    """Return what a program was found to do in its runs, in two or three lines for the terminal: result and counts,
+    where it waits forever, and for which sizes it is chosen.
 
     Counts of messages and of local work are those of the first run.
     """

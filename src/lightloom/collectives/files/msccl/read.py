@@ -271,6 +271,12 @@ def _versions(run: Run, cell: Cell, uses: Uses, final: int | None, where: str) -
     """Return the versions of a chunk at a GPU that it sends, or has in the end, in the order in which they replace each
     other: each holds the ranks whose data are summed, the arrivals that make it and the rows that send it.
 
+    Args:
+        cell: the GPU and the chunk.
+        uses: values that it sends or ends with, by their parts: contributors as bits, and the rows that send them.
+        final: contributors of what it must have in the end, as bits; None if it need not have the chunk.
+        where: name of the file, for messages.
+
     Raises:
         UnsupportedError: it keeps two sums of the chunk side by side, or receives the same sum twice.
     """
@@ -310,7 +316,10 @@ def _refuse_side_by_side(run: Run, cell: Cell, arrivals: Collection[int], where:
 
 def _order(chain: list[_Version], movement: Movement) -> None:
     """Append to ``movement.edges`` the edges (before, after, steps between, 0 or 1) that keep the versions of a chunk
-    in order: what makes a version comes before what sends it, and that before what replaces it."""
+    in order: what makes a version comes before what sends it, and that before what replaces it.
+
+    ``chain`` has the versions in the order in which they replace each other.
+    """
     rows, edges = movement.rows, movement.edges
 
     def between(before: Collection[int], after: Collection[int], later: int) -> None:

@@ -77,7 +77,7 @@ class Condition:
     """Chunks of each GPU's output."""
 
     def size(self, rank: int, buffer: str) -> int | None:
-        """Return the number of chunks of the input ("i") or output ("o"); None for scratch."""
+        """Return the number of chunks of a GPU's input ("i") or output ("o"); None for scratch ("s")."""
         return {"i": self.inputs[rank], "o": self.outputs[rank]}.get(buffer)
 
     def place(self, rank: int, buffer: str, chunk: int) -> Place:
@@ -104,9 +104,10 @@ class Condition:
             first += 0 if self.collective in SUMMED else count
 
     def root(self, memory: Mapping[Place, Content]) -> int:
-        """Return the root that a finished program has served; 0 where the collective has none.
+        """Return the root that a finished program has served, from the values in its outputs; 0 where the collective
+        has none.
 
-        It is read from the values in its outputs.
+        ``memory`` is the content of every chunk at the end.
         """
         values = [memory.get(self.place(rank, "o", 0)) for rank in range(self.ranks)]
         if self.collective == "broadcast":
@@ -256,7 +257,11 @@ def _check_peers(gpu: Gpu, name: str, where: str) -> None:
 
 
 def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, where: str) -> None:
-    """Check type, peers, counts, buffers, overlaps and dependency of a step; ConfigError where one is wrong."""
+    """Check type, peers, counts, buffers, overlaps and dependency of step ``i`` of a threadblock; ConfigError where one
+    is wrong.
+
+    ``name`` names the step, and ``where`` the file, in messages.
+    """
     if step.type not in TYPES:
         refuse(where, step.line, name, f"type {step.type!r}: expected one of {', '.join(sorted(TYPES))}")
     for kinds, peer, verb in ((SENDS, block.send, "send"), (RECEIVES, block.receive, "receive")):
@@ -283,7 +288,10 @@ def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, whe
 
 
 def _check_dependency(gpu: Gpu, step: Step, name: str, where: str) -> None:
-    """Raise ConfigError unless the step for which another waits exists and is announced."""
+    """Raise ConfigError unless the step that a step waits for, in the same GPU, exists and is announced.
+
+    ``name`` names the waiting step, and ``where`` the file, in messages.
+    """
     block, awaited = step.depends or (-1, -1)
     if not 0 <= block < len(gpu.blocks):
         refuse(where, step.line, name, f"waits for threadblock {block}: the GPU has {len(gpu.blocks)}")

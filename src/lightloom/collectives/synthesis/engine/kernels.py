@@ -561,8 +561,11 @@ def rebalance(paths: Lightpaths, trees: Trees, load: Floats, deadline: float, sw
 
 @njit_without_arrays
 def _rebalance_tree(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance, deadline: float) -> int:
-    """Move ranks of one tree to better receptions, the latest arrival first, within the deadline in seconds, and return
-    the number of moves. ``tree`` and the loads of queues are changed in place."""
+    """Move ranks of one tree to better receptions, the latest arrival first, so that all still arrives by ``deadline``
+    in seconds, and return the number of moves.
+
+    ``tree`` and ``load`` [queue], transmissions in each queue, are changed in place; ``balance`` is scratch.
+    """
     below, served, moves = balance.below, balance.served, 0
     ranks = len(below)
     below[:] = 0.0
@@ -599,8 +602,15 @@ def _rebalance_tree(paths: Lightpaths, tree: Trees, load: Floats, balance: _Bala
 @njit_without_arrays
 def _better_tap(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance, deadline: float, at: int) -> int:
     """Return the tap by which rank ``at`` had better receive, or −1 if none is better: one of the transmission with
-    more receivers than its present one has besides, otherwise one of a less busy queue, and all below it still in
-    time."""
+    more receivers than its present one has besides, otherwise one of a less busy queue, and all below it still in time.
+
+    The rank that sends must come before ``at`` in the order of arrivals.
+
+    Args:
+        load: transmissions in each queue: [queue].
+        balance: what hangs below each rank, places in the order, and ranks that each lightpath serves.
+        deadline: seconds by which everything must arrive.
+    """
     tap = tree.tap[at]
     path, queue, best = paths.path[tap], paths.queue[tap], -1
     most = balance.served[path] - 1

@@ -156,8 +156,8 @@ class MixedTours(NamedTuple):
 
 
 def tour_places(hubs: int, skips: Sequence[int], colours: int) -> Iterator[tuple[int, Ints]]:
-    """Yield each length of chords that follow each other in tours, and the colour of the chord of that length from each
-    hub, that of the hub where its tour begins: [hub].
+    """Yield each length in ``skips`` of chords that follow each other in tours, and the colour of the chord of that
+    length from each hub, that of the hub where its tour begins: [hub].
 
     ``colours`` is the number of colours, which divides the hubs.
     """
@@ -284,9 +284,10 @@ def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...], fr
 
 
 def tour_colours(hubs: int, channels: int, skips: Sequence[int]) -> int | None:
-    """Return wavelengths that chords of all these ascending lengths from every hub take together, each way.
+    """Return the wavelengths that chords of all lengths in ``skips``, ascending, from every hub take together, each
+    way.
 
-    None where so many channels do not suffice, or a length is more than half of the hubs.
+    None where ``channels`` do not suffice, there are no lengths, or a length is more than half of the hubs.
 
     One behind the other, the lengths of a tour repeat around the ring if their sum divides the hubs, or with a gap the
     next number that does. Tours that start at each of so many hubs carry every chord once.

@@ -114,7 +114,8 @@ class Wiring(NamedTuple):
 
 
 def shared_wiring(ranks: int, channels: int, skips: tuple[int, ...]) -> Wiring | None:
-    """Return a wiring of chords of these lengths from every rank; None where they do not fit the channels."""
+    """Return a wiring without feeders of chords of the lengths ``skips``, in ranks, from every rank, which share
+    wavelengths; None where they do not fit the channels."""
     chords = shared_chords(ranks, channels, skips)
     return None if chords is None else Wiring(ranks, chords, None)
 

@@ -351,7 +351,8 @@ class Designs:
         return self._filled(Wiring(hubs, tuple(chords), feeder))
 
     def _feeder(self, hubs: int, wavelengths: int) -> Feeder | None:
-        """Return a feeder with as few spans in a row as possible, or one more; None where none has room.
+        """Return a feeder of ``wavelengths`` wavelengths of each link, each way, with as few spans in a row as reach
+        half a gap between hubs, or one more; None where none does.
 
         Ranks behind a wavelength are their even share of half a gap, times 1 to 2.5 at random.
         """

@@ -83,7 +83,8 @@ def _of_root(schedule: Schedule, collective: Collective, fabric: Fabric) -> Sche
 def _grow_trees(
     half: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int
 ) -> tuple[StandingCircuits, Forest]:
-    """Return circuits with the trees of an all-gather, or of a reduce-scatter, in so many pieces over them."""
+    """Return circuits with the trees of an all-gather, or of a reduce-scatter, as ``half`` is, in ``pieces`` pieces
+    over them."""
     timing = busy_and_delay(fabric, circuits, max(half.nbytes_per_rank, 1.0) / pieces)
     return circuits, forest(circuits, *timing, pieces, backward=half.kind == "reduce-scatter")
 

@@ -339,8 +339,8 @@ def rooted(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
-    """Yield the shapes to choose from, each with its estimated seconds: trees around the ring, chains around it with
-    late pieces behind, and trees to hubs."""
+    """Yield the shapes to choose from for a broadcast of ``nbytes``, each with its estimated seconds: trees around the
+    ring, chains around it with late pieces behind, and trees to hubs."""
     n, channels, half = fabric.ranks, fabric.usable_channels, fabric.ranks // 2
     for load in _loads(min(channels, n - 1)):
         yield _estimated(fabric, nbytes / 2, (load,), 0, depth(n - 1, load), n - 1, 2)

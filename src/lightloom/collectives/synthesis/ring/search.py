@@ -110,7 +110,8 @@ def hub_counts(ranks: int) -> list[int]:
 def _levels(ranks: int, channels: int) -> list[Level]:
     """Return levels of width 1 worth combining, ordered by length, then by spacing.
 
-    Their chords are longer than a unit link, pass about a third of the ring at most, and leave a channel free.
+    Their chords are longer than a unit link, pass about a third of the ring and 512 ranks at most, and leave one of
+    ``channels`` free.
     """
     levels = [
         level
