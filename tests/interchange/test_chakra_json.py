@@ -127,6 +127,14 @@ def test_what_no_trace_holds_is_refused_in_one_line(tmp_path: Path, change: dict
         ('{"type": "COMP_NODE", "ctrlDeps": "4"}', "node 0: ctrlDeps: expected a list of ids"),
         ('{"type": "COMP_NODE", "attr": [{}]}', "node 0: attribute {}: expected a name and a value"),
         ('{"type": "COMP_NODE", "attr": [3]}', "node 0: attribute 3: expected a name and a value"),
+        (
+            '{"type": "COMP_NODE", "attr": [{"name": "scale", "doubleVal": "much"}]}',
+            "node 0: scale is 'much': expected a number",
+        ),
+        (
+            '{"type": "COMP_NODE", "attr": [{"name": "scale", "floatVal": [1.5]}]}',
+            "node 0: scale is [1.5]: expected a number",
+        ),
         ('{"type": "COMP_NODE", "attr": [{"name": "n", "int64Val": "x"}]}', "node 0: n is 'x': expected a whole"),
     ],
 )

@@ -356,7 +356,7 @@ def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
     none.
 
     Raises:
-        ConfigError: an attribute has no name, or a value of a kind of integer is not a whole number.
+        ConfigError: an attribute has no name, or a value of a kind of number is none.
     """
     for entry in entries if isinstance(entries, list) else []:
         if not isinstance(entry, Mapping) or "name" not in entry:
@@ -365,7 +365,10 @@ def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
             if key in _WHOLE:
                 yield str(entry["name"]), _parse_count(value, str(entry["name"]), where, least=-(1 << 63))
             elif key in _FLOATING:
-                yield str(entry["name"]), float(value)
+                try:
+                    yield str(entry["name"]), float(value)
+                except (TypeError, ValueError):
+                    raise ConfigError(f"{where}: {entry['name']} is {value!r}: expected a number") from None
             elif key not in ("name", "docString") and isinstance(value, Scalar):
                 yield str(entry["name"]), value
 

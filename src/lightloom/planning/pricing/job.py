@@ -313,9 +313,11 @@ class DividedModel:
         second are those of experts where ep > 1, of which each rank holds 1 / ep.
         """
         columns = self.sorts
-        stride: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
+        experts: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
         held = columns["parameters"] / np.where(columns["divided"], rows.tp[:, None], 1)
-        return self.sums(np.stack([np.where(stride, 0.0, held), np.where(stride, held / rows.ep[:, None], 0.0)]), edges)
+        return self.sums(
+            np.stack([np.where(experts, 0.0, held), np.where(experts, held / rows.ep[:, None], 0.0)]), edges
+        )
 
     @cached_property
     def _crossing(self) -> tuple[Floats, Floats]:
