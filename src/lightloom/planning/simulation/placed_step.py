@@ -555,10 +555,10 @@ class PlacedRun:
         nodes, state = self.work.nodes, self.state
         hops = np.flatnonzero(nodes.pipe >= 0)
         sent = hops[state.end[hops] > state.piece[hops]]
-        cut = Stretches(*map(np.concatenate, zip(*self._stretches, strict=True)))
+        cut = Stretches(*(np.concatenate(column) for column in zip(*self._stretches, strict=True)))
         left = nodes.amount - np.bincount(cut.node, cut.nbytes, len(nodes.amount))
         last = (sent, state.piece[sent], state.end[sent], left[sent])
-        return Stretches(*map(np.concatenate, zip(cut, last, strict=True)))
+        return Stretches(*(np.concatenate(column) for column in zip(cut, last, strict=True)))
 
     @property
     def step_time(self) -> float:
