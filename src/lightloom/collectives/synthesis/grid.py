@@ -417,9 +417,9 @@ def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
     where some cross more."""
     *ends, transfer = distinct_transfers(fabric, schedule.source, schedule.destination, schedule.route)
     path = fabric.path(*ends)
-    if path.shape[1] > 1:
+    if ((path >= 0).sum(axis=1) > 1).any():
         return 0.0
-    return float((np.bincount(transfer) * schedule.chunk_nbytes / fabric.link_bandwidth()[path[:, 0]]).max())
+    return float((np.bincount(transfer) * schedule.chunk_nbytes / fabric.link_bandwidth()[path.max(axis=1)]).max())
 
 
 def _steps_and_pieces(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, int]]:
