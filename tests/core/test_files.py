@@ -74,6 +74,24 @@ def test_complaints_name_file_field_value_and_expectation(fields: dict[str, obje
         validate(Link, fields, "link.yaml")
 
 
+class Cable(Config):
+    """Links in parts: one, perhaps another, and many."""
+
+    link: Link
+    spare: Link | None = None
+    many: tuple[Link, ...] = ()
+
+
+@pytest.mark.parametrize("place", ["link", "spare", "many.1"])
+def test_an_unknown_field_of_a_part_is_held_against_the_fields_of_the_part(place: str) -> None:
+    good: dict[str, object] = {"bandwidth": 1}
+    bad = good | {"lane": 2}
+    fields = {"link": good, "spare": good, "many": [good, good]}
+    fields |= {"many": [good, bad]} if place == "many.1" else {place: bad}
+    with pytest.raises(ConfigError, match=f"x: unknown field '{place}.lane': expected one of bandwidth, lanes$"):
+        validate(Cable, fields, "x")
+
+
 def test_the_cache_obeys_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
     assert cache_directory() == tmp_path

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -166,13 +166,15 @@ def read_config(kind: type[C], name: str, file: Path | None, settings: Mapping[s
 
 def _first_complaint(error: ValidationError, kind: Any) -> str:
     """Return the first error of a validation in words: field, value and expectation; for an unknown field the fields
-    that ``kind`` has."""
+    that ``kind``, or the part of it that holds the field, has."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     message = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "missing":
         return f"field {field!r} is missing"
     if first["type"] == "extra_forbidden":
+        for name in first["loc"][:-1]:
+            kind = _class_of_part(kind, name)
         known = ", ".join(getattr(kind, "model_fields", {}))
         return f"unknown field {field!r}" + (f": expected one of {known}" if known else "")
     value = first["input"]
@@ -180,3 +182,16 @@ def _first_complaint(error: ValidationError, kind: Any) -> str:
     if not field:
         return message
     return f"field {field!r}: {message}" if shown in message else f"field {field!r}: {shown}: {message}"
+
+
+def _class_of_part(kind: Any, name: int | str) -> Any:
+    """Return the configuration class of the values of a field of ``kind``; ``kind`` itself for a place in a list or a
+    key, and None where several classes are allowed, or none."""
+    if (field := getattr(kind, "model_fields", {}).get(name)) is None:
+        return kind
+    pending, found = [field.annotation], list[Any]()
+    while pending:
+        annotation = pending.pop()
+        pending += get_args(annotation)
+        found += [annotation] if hasattr(annotation, "model_fields") else []
+    return found[0] if len(found) == 1 else None
