@@ -104,11 +104,12 @@ class Groups(NamedTuple):
 
 
 def communicator_groups(traces: StepTraces) -> Groups:
-    """Return the communicator groups of every collective, numbered from 1 in the order of first use; collectives of all
-    ranks have none, and number 0.
+    """Return the communicator groups of every collective, numbered from 1 in the order of first use: the ranks of each
+    group, and by collective and stages the number of each rank's group. Collectives of all ranks have no group, and
+    number 0.
 
     Raises:
-        UnsupportedError: more groups than ASTRA-sim counts.
+        UnsupportedError: more than :data:`MOST_GROUPS` groups, as many as ASTRA-sim counts.
     """
     groups = Groups({}, {})
     for operation in (operation for stage in traces.stages for operation in stage):
@@ -203,8 +204,12 @@ def _microseconds(operations: tuple[Operation, ...]) -> list[int]:
 
 
 def _attributes(operation: Operation, rank: int, peer: int, groups: Groups) -> dict[str, Value]:
-    """Return the attributes of an operation's node in the trace of ``rank``, as ASTRA-sim reads them; ``peer`` is the
-    rank at the other end of a send or receive, and is not read of other operations."""
+    """Return the attributes of an operation's node in the trace of ``rank``, by the names that ASTRA-sim reads: kind,
+    bytes and group of a collective; ranks, tag and bytes of a send or receive; nanoseconds and operations of what
+    computes.
+
+    ``peer`` is the rank at the other end of a send or receive, and is not read of other operations.
+    """
     attributes: dict[str, Value] = {"is_cpu_op": operation.verb == "host"}
     if operation.verb in ("compute", "host"):
         attributes[NANOSECONDS] = round(operation.seconds * 1e9)
@@ -232,7 +237,8 @@ _MARK = "lightloom.json"
 
 
 def check_folder(folder: Path) -> None:
-    """Check before the work that a folder can be written: it is new, empty, or an earlier export, which is replaced.
+    """Raise ConfigError unless :func:`write_step` can write a folder: it is new, empty, or an earlier export, which
+    would be replaced. Nothing is written.
 
     Raises:
         ConfigError: it holds something else, is a file, or cannot be written.
@@ -255,13 +261,13 @@ def _is_export(folder: Path) -> bool:
 
 
 def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) -> dict[str, object]:
-    """Write the folder of an exported step aside and rename it, in place of an earlier export, which is deleted; return
-    what ``lightloom.json`` says.
+    """Write the folder of an exported step beside its place and rename it, in place of an earlier export, which is
+    deleted; return what its ``lightloom.json`` says.
 
     Args:
         folder: new, empty, or an earlier export.
         traces: what is written.
-        about: what ``lightloom.json`` says of the plan: its ``label``, ``step_time_s`` and more.
+        about: what ``lightloom.json`` says of the plan, at its top level: ``label``, ``step_time_s`` and more.
 
     Raises:
         UnsupportedError: too many nodes or groups, or too many bytes.

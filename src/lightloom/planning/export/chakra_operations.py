@@ -221,11 +221,12 @@ def _count(priced: _Priced, group: _Group, nbytes: Floats) -> Floats:
 
 
 def _counts(exchanges: StageExchanges) -> dict[str, list[int]]:
-    """Return the numbers of a collective by the part of the step, from exchanges of a second for each of them.
+    """Return how many collectives of one sort each chunk or stage has, lists by the part of the step, from exchanges
+    that take a second for each of them and none for others.
 
     Parts are ``forward``, ``backward``, ``token gradients``, ``parameters`` and ``gradients``; then for the ``first``
-    unit of a chunk and for each ``other`` one its gathers and scatters (``gather of first``, ...), and ``gradients of
-    first`` and ``gradients of other`` where they are exchanged unit by unit.
+    unit of a chunk and for each ``other`` one its gathers and scatters (``gather of first``, ...), and
+    ``gradients of first`` and ``gradients of other`` where they are exchanged unit by unit.
     """
     replicas = exchanges.replicas
     columns = {
@@ -271,12 +272,14 @@ class _Pass(NamedTuple):
 
     @property
     def tensors(self) -> str:
-        """Name of what the pass receives from and sends to other stages."""
+        """Name of what the pass receives from and sends to other stages, such as ``activations of micro-batch 3``;
+        ``gradients of ...`` for a backward pass."""
         return f"{'activations' if self.forward else 'gradients'} of micro-batch {self.micro}"
 
     def collectives(self, name: str, part: str, *after: int) -> tuple[int, ...]:
-        """Add the collectives that the pass's chunk has for a part of the step, after the operations at ``after``;
-        return the place of the last, empty where there is none. ``name`` ends the name of each."""
+        """Add the collectives that the pass's chunk has for a part of the step (a key of ``Payload.counts``), each
+        after the operations at the places ``after``; return the place of the last, empty where there is none. Each is
+        named by its kind and then ``name``."""
         return _add_collectives(self.builder, name, self.payloads, part, self.chunk, *after)
 
 
@@ -315,8 +318,8 @@ class StagedOperations:
 
     @property
     def payloads(self) -> Iterator[Payload]:
-        """The different collectives of groups on one axis in a micro-batch, then those of the last micro-batch where it
-        is smaller."""
+        """The different collectives of tensor, expert, data and expert-data groups in a step of full micro-batches,
+        then those of the last micro-batch where it is smaller."""
         yield from self._whole[0]
         yield from self._last[0] if self._last is not self._whole else ()
 
@@ -439,9 +442,9 @@ class StagedOperations:
 def _add_collectives(
     builder: StageOperations, name: str, payloads: list[Payload], part: str, column: int, *after: int
 ) -> tuple[int, ...]:
-    """Add to ``builder`` as many collectives as ``column``, a chunk or a stage, has for a part of the step, each after
-    the operations at ``after``; return the place of the last, empty where there is none. ``name`` ends the name of
-    each."""
+    """Add to ``builder`` as many collectives as ``column``, a chunk or a stage, has for a part of the step (a key of
+    ``Payload.counts``), each after the operations at the places ``after``; return the place of the last, empty where
+    there is none. Each is named by its kind and then ``name``."""
     places: tuple[int, ...] = ()
     for payload in payloads:
         for _ in range(payload.counts[part][column]):

@@ -85,13 +85,14 @@ class CarriedCollective:
 
 
 def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCollective:
-    """Return by which algorithm, in which seconds and over which pairs of ranks a collective is carried, with its
-    schedule where it has one.
+    """Return by which algorithm, in which seconds (circuits in place) and over which pairs of ranks a collective is
+    carried, with its schedule where it has one.
 
     Args:
-        price: prices of the collective's group.
+        price: the function that prices collectives of this group.
         use: the collective.
-        shared: number of groups that divide the channels, by which its bytes are multiplied to be priced.
+        shared: number of groups that divide the channels, by which its bytes are multiplied to be priced; prices of a
+            collective library take the bytes as they are.
 
     Raises:
         UnsupportedError: it is not carried by plain messages between two ranks each: it goes by several collectives,

@@ -47,7 +47,8 @@ def counted(plan: Plan) -> tuple[Timeline, list[Counter]]:
 
 def _part_bytes(job: Job, strategy: Strategy, step: PipelinedStep) -> dict[str, list[float]]:
     """Return the bytes of what a timeline of stages transmits, by part of the step (field of ``StageTimes``), summed
-    over axes: a list by chunk or stage."""
+    over axes: a list by chunk or stage. Bytes of collectives are those that ``Collective.nbytes`` counts, those of
+    sends include the gather of slices."""
     sends = stage_sends(job, Strategies.of(strategy), exchange_seconds(job, strategy.algorithm))
     sent = sends.nbytes[0] + sends.gathered[0]
     nbytes = step_bytes(job, strategy, step.times.early_exchange, sent, collective_bytes)

@@ -79,7 +79,8 @@ class SwitchedStep:
 
     @cached_property
     def turning(self) -> tuple[Phase, ...]:
-        """Phases before which some planes are set anew, the cycle of the steps included."""
+        """Phases, in the order of the step, before which some axis gets more planes than it had in the phase before, so
+        that the switch turns; the phase before the first is the last one, as steps follow each other."""
         return turning(self.settings)
 
     @property
@@ -107,8 +108,8 @@ class InStep:
 
     @property
     def hidden(self) -> float:
-        """Seconds of the turns of one step, at the ranks of the first stage, that nothing waits for; 0 where only
-        rounding is left."""
+        """Seconds of one step's turns that nothing waits for, at the ranks of the first stage: the reconfiguration time
+        for each phase before which the switch turns, less what is waited for; 0 where only rounding is left."""
         turns = len(self.best.turning) * self.reconfiguration_time
         hidden = turns - self.best.exposed
         return hidden if hidden > _ROUNDING * turns else 0.0
@@ -119,13 +120,18 @@ def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep
     whose circuits stand for the whole step; None for data parallelism alone, and where only one kind of groups
     exchanges.
 
+    Every setting is simulated, and the shortest step wins. Settings that stand are absent from the answer (``standing``
+    is None) where the planes are too few for all axes at once.
+
     Args:
         job: where the strategy runs.
         strategy: the strategy whose step is simulated.
-        prices: prices of exchanges by the planes that each axis has.
+        prices: prices of exchanges by the planes that each axis has, with the planes of the switch and its
+            reconfiguration time.
 
     Raises:
-        UnsupportedError: groups that exchange in one phase are more than the planes.
+        UnsupportedError: the switch has fewer planes than one for each axis that exchanges in some one phase, two for a
+            pipeline.
     """
     times = PhasedTimes(job, strategy, prices)
     if strategy.plain or len(times.axes) < 2:
@@ -156,12 +162,12 @@ class _Search:
         self._best: dict[tuple[bool, frozenset[Phase], int | None], Planes | None] = {}
 
     def candidates(self) -> Iterator[SwitchedStep]:
-        """Yield the simulated step of every segmentation of the phases with its best divisions, then that of every
-        division that stands for the whole step: first all with gradients beside the last pass, then all with gradients
-        after it.
+        """Yield the simulated step of every segmentation of the phases with the best division of each segment, then
+        that of every division that stands for the whole step: first all with gradients beside the last pass, then,
+        where gradients are exchanged, all with gradients after it.
 
-        Segmentations that would let the passes wait for a turn before the last pass, or part phases that alternate in
-        interleaved stages, are left out.
+        Left out are segmentations that would let the passes wait for a turn before the last pass, that part phases
+        which alternate in interleaved stages, or that have a segment with more axes than planes.
         """
         for beside in (True, False):
             active = {phase: axes for phase, axes in self._times.active(beside=beside).items() if axes}
@@ -191,8 +197,9 @@ class _Search:
     def _settings(
         self, segments: Sequence[Sequence[Phase]], active: dict[Phase, tuple[Axis, ...]], beside: bool
     ) -> Settings | None:
-        """Return the division of the planes in each phase, the best of its segment; None where a segment has more axes
-        than planes. The last pass keeps the planes that the pipeline has in the other passes.
+        """Return the division of the planes in each phase of ``segments``, in the order of a step: for the phases of
+        one segment the same, the one of least estimated seconds; None where a segment needs more planes than there are.
+        The last pass keeps the planes that the pipeline has in the other passes.
 
         Args:
             segments: phases that share a division, a list each.
@@ -217,8 +224,8 @@ class _Search:
         return {phase: settings[phase] for phase in PHASES if phase in settings}
 
     def _phase_seconds(self, beside: bool, phase: Phase, axis: Axis, planes: int) -> float:
-        """Return about how many seconds a phase takes with ``planes`` planes for one axis, if all other axes have all
-        planes; ``beside`` says whether gradients leave beside the last pass."""
+        """Return about how many seconds ``phase`` takes with ``planes`` planes for ``axis`` and all planes of the
+        switch for every other axis; ``beside`` says whether gradients leave beside the last pass."""
         key = beside, axis, planes
         if key not in self._seconds:
             division = dict.fromkeys(self._times.axes, self._planes) | {axis: planes}
@@ -271,10 +278,17 @@ class _Search:
         return PipelinedStep(times=times, micro_batches=count, last=last, arithmetic_share=share, turns=turns)
 
     def _turns(self, settings: Settings, times: StageTimes, last: StageTimes) -> SwitchTurns:
-        """Return the seconds of the turns before phases whose divisions give some axis more planes; 0 elsewhere.
+        """Return the switch's turns in a step, [stages] each field: the reconfiguration time before the phases whose
+        divisions give some axis more planes, 0 before all others; and the computing beside which a turn can hide
+        (``lead``, ``tail``, ``update``), and ``waits_for_send``.
 
         The turn before the first phase begins beside the optimizer's update; only what this does not cover stands
-        before it. ``times`` are those of the micro-batches before the last, ``last`` those of the last.
+        before the phase.
+
+        Args:
+            settings: the division of the planes in each phase.
+            times: times of the micro-batches before the last.
+            last: times of the last micro-batch.
         """
         seconds, update, (lead, tail) = self._times.prices.reconfiguration_time, times.update, self._times.margins
         pipeline: Planes = {axis: count for axis, count in settings["passes"].items() if axis == "pipeline"}
@@ -306,8 +320,11 @@ def _together(segments: Sequence[Sequence[Phase]]) -> bool:
 
 
 def _phase_seconds(times: StageTimes, last: StageTimes, micro_batches: int) -> dict[Phase, float]:
-    """Return about how many seconds each phase takes, by phase: the passes as those of a full pipeline of the slowest
-    stage, the last pass through all chunks in turn, the others as on their slowest stage or chunk."""
+    """Return about how many seconds each of the six phases takes, by phase: the passes as those of a full pipeline of
+    the slowest stage, the last pass through all chunks in turn, the others as on their slowest stage or chunk.
+
+    ``times`` are those of the ``micro_batches`` - 1 micro-batches before the last, ``last`` those of the last one.
+    """
     stages = len(times.gather)
     forward, backward = times.passes
     work = (forward + backward).reshape(-1, stages).sum(axis=0).max()
@@ -344,7 +361,7 @@ class RegrantedStep(PlacedStep):
 
     @property
     def timing(self) -> Timing:
-        """Lengths of a hold and of a reconfiguration."""
+        """Seconds of a hold and of a reconfiguration."""
         assert self.circuits.timing is not None
         return self.circuits.timing
 
@@ -361,14 +378,18 @@ class RegrantedStep(PlacedStep):
 
 
 def faster_regranted(step: PlacedStep, plan: HybridPlan, fabric: Fabric, simulated: Simulated) -> PlacedStep:
-    """Return the fastest of a step over circuits granted once and those with circuits granted anew before every hold;
-    the step itself where none is faster, or no hold is shorter than it.
+    """Return the fastest of a step over circuits granted once and those with circuits granted anew before every hold,
+    these as a ``RegrantedStep``; the step itself where none of them is faster.
+
+    Holds of 10 and of 4 reconfiguration times are tried, and longer ones where a step would have more than
+    :data:`MOST_GRANTS`; none where the fabric assigns no circuits, needs no time to set them up or has no traffic, and
+    none that is as long as the step.
 
     Args:
         step: the step over circuits granted once.
         plan: the placed plan of that step.
         fabric: the fabric, whose set-up time is that of a reconfiguration.
-        simulated: simulates the step over pipes and a function that grants them.
+        simulated: simulates the step over the circuits of a group, with the function that grants every further hold.
     """
     best, setting = step, fabric.setup_time
     for length in HOLDS if fabric.assigns_circuits and plan.traffic.total.sum() > 0 else ():
@@ -411,11 +432,12 @@ _OF_MICRO_BATCHES = {"forward_exchange": 1, "backward_exchange": 1, "send": 2}
 
 
 def switched_timeline(step: SwitchedStep) -> Timeline:
-    """Return the intervals of a step, transmissions and turns with the planes that they use, once it is proved that the
-    circuits can be so.
+    """Return the intervals of a step, with ``planes`` and ``nbytes`` in the details of transmissions and ``planes`` in
+    those of turns, once it is proved that the circuits can be so.
 
     Raises:
-        VerificationError: a transmission has no circuits, or the switch turns beneath one.
+        VerificationError: a transmission lies on planes that its axis does not hold, that are in use or that turn, or
+            takes less time than its bytes need, or not all bytes of the step are sent.
     """
     notes = _Notes(step)
     intervals = run(lower_pipelined(step.stages)).intervals
@@ -471,10 +493,12 @@ class _Notes:
         return {axis: nbytes for axis, nbytes in demands.items() if nbytes}
 
     def details(self, interval: Interval, share: float) -> dict[str, Any]:
-        """Return the details of an interval: of a turn ``phase``, ``stages`` and ``planes`` (numbers by axis), of a
-        transmission also ``nbytes`` by axis; nothing of other intervals.
+        """Return the details of an interval, empty but for turns and transmissions: ``phase``, ``stages`` (a list of
+        numbers) and ``planes`` (lists of plane numbers by axis), and of a transmission ``nbytes`` by axis, where they
+        are known.
 
-        ``share`` is the interval's part of the duration of all intervals of its name, and so of their bytes.
+        ``share`` is the part, 0 to 1, that the interval has of the duration of all intervals of its name, and so of
+        their bytes.
         """
         if interval.category == "reconfiguration":
             return self._turned(interval)
@@ -558,8 +582,9 @@ class SwitchedStrategyStep(StrategyStep):
 
 
 def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> StrategyStep:
-    """Simulate one step of a strategy with the fastest settings of the switch; as :func:`simulate` does where no two
-    kinds of groups share the planes.
+    """Return the simulated step of a strategy with the fastest settings of the switch, whose ``in_step`` says what they
+    gain and whose timeline is verified; where no two kinds of groups share the planes, and for data parallelism alone,
+    the plain step of :func:`simulate`.
 
     Args:
         job: where the strategy runs.

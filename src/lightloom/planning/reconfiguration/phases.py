@@ -31,15 +31,22 @@ from lightloom.planning.simulation.pipelined import StageTimes
 
 
 def collective_bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
-    """Return ``nbytes`` [rows, ...], the bytes of collectives as ``Collective.nbytes`` counts them, where a function of
-    exchange times returns seconds; 0 for groups of one rank (``ranks``, [rows]). The other arguments are not used."""
+    """Return the bytes of collectives, ``nbytes`` [rows, ...] as given (``Collective.nbytes``), 0 for groups of one
+    rank (``ranks`` [rows]).
+
+    It has the arguments of a function that returns the seconds of exchanges, in whose place it counts bytes; the others
+    are not used.
+    """
     return np.where(_beside(ranks, nbytes) > 1, nbytes, 0.0)
 
 
 def sent_bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
-    """Return the least bytes that a rank sends in collectives, where a function of exchange times returns seconds: (n -
-    1) / n of ``nbytes`` [rows, ...] among n ``ranks`` [rows], twice that for an all-reduce; 0 for one rank. Algorithm,
-    stride and exchange are not used."""
+    """Return the least bytes that a rank sends in collectives of ``nbytes`` [rows, ...] among n ``ranks`` [rows]: (n -
+    1) / n of them, twice that for an all-reduce, 0 for one rank.
+
+    It has the arguments of a function that returns the seconds of exchanges, in whose place it counts bytes; algorithm,
+    stride and exchange are not used.
+    """
     count = _beside(ranks, nbytes)
     return (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
 
@@ -61,10 +68,11 @@ def ties_stages(job: Job, rows: Strategies) -> bool:
 
 def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     """Return the seconds of computing of every stage before the first exchange of its first pass, and after the last
-    exchange of its last backward pass, for one row of strategies: each [stages]; the whole pass where nothing is
-    exchanged in it.
+    exchange of its last backward pass: two arrays [stages]. Where nothing is exchanged in the pass, that is all of it.
 
-    Passes that wait for launches take longer; forward passes that are repeated are left out.
+    Only exchanges of tensor, expert and context groups count. The seconds are least ones: passes that wait for kernel
+    launches take longer, and forward passes that are repeated for recomputation are left out. ``rows`` has one
+    strategy.
     """
     model, edges = job.model, job.model.chunks(rows)
     columns = model.columns
@@ -102,8 +110,8 @@ class PhasedTimes:
         self._times: dict[tuple[tuple[Axis, int], ...], tuple[StageTimes, StageTimes]] = {}
 
     def times(self, division: Planes) -> tuple[StageTimes, StageTimes]:
-        """Return the times of a micro-batch and of the last one, which may be smaller, with ``division`` planes of each
-        axis; computed once for each division."""
+        """Return the times of a micro-batch and of the last one, which may be smaller (else both are the same), with
+        the planes of each axis that ``division`` says; computed once for each division."""
         key = tuple(division.items())
         if key not in self._times:
             job, strategy = self._shared(division), self.strategy
@@ -130,7 +138,8 @@ class PhasedTimes:
 
     @cached_property
     def least(self) -> Planes:
-        """Least planes of each axis: one, or two for a pipeline, one each way."""
+        """Least planes by axis, over the axes that exchange anything: those that circuits of the axis' groups need,
+        one, or two for a pipeline, one each way."""
         return {axis.name: axis.unit(self.prices.fabric) for axis in live_axes(self.strategy)}
 
     @cached_property
@@ -185,7 +194,9 @@ def step_bytes(
     job: Job, strategy: Strategy, early: Floats, sends: Floats, bytes_of: ExchangeTime = sent_bytes
 ) -> StepBytes:
     """Return the bytes that a rank of every stage sends, by field of ``StageTimes`` and then by axis, arrays [chunks]
-    or [stages] as the field: of passes and sends those of one micro-batch, of all else those of the step.
+    or [stages] as the field: of ``forward_exchange``, ``backward_exchange`` and ``send`` those of one micro-batch; of
+    ``gather``, ``early_exchange``, ``late_exchange``, ``exchange`` and ``tied`` those of the step. Rings of context
+    groups and gathers within passes are left out.
 
     Args:
         job: where the strategy runs; how its channels are divided does not count.
@@ -193,7 +204,8 @@ def step_bytes(
         early: seconds of the gradients that leave unit by unit, beside the last pass, of which only whether they are
             above 0 counts: [chunks].
         sends: bytes sent to each chunk from the one before: [chunks].
-        bytes_of: bytes of a collective, in the place of its seconds; the least that a rank sends if not given.
+        bytes_of: bytes of a collective, in the place of its seconds; the least that a rank sends if not given. Bytes of
+            ``tied`` are always those that a rank sends.
     """
     rows, by_unit = Strategies.of(strategy), early > 0
 
@@ -278,17 +290,18 @@ def segmentations(phases: Sequence[Phase]) -> Iterator[list[list[Phase]]]:
 def best_division(
     planes: int, active: Mapping[Phase, Sequence[Axis]], seconds: Seconds, least: Planes, pinned: Planes
 ) -> Planes | None:
-    """Return the number of planes of each axis that exchanges in any of these phases and of the pinned ones, of all
-    divisions of the planes the one that takes the least seconds; None where the planes are too few.
+    """Return the number of planes of each axis that exchanges in the phases of ``active``, and of each pinned one: of
+    all divisions of the planes the one that takes the least seconds; None where the planes are too few.
 
-    Past :data:`MOST_DIVISIONS` divisions, planes go one by one to the axis that gains most.
+    All planes are given out. Past :data:`MOST_DIVISIONS` divisions, planes go one by one to the axis that gains most.
 
     Args:
         planes: planes of the switch.
         active: the axes that exchange, by phase.
-        seconds: seconds of a phase by one of its axes and the planes of that axis; they add up.
+        seconds: function of a phase, one of its axes and the planes of that axis that returns seconds; those of all
+            phases and axes are added up.
         least: the fewest planes of each axis.
-        pinned: axes whose number of planes is given.
+        pinned: number of planes of the axes for which it is given; these are not searched.
     """
     axes = [axis for axis in dict.fromkeys(axis for names in active.values() for axis in names) if axis not in pinned]
     free = planes - sum(pinned.values()) - sum(least[axis] - 1 for axis in axes)

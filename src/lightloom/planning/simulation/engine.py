@@ -137,9 +137,9 @@ def _circle(tasks: Sequence[Task], waits: Sequence[int]) -> list[str]:
 
 
 def sending_energy(fabric: Fabric, nbytes: Floats, source: Ints, destination: Ints) -> float | None:
-    """Return the joules of sending ``nbytes`` [pair] from ``source`` to ``destination`` ranks, headers of the fabric's
-    packets included: every bit once on fabrics of lightpaths, once for each link that it crosses on packet fabrics;
-    None where the fabric states no energy of a bit."""
+    """Return the joules of sending ``nbytes`` [pair] from ``source`` to ``destination`` ranks, [pair] each, summed over
+    all pairs, headers of the fabric's packets included: every bit once on fabrics of lightpaths, once for each link
+    that it crosses on packet fabrics; None where the fabric states no energy of a bit."""
     if fabric.energy_per_bit is None:
         return None
     crossed = 1 if fabric.exclusive else fabric.hops(source, destination, fabric.route(source, destination))
@@ -354,8 +354,9 @@ def circuits_in_place(priced: list[Priced], index: int) -> bool:
 
 
 def _network(exchange: Exchange, verb: str, category: str, duration: float, cost: Cost) -> Task:
-    """Return a task of an exchange on the network, named ``verb`` and the exchange's name, of ``duration`` seconds,
-    without dependencies."""
+    """Return a task of an exchange on the network without dependencies, of ``duration`` seconds, named by ``verb``
+    (``"encode "``; empty for the transmission) and the exchange's name; its details are the kind and bytes of the
+    collective and the steps of ``cost``."""
     details = {"collective": exchange.kind, "bytes": exchange.nbytes, "steps": cost.steps}
     return Task(verb + exchange.name, "network", category, duration, details=details)
 
@@ -442,7 +443,7 @@ class _Clock:
         return self._now
 
     def _compute(self, position: int) -> None:
-        """Advance the clock until all positions before this one are computed."""
+        """Advance the clock until all positions before ``position`` are computed."""
         if position > self._position:
             seconds = self._before[position] - self._before[self._position]
             self._position, self._now = position, self._computing.end(self._now, seconds)

@@ -149,7 +149,7 @@ class LinkTurns:
 
 @lru_cache(maxsize=64)
 def _on(keyed: derived.Keyed[Fabric]) -> LinkTurns:
-    """Return the turns of a fabric's links, cached by its key."""
+    """Return the calculator of link shares for the fabric of a key, cached by the key."""
     return LinkTurns(keyed.fabric)
 
 

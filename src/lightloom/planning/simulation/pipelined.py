@@ -167,8 +167,8 @@ class PipelinedStep:
         return played
 
     def pass_seconds(self, name: str) -> Floats:
-        """Return the seconds that all passes of each stage spend on a field of :class:`StageTimes`, given by name, over
-        the whole step: [stages]."""
+        """Return the seconds that all passes of each stage spend on a field of :class:`StageTimes` that has chunks,
+        given by name, such as ``forward_exchange``: [stages], over all micro-batches of the step."""
         chunks = (self.micro_batches - 1) * getattr(self.times, name) + getattr(self.last or self.times, name)
         stage: Floats = chunks.reshape(-1, len(self.times.gather)).sum(axis=0)
         return stage

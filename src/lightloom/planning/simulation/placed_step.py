@@ -120,9 +120,9 @@ def placed_work(
 
 
 def updated_parameters(plan: HybridPlan) -> Floats:
-    """Return the number of parameters that each device of a group updates: [k]. A part that holds a copy updates all of
-    its operator's; where copies share out the optimizer's state, a device updates those that it owns over the number of
-    groups."""
+    """Return the number of parameters that each device of a group updates: [k]. A part that holds a copy updates all
+    parameters of its operator; where copies share out the optimizer's state, a device updates those whose gradients it
+    owns, divided by the number of groups."""
     balanced = plan.balanced
     if plan.shares_state:
         return np.bincount(plan.placement.device, balanced.parameters, plan.k).astype(np.float64) / plan.groups

@@ -47,8 +47,8 @@ class _Plane:
         return self.turning_to if self.turned >= reconfiguration_time * (1 - _ROUNDING) else None
 
     def share_turned(self, reconfiguration_time: float) -> float:
-        """Return the share of its last turn, of ``reconfiguration_time`` seconds, that the plane has made; 1 where it
-        does not turn."""
+        """Return the share of its last turn, of ``reconfiguration_time`` seconds, that the plane has made; 1 where that
+        turn is complete or there was none."""
         return self.turned / reconfiguration_time if self.settled(reconfiguration_time) is None else 1.0
 
 

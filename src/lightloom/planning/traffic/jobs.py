@@ -56,11 +56,14 @@ class TrafficJob:
     @classmethod
     def parse(cls, text: str) -> TrafficJob:
         """Return the job that a text of the form ``WHAT@RANKS[:option=value,...]`` describes, as in
-        ``gpt2-355m@0-31:tp=4``. Underscores in names of options are read as hyphens; the option ``name`` becomes the
-        job's name. Neither the model nor the options are looked up.
+        ``gpt2-355m@0-31:tp=4``.
+
+        RANKS are ``first-last`` or ``first-last/step``, in ascending order; lists of ranks are refused. Underscores in
+        names of options are read as hyphens; the option ``name`` becomes the job's name. Neither the model nor the
+        options are looked up.
 
         Raises:
-            ConfigError: not of the form.
+            ConfigError: the text is not of this form, or the last rank is not above the first.
         """
         head, _, tail = text.partition(":")
         what, at, ranks = head.partition("@")
@@ -81,7 +84,7 @@ def _ranks(text: str, job: str) -> tuple[int, ...]:
     the whole text of the job, for messages.
 
     Raises:
-        ConfigError: not of the form, or not at least two numbers in ascending order.
+        ConfigError: not of the form, a last rank that is not above the first, or a step below 1.
     """
     span, slash, step = text.partition("/")
     first, dash, last = span.partition("-")
@@ -123,8 +126,8 @@ def check_jobs(jobs: Sequence[TrafficJob], ranks: int) -> None:
 def job_fabric(job: TrafficJob, fabric: Fabric, channels: int | None = None) -> Fabric:
     """Return the fabric of a job's ranks, as a part of ``fabric``.
 
-    On packet links it is the ranks on the links of the whole fabric; on circuits, links with ``channels`` channels of
-    the whole, None for all of them.
+    On packet links it is the ranks on the links of the whole fabric; on circuits, links with ``channels`` channels
+    (wavelengths or planes) of the whole, None for all of them.
 
     Raises:
         ConfigError: ranks of a ring that do not lie at even distances.
@@ -188,9 +191,12 @@ def neighbours(jobs: Sequence[TrafficJob], fabric: Fabric) -> list[list[int]]:
 
 
 def splits(total: int, jobs: int, most: int = 8) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to share out all of ``total`` channels among ``jobs`` jobs, as the channels of each job. Channels
-    come in parts of equally many, at most ``most`` parts, at least one for each job; the last job takes what does not
-    divide."""
+    """Yield the ways to share out all of ``total`` channels among ``jobs`` jobs, as tuples with the channels of each
+    job; none where there are more jobs than parts.
+
+    Channels come in parts of equally many, the smaller of ``total`` and ``most`` parts, at least one for each job; the
+    last job takes what does not divide.
+    """
     parts = min(total, most)
     for counts in divisions(parts, jobs):
         channels = [count * total // parts for count in counts]
@@ -263,8 +269,9 @@ def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) 
 
 
 def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabric) -> list[Exchange]:
-    """Return the exchanges of a strategy's step on a packet fabric, at most one of each sort, each under way as long as
-    all exchanges of its sort and loading links as the largest collective of its sort does.
+    """Return the exchanges of a strategy's step on a packet fabric, at most one of each sort (:data:`PASSES`,
+    :data:`DATA`, :data:`SENDS`): each is under way for the seconds of all exchanges of its sort, and loads links as the
+    largest collective of its sort does.
 
     Args:
         job: the model at the prices of its part of the fabric.
@@ -291,9 +298,9 @@ def sort_of(strategy: Strategy, kind: Kind, ranks: int, stride: int) -> str:
 
 
 def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
-    """Return the seconds of a step in which exchanges of each sort are under way, by sort, on average over the stages;
-    all are :data:`DATA` for data parallelism alone. Rings of context groups count as :data:`SENDS`; of gathers within
-    passes only what computing does not hide counts."""
+    """Return the seconds of a step in which exchanges of each of the three sorts are under way, by sort, on average
+    over the stages; all are :data:`DATA` for data parallelism alone. Rings of context groups count as :data:`SENDS`; of
+    gathers within passes only what computing does not hide counts."""
     if step.stages is None:
         return {PASSES: 0.0, DATA: step.communication_time, SENDS: 0.0}
     times, micro = step.stages.times, strategy.micro_batches
@@ -307,8 +314,17 @@ def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
 
 
 def _group_exchange(sort: str, busy: float, job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> Exchange:
-    """Return the exchange of a sort that loads each link for the share of its time that the collective ``use`` in all
-    its groups does, at most 1; ``busy`` is the seconds of a step in which exchanges of the sort are under way."""
+    """Return the exchange of a sort that loads each link as the collective ``use`` does in all its groups at once: for
+    the share, at most 1, of the collective's seconds in which the link carries its bytes.
+
+    Args:
+        sort: sort of the exchange.
+        busy: seconds of a step in which exchanges of the sort are under way.
+        job: the model at the prices of its part of the fabric.
+        strategy: the strategy, which names algorithm and method of exchange.
+        use: the largest collective of the sort.
+        part: fabric of the job's ranks.
+    """
     group = part if use.ranks == part.ranks else part.group(use.ranks, use.stride)
     assert group is not None
     schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
@@ -339,13 +355,14 @@ class SlowedPrices(Pricing):
         self._pricing, self._strategy, self._slowdown = pricing, strategy, slowdown
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Return a sentence if the prices that are slowed have no collective of this kind in such a group; None if they
-        have."""
+        """Return the sentence by which the prices that are slowed refuse a collective of this kind in a group of
+        ``ranks`` ranks at a ``stride``; None where they have it. The arguments are those of :meth:`Pricing.refusal`."""
         return self._pricing.refusal(kind, algorithm, ranks, exchange, stride)
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """Return the prices of a group of ``ranks`` ranks at a ``stride``, the time of each collective multiplied by
-        the slowdown of its sort, 1 where none is given; all else of the prices, such as joules, is kept."""
+        """Return the function of kind and bytes that prices collectives in a group of ``ranks`` ranks at a ``stride``,
+        with the arguments of :meth:`Pricing.price`: the time of each collective is multiplied by the slowdown of its
+        sort, 1 where none is given; all else of a price, such as joules, is kept."""
         whole = self._pricing.price(algorithm, ranks, exchange, stride)
 
         def priced(kind: Kind, nbytes: float) -> Priced:

@@ -59,10 +59,11 @@ _KEPT_COLUMNS = ("route", "wavelength_count", "chunk", "reduces")
 
 
 def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
-    """Return the lightpaths of all jobs in one schedule of the whole fabric, proved to be there at once.
+    """Return the lightpaths of all jobs in one schedule of the whole fabric, whose steps are those of one job after the
+    other, proved to be there at once: no wavelength is used twice on a link.
 
     Each job's parts are proved on its own fabric first. Jobs that meet hold one range of channels after the other, in
-    the order of ``works``.
+    the order of ``works``, which are works on circuits.
 
     Raises:
         VerificationError: the first violation found.
@@ -142,7 +143,8 @@ def traffic(requests: Sequence[Request], cluster: Cluster, advance: Callable[[],
     Args:
         requests: the jobs, each on ranks of its own.
         cluster: the whole cluster.
-        advance: called after every job and group of jobs that was planned, to show progress.
+        advance: called without arguments after every job that was planned alone, and on circuits after every group of
+            jobs that divide channels, a job alone included.
 
     Raises:
         InputError: a job that its ranks cannot run, or jobs that cannot share the fabric.
@@ -188,11 +190,11 @@ def _work(request: Request, cluster: Cluster, channels: int | None, same: Work |
 
 
 def _collective(request: Request, part: Fabric, held: int | None) -> Work:
-    """Return a job that repeats a collective on its part of the fabric, by the algorithm of least repeated time, or by
-    the one that the request names; ``held`` are its channels, None on packets.
+    """Return a job that repeats a collective on its part of the fabric, by the algorithm that the request names, else
+    by the one of least seconds when repeated; ``held`` are its channels, None on packets.
 
     Raises:
-        UnsupportedError: no algorithm can.
+        InputError: no algorithm has the collective on this part, or the named one does not or is unknown.
     """
     kind = request.job.what
     assert kind in CLASSIC
@@ -278,8 +280,14 @@ def _parts(job: Job, choice: Strategy, step: StrategyStep) -> Sequence[Part]:
 def _divided(
     requests: Sequence[Request], alone: Sequence[Work], numbers: Sequence[int], cluster: Cluster
 ) -> list[Work]:
-    """Return the works of jobs that divide the wavelengths, by the division of the least worst slowdown against
-    ``alone``. ``numbers`` are the positions of these jobs, in whose order the works come.
+    """Return the works of jobs that divide the wavelengths, each by the plan that it has alone: of the divisions by
+    :func:`splits` that serve all of them, the one whose largest ratio of seconds to those ``alone`` is least.
+
+    Args:
+        requests: all jobs.
+        alone: the work of every job on all channels.
+        numbers: positions of the jobs that divide wavelengths; the works come in their order.
+        cluster: the whole cluster.
 
     Raises:
         ConfigError: no division serves all of them.
@@ -314,7 +322,12 @@ def _divided(
 
 def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
     """Return every job with the slowdowns of its exchanges and the seconds of its step beside the others on packet
-    links, repeated until shares of steps and slowdowns agree, at most 40 times. A step is never shorter than alone."""
+    links, repeated until the seconds change by no more than a millionth, at most 40 times. A step is never shorter than
+    alone.
+
+    Raises:
+        ConfigError: the jobs have more than 4,096 states together.
+    """
     slowdown = [dict.fromkeys((each.sort for each in work.exchanges), 1.0) for work in works]
     seconds = [work.seconds for work in works]
     scale = [work.seconds / work.slowed({}) if work.slowed({}) else 1.0 for work in works]
