@@ -163,16 +163,18 @@ def screen(
     table: Table | None = None,
     **rest: Any,
 ) -> Parts:
-    """Return an answer as lines and a table for a terminal, with its first eight rows, or all of them.
+    """Yield an answer as lines and a table for a terminal, with its first eight rows, or all of them
+    (:func:`answer_parts`).
 
     Args:
         question: what was asked.
         best: lines that say what is best.
-        rows: cells by heading.
+        rows: cells by heading, which are shown by ``str``.
         all: whether to show all rows; otherwise the number of hidden ones is told.
         left: columns that are set flush left; unless given, the first and those of words.
-        table: shown in place of the rows.
-        rest: other fields of ``Answer``.
+        table: shown in place of the rows, unless there are rows and ``left`` is given.
+        rest: other fields of ``Answer``: ``legend``, ``everything``, ``what_if``, ``limit``, ``rests``, ``more``, and
+            ``hidden`` in place of the number counted here.
     """
     shown = [{name: str(cell) for name, cell in row.items()} for row in (rows if all else rows[:MOST_ROWS])]
     if shown and left is not None:
@@ -182,8 +184,9 @@ def screen(
 
 
 def answer_parts(answer: Answer, table: Table | None = None) -> Parts:
-    """Yield an answer as lines and a table that fit the terminal: the question in bold and what is best, the rows (or
-    ``table`` in their place), then what would change the answer, its limit and what to ask next."""
+    """Yield an answer as lines and a table that fit the terminal: the question and the first line of what is best in
+    bold, the rows (or ``table`` in their place), then what the marks mean, what would change the answer, its limit and
+    what to ask next."""
     width = make_console().width
     bold = True
     for line in answer.head(width):

@@ -105,8 +105,10 @@ def light_map(schedule: Schedule, fabric: Fabric) -> Document | None:
     """Return the lightpaths of a schedule step by step, as the page shows them, as a JSON document; None on a fabric
     without wavelengths on links.
 
-    A row is [place of the step in ``shown``, source, destination, way (0 clockwise), first channel, number of channels,
-    number of links]. Of schedules with more than 15,000 lightpaths, only evenly spaced steps are shown.
+    Its keys are ``title``, ``ranks``, ``channels`` (of a link in one direction), ``steps``, ``shown`` (numbers of the
+    steps that are shown, from 0), ``rows`` and ``colours`` (one a rank). A row is [place of the step in ``shown``,
+    source, destination, way (0 clockwise), first channel, number of channels, number of links]. Of schedules with more
+    than 15,000 lightpaths, only evenly spaced steps are shown.
     """
     if not (fabric.exclusive and fabric.wavelength_routed):
         return None

@@ -32,8 +32,8 @@ _AXES = {"shards": ("tensor", "expert"), "replicas": ("data", "expert-data"), "g
 
 
 def counted(plan: Plan) -> tuple[Timeline, list[Counter]]:
-    """Return a plan's timeline with the bytes of its transmissions in their details, and those of its counters (load,
-    memory of the fullest rank, lit channels) that have any moment."""
+    """Return a plan's timeline with the bytes of its transmissions in their details, and those of its counters that
+    have any moment: load (bytes/s), memory of the fullest rank (bytes) and number of lit channels."""
     timeline, step = plan.timeline, plan.step
     if isinstance(step, StrategyStep) and step.stages is not None and isinstance(plan.choice, Strategy):
         job = plan.job

@@ -292,7 +292,7 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
 def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
     """Return the units of consecutive operators, in forward order, each closed once it holds at least the settings'
     ``unit_parameters`` parameters; the last one may hold fewer. Together they cover all operators of the graph, and
-    each begins where the one before ends."""
+    each begins where the one before ends; a graph without parameters has none."""
     groups = list(_parameter_groups(graph, "unit", 1, settings.unit_parameters))
     # What follows the last parameters (activations, the loss) belongs to the last unit.
     last = [*(group.last for group in groups[:-1]), len(graph.operators) - 1]

@@ -219,6 +219,9 @@ def columns_of(rows: Sequence[tuple[Any, ...]], names: Sequence[str], named: Map
         rows: one tuple a row, its values in the order of ``names``.
         names: names of the columns.
         named: by column name, the values whose positions stand for them: such a column holds these indices.
+
+    Raises:
+        ValueError: a value of such a column is not among them.
     """
     columns, by_name = dict[str, Any](), zip(*rows, strict=True) if rows else [()] * len(names)
     for name, values in zip(names, by_name, strict=True):

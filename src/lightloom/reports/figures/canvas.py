@@ -93,8 +93,8 @@ _LIGHT = (0.86, 0.47, 0.10)
 
 
 def ramp(colour: str | tuple[float, float, float], least: float = 0.03) -> ListedColormap:
-    """Return a colour map of 256 entries of one colour, whose opacity rises evenly from ``least`` (0 to 1) for the
-    lowest value to 1 for the highest."""
+    """Return a colour map of 256 entries of one colour, a name or code of matplotlib or RGB from 0 to 1, whose opacity
+    rises evenly from ``least`` (0 to 1) for the lowest value to 1 for the highest."""
     from matplotlib.colors import ListedColormap, to_rgb
 
     colours = np.tile([*to_rgb(colour), 1.0], (256, 1))

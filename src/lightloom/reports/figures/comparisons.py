@@ -270,10 +270,11 @@ class ExchangePoint(NamedTuple):
 
 @canvas.styled
 def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
-    """Draw each method as a dot, difference in loss to the plain run (upwards) over bytes saved as a factor (across,
-    logarithmic), and return the figure.
+    """Draw each method as a dot, difference in loss to the plain run (upwards) over the factor by which it saves bytes
+    against an all-reduce of float32 (across, logarithmic), and return the figure.
 
-    A line through each dot is its spread over seeds; dots that no other beats in both are filled and joined.
+    A line through each dot is its spread over seeds; dots that no other beats in both (``on_front``) are filled and
+    joined. There must be at least one point.
     """
     figure, axes = canvas.single_panel(8.2, 4.6)
     axes.set_xscale("log", base=2)
@@ -342,9 +343,9 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
     shaped by site, and return the figure.
 
     Args:
-        points: all plans.
-        front: those that no other beats in both: a stepped line with rings; at most ten of them, evenly spaced from the
-            most energy to the least, are named at the side.
+        points: all plans, at least one.
+        front: those that no other beats in both, at least one: a stepped line with rings; at most ten of them, evenly
+            spaced from the most energy to the least, are named at the side.
     """
     from matplotlib.lines import Line2D
 

@@ -81,7 +81,8 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
     """Return one entry for each lightpath of a schedule on a circuit-switched fabric, that of a multicast to its
     farthest destination.
 
-    Several rows of one lightpath are the destinations of a multicast; the farthest has the most hops.
+    Several rows of one lightpath are the destinations of a multicast; the farthest has the most hops. The schedule must
+    be unfolded to all ranks (:func:`in_steps`).
     """
     hops = np.concatenate(
         [np.zeros(0, np.int64), *(fabric.hops(*schedule.ends(rows)) for rows in _row_blocks(len(schedule)))]
@@ -100,7 +101,8 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> tuple[Float
     up over a bin's steps.
 
     Use is lit channels on circuit-switched fabrics, bytes on others. There are at most ``bins`` bins, fewer on very
-    many links; the last one may hold fewer steps.
+    many links; the last one may hold fewer steps. The schedule must lie in steps, unfolded to all ranks
+    (:func:`in_steps`).
     """
     bins = max(min(bins, schedule.steps, _MAXIMUM_CELLS // (fabric.links + 1)), 1)
     per_bin = -(-schedule.steps // bins)
@@ -210,7 +212,7 @@ def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Fig
     figure.
 
     Neighbouring links are averaged where there are more than 2048, and neighbouring steps added up where there are very
-    many. ``time`` names what a step is, beside the axis.
+    many. The schedule must lie in steps (:func:`in_steps`); ``time`` names what a step is, beside the axis.
     """
     load = downsampled(link_use(schedule, fabric)[0], _MAXIMUM_COLUMNS)
     most = float(load.max(initial=0.0)) or 1.0
@@ -233,6 +235,7 @@ def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
     rank downwards, and return the figure.
 
     Colour is the circuit's first switch plane; a panel's title says which share of the ports of all planes is in use.
+    The schedule must lie in steps (:func:`in_steps`).
     """
     paths, n = lightpaths(schedule, fabric), fabric.ranks
     shown = steps_shown(schedule.steps)
@@ -269,10 +272,13 @@ _WAYS = ("clockwise", "counter-clockwise")
 
 
 def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Return a figure of what a schedule occupies: source ranks by wavelength and link on a WDM ring, circuits on a
-    circuit switch, loads of links elsewhere.
+    """Return a figure of what a schedule, of any kind, occupies: source ranks by wavelength and link on a WDM ring,
+    circuits on a circuit switch, loads of links elsewhere.
 
     Of a queued schedule, the circuits that stand throughout are drawn, and on packet links 24 equal parts of the time.
+
+    Raises:
+        UnsupportedError: Matplotlib is not installed.
     """
     if not fabric.exclusive:
         return link_load_map(in_steps(schedule, fabric), fabric, "part of the time" if schedule.queued else "step")
@@ -313,7 +319,8 @@ def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
     """Draw the wavelengths of at most four steps on a ring, a row of panels for each direction in use and a column for
     each step, and return the figure.
 
-    Where steps are left out, the share of wavelengths lit on each link in each step is drawn below.
+    Where steps are left out, the share of wavelengths lit on each link in each step is drawn below. The schedule must
+    lie in steps (:func:`in_steps`).
     """
     from matplotlib.figure import Figure
 

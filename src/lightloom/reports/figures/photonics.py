@@ -184,8 +184,8 @@ def _guides(axes: Axes, start: float, end: float, count: int, left: float, right
 
 @styled
 def part_figure(part: Part, name: str = "") -> Figure:
-    """Return a drawing of a mesh, or of the meshes of a mapped matrix, titled ``name`` where it is no mesh; of a matrix
-    in blocks, only the first block."""
+    """Return a drawing of a mesh, or of the meshes of a mapped matrix, of a matrix in blocks only the first block;
+    ``name`` is the title where ``part`` is no mesh, and not used for a mesh."""
     if isinstance(part, Mesh):
         return draw(part)
     if isinstance(part, MappedBlocks):
@@ -501,7 +501,7 @@ def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str) -> Figure:
     logarithmic where they are above 0 and span more than 20 times.
 
     Args:
-        sweeps: documents of `meshes.sweep` of accuracies.
+        sweeps: documents of `meshes.sweep` of accuracies (0 to 1), at least one.
         title: above the figure.
     """
     columns = 2 if len(sweeps) == 4 else min(len(sweeps), 3)

@@ -51,8 +51,8 @@ class Stretch:
 
 
 def task_kind(interval: Interval) -> str:
-    """Return the kind of an interval by which it is coloured: the collective of a transmission where ``TASKS`` has it,
-    else the interval's category, mostly a key of ``TASKS``."""
+    """Return the kind of an interval by which it is coloured: the collective of a transmission (``all-reduce``, ...)
+    where its details name one that has a colour in ``TASKS``, else the interval's category."""
     collective = str(interval.details.get("collective", ""))
     return collective if interval.category == "transmission" and collective in canvas.TASKS else interval.category
 

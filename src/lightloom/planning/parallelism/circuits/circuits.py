@@ -155,8 +155,8 @@ class Circuits:
         return len(self.hold)
 
     def counts(self, traffic: Traffic) -> Ints:
-        """Return the number of circuits of each pair in each hold, shape [hold, pair]; those of pairs without traffic
-        are left out."""
+        """Return the number of circuits of each pair of the traffic in each hold of the cycle, shape [hold, pair];
+        circuits of pairs without traffic are left out."""
         pair = traffic.find(self.source, self.destination)
         serving = pair >= 0
         cell = self.hold[serving] * len(traffic) + pair[serving]
@@ -164,8 +164,8 @@ class Circuits:
 
 
 def least_service(counts: Ints, traffic: Traffic, holds: int = 1) -> float:
-    """Return the objective of SiP-ML's circuit ILPs, the least over pairs of circuits a hold over demand, the demand
-    relative to the largest; 0 where some pair has no circuit.
+    """Return the objective of SiP-ML's circuit ILPs: the least, over pairs, of a pair's circuits a hold divided by its
+    demand, which counts relative to the largest demand; 0 where some pair has no circuit.
 
     ``counts`` [pair] are the circuits of each pair, summed over the ``holds`` of the cycle.
     """
@@ -176,8 +176,8 @@ def smallest_counts(nbytes: Floats, service: float) -> Ints:
     """Return for each of ``nbytes`` the fewest whole circuits x, at least 1, with ``x / nbytes >= service``, by that
     very division, so that no round-off adds.
 
-    ``nbytes`` are above 0, in bytes or relative to the largest demand; ``service`` is in circuits for one of their
-    unit.
+    ``nbytes`` are above 0, in bytes or as shares of the largest demand; ``service`` is in circuits for one byte, or for
+    the largest demand.
     """
     counts = np.maximum(np.ceil(service * nbytes), 1.0)
     counts = np.where((counts > 1) & ((counts - 1) / nbytes >= service), counts - 1, counts)
@@ -185,15 +185,15 @@ def smallest_counts(nbytes: Floats, service: float) -> Ints:
 
 
 def fill_longest(nbytes: Floats, counts: Ints, take: Callable[[int], bool]) -> Ints:
-    """Return the circuits of each transfer, [transfer], once circuits were given one at a time to the transfer that is
-    still the longest with the added circuit. A transfer whose circuit cannot be taken gets no more; it ends when none
-    can.
+    """Return the circuits of each transfer, [transfer], once circuits were given one at a time to the transfer with the
+    most bytes for each circuit, the added one counted. A transfer whose circuit cannot be taken gets no more; it ends
+    when none can.
 
     Args:
         nbytes: bytes of each transfer, shape [transfer].
         counts: circuits that each transfer has already, shape [transfer]; left as they are.
-        take: called with a transfer's number, takes what one more circuit of it needs, or returns False where that is
-            not free.
+        take: called with a transfer's number, takes what one more circuit of it needs and returns True, or returns
+            False where that is not free.
     """
     counts = counts.copy()
     queue = [(-t / (x + 1), p) for p, (t, x) in enumerate(zip(nbytes.tolist(), counts.tolist(), strict=True))]

@@ -115,7 +115,7 @@ def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
     Args:
         plan: the plan, whose traffic is the same in all groups.
         counts: circuits of all pairs of the traffic: [hold, pair].
-        pipe: pipe of each pair, as of :func:`pipes_of`: [pair].
+        pipe: number of the pipe that each pair belongs to, one pair of every group each: [pair] (:func:`pipes_of`).
     """
     least: Ints = counts[:, np.argsort(pipe, kind="stable")].reshape(len(counts), -1, plan.groups).min(axis=2)
     return least
@@ -259,12 +259,13 @@ Regrant = Callable[[Floats], Floats]
 
 
 def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> tuple[GroupCircuits, Regrant]:
-    """Return the pipes, and the function that grants circuits on them before every hold from the bytes that wait, for
-    circuits that are granted anew hold by hold.
+    """Return the pipes of a group, and the function that grants circuits on them before every hold: from the bytes that
+    wait at each pipe, [pipe] and not all 0, it returns the bytes per second of each in the hold, [pipe].
 
     Circuits go to the transfers that are still the longest, and none that a pair cannot fill in a hold
     (`play.longest_first`; on a ring of several groups the same in each, `ring.longest_tiled`); every grant is verified.
-    Nothing is relayed: a pipe without a circuit waits. The pipes' ``bandwidth`` is that of one circuit each.
+    Nothing is relayed: a pipe without a circuit waits. The pipes' ``bandwidth`` is that of one circuit each. On a ring
+    whose ranks have fewer transceivers than channels in both directions, the function raises InputError.
 
     Args:
         plan: what the groups exchange.

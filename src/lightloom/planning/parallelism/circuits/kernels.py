@@ -130,7 +130,8 @@ def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) 
 @njit_without_arrays
 def occupy(direction: Ints, start: Ints, length: Ints, channel: Ints, nodes: int, taken: Ints) -> None:
     """Mark the channels of arcs as taken on all their links, in ``taken`` [direction, link, word] of 64 bits, one bit a
-    channel; the other arrays are [arc]: direction, first link, number of links and channel of each."""
+    channel; the other arrays are [arc]: direction, first link, number of links and channel of each. The ring has
+    ``nodes`` links."""
     for i in range(len(start)):
         bit = np.uint64(1) << np.uint64(channel[i] % 64)
         for k in range(length[i]):
@@ -140,7 +141,7 @@ def occupy(direction: Ints, start: Ints, length: Ints, channel: Ints, nodes: int
 @njit_without_arrays
 def first_free(direction: int, start: int, length: int, nodes: int, channels: int, taken: Ints) -> int:
     """Return the lowest of ``channels`` channels that is free on all ``length`` links of an arc from link ``start`` on,
-    or -1; ``taken`` [direction, link, word] has one bit for each channel, 64 a word."""
+    or -1, on a ring of ``nodes`` links; ``taken`` [direction, link, word] has one bit for each channel, 64 a word."""
     full = ~np.uint64(0)
     for word in range(taken.shape[2]):
         mask = np.uint64(0)
@@ -159,7 +160,7 @@ def first_free(direction: int, start: int, length: int, nodes: int, channels: in
 
 @njit_cached
 def fill(pairs: RingPairs, channels: int, most: Ints, counts: Ints, taken: Ints) -> Ints:
-    """Give free channels one at a time to the pair whose transfer is still the longest with the added circuit, in its
+    """Give free channels one at a time to the pair with the most bytes for each circuit, the added one counted, in its
     shorter direction first, and return pair, direction and channel of each new circuit: [circuit, 3].
 
     Args:

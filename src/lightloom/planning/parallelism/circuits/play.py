@@ -189,8 +189,8 @@ def play_once(traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timi
 
 
 def longest_first(traffic: Traffic, fabric: Fabric, circuit_bytes: float) -> Circuits:
-    """Return circuits of one hold, one at a time to the transfer that is still the longest with it, and none that a
-    pair cannot fill.
+    """Return circuits of one hold, given one at a time to the transfer with the most bytes for each circuit, the added
+    one counted, and none that a pair cannot fill in the hold.
 
     Args:
         traffic: what is still to send.
@@ -198,7 +198,7 @@ def longest_first(traffic: Traffic, fabric: Fabric, circuit_bytes: float) -> Cir
         circuit_bytes: bytes that one circuit carries in a hold.
 
     Raises:
-        InputError: on a ring, the sizes differ, or transceivers bind before the links do.
+        InputError: on a ring, the sizes differ, or a rank has fewer transceivers than channels in both directions.
     """
     most = np.ceil(traffic.nbytes / circuit_bytes).astype(np.int64)
     if fabric.wavelength_routed:

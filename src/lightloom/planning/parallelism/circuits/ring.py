@@ -57,7 +57,7 @@ class Relaxation:
 
 def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxation:
     """Return the fractional optimum of one hold: the largest t at which ``t · T`` circuits of any width fit on the
-    links, T relative to the largest demand, and the share of each demand that runs clockwise.
+    links, T the demands relative to the largest, and the share of each demand that runs clockwise.
 
     Fibres of one direction count together. Solved by HiGHS: 2 · pairs + 2 · ranks + 3 variables of one period of the
     traffic, each in few rows.
@@ -70,7 +70,7 @@ def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxati
             it, this is the bound of wavelength counts.
 
     Raises:
-        InputError: the sizes differ, or transceivers bind before the links do.
+        InputError: the sizes differ, or a rank has fewer transceivers than channels in both directions.
     """
     check_ring(traffic, fabric)
     from scipy.optimize import linprog
@@ -184,13 +184,13 @@ def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxat
 def assign_in_turns(
     traffic: Traffic, fabric: Fabric, most_holds: int = 256, relaxation: Relaxation | None = None
 ) -> Assignment:
-    """Return the circuits of the shortest cycle of 1, 2, 4, ... holds whose service comes within 10 % of the bound;
-    where none does, those of the longest of these cycles, which has at most ``most_holds``.
+    """Return the circuits of the shortest cycle of 1, 2, 4, ... holds whose least service a hold comes within 10 % of
+    the fractional optimum; where none does, those of the longest of these cycles, which has at most ``most_holds``.
 
     ``relaxation`` is of the same traffic and fabric, if already solved; else it is solved here.
 
     Raises:
-        InputError: the sizes differ, or transceivers bind before the links do.
+        InputError: the sizes differ, or a rank has fewer transceivers than channels in both directions.
     """
     relaxation = relax(traffic, fabric) if relaxation is None else relaxation
     holds = 1
@@ -211,8 +211,8 @@ def _assign_from(traffic: Traffic, fabric: Fabric, holds: int, relaxation: Relax
 
 
 def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -> Circuits:
-    """Return circuits of one hold by water-filling: one at a time, each to the pair whose transfer is still the longest
-    with it, while it finds a free wavelength.
+    """Return circuits of one hold by water-filling: one at a time, each to the pair with the most bytes for each
+    circuit, the added one counted, while it finds a free wavelength.
 
     Args:
         traffic: demands between the ranks.
@@ -220,7 +220,7 @@ def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -
         most: circuits that each pair can use, shape [pair]; unlimited if not given.
 
     Raises:
-        InputError: the sizes differ, or transceivers bind before the links do.
+        InputError: the sizes differ, or a rank has fewer transceivers than channels in both directions.
     """
     check_ring(traffic, fabric)
     return realise(traffic, fabric, np.zeros((len(traffic), 2), np.int64), fill=True, most=most)[0]
@@ -421,19 +421,20 @@ def assign_tiled(
 ) -> Assignment:
     """Return circuits for traffic that repeats every k ranks, within groups and to the next one, repeating likewise.
 
-    The largest t at which ``ceil(t · T)`` circuits a pair fit, free wavelengths then to the longest transfers. Where
-    not even one circuit a pair fits, all go to the longest, and some pairs have none (gap 1).
+    The largest t at which ``ceil(t · T)`` circuits a pair fit, T the demands relative to the largest, free wavelengths
+    then to the longest transfers. Where not even one circuit a pair fits, all go to the longest, and some pairs have
+    none (gap 1).
 
     Args:
-        traffic: of at least two groups; pairs other than within a group, and to the same device of the next, are left
-            without circuits.
+        traffic: of at least two groups; pairs are within a group, or from a device to the same one of the next group.
         fabric: the WDM ring.
         k: ranks of a group.
         holds: number of holds of the cycle over which circuits take turns.
         relaxation: of the same traffic and fabric, if already solved; else it is solved here.
 
     Raises:
-        InputError: as :func:`relax`, where the relaxation is solved here.
+        InputError: the relaxation is solved here, and the sizes differ, or a rank has fewer transceivers than channels
+            in both directions.
     """
     relaxation = relax(traffic, fabric) if relaxation is None else relaxation
     channels = fabric.channels * holds
@@ -444,10 +445,11 @@ def assign_tiled(
 
 def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circuits:
     """Return circuits of one hold by water-filling, the same in every group of k ranks: one at a time to the transfer
-    that is still the longest with it, up to ``most`` [pair] circuits of each pair.
+    with the most bytes for each circuit, the added one counted, up to ``most`` [pair] circuits of each pair. The
+    traffic is that of :func:`assign_tiled`.
 
     Raises:
-        InputError: the sizes differ, or transceivers bind before the links do.
+        InputError: the sizes differ, or a rank has fewer transceivers than channels in both directions.
     """
     check_ring(traffic, fabric)
     pipes = _pipes(traffic, k)
@@ -515,8 +517,8 @@ def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
 
 
 def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None = None) -> Ints:
-    """Return the circuits of each pipe, [pipe], once free wavelengths went one at a time to the transfer that is still
-    the longest with the added circuit.
+    """Return the circuits of each pipe, [pipe], once free wavelengths went one at a time to the pipe with the most
+    bytes for each circuit, the added one counted.
 
     Args:
         pipes: pairs of one group.
@@ -574,10 +576,10 @@ _SOURCE = "planning/parallelism/circuits/ring.py"
 
 def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
     """Return the fractional optimum of the traffic on the ring, with continuity (:func:`relax`), from the cache on
-    disk; what is not there is solved and written to it.
+    disk; what is not there, or damaged, is solved and written to it.
 
     Raises:
-        InputError: the sizes differ, or transceivers bind before the links do.
+        InputError: the sizes differ, or a rank has fewer transceivers than channels in both directions.
     """
     check_ring(traffic, fabric)
     digest = sha256(f"{source_hash(_SOURCE)} {traffic.ranks} {fabric.channels}".encode())

@@ -32,8 +32,8 @@ Objective = Literal["max-min", "throughput"]
 def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", holds: int = 1) -> Assignment:
     """Return circuits on the switch planes by the fast method, which is exact for both objectives.
 
-    With ``max-min`` (the largest least service) ports are left free; they go to the longest transfers that can use
-    them. Time: demands times the peers of a rank for the counts, circuits times ranks for the colouring.
+    With ``max-min`` (the largest least service) ports that these circuits leave free go to the longest transfers that
+    can use them. Time: demands times the peers of a rank for the counts, circuits times ranks for the colouring.
 
     Args:
         traffic: demands between the ranks.
@@ -79,7 +79,8 @@ def check_degree(traffic: Traffic, planes: int) -> None:
 
 
 def max_min_counts(traffic: Traffic, planes: int) -> Ints:
-    """Return the fewest circuits that reach the largest m with ``x_ij >= m · T_ij``, shape [pair].
+    """Return the circuits of each pair, [pair], the fewest that reach the largest m with ``x_ij >= m · T_ij`` for every
+    pair, x its circuits and T its demand; ``planes`` (Q) is the circuits of a rank over all holds, each way.
 
     Exact. Any x that reaches m has ``x_ij >= ceil(m T_ij)``, being whole, so m is feasible if and only if the matrix
     ``ceil(m T)`` has line sums of at most Q. That is one condition a line, each of which holds up to some m_line: the
@@ -88,7 +89,7 @@ def max_min_counts(traffic: Traffic, planes: int) -> Ints:
     is below m_line, the circuit goes to an x below ``ceil(m_line T)``, so that the line does not overflow before.
 
     Raises:
-        InputError: a rank has more peers than planes.
+        InputError: a rank has more peers than ``planes``.
     """
     check_degree(traffic, planes)
     best = np.inf
@@ -115,8 +116,8 @@ def throughput_counts(traffic: Traffic, planes: int) -> Ints:
 
 
 def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = None) -> Ints:
-    """Return the circuits of each pair, [pair], once free ports went one at a time to the pair whose transfer is still
-    the longest with the added circuit.
+    """Return the circuits of each pair, [pair], once free ports went one at a time to the pair with the most bytes for
+    each circuit, the added one counted.
 
     Args:
         traffic: demands between the ranks.
@@ -201,7 +202,7 @@ class Counts:
 
 def solve_ring(traffic: Traffic, fabric: Fabric, holds: int = 1, time_limit: float = 10.0) -> Counts:
     """Return whole circuits [pair, direction], summed over fibres and holds, for the largest t with at least ``t · T``
-    circuits for every demand, T relative to the largest.
+    circuits for every demand, T relative to the largest; with whether that is proved optimal, and the gap if not.
 
     Each link of a fibre carries at most its wavelengths. Source: the published simulator of SiP-ML's authors. Counts
     only: whether they can be coloured with continuity is `ring.realise`'s to find.
@@ -210,10 +211,11 @@ def solve_ring(traffic: Traffic, fabric: Fabric, holds: int = 1, time_limit: flo
         traffic: demands between the ranks.
         fabric: the WDM ring.
         holds: number of holds of a cycle; each is one more set of fibres.
-        time_limit: seconds of wall time.
+        time_limit: seconds of wall time, above 0, after which the best so far is returned.
 
     Raises:
-        InputError: the sizes differ, transceivers bind, or the time ran out without a solution.
+        InputError: the sizes differ, a rank has fewer transceivers than channels in both directions, the limit is not
+            positive, or the time ran out without a solution.
     """
     check_ring(traffic, fabric)
     pairs, sets = len(traffic), fabric.channels // fabric.fibre_channels * holds

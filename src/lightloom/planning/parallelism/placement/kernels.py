@@ -14,8 +14,16 @@ BEFORE, AFTER = np.int64(1), np.int64(-1)
 
 @njit_without_arrays
 def out_of_reach(x: int, neighbours: Neighbours, sign: int, device: Int32s, allowed: Mask) -> bool:
-    """Return True if sub-operator ``x`` cannot reach some placed neighbour from its device; ``sign`` is 1 for
-    ``neighbours`` before it, −1 for those after it."""
+    """Return True if sub-operator ``x`` cannot reach some placed neighbour from its device.
+
+    Args:
+        x: number of the sub-operator.
+        neighbours: rows of its neighbours on one side.
+        sign: 1 for neighbours before it, -1 for those after it.
+        device: device of each sub-operator, -1 for those not placed: [sub-operators].
+        allowed: True for each difference, modulo the devices, of the device after and the one before that is in reach:
+            [devices].
+    """
     for e in range(neighbours.start[x], neighbours.start[x + 1]):
         at = device[neighbours.node[e]]
         if at >= 0 and not allowed[(sign * (device[x] - at)) % len(allowed)]:
@@ -459,7 +467,8 @@ def reconcile(problem: PlacementProblem, device: Int32s, steps: int, seed: int) 
 @njit_without_arrays
 def _conflicts(neighbours: Neighbours, sign: int, device: Int32s, allowed: Mask, x: int, to: int) -> int:
     """Return the number of ``neighbours`` of ``x`` that it could not reach if it were on device ``to``; ``sign`` is 1
-    for neighbours before it, -1 for those after it. All neighbours must be placed."""
+    for neighbours before it, -1 for those after it, and ``allowed`` [devices] says which differences of devices are in
+    reach (as in :func:`out_of_reach`). All neighbours must be placed."""
     start, node, count = neighbours.start, neighbours.node, 0
     for e in range(start[x], start[x + 1]):
         if not allowed[(sign * (to - device[node[e]])) % len(allowed)]:
