@@ -90,10 +90,10 @@ def explored_plan(
 
 def _tasks(timeline: Timeline) -> list[tuple[str, str, int, float, float]]:
     """Return (name, kind, number of intervals, seconds on all resources, seconds of the longest) for each operator and
-    kind; most seconds first, at most 40.
+    kind (:func:`task_kind`); most seconds first, at most 40.
 
-    Numbers of parts and devices, and the words ``forward`` and ``backward`` at the end, are left out of names, so that
-    such intervals count together.
+    Numbers of an operator's parts (``/3``), and the words ``forward`` and ``backward`` at the end, are left out of
+    names, so that intervals of one kind that differ in nothing else count together.
     """
     alike = in_groups(timeline.intervals, lambda each: (_PART.sub("", _PASS.sub("", each.name)), task_kind(each)))
     seconds = {key: [interval.duration for interval in intervals] for key, intervals in alike.items()}

@@ -177,7 +177,7 @@ class Payload(NamedTuple):
 
 def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
     """Return the different collectives of a step of stages, each with how many of it every chunk or stage has, by part
-    of the step.
+    of the step (a key such as ``forward``). Collectives of one rank or of no bytes are left out.
 
     Args:
         job: where the strategy runs, at the prices of its axes.
@@ -464,7 +464,8 @@ def sends_use(nbytes: float, tp: int) -> CollectiveUse:
 
 
 def tied_use(table: TiedSum) -> CollectiveUse:
-    """Return the all-reduce of a tied table's gradients among the stages that hold it. Its bytes are those of which a
-    ring sends what the table's sum says a rank sends; its stride is 0, as stages are named elsewhere."""
+    """Return the all-reduce of a tied table's gradients among the n stages that hold it, on the pipeline axis. Its
+    bytes are those that the sum says a rank sends, divided by the 2 (n - 1) / n of a ring; its stride is 0, as the
+    operation names the stages."""
     holders = len(table.stages)
     return CollectiveUse("pipeline", "all-reduce", float(table.nbytes[0]) * holders / (2 * (holders - 1)), holders, 0)

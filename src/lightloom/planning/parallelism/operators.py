@@ -304,7 +304,8 @@ def graph_times(
     graph: ComputeGraph, accelerator: Accelerator, precision: Precision, attention: Attention = "flash"
 ) -> tuple[Floats, Floats]:
     """Return the seconds of every operator of a graph in the forward and in the backward pass, each [operators], on one
-    undivided rank, for the graph's own batch and element size, without the host's launches.
+    undivided rank, for the graph's own batch and element size, without the host's launches; measured ones, scaled to
+    this accelerator, where the graph has them.
 
     Raises:
         UnsupportedError: the accelerator has no rate for the precision.

@@ -119,8 +119,9 @@ class PipelinedStep:
 
     @cached_property
     def spent(self) -> Mapping[str, Floats]:
-        """Seconds of the rank of each stage by use, each [stages], from ``compute_s`` over ``pipeline_send_s`` and
-        ``bubble_s`` to ``update_s`` (the keys of :data:`SPENT`); of each stage they add up to the step."""
+        """Seconds of the rank of each stage by use, each [stages]: ``compute_s``, ``tensor_and_expert_exchange_s``,
+        ``context_exchange_s``, ``parameter_gather_s``, ``pipeline_send_s``, ``bubble_s``, ``gradient_exchange_s``,
+        ``switch_turn_s`` and ``update_s``. Of each stage they add up to the step."""
         times, slowed = self.times, self.slowed
         ends, sending, waiting, exchanging, turning = self._played
 

@@ -162,7 +162,7 @@ def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[
     to the bound is at most 10 %, or from 4 holds on in which every pair has a circuit, or of 64 holds.
 
     Raises:
-        UnsupportedError: the ring's transceivers bind before its links do.
+        UnsupportedError: a rank of the ring has fewer transceivers than channels in both directions.
     """
     timing = default_timing(fabric)
     try:

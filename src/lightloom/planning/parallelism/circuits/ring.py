@@ -161,9 +161,10 @@ _CUTS = 16
 def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxation | None = None) -> Assignment:
     """Return circuits whose least service comes near the fractional optimum, as far as whole circuits can.
 
-    Seeks the largest t at which ``ceil(t · T)`` circuits a pair, divided between the two directions as the relaxation
-    does and reversed where a link overflows, all find a wavelength. Free wavelengths then go to the longest transfers;
-    where not even one circuit a pair fits, all go there, and some pairs have none (gap 1): give more holds.
+    Seeks the largest t at which ``ceil(t · T)`` circuits a pair, T the demands relative to the largest, divided between
+    the two directions as the relaxation does and reversed where a link overflows, all find a wavelength. Free
+    wavelengths then go to the longest transfers; where not even one circuit a pair fits, all go there, and some pairs
+    have none (gap 1): give more holds.
 
     Args:
         traffic: demands between the ranks.
@@ -172,7 +173,7 @@ def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxat
         relaxation: of the same traffic and fabric, if already solved; else it is solved here.
 
     Raises:
-        InputError: the sizes differ, transceivers bind before the links do, or no hold.
+        InputError: the sizes differ, a rank has fewer transceivers than channels in both directions, or no hold.
     """
     check_ring(traffic, fabric)
     if holds < 1:

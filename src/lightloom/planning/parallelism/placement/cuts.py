@@ -278,8 +278,9 @@ def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
 
 
 def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
-    """Return the fractions of a whole tensor that each producer part sends to each consumer part, one row for each pair
-    that has any in common, those that may share a device included.
+    """Return the fractions of a whole tensor that each producer part sends to each consumer part, one row (source part,
+    destination part, fraction, content) for each pair that has any in common, those that may share a device included.
+    Rows of one source and equal content carry the same elements.
 
     Args:
         produced: layout of the tensor over the producer's parts.
@@ -532,8 +533,9 @@ def _sort_key(operator: Operator) -> object:
 
 
 def _cut_operator(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _CutOperator:
-    """Return the columns [parts] of an operator's parts under a cut; ``loss`` is the bytes that the loss of its outputs
-    holds, of which a part has its share. A part of a partial split holds the whole output, any other its share."""
+    """Return the columns [parts] of an operator's parts under a cut: share of the elements, own parameters, bytes held,
+    and bytes of gradients exchanged with the part before. A part of a partial split holds the whole output, any other
+    its share; ``loss`` is the bytes that the loss of the outputs holds, shared out likewise to all."""
     split, parts = cut
     own: Ints = np.diff(bounds(operator.parameters, parts))
     share: Floats = np.ones(1)

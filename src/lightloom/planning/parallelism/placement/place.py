@@ -166,7 +166,7 @@ class Start(NamedTuple):
 
 def moves(problem: Problem, effort: int) -> int:
     """Return how many moves the search may try, over all its starts together, with ``effort`` edges to look at; each
-    move looks at all sub-operators and edges twice."""
+    move costs two looks at all sub-operators and edges, and 20 more."""
     return effort // (2 * (problem.balanced.size + len(problem.rows.before.node)) + 20)
 
 
