@@ -474,8 +474,8 @@ class PlacedRun:
         kernels.begin(nodes, self.state, devices)
 
     def advance(self, until: float, rate: Floats, *, dark: bool = False) -> bool:
-        """Run the events up to time ``until``, in seconds from the start of the step, at the pipes' ``rate`` [pipe] in
-        bytes per second; return True when the step is done.
+        """Run the events before time ``until``, in seconds from the start of the step, at the pipes' ``rate`` [pipe] in
+        bytes per second; return True when the step is done. Events at ``until`` itself are left to the next call.
 
         ``dark`` says that time in which nothing computes or sends counts as reconfiguration. A time before the one
         already reached stands for that one.

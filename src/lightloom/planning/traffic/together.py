@@ -280,8 +280,9 @@ def _parts(job: Job, choice: Strategy, step: StrategyStep) -> Sequence[Part]:
 def _divided(
     requests: Sequence[Request], alone: Sequence[Work], numbers: Sequence[int], cluster: Cluster
 ) -> list[Work]:
-    """Return the works of jobs that divide the wavelengths, each by the plan that it has alone: of the divisions by
-    :func:`splits` that serve all of them, the one whose largest ratio of seconds to those ``alone`` is least.
+    """Return the works of jobs that divide the wavelengths, models by the plan that they have alone, collectives by an
+    algorithm chosen anew: of the divisions by :func:`splits` that serve all of them, the one whose largest ratio of
+    seconds to those ``alone`` is least.
 
     Args:
         requests: all jobs.
