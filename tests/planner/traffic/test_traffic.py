@@ -217,6 +217,8 @@ def test_the_document_and_the_picture() -> None:
         ([EVEN, "all-reduce:nbytes=3"], "expected WHAT@RANKS"),
         ([EVEN, "all-reduce@a-b:nbytes=3"], "ranks 'a-b': expected first-last"),
         ([EVEN, "all-reduce@7-1:nbytes=3"], "expected at least two ranks in ascending order"),
+        ([EVEN, "all-reduce@1-7/7:nbytes=3"], "expected at least two ranks in ascending order"),
+        ([EVEN, "all-reduce@1-7/-2:nbytes=3"], "expected at least two ranks in ascending order"),
         ([EVEN, "all-reduce@1-7/2:nbytes"], "option 'nbytes': expected WHAT@RANKS"),
         ([EVEN, "gpt2-355m@1-7/2:tp=none"], "tp=none: expected a whole number"),
         ([EVEN, "gpt2-355m@1-7/2:batch=2,global-batch=8"], "expected one of them"),

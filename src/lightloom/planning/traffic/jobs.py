@@ -84,7 +84,7 @@ def _ranks(text: str, job: str) -> tuple[int, ...]:
     the whole text of the job, for messages.
 
     Raises:
-        ConfigError: not of the form, a last rank that is not above the first, or a step below 1.
+        ConfigError: not of the form, fewer than two ranks in ascending order, or a step below 1.
     """
     span, slash, step = text.partition("/")
     first, dash, last = span.partition("-")
@@ -92,7 +92,7 @@ def _ranks(text: str, job: str) -> tuple[int, ...]:
         begin, end, by = int(first), int(last if dash else first), int(step) if slash else 1
     except ValueError:
         raise ConfigError(f"job {job!r}: ranks {text!r}: expected first-last or first-last/step, e.g. 0-31") from None
-    if by < 1 or end <= begin:
+    if by < 1 or end < begin + by:
         raise ConfigError(f"job {job!r}: ranks {text!r}: expected at least two ranks in ascending order, e.g. 0-31")
     return tuple(range(begin, end + 1, by))
 
