@@ -153,8 +153,9 @@ def broadcast_time(share: float, chips: int, link: ChipLink) -> float:
 
 
 def broadcast_bytes(network: Network, batch: int, moved: Moved) -> float:
-    """Return the bytes that every chip holds after the broadcasts of one pass: all synapses (``moved`` "data"), or the
-    whole batch's inputs of weighted layers (``moved`` "model")."""
+    """Return the bytes that every chip holds after the broadcasts of one pass, its own share of them included: all
+    synapses (``moved`` "data"), or the whole batch's inputs of convolutions and fully connected layers (``moved``
+    "model")."""
     return network.synapses if moved == "data" else network.inputs * batch
 
 

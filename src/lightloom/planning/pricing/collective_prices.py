@@ -129,8 +129,8 @@ class SchedulePrices:
 
     def at(self, size: float) -> SchedulePrices:
         """Return a copy of these prices for which an algorithm that builds by size builds all schedules for a
-        collective of ``size`` bytes, whatever the bytes that they carry, so that one set of circuits serves all; for
-        other algorithms nothing changes."""
+        collective of ``size`` bytes (above 0), whatever the bytes that they carry, so that one set of circuits serves
+        all; for other algorithms nothing changes. Schedules and prices are kept in common with this object."""
         prices = copy(self)
         prices._only = size
         return prices
@@ -160,15 +160,20 @@ class SchedulePrices:
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """Return the verified schedule of one collective of ``nbytes`` bytes before coding, resized to the bytes that
-        it sends; built again where its rows were dropped."""
+        it sends; built again where its rows were dropped.
+
+        Raises:
+            UnsupportedError: the algorithm cannot build it.
+            VerificationError: what it builds is wrong.
+        """
         schedule, sent = self._rows(kind, nbytes), self.sent_nbytes(kind, nbytes)
         loads = self._build(kind, nbytes).loads
         return schedule.resized(sent) if loads is None else at_size(schedule, sent, loads, self.fabric)
 
     def _carried(self, kind: Kind, nbytes: float) -> tuple[Fabric, float]:
         """Return the fabric that carries a collective of ``nbytes`` bytes before coding, and the bytes that are sent
-        for it (:meth:`sent_nbytes`). The fabric is this object's, with smaller packets where gradients are coded in
-        line with its links."""
+        for it (:meth:`sent_nbytes`). The fabric is this object's; where gradients are coded in line with its links, it
+        is one whose packets are smaller by the ratio of both numbers of bytes."""
         sent = self.sent_nbytes(kind, nbytes)
         in_line = self.exchange is not None and self.exchange.in_line and self.values_nbytes(kind, nbytes) is not None
         return (self.fabric.with_smaller_packets(nbytes / sent) if in_line and sent else self.fabric), sent
@@ -180,8 +185,9 @@ class SchedulePrices:
         return self._priced
 
     def preload(self, prices: Prices) -> None:
-        """Add prices that the same schedules had before, as read from the disk, in place. Each is held against its
-        lower bound at its first use; until then, no schedule is built for it."""
+        """Add prices that the same schedules had before, as read from the disk, in place, and set ``read`` to the
+        number of all prices. Each is held against its lower bound at its first use, and made again where it fails;
+        until then, no schedule is built for it."""
         self._priced.update(prices)
         self._unchecked.update(prices)
         self.read = len(self._priced)
@@ -293,8 +299,9 @@ _MOST: Effort = 4096
 
 def prices_path(prices: SchedulePrices) -> Path | None:
     """Return the path of the cache file for the prices of an algorithm on a fabric, whether or not it exists; its name
-    is a hash of both, of the cost model, of the code that prices, and of the exchange method with its engine. None
-    where prices are not cached, as the algorithm, the fabric or the method is a plug-in."""
+    is a hash of both, of the cost model, of the code that prices, of the exchange method with its engine, and, for
+    algorithms that build by size, of the effort of their search. None where prices are not cached, as the algorithm,
+    the fabric or the method is a plug-in."""
     algorithm, fabric, exchange = prices.algorithm, prices.fabric, prices.exchange
     module, name = fabric.implementation
     builder = algorithm.build.func if isinstance(algorithm.build, partial) else algorithm.build
@@ -427,11 +434,12 @@ def chords(sizes: Sequence[float] | Floats, seconds: Sequence[float] | Floats) -
 
 
 def steps_between(seconds: Callable[[float], float]) -> LowerPrice:
-    """Return a lower bound that is constant from each of :data:`_DENSE_SIZES`, four sizes an octave, to the next, for
-    prices of schedules that are built for each size.
+    """Return a lower bound that is constant from one size to the next, for prices of schedules that are built for each
+    size. The sizes are 0 and four an octave from 1 byte on, over 44 octaves; a size takes the bound of the largest of
+    these that is not above it.
 
     ``seconds`` gives the bound in seconds of a size in bytes; it is called once for each of these sizes, when it is
-    first needed. A size takes the bound of the largest of these sizes that is not above it.
+    first needed.
     """
     known = np.full(len(_DENSE_SIZES), np.nan)
 
@@ -492,8 +500,8 @@ def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
 
 
 def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
-    """Return the lower bounds, in their order, without each :class:`PriceLine` that is nowhere below another one, as
-    the least of all bounds is the same without it; bounds of other forms all stay."""
+    """Return the lower bounds, in their order, without each :class:`PriceLine` that is surely nowhere below another one
+    (:meth:`PriceLine.below`), as the least of all bounds is the same without it; bounds of other forms all stay."""
     least: list[LowerPrice] = []
     for line in lines:
         if isinstance(line, PriceLine):
@@ -665,9 +673,10 @@ CollectivePrices: TypeAlias = SchedulePrices | LibraryPrices
 
 
 def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> LowerPrice:
-    """Return a lower bound of the prices of one algorithm for one kind of collective: steps for schedules built by
-    size, chords for the library and for pipelines, else two lines. ``hidden_setup``, used by the two lines alone,
-    leaves the first set-up of circuits out of every price, not only where circuits can stay."""
+    """Return a lower bound of the prices of one algorithm for one kind of collective: steps for schedules built by size
+    (:func:`sized_line`), chords for the library and for pipelines (:func:`chords`), else two lines
+    (:func:`price_line`). ``hidden_setup``, used by the two lines alone, leaves the first set-up of circuits out of
+    every price, not only where circuits can stay."""
     if prices.algorithm.by_size:
         return sized_line(kind, prices.fabric, prices.model)
     if isinstance(prices, LibraryPrices):
@@ -688,7 +697,7 @@ class CheapestPrices:
     @cached_method()
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices:
         """Return the prices of the algorithm that carries this collective in the least time, its circuits in place;
-        cached.
+        cached. A single candidate whose schedule serves all sizes is returned without a price.
 
         Raises:
             UnsupportedError: every algorithm fails at this size.
@@ -759,8 +768,8 @@ _TIMES = ("time", "transmission", "conversion", "reconfiguration", "encode", "de
 def group_phases(
     exchange: PricedExchange, kind: Kind, values: float, ranks: int, stride: int, adds: Callable[[int, int], bool]
 ) -> list[GroupPhase]:
-    """Return the collectives of an exchange, in order, in the place of one of ``kind``; phases among a single rank are
-    left out, and phases between nodes have fewer ranks that lie further apart.
+    """Return the collectives of an exchange (kind, bytes, ranks, stride), in order, in the place of one of ``kind``;
+    phases among a single rank are left out, and phases between nodes have fewer ranks that lie further apart.
 
     Sums that are added up around a ring become a reduce-scatter of their mean size and an all-gather of finished ones.
     Where the network of a phase adds up light, an all-gather becomes an all-reduce of one rank's share.
@@ -811,8 +820,8 @@ class PhasedPrices(ABC):
         ranks and stride."""
 
     def coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
-        """Return the seconds of encoding and of decoding in one collective of ``nbytes`` bytes; both 0 unless a method
-        codes what is sent."""
+        """Return the seconds in which a rank encodes and those in which it decodes in one whole collective of
+        ``nbytes`` bytes before coding; both 0 unless a method codes what is sent."""
         return 0.0, 0.0
 
     @property
@@ -824,7 +833,7 @@ class PhasedPrices(ABC):
         """Return the verified schedule of the one phase that carries a collective of ``nbytes`` bytes.
 
         Raises:
-            UnsupportedError: the number of its phases is not 1.
+            UnsupportedError: the number of its phases is not 1, or no algorithm has a schedule for it.
         """
         phases = self.phases(kind, nbytes)
         if len(phases) != 1:
@@ -846,7 +855,8 @@ class PhasedPrices(ABC):
 
         Args:
             kind: of the collectives that are carried.
-            lines_of: returns the lower bounds of the plain prices of a kind in groups of so many ranks at a stride.
+            lines_of: takes a kind, ranks and stride, and returns the lower bounds of the plain prices in such groups,
+                one for each algorithm.
         """
         parts = [(lines_of(phase.kind, phase.ranks, phase.stride), phase.nbytes) for phase in self.phases(kind, 1.0)]
         if not all(lines for lines, _ in parts):
@@ -1014,8 +1024,9 @@ def _together(
 
 
 def phase_document(phase: Phase) -> dict[str, object]:
-    """Return a phase of an exchange in plain types, for JSON: ``kind``, ``bytes``, ``bytes_by_terms`` (pairs of number
-    of summed gradients and bytes), ``where`` and ``hideable``."""
+    """Return a phase of an exchange in plain types, for JSON: ``kind`` of its collective, ``bytes``, ``bytes_by_terms``
+    (pairs of number of summed gradients and bytes), ``where`` (the ranks that it joins, such as "everywhere" or
+    "between nodes") and ``hideable`` (true if it may run behind the backward pass)."""
     sizes = [list(size) for size in phase.nbytes_by_terms]
     return {**attributes(phase, "kind bytes=nbytes"), "bytes_by_terms": sizes, **attributes(phase, "where hideable")}
 

@@ -137,12 +137,14 @@ class GroupPrices(Pricing):
 
     def with_choices(self, choices: Sequence[str]) -> GroupPrices:
         """Return prices where exchanges choose among the algorithms of these names, none for the default choice;
-        schedules and prices made so far, and later, are shared with this object."""
+        schedules and prices made so far, and later, are shared with this object. UnknownNameError for a name that no
+        algorithm has."""
         return self._sharing(self.fabric, choices)
 
     def on(self, fabric: Fabric) -> GroupPrices:
         """Return the prices of the same choice of algorithms on another fabric, a share of the channels beside the
-        circuits of other axes, which stand for the whole step; cached by the fabric's content."""
+        circuits of other axes; cached by the fabric's content. As its circuits stand for the whole step, exchange
+        methods of several collectives are refused there."""
         key = fabric.model_dump_json()
         if key not in self._others:
             self._others[key] = self._sharing(fabric, [each.name for each in self._choices] if self._named else [])
@@ -168,8 +170,9 @@ class GroupPrices(Pricing):
         return {name: why for (_, name, _), why in self._usable.items() if why is not None}
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Return the reason, in words, that no algorithm carries the collective in a group of ``ranks`` that lie
-        ``stride`` apart; None where at least one does.
+        """Return the reason, in words, that a collective cannot run in a group of ``ranks`` that lie ``stride`` apart:
+        the fabric has no such part, the method of exchange does not serve there, or no algorithm carries it. None where
+        it can.
 
         Args:
             kind: of the collective.
@@ -240,11 +243,12 @@ class GroupPrices(Pricing):
     def price(
         self, algorithm: str, ranks: int, exchange: int, stride: int = 1
     ) -> CheapestPrices | LevelPrices | ExchangePrices:
-        """Return the prices of a group of ``ranks`` that lie ``stride`` apart, cached: of phases of its own where
-        method ``exchange`` has them, else of the cheapest algorithm, on a fabric of parts level by level.
+        """Return the prices of a group of ``ranks`` that lie ``stride`` apart, cached: where method ``exchange`` sends
+        in phases of its own, of those phases; else of the cheapest algorithm, on a fabric of parts level by level.
 
-        ``algorithm`` names the only algorithm to take or is "auto" for all choices; ``exchange`` is 0 for gradients as
-        they are.
+        ``algorithm`` names the only algorithm to take or is "auto" for all choices; ``exchange`` is the number of a
+        method from 1 on, 0 for gradients as they are. Whether the group is served is found when it is asked for a
+        price.
         """
         if exchange and not self._exchanges[exchange].in_schedule:
             return self._phased(algorithm, ranks, exchange, stride)
@@ -316,10 +320,16 @@ class GroupPrices(Pricing):
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
         """Return a list with one proved lower bound on the price of a collective, by its bytes, for which no schedule
-        is built; the arguments are those of :meth:`lines`, and the fabric must have the group.
+        is built. Where a codec changes the bytes, or prices are those of a library, the bound does not hold, and
+        :meth:`lines` are returned instead.
 
-        Where a codec changes the bytes, or prices are those of a library, the bound does not hold, and :meth:`lines`
-        are returned instead; ``hidden_setup`` matters to these alone.
+        Args:
+            kind: of the collective.
+            algorithm: name of an algorithm, or "auto" for all choices.
+            ranks: ranks of the group, which the fabric must have.
+            exchange: number of the method of exchange; 0 for gradients as they are.
+            stride: distance between neighbouring ranks of the group.
+            hidden_setup: leave out the first set-up of all circuits; the proved bound always does.
         """
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
@@ -353,8 +363,11 @@ class GroupPrices(Pricing):
         """Return the reason that an algorithm which accepts this kind of collective fails to build or to prove it on
         ``part``; None where it does not fail. Cached.
 
-        Prices the sizes that lines are drawn through, coded ones too, which builds and verifies the schedules; among
-        more than 128 ranks their rows are dropped again.
+        Prices collectives of no bytes, 4 KiB, 128 and 256 GiB, coded ones too, which builds and verifies the schedules;
+        among more than 128 ranks their rows are dropped again.
+
+        Raises:
+            BoundError: a cost lies below its lower bound.
         """
         key = kind, algorithm.name, self._key(part)
         if key not in self._usable:
@@ -387,8 +400,8 @@ class GroupPrices(Pricing):
         return [(prices, self._line(prices, kind, False)) for prices in candidates]
 
     def _line(self, prices: CollectivePrices, kind: Kind, hidden_setup: bool) -> LowerPrice:
-        """Return the lower bound of some prices for one kind of collective, computed once; ``hidden_setup`` as in
-        :meth:`lines`."""
+        """Return the lower bound of some prices for one kind of collective, computed once. With ``hidden_setup`` the
+        first set-up of all circuits is left out, otherwise only that of circuits that can stay in place."""
         key = id(prices), kind, hidden_setup
         if key not in self._lines:
             self._lines[key] = line_below(prices, kind, hidden_setup=hidden_setup)
@@ -511,7 +524,8 @@ class AxisGroups(NamedTuple):
 
 def live_axes(strategy: Strategy) -> tuple[AxisGroups, ...]:
     """Return the axes along which a strategy exchanges anything, those with more than one rank, with ranks and stride
-    of their groups; in the order tensor, context, expert, data, expert-data, pipeline."""
+    of their groups; in the order tensor (stride 1), context, expert, data (each at stride tp), expert-data (tp · ep)
+    and pipeline (replicas · tp)."""
     tp, replicas, ep = strategy.tp, strategy.replicas, strategy.ep
     axes = (
         AxisGroups("tensor", tp, 1),
@@ -553,8 +567,8 @@ def seconds_a_byte(fabric: Fabric, kind: Kind, ranks: int, stride: int) -> float
 
 def undivided_pair(fabric: Fabric, stride: int) -> tuple[float, float]:
     """Return the bytes per second and seconds of latency from each rank to the one ``stride`` ranks on, as a pipeline
-    sends, with all channels the pipeline's own; where the fabric's channels cannot be divided, those of a message with
-    its software's latency."""
+    sends, with all channels the pipeline's own; where the fabric's channels cannot be divided, or the stride leads back
+    to the same rank, those of a message with its software's latency."""
     if not divides(fabric) or stride % fabric.ranks == 0:
         return fabric.message(stride)
     shift = fabric.shift(stride, fabric.shared_channels)
@@ -722,14 +736,16 @@ class _ScaledPrices(Pricing):
         self._whole, self._part = whole, part
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Return the reason that the share of the channels has no such collective; None where it has. The arguments are
-        those of :meth:`Pricing.refusal`."""
+        """Return the reason that the share of the channels has no such collective in a group of ``ranks`` that lie
+        ``stride`` apart; None where it has. ``algorithm`` is a name or "auto", ``exchange`` the number of a method, 0
+        for none."""
         return self._part.refusal(kind, algorithm, ranks, exchange, stride)
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """Return the function that prices collectives in a group, with the arguments of :meth:`Pricing.price`: the
-        prices on all channels, where the time that bytes add to a collective of no bytes is multiplied by the number of
-        all channels over those of the share.
+        """Return the function that prices collectives in a group of ``ranks`` that lie ``stride`` apart: at the prices
+        on all channels, where the time that bytes add to a collective of no bytes is multiplied by the number of all
+        channels over those of the share. ``algorithm`` is a name or "auto", ``exchange`` the number of a method, 0 for
+        none.
 
         The function raises UnsupportedError where the share refuses the collective.
         """

@@ -261,8 +261,8 @@ class DividedModel:
         last, the number of operators: [count + 1]; cached.
 
         Parts have the blocks that ``stage_blocks`` of the settings states where it has ``count`` entries, equally many
-        (one more in the first parts) where it says so, or are balanced by seconds at the batch of a rank in the
-        settings.
+        (one more in the first parts) where it is "equal", and otherwise are balanced by seconds at the batch of a rank
+        in the settings.
 
         Raises:
             ConfigError: the settings state more or fewer blocks than the model has.
@@ -543,7 +543,8 @@ class Job:
             batches: samples of a step over all ranks.
             algorithms: names of the algorithms that strategies choose among.
             cp: the only context-parallel degree; None to try several where sequences are long.
-            searched: further arguments of :func:`strategy_space`.
+            searched: further choices of :func:`strategy_space` by name, such as ``exchanges``, ``shardings`` and
+                ``recomputations``.
         """
         model = self.model
         return strategy_space(

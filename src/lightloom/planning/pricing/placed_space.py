@@ -110,7 +110,11 @@ def peers(fabric: Fabric) -> int:
 
 def reach(fabric: Fabric, groups: int) -> Reach:
     """Return the reach Δ, ranks to which a device within a group can hold circuits at once: one less than :func:`peers`
-    where there are several ``groups`` on the same fabric, as one circuit goes to the next group."""
+    where there are several ``groups`` on the same fabric, as one circuit goes to the next group.
+
+    Raises:
+        UnsupportedError: placed plans are not simulated on this kind of fabric.
+    """
     return Reach(peers(fabric) - (groups > 1 and not fabric.parts))
 
 
@@ -159,8 +163,9 @@ def placed_space(
     group may communicate. Batches that the groups do not divide are left out and not counted. On a fabric of parts, k
     is the number of ranks inside.
 
-    With one device a group nothing is cut, and one group exchanges nothing with others: such rows come with one
-    quantum, or with ratio 1, only.
+    Each k and batch comes with every quantum, limit of :func:`exchanging` and ratio, one micro-batch and no
+    recomputation. With one device a group nothing is cut, and one group exchanges nothing with others: such rows come
+    with the first quantum, or with ratio 1, only.
 
     Args:
         fabric: whose ranks run the plans.
@@ -304,7 +309,7 @@ class PartTable:
 
     def part_seconds(self, times: OperatorTimes, samples: int, recomputation: str) -> PartSeconds:
         """Return a function of an operator's index, a split and a number of parts that gives the seconds of each part:
-        [parts, 2], forward and backward with what is repeated.
+        [parts, 2], forward and backward with what is repeated; the split must be one of those of the operator's kind.
 
         Args:
             times: of the model's operators.

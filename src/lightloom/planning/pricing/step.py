@@ -69,7 +69,7 @@ def pass_exchanges(
         columns: the operators, or one of each sort.
         rows: strategies.
         fabric: where they run.
-        axis_times: seconds of the exchanges of each axis.
+        axis_times: returns, for an axis, the function that gives the seconds of collectives in its groups.
         sharing: whether interleaved groups share a ring's wavelengths, so that their bytes count as often as there are
             groups.
     """
@@ -110,7 +110,15 @@ def _expert_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, axis_times: AxisTimes, *, sharing: bool
 ) -> PassExchanges:
     """Return the seconds of the all-to-alls that dispatch and combine tokens in expert groups, the same forward and
-    backward: each [rows, operators]; 0 where ep is 1. Arguments as of :func:`pass_exchanges`."""
+    backward: each [rows, operators]; 0 where ep is 1.
+
+    Args:
+        columns: the operators, or one of each sort.
+        rows: strategies.
+        fabric: where they run.
+        axis_times: returns, for an axis, the function that gives the seconds of collectives in its groups.
+        sharing: whether bytes count as often as there are interleaved groups on the same wavelengths.
+    """
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     either_way = np.zeros_like(output)
     which = np.flatnonzero(rows.ep > 1)
@@ -187,7 +195,8 @@ def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) ->
 
 def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
     """Return one of the rows for each distinct combination of the columns that the times of a micro-batch depend on
-    (not dp, pp, sharding or exchange), and for each row the index of its combination among these: [rows]."""
+    (samples, tp, ep, cp, recomputation, sequence parallelism and algorithm; not dp, pp, sharding or exchange), and for
+    each row the index of its combination among these: [rows]."""
     if len(rows) == 1:
         return rows, np.zeros(1, np.int64)
     degrees = (rows.samples, rows.tp, rows.ep, rows.cp)
@@ -366,9 +375,10 @@ class ReplicaPrices:
 
 
 def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
-    """Return two pairs of groups, each as (replicas of what all ranks hold, replicas of experts): those that exchange
-    beside every pass (with hybrid sharding inside a node), and those that exchange gradients once a step (with hybrid
-    sharding across nodes). ``node_ranks`` is the number of ranks of a node."""
+    """Return two pairs of groups, each as (replicas of what all ranks hold, replicas of experts), with columns of ranks
+    and stride: those that exchange beside every pass (with hybrid sharding inside a node), and those that exchange
+    gradients once a step (with hybrid sharding across nodes). Replicas of experts are the same in both, and a single
+    rank where ep is 1. ``node_ranks`` is the number of ranks of a node."""
     hybrid = rows.sharding == HYBRID
     within = np.where(hybrid, node_replicas(rows.replicas, rows.tp, node_ranks), rows.replicas)
     across = np.where(hybrid, rows.replicas // within, rows.replicas)
@@ -488,7 +498,13 @@ def ring_waits(
 def block_send(columns: OperatorColumns, rows: Strategies, fabric: Fabric, *, sharing: bool) -> tuple[Floats, Floats]:
     """Return the seconds of sending a rank's block of keys and values to the next rank of its context group, without
     latency, [rows, operators], infinite where the fabric has no such group; and the seconds of latency, [rows].
-    Arguments as of :func:`ring_waits`."""
+
+    Args:
+        columns: the operators.
+        rows: strategies.
+        fabric: where they run.
+        sharing: whether bytes count as often as there are interleaved groups on the same wavelengths.
+    """
     parts = map(partial(_group, fabric), rows.cp.tolist(), distance(fabric, rows.tp).tolist())
     lines = [(0.0, 0.0) if part is None else part.message(1) for part in parts]
     rate, latency = np.array(lines, np.float64).reshape(-1, 2).T
@@ -688,7 +704,7 @@ def stage_times(
     Args:
         job: where the strategies run.
         rows: strategies.
-        axis_times: seconds of the exchanges of each axis.
+        axis_times: returns, for an axis, the function that gives the seconds of collectives in its groups.
         sends: sends between chunks; None for those of :func:`stage_sends`.
         sharing: where neighbouring groups share a ring's wavelengths, count a group's bytes as often as there are
             groups.
@@ -732,8 +748,8 @@ def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> tuple[
     least those of launching its operators, and the seconds that its attention waits for blocks of its context group
     forward and backward. What recomputation repeats is counted backward.
 
-    ``edges`` are the first operators of the chunks and, last, the number of operators; ``sharing`` is as of
-    :func:`stage_times`.
+    ``edges`` are the first operators of the chunks and, last, the number of operators; with ``sharing``, bytes count as
+    often as there are interleaved groups on the same wavelengths.
     """
     model, times = job.model, job.operators
     combination, row = combinations(rows)

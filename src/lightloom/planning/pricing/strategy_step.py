@@ -232,8 +232,8 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
 
 def on_divided_channels(job: Job, strategy: Strategy) -> Job:
     """Return the job at the prices of the division of channels among the strategy's axes, whose circuits stand at once,
-    that gives the least step time. The job itself is returned for data parallelism alone, and where channels are not
-    divided or are divided already.
+    that gives the least step time. The job itself is returned for data parallelism alone, for a single axis whose
+    exchange method has phases of its own, and where channels are not divided or are divided already.
 
     Raises:
         UnsupportedError: there are fewer channels than the axes need, or no algorithm serves them on any division.
@@ -446,16 +446,19 @@ def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exc
 
 
 def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None) -> AxisTimes:
-    """Return a function that gives the seconds of exchanges on an axis by the algorithm ``name`` ("auto" for the
-    cheapest), circuits in place; each collective that it prices is appended to ``uses``, where given."""
+    """Return a function that takes an axis and returns the function that gives the seconds of exchanges on it
+    (:func:`exchange_costs`) by the algorithm ``name`` ("auto" for the cheapest), circuits in place; each collective
+    that it prices is appended to ``uses``, where given."""
     return exchange_costs(job, name, lambda cost, _: cost.repeated_time, uses)
 
 
 def exchange_costs(
     job: Job, name: str, amount: Callable[[Cost, int], float | None], uses: list[ExchangeUse] | None = None
 ) -> AxisTimes:
-    """Return a function that gives an amount of each exchange on an axis in the place of its seconds, of one group at a
-    time: 0 where nothing is sent or of one rank; on divided channels, each axis on its own share.
+    """Return a function that takes an axis and returns the function by which columns of exchanges on it are counted, of
+    kind, algorithm (ignored), ranks, stride, exchange and bytes: an amount of each collective, in the shape of its
+    bytes, all in groups like that of the first row. It is 0 where nothing is sent or of one rank; on divided channels,
+    each axis is priced on its own share.
 
     Args:
         job: where they take place.
@@ -568,7 +571,8 @@ def sent_and_set(job: Job, strategy: Strategy, step: StrategyStep) -> tuple[floa
     it; means over all ranks.
 
     Bytes are as few as carry a collective whatever the algorithm: each once where they are added up on their way, else
-    those of a ring. Circuits that stand from step to step count as never set.
+    those of a ring. Circuits count as set as often as a collective's seconds of reconfiguration hold the fabric's
+    set-up time; those that stand from step to step count as never set.
     """
     setting = max(part.setup_time for part in (job.fabric, *job.fabric.parts))
 

@@ -170,8 +170,10 @@ class _Slopes:
 
     def half_width_against(self, other: _Slopes, *, shared: bool) -> float:
         """Return the half-width of the 90 % interval of the difference of the natural logarithms of two plans' times.
-        With ``shared`` the same parameters move both, so that their common part cancels; otherwise they count as
-        independent."""
+
+        With ``shared`` the same parameters, in the same order, move both, so that their common part cancels; otherwise
+        they count as independent.
+        """
         if not shared:
             return hypot(self.half_width, other.half_width)
         slopes, scatter = (self.slopes - other.slopes)[None], sqrt(2) * self.belief.scatter
@@ -185,8 +187,9 @@ class _Slopes:
 
 
 def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
-    """Return the intervals of plans by their ``id``, each compared with ``winner``; without plans whose accelerator
-    states no spreads or whose step takes no time. A winner without spreads counts as told apart from every plan."""
+    """Return the intervals of plans by their ``id`` (the built-in function), each compared with ``winner``; without
+    plans whose accelerator states no spreads or whose step takes no time. A winner without spreads counts as told apart
+    from every plan."""
     first = _with_slopes(winner)
     intervals: dict[int, Interval] = {}
     for plan in plans:
@@ -200,10 +203,10 @@ def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
 
 
 def half_width_of_ratio(plan: Plan, other: Plan) -> float | None:
-    """Return the half-width of the 90 % interval of the natural logarithm of the ratio of two plans' times; parameters
-    of the same accelerator count as common to both.
+    """Return the half-width of the 90 % interval of the natural logarithm of the ratio of two plans' times. Parameters
+    count as common to both where accelerator and parameters are the same, otherwise as independent.
 
-    0 where both are one plan, None where no spread is known of either.
+    0 where both are one plan, None where no spread is known of one of them.
     """
     if plan is other:
         return 0.0
@@ -216,7 +219,8 @@ def half_width_of_ratio(plan: Plan, other: Plan) -> float | None:
 
 def influences(plan: Plan) -> dict[str, float]:
     """Return, by parameter of the prices, the share of a plan's step time (0.1 for 10 %) by which the parameter's own
-    90 % interval moves it, the largest first; empty where no spread is known."""
+    90 % interval moves it, the largest first; empty where no spread is known. Parameters are those of the accelerator's
+    kernels and of the fabric's collective library."""
     priced = _with_slopes(plan)
     return {} if priced is None else priced.influences()
 
@@ -368,8 +372,8 @@ class Plan:
 
     @property
     def breakdown(self) -> Mapping[str, float]:
-        """Seconds of the step by what a rank spends or waits for, as :meth:`Timeline.breakdown`; with pipeline stages,
-        the mean over their ranks."""
+        """Seconds of the step by what a rank spends or waits for, under the names of :meth:`Timeline.breakdown`, such
+        as ``compute_s``; with pipeline stages, the mean over their ranks."""
         return self.step.breakdown
 
     @property
@@ -466,8 +470,8 @@ class Plan:
 
     @property
     def communication_time(self) -> float | None:
-        """Seconds that networks transmit, change circuits or wait for a codec, hidden or not; None for placed plans,
-        whose transfers overlap."""
+        """Seconds of the step that networks transmit, change circuits or wait for a codec, hidden behind computing or
+        not; None for placed plans, whose transfers overlap."""
         return None if isinstance(self.step, PlacedStep) else self.step.communication_time
 
     @cached_property
@@ -520,7 +524,8 @@ class Plan:
 
     @property
     def label(self) -> str:
-        """The plan in a few words: :attr:`short_label`, and the method of exchanging gradients where it has one."""
+        """The plan in a few words joined by " · ": degrees, what is not the default, algorithms, and the method of
+        exchanging gradients where it has one."""
         return " · ".join([self.short_label, *([self.gradient_exchange.label] if self.gradient_exchange else [])])
 
     @property
@@ -612,8 +617,8 @@ class PlanSearch:
         return plan_intervals(self.winner, {id(plan): plan for plan in shown}.values())
 
     def ledger_of(self, plan: Plan) -> StepLedger:
-        """Return a plan's ledger, with the low and high seconds of its step time where :attr:`intervals` has them,
-        otherwise unchanged."""
+        """Return a plan's ledger, with the low and high seconds of its step's 90 % interval where :attr:`intervals` has
+        the plan, otherwise unchanged."""
         interval = self.intervals.get(id(plan))
         return plan.ledger if interval is None else replace(plan.ledger, interval=(interval.low, interval.high))
 

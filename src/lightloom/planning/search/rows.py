@@ -277,12 +277,20 @@ class PlacedPlans:
 
     def structure_bound(self, choice: PlacedChoice) -> float:
         """Return the least seconds that the step of a choice's plan takes whatever circuits it is granted, all
-        micro-batches included; the plan is partitioned and placed for it."""
+        micro-batches included; the plan is partitioned and placed for it.
+
+        Raises:
+            UnsupportedError: the plan does not fit the memory, or the fabric cannot serve it.
+        """
         return self._bound(choice, None)
 
     def circuits_bound(self, choice: PlacedChoice) -> float:
         """Return the least seconds that the step of a choice's plan takes over the circuits that the fabric grants it,
-        all micro-batches included; where circuits may be granted anew within the step, over any circuits."""
+        all micro-batches included; where circuits may be granted anew within the step, over any circuits.
+
+        Raises:
+            UnsupportedError: the plan does not fit the memory, or the fabric cannot serve it.
+        """
         circuits = self.circuits(choice)
         return self._bound(choice, None if self._regrants else circuits)
 
@@ -297,7 +305,11 @@ class PlacedPlans:
         return placed_bound(self._job, plan, choice.ratio, circuits) + earlier
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
-        """Return the circuits that the fabric grants the plan of a choice, cached."""
+        """Return the circuits that the fabric grants the plan of a choice, cached.
+
+        Raises:
+            UnsupportedError: the plan does not fit the memory, or the fabric cannot serve it.
+        """
         return self._granted(self.plan(choice))
 
     @cached_method(most=_KEPT)
@@ -314,13 +326,21 @@ class PlacedPlans:
 
     def simulate(self, choice: PlacedChoice) -> PlacedStep:
         """Return one simulated step of the plan of a choice over the circuits that it is granted, or with circuits
-        granted anew within the step where that is allowed and faster."""
+        granted anew within the step where that is allowed and faster.
+
+        Raises:
+            UnsupportedError: the plan does not fit the memory, or the fabric cannot serve it.
+        """
         return self._fastest(self.plan(choice), self.circuits(choice), choice)
 
     def simulate_replaced(self, choice: PlacedChoice) -> PlacedStep:
         """Return one simulated step of a choice's plan when it is placed again with all search effort, over the
         circuits that this placement is granted, or with others granted anew within the step where that is allowed and
-        faster."""
+        faster.
+
+        Raises:
+            UnsupportedError: the plan does not fit the memory, or the fabric cannot serve it.
+        """
         plan = self._placed(self._partition(choice), choice, EFFORT)
         return self._fastest(plan, self._granted(plan), choice)
 
@@ -382,7 +402,7 @@ class PlacedPlans:
         Args:
             balanced: the graph in parts.
             placement: device of each part.
-            choice: k and the recomputation are read.
+            choice: only its k and its recomputation matter.
         """
         launches = self._job.operators.launches(np.array([RECOMPUTATIONS.index(choice.recomputation)]))
         position = {operator.name: index for index, operator in enumerate(self._job.graph.operators)}
@@ -489,7 +509,8 @@ class ClusterRows:
 
     def first(self, batches: tuple[int, ...]) -> list[Row]:
         """Return all rows of these global batches (samples of a step) that may fit, each with its first bound: first
-        strategies, then placed plans. What is left out is counted.
+        strategies, then placed plans; where no strategy fits and the request does not ask that plans fit, strategies of
+        the least memory too. What is left out is counted.
 
         Raises:
             ConfigError: no strategy has all that is pinned.
@@ -545,7 +566,7 @@ class ClusterRows:
 
     def simulated(self, row: Row) -> Plan | None:
         """Return the plan of a row with its simulated step; None, which is counted as refused, where a strategy's
-        algorithms fail at the sizes of its collectives.
+        algorithms fail at the sizes of its collectives. The row's bound becomes the plan's.
 
         Raises:
             UnsupportedError: a placed plan does not fit or is not served.
