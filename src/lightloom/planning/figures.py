@@ -168,7 +168,7 @@ def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figur
 def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
     """Return a figure of the bytes of each pair of ranks beside the mean bytes per second of its circuits, of a placed
     plan's first groups (rows send, columns receive) and of what they send on to the next one; crosses mark pairs with
-    traffic and no circuit."""
+    traffic and no circuit. Shown are at most four groups and at most 48 ranks, but one whole group at least."""
     k = plan.k
     groups = max(1, min(plan.groups, _MOST_GROUPED // k, _MOST_GROUPS))
     whole = groups == plan.groups

@@ -145,8 +145,9 @@ def _host_engine(rates: Rates | KernelRates, source: str, flops: float | None = 
 
 
 def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | None) -> CodecEngine:
-    """Return the engines of INCEPTIONN's network card: at the rates counted in cycles on the profile's gradients, else
-    at their line rate (256 bits a cycle of 100 MHz), or ``ratio`` times that where the ratio is below 1.
+    """Return the engine named "nic", those of INCEPTIONN's network card: at the rates counted in cycles on the
+    profile's gradients, else at their line rate (256 bits a cycle of 100 MHz), or ``ratio`` times that where the ratio
+    is below 1.
 
     Args:
         codec: name of the INCEPTIONN codec that the method runs around a ring; None for other methods.
@@ -323,10 +324,11 @@ class PricedExchange:
 
     def along_schedule(self, kind: Kind, values: float, ranks: int, *, ring: bool) -> float:
         """Return the size in bytes of the collective of ``kind`` that a schedule carries in the place of ``values``
-        gradients, where coded sums travel along it.
+        gradients, where coded sums travel along it: for a reduce-scatter that of the sums on the way, for an all-reduce
+        the mean of these and of finished sums.
 
-        Around a ring (``ring``), hops carry sums of 1, 2 ... ranks - 1 gradients, and finished sums of all. Other
-        schedules add up in another order; their sums are taken to be as large as finished ones.
+        Around a ring (``ring``), hops carry sums of 1, 2 ... ranks - 1 gradients. Other schedules add up in another
+        order; their sums are taken to be as large as finished ones.
         """
         (phase,) = self.phases("all-reduce", values, ranks)
         finished = nbytes_of_terms(phase, ranks)
@@ -410,8 +412,8 @@ _STATED = "given, not measured; the same for sums of any number of gradients"
 def sized(
     method: ExchangeMethod, model: str, graph: ComputeGraph, profile: Path | None, ratio: float | None, engine: str
 ) -> PricedExchange:
-    """Return a method on a model's gradients with its engine; where its bytes depend on the gradients' values, with the
-    bits of a value by the stated ratio, else as profiled.
+    """Return a method on a model's gradients with its engine (none yet for ``accelerator``); where its bytes depend on
+    the gradients' values, with the bits of a value by the stated ratio, else as profiled.
 
     Args:
         method: exchange method.
@@ -473,7 +475,7 @@ def _engine(
     Args:
         method: exchange method.
         name: ``accelerator``, ``local`` (kernels on this host), ``nic``, or the path of a file that describes an
-            engine.
+            engine, which any other text is taken for.
         profiled: the model's profile and its entry for the method's codec; None where none was read.
         ratio: bytes as float32 for each coded byte, stated; used by ``nic`` alone.
 

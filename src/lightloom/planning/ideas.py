@@ -124,8 +124,8 @@ def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) ->
 
 def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tuple[list[Network], dict[str, str]]:
     """Return the networks of equal bandwidth a rank, or of at most the power or the price of the electrical ring with
-    that bandwidth, each with the most bandwidth that costs no more; and, by name, the reasons of networks that are left
-    out because a part has no such figure or they cost more at any bandwidth.
+    that bandwidth, each with the most bandwidth, up to 256 times as much, that costs no more; and, by name, the reasons
+    of networks that are left out because a part has no such figure or they cost more at any bandwidth.
 
     Args:
         ranks: ranks of each network.
@@ -232,8 +232,8 @@ class Composed:
         return shapley({ideas: best.time for ideas, best in self.values.items()})
 
     def impossible(self) -> dict[Ideas, str]:
-        """Return the sets of ideas that no plan was found to use together, each with the reason; only the smallest
-        ones, without sets that hold another such set."""
+        """Return the sets of ideas that no plan was found to use together, each with the reason in words; only the
+        smallest ones, without sets that hold another such set."""
         found: dict[Ideas, str] = {}
         for ideas in subsets():
             if not any(ideas <= each for each in self.tried) and not any(smaller < ideas for smaller in found):

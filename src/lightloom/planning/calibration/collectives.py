@@ -221,8 +221,9 @@ class System:
 
 
 def fit_scales(system: System, transport: Transport) -> Transport:
-    """Return a transport with its four numbers of a system (``Scales``) fitted to all of the system's rows, from the
-    values that ``transport`` has.
+    """Return a transport with its four numbers of a system (``Scales``) fitted to all of the system's rows, to six
+    significant digits. The fit begins at the values that ``transport`` has and is drawn towards them; rows weigh as
+    :func:`row_weights` says.
 
     Raises:
         ConfigError: the system has no rows.
@@ -279,7 +280,8 @@ class SystemCollective(MeasuredCollective):
 
 
 def is_collectives(name: Path | str) -> bool:
-    """Return True for a file of timed collectives: its first line is not empty and names no column of measured steps.
+    """Return True for a file of timed collectives: its first line is not empty and has neither of the columns ``row``
+    and ``step_s`` of measured steps.
 
     Raises:
         ConfigError: the file cannot be read.

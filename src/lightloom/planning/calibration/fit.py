@@ -39,7 +39,7 @@ class Fit:
 
 
 def prior_fit(priors: Priors) -> Fit:
-    """Return the priors as a fit, with the noise that is assumed before any row."""
+    """Return the priors as a fit, with the noise that is assumed before any row, 0.05."""
     return Fit(priors.center, np.diag(priors.spread**2), NOISE)
 
 
@@ -101,8 +101,8 @@ def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats 
 
 def _robust_noise(errors: Floats, rows: int) -> float:
     """Return the noise of rows from their errors (of logarithms): the root of a weighted mean of the squares of 1.4826
-    times the median size of the errors, with weight ``rows``, and of :data:`NOISE`, with weight ten; at least
-    :data:`LEAST_NOISE`."""
+    times the median size of the errors, with weight ``rows``, and of 0.05 (:data:`NOISE`), with weight ten; at least
+    0.02 (:data:`LEAST_NOISE`)."""
     median = float(np.median(np.abs(errors))) * 1.4826
     return max(float(np.sqrt((rows * median**2 + 10 * NOISE**2) / (rows + 10))), LEAST_NOISE)
 
@@ -189,8 +189,8 @@ class Predictions:
 
 
 def scatter_of(errors: Floats) -> float:
-    """Return the size (of a natural logarithm) that nine of ten errors of unseen rows stay below, drawn towards
-    :data:`PRIOR_SCATTER` as by five more rows; that value itself without errors.
+    """Return the size (of a natural logarithm) that nine of ten errors of unseen rows stay below, drawn towards the
+    0.082 of :data:`PRIOR_SCATTER` as by five more rows; that value itself without errors.
 
     Args:
         errors: natural logarithm of predicted over measured seconds, of rows that a fit had not seen: [rows].

@@ -140,7 +140,7 @@ def assess(question: Question, design: Design) -> Bounded:
 
 def least_time(question: Question, ranks: int, accelerator: str) -> float:
     """Return the seconds of a step for each sample that no fabric makes shorter: the least bound of ``ranks`` ranks of
-    an accelerator in one node whose exchanges take no time; 0 where no plan fits."""
+    an accelerator in one node whose exchanges take no time; 0 where no plan fits or is served."""
     fields, one_node = {"ranks": ranks, "accelerator": accelerator, "fabric": FREE}, {"fabric.tiers.node.size": ranks}
     cluster = cluster_from(fields, one_node, name="without exchanges")
     try:
@@ -250,8 +250,8 @@ class Candidate:
         return self.worth.ranks / self.worth.kept * self.evaluated.sample_time
 
     def assuming(self, figures: Mapping[str, float]) -> Candidate:
-        """Return this candidate with the given figures, dollars or watts of one by name, in place of unknown prices and
-        powers (:meth:`Worth.assuming`)."""
+        """Return this candidate with the given figures in place of unknown prices and powers: dollars or watts of one
+        part or rank, by names of ``worth.variables`` (``{"price of wdm-engine": 119.0}``)."""
         return replace(self, worth=self.worth.assuming(figures))
 
 
@@ -498,6 +498,11 @@ def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
 def resumed(run: Runner, folder: Path, graph: ComputeGraph) -> Iterator[Runner]:
     """Yield a runner like ``run`` that takes the results that the folder holds of earlier searches of this model, and
     computes and stores there what it lacks; a context manager.
+
+    Args:
+        run: does tasks, in any order.
+        folder: of searches of one model alone; made where there is none.
+        graph: the model.
 
     Raises:
         ConfigError: the folder cannot be written to, is another's, or is in use.

@@ -238,8 +238,8 @@ class Recovery:
         return cls(MappingProxyType({**DEFAULTS, **stated}), circuits, whole)
 
     def with_part(self, name: str, seconds: float, source: str) -> Recovery:
-        """Return the recovery with the default of one part replaced by these seconds, such as a fabric's own figure; a
-        part whose seconds a user gave stays."""
+        """Return the recovery with the default of one part (``name``, KeyError for one that restarts do not have)
+        replaced by these seconds, such as a fabric's own figure; a part whose seconds a user gave stays."""
         if self.steps[name].source == "given":
             return self
         return replace(self, steps=MappingProxyType({**self.steps, name: RestartPart(seconds, source)}))
@@ -372,7 +372,15 @@ def responses(
 
 def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:
     """Return the response of going on around the failure with slower steps until the repair; not possible where the
-    slowdown is not given and the damage is not or cannot be priced. Arguments as of :func:`responses`."""
+    slowdown is not given and the damage is not or cannot be priced.
+
+    Args:
+        cause: the failure.
+        fabric: where it happens.
+        recovery: durations of restarts.
+        options: what the user states, the slowdown and the share of communication among it.
+        price: whether damage is priced by synthesis, which takes seconds, where options state no slowdown.
+    """
     slowdown, why = options.damage_slowdown, "not priced here: lightloom goodput does"
     if slowdown is not None:
         why = f"collectives take {slowdown:g} times as long, as given"

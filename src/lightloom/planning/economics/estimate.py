@@ -181,8 +181,14 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
     """Return the goodput of a job on a machine.
 
     A failed link is followed by the remedy that ``options`` name, else by the one with the most goodput for the price
-    of nodes and spares, chosen for one cause after the other. ``price_damage`` says whether the remedy of going on with
-    damage is priced by synthesis; otherwise it is left out unless options state its slowdown.
+    of nodes and spares, chosen for one cause after the other. Where options state an ``interruption_time``, one cause
+    "all" stands for everything, and there are no spares and no choice of remedies.
+
+    Args:
+        machine: ranks on a fabric with their bill.
+        options: inputs of the user.
+        price_damage: whether the remedy of going on with damage is priced by synthesis; otherwise it is left out unless
+            options state its slowdown.
 
     Raises:
         UnknownNameError: a part, group, log or step of a restart that does not exist.
@@ -442,8 +448,9 @@ class Slices:
 
 
 def changes(base: Estimate) -> tuple[Change, ...]:
-    """Return single changes to checkpoints, restarts, failures and spares, each with the goodput that it gives and what
-    it is worth, the most valuable first."""
+    """Return single changes, each with the goodput that it gives and what it is worth, the most valuable first:
+    checkpoints of half the time, restarts a minute shorter, half the interruptions, one more spare node and, where
+    links can be rewired and options settle nothing of it, a spare channel of every rank."""
     job, options, checkpoint = base.job, base.options, base.job.checkpoint
     faster = Checkpoint(stall=checkpoint.stall / 2, save=checkpoint.save / 2)
     sooner = tuple(replace(kind, restart=max(kind.restart - 60, 0)) for kind in job.others)
@@ -502,8 +509,8 @@ def slices_of(base: Estimate, ranks: int, block_ranks: int | None = None, host: 
         host: share of the time that a host works, between 0 and 1; None for that of the estimate's rates and repairs.
 
     Raises:
-        ConfigError: a slice larger than the machine, a block smaller than a node or larger than the machine, or a share
-            that is none.
+        ConfigError: a slice larger than the machine, a block smaller than a node or larger than the machine, or a
+            ``host`` that is not from 0 to 1.
     """
     if host is None:
         host = host_availability(1 / base.job.node_rate if base.job.node_rate else float("inf"), base.job.repair)

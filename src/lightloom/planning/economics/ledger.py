@@ -612,8 +612,8 @@ def _assumption_lines(steps: Sequence[StepLedger]) -> Iterator[str]:
 
 def amount(total: Total) -> str:
     """Return a total as text with its unit and, where low and high differ as printed, its range: ``≥ $12 ($10 to
-    $14)``. It is marked where it is a bound (:data:`MARKS`), dollars below one cent are in ct; ``unknown`` where it has
-    no value."""
+    $14)``. Bounds are marked, ``≥`` for at least, ``≤`` for at most and ``~`` for about; dollars below one cent are in
+    ct; ``unknown`` where it has no value."""
     if total.value is None or total.low is None or total.high is None:
         return "unknown"
     shown, low, high = (

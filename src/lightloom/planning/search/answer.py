@@ -205,7 +205,7 @@ def _utilized(search: PlanSearch, plan: Plan) -> str:
 
 
 def three_digits(seconds: float) -> str:
-    """Return a duration as text with three significant digits and its unit."""
+    """Return a duration, given in seconds, as text with three significant digits and its unit."""
     return format_time(float(f"{seconds:.3g}"))
 
 

@@ -48,7 +48,13 @@ class SetUp:
         return self.plain / dict(self.methods)[method]
 
     def best(self, methods: Iterable[str]) -> tuple[str, float]:
-        """Return the name of the method of the largest speed-up among these names, and that speed-up."""
+        """Return the name of the method of the largest speed-up among these names, and that speed-up, the time without
+        the method over that with it.
+
+        Raises:
+            KeyError: a method was not tried.
+            ValueError: there are no names.
+        """
         return max(((name, self.speedup(name)) for name in methods), key=lambda entry: entry[1])
 
 
@@ -63,7 +69,7 @@ class Trial:
 
     def seconds(self, cluster: Cluster) -> list[float]:
         """Return the seconds of a data-parallel step on a cluster with gradients as they are, then with each method in
-        order.
+        order. Exchanges go by the fabric's collective library where it states one, else by rings or straight sends.
 
         Raises:
             UnsupportedError: a method does not serve the ranks.
@@ -92,11 +98,14 @@ def set_ups(
     """Return one set-up for every model on every number of ranks at every speed of links, the speeds varying fastest.
 
     Args:
-        trials: the models.
+        trials: the models, each with its methods.
         ranks: numbers of ranks.
         bandwidths: speeds of links in bytes per second.
         cluster: makes the cluster of a number of ranks and a speed.
         advance: called after each set-up.
+
+    Raises:
+        UnsupportedError: a method does not serve the ranks.
     """
     rows = []
     for trial, count, bandwidth in product(trials, ranks, bandwidths):
@@ -110,11 +119,19 @@ def set_ups(
 def break_even_bandwidth(
     trial: Trial, ranks: int, cluster: Callable[[int, float], Cluster], bandwidths: tuple[float, float]
 ) -> float | None:
-    """Return the largest speed of links, in bytes per second, at which the one method of a trial shortens the step.
+    """Return the largest speed of links, in bytes per second, at which the method of a trial shortens the step.
 
-    Found by bisection between the two ``bandwidths`` (slower, faster), which takes a method that pays at one speed to
-    pay at lower ones too; None where it does not pay even at the slower one, the faster one where it still pays there.
-    ``cluster`` makes the cluster of a number of ranks and a speed.
+    It is found by bisection, which takes a method that pays at one speed to pay at lower ones too; None where it does
+    not pay even at the slower speed, the faster speed where it still pays there.
+
+    Args:
+        trial: with exactly one method.
+        ranks: number of ranks.
+        cluster: makes the cluster of a number of ranks and a speed.
+        bandwidths: the slowest and the fastest speed, bytes per second.
+
+    Raises:
+        UnsupportedError: the method does not serve the ranks.
     """
     slow, fast = bandwidths
 

@@ -71,8 +71,9 @@ class Verdict:
 
 
 def verdict(plan: Plan) -> Verdict | None:
-    """Return the effect of a plan's method of exchanging gradients on its step, against the same plan without it; None
-    without a method, where that other plan was not simulated, or where either is not data parallelism alone."""
+    """Return the effect of a plan's method of exchanging gradients on its step, against the same plan without it
+    (``plan.uncompressed``); None without a method, where that other plan was not simulated, or where either is not data
+    parallelism alone."""
     other = plan.uncompressed
     if other is None or other.prices is None or plan.result is None or other.result is None:
         return None
@@ -254,8 +255,8 @@ def _percent(share: float) -> str:
 
 
 def _against(winner: Plan, other: Plan) -> str:
-    """Return in words how much slower a sample is by ``other``, the best plan of another kind, and what it spends more
-    time on; or that it does not fit, is faster but runs on no framework, or is as fast."""
+    """Return in words how much slower a sample is by ``other``, the best plan of another kind, and on what it spends
+    more time; or that it does not fit, that it is faster but runs on no framework, or that it is as fast."""
     slower = other.sample_time / winner.sample_time - 1 if winner.sample_time else 0.0
     where = "" if other.cluster is winner.cluster else f" on {other.cluster.name} ({other.cluster.counted_ranks})"
     if other.fits is False and winner.fits is not False:
@@ -413,7 +414,10 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
 
 
 def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
-    """Return one plan of a search in plain types and SI units, by field; figures that are unknown are None."""
+    """Return one plan of a search in plain types and SI units, by field: what was chosen and its algorithms, step time,
+    throughput and the 90 % interval, where the seconds go, joules and the ledger, memory, and what only some kinds of
+    plans have (``compression``, ``exchange``, ``channels``, ``placed``, ``in_step``). Figures that are unknown are
+    None."""
     counted = any(operator.forward_flops for operator in search.graph.operators)
     tokens, interval, ledger = search.sequence_length, search.intervals.get(id(plan)), search.ledger_of(plan)
     return {

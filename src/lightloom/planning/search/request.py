@@ -64,8 +64,8 @@ class Pins(StatedStrategy):
         return not others and self.recomputation in (None, "none", "full")
 
     def allows(self, **choices: int | str | bool) -> bool:
-        """Return True where every pin that is set equals the choice of its name in ``choices``; pins whose names are
-        not among these do not count."""
+        """Return True where every pin that is set equals the choice of its name in ``choices`` (``tp=2``,
+        ``sharding="zero-1"``); pins whose names are not among these do not count."""
         return all(value in (None, choices.get(name, value)) for name, value in self)
 
     def match(self, rows: Strategies) -> Mask:
@@ -295,7 +295,7 @@ def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:
 
 def _option(name: str, value: object) -> str:
     """Return the option that pins a choice, as the command line spells it: ``--tp 4`` for names of two letters, else
-    ``--pin NAME=VALUE``."""
+    ``--pin NAME=VALUE``, with ``recompute`` for "recomputation"."""
     return f"--{name} {value}" if len(name) == 2 else f"--pin {name.replace('recomputation', 'recompute')}={value}"
 
 

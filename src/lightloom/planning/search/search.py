@@ -346,7 +346,8 @@ class _Search:
 
     def _synthesized(self, batches: tuple[int, ...]) -> list[Plan]:
         """Return the plans of data parallelism alone with synthesized schedules, which no row of the search has, that
-        may be faster than the best plan so far; the best time of the search is lowered to theirs."""
+        may be faster than the best plan so far; the best time of the search is lowered to theirs. Empty where no
+        data-parallel kind is searched or the fabric has a collective library."""
         if not set(DATA_PARALLEL) & set(self._request.kinds) or self._rows.job.fabric.library:
             return []
         plans, _ = compared_plans(self._rows, batches, self._advance, below=lambda: self._best)
@@ -355,8 +356,9 @@ class _Search:
 
     def _compare_divisions(self, rows: list[Row], known: set[Hashable]) -> None:
         """Simulate, of ``rows``, the fastest plan of the divisions of the job with the least bounds, until as many
-        divisions as the request asks for are in ``known``, which is extended in place. Rows of a division are simulated
-        until no bound is below its best time, at most :data:`_OF_A_DIVISION`."""
+        divisions as the request asks for are in ``known``, the keys of :func:`division`, which is extended in place.
+        Rows of a division are simulated until no bound is below its best time, at most three; among more than 256 ranks
+        with exclusive circuits, one row of each of at most three divisions."""
         if self._request.divisions < 2:
             return
         wanted, many = self._request.divisions, self._rows.job.fabric.exclusive and self._rows.cluster.ranks > _MANY
@@ -377,10 +379,12 @@ class _Search:
             self._simulate(group, until=enough)
 
     def _settled(self, row: Row) -> bool:
-        """Return True where no row with this one's bound or a larger one can be the fastest.
+        """Return True where no row with this one's bound or a larger one can be the fastest; False for every row where
+        the request does not prune.
 
-        In a search for divisions without comparison, also where the row is a placed plan, enough bounds of placed plans
-        were refined, and a plan of another kind that fits was found, since a placed plan does not win against that.
+        In a search for divisions without comparison, it is also True where the row is a placed plan, at least 12 bounds
+        of placed plans were refined, and a plan of another kind that fits was found, since a placed plan does not win
+        against that.
         """
         brief = self._request.divisions and not self._request.compare and self._best < inf
         if brief and KINDS[row.kind] == "placed" and self._refined >= _REFINED:
@@ -389,17 +393,17 @@ class _Search:
 
     def _known_best(self, row: Row) -> bool:
         """Return True where the row's kind, which cannot win, has been compared enough: at least one of its rows was
-        simulated, and this row's bound is not below the best of them, or :data:`COMPARED` of them were simulated
-        (:data:`_OF_A_DIVISION` in a search for divisions without comparison), or :data:`_REFINED` bounds of placed rows
-        were refined."""
+        simulated, and this row's bound is not below the best of them, or 32 of them were simulated (three in a search
+        for divisions without comparison), or 12 bounds of placed rows were refined."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         most = COMPARED if self._request.compare or not self._request.divisions else _OF_A_DIVISION
         return len(times) > 0 and (len(times) >= most or self._refined >= _REFINED or row.per_sample >= min(times))
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
         """Refine the bound of the least row of the heap, or simulate it where no bound is left, over and over until the
-        heap is empty or ``until`` holds for its least row. The heap is changed in place: rows that were not needed
-        stay. Plans that were simulated are appended to those found."""
+        heap is empty or ``until`` returns True for its least row. The heap is changed in place: rows that were not
+        needed stay. Plans that were simulated are appended to those found, and those that fit lower the best time of
+        the search."""
         while heap and not until(heap[0]):
             row = heappop(heap)
             self._advance()
@@ -659,7 +663,8 @@ class LatencySensitivity:
 
 def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCIES) -> LatencySensitivity:
     """Return the smallest of the ``latencies`` above the fabric's own at which another plan wins on the winner's
-    cluster, with that plan, found by bisection; both are None where none wins.
+    cluster, with that plan; both are None where none wins at the largest one. It is found by bisection, which takes a
+    plan that wins at one latency to win at all smaller ones.
 
     Args:
         ranked: a search; its graph, pins and kinds are searched again at the winner's batch.

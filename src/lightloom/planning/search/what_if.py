@@ -108,8 +108,8 @@ class WhatIfs:
 
     @cached_property
     def limit(self) -> float:
-        """Seconds of a sample that no network makes shorter, as a share of the winner's, at most 1; 0 where nothing
-        bounds it."""
+        """Seconds of a sample that no network makes shorter, as a share of the winner's, at most 1; 0 where no lower
+        bound of them is found."""
         if isinstance(self._winner.step, BroadcastStep):
             return self._winner.step.computation / self._winner.step_time
         cluster, request = self._winner.cluster, replace(self._request, exchanges=(), algorithms=())
@@ -192,8 +192,8 @@ def counterpart(fabric: Fabric) -> Fabric | None:
 
 
 def faster(fabric: Fabric, times: float) -> tuple[Fabric, dict[str, float]]:
-    """Return a fabric whose network has ``times`` the bandwidth, and the settings that make it so, bytes a second by
-    field.
+    """Return a fabric whose network has ``times`` the bandwidth, and the settings that make it so, bytes per second by
+    field, such as ``bandwidth`` or ``tiers.1.bandwidth``.
 
     Of several tiers all but a switch at the innermost, that of nodes, are faster; else the bandwidth of all links or
     wavelengths. The fabric itself and no settings where no field states one.

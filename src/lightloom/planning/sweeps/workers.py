@@ -196,7 +196,8 @@ class Workers:
 
     def results(self, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
         """Yield the results of a function for each item of ``work``, as they finish, in any order; closing the
-        generator stops the work. The function must be at the top level of a module, so that workers can import it.
+        generator stops the work. The function must be at the top level of a module, so that workers can import it; an
+        error that it raises ends the work and is raised here.
 
         Raises:
             UnsupportedError: joblib, Dask or Ray is not installed.
@@ -267,8 +268,8 @@ def _ignoring_interrupts() -> Iterator[None]:
 
 
 def _on_dask(address: str, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
-    """Yield the results of a function for each item of ``work`` from the workers of a Dask cluster, in any order;
-    errors of the function are raised here.
+    """Yield the results of a function for each item of ``work`` from the workers of a Dask cluster, in any order.
+    Errors of the function are raised here, but an OSError, ImportError or RuntimeError counts as a loss of the cluster.
 
     Raises:
         ConfigError: the scheduler at ``address`` does not answer, or the cluster is lost.
