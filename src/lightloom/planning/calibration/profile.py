@@ -207,8 +207,9 @@ class ProfiledOperator:
 
 
 def operators_of(profile: Profile) -> list[ProfiledOperator]:
-    """Return the operators of a profile that took time, those whose calls took longest together first; a call counts as
-    forward, backward or update by the calls around it."""
+    """Return the operators of a profile that took time, those whose calls took longest together first. Calls of the
+    same name, shapes read, number format and pass are one operator; a call counts as forward, backward or update by the
+    calls around it."""
     operators: dict[OperatorKey, ProfiledOperator] = {}
     for call, step_pass, seconds in _timed_calls(profile.calls, "forward", profile.on_device):
         key = OperatorKey(call.name, tuple(tensor.shape for tensor in call.reads), call.precision, step_pass)
@@ -318,7 +319,7 @@ class _Rows:
 
     def predicted(self, logarithms: Floats) -> Floats:
         """Return the natural logarithm of the predicted seconds of a call of each operator: [operators]; ``logarithms``
-        are those of the :data:`FITTED` parameters."""
+        are those of the six parameters of :data:`FITTED`, in its order."""
         kernels = kernels_with(self._accelerator, dict(zip(FITTED, np.exp(logarithms).tolist(), strict=True)))
         return np.log(predicted_seconds(self.operators, self._accelerator, kernels))
 
@@ -344,7 +345,8 @@ def usable_operators(operators: Sequence[ProfiledOperator], accelerator: Acceler
 
 def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) -> Calibration:
     """Return a calibration of an accelerator in which the six parameters that operators determine are fitted to a
-    profile of a GPU; the others stay at their priors.
+    profile of a GPU: those of products (``gemm_fraction``, ``gemm_depth``, ``unaligned``), of attention
+    (``flash_forward``, ``flash_backward``) and of the memory (``memory_fraction``). The others stay at their priors.
 
     Args:
         profile: what was profiled.
@@ -352,7 +354,8 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
         name: the accelerator as the calibration names it.
 
     Raises:
-        ConfigError: the profile holds no work of a GPU, or fewer than four operators that can be priced.
+        ConfigError: the profile holds no work of a GPU, or fewer than four operators that can be priced and take 20 us
+            or more.
         UnsupportedError: the accelerator has no kernel model, or names no transport.
     """
     if not profile.on_device:

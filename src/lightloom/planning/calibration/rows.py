@@ -527,7 +527,8 @@ class Jobs:
 
 def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
     """Return the jobs of rows that were measured on one accelerator: one a row, or one for each usual choice of
-    micro-batch and virtual stages where the row leaves these open. Each takes the memory bandwidth that its row states.
+    micro-batch and virtual stages where the row leaves these open. Each takes the memory bandwidth that its row states,
+    and is priced by the collective library of the accelerator's transport.
 
     Raises:
         ConfigError: no usual micro-batch divides what a rank works on.
@@ -572,8 +573,8 @@ def settings_of(step: MeasuredStep) -> TrainingSettings:
 
 
 def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> Tiers:
-    """Return the fabric of a step's GPUs: the switch of each node and the network between nodes, whose bandwidth is
-    shared equally by the GPUs of a node.
+    """Return the fabric of a step's GPUs: the switch of each node and the network between nodes, whose bandwidth, 97 %
+    of it for data, is shared equally by the GPUs of a node.
 
     Raises:
         UnsupportedError: the accelerator names no transport, or the bandwidth into its node is not known.

@@ -501,11 +501,11 @@ def resumed(run: Runner, folder: Path, graph: ComputeGraph) -> Iterator[Runner]:
 
     Args:
         run: does tasks, in any order.
-        folder: of searches of one model alone; made where there is none.
+        folder: of searches of this model alone; made where there is none.
         graph: the model.
 
     Raises:
-        ConfigError: the folder cannot be written to, is another's, or is in use.
+        ConfigError: the folder cannot be written to, holds other files or another run, or is in use.
     """
     model = content_hash(graph.to_json())
     with open_journal(folder, f"designs for {graph.name}") as journal:

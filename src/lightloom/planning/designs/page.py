@@ -78,7 +78,8 @@ class BreakEven:
 
 def ratio(first: Candidate, second: Candidate, objective: int) -> Ratio:
     """Return how many times as many samples per dollar (``objective`` 0) or joule (1) the first design trains as the
-    second one, and how unknown prices or powers of boards and hosts change that."""
+    second one: while unknown prices or powers of boards and hosts are nothing, as they grow without limit, and the one
+    at which both designs train as many."""
     least = first.point[objective] / second.point[objective]
     unknown = first.worth.unknown_of(objective, first.worth.alike)
     if not unknown:

@@ -361,9 +361,10 @@ class Front:
         return min((self._beaten_beyond(worth, *point) for point in self._points), default=inf)
 
     def _beaten_beyond(self, worth: Worth, other: Worth, sample_time: float, sent: float) -> float:
-        """Return the seconds a sample beyond which a design of ``worth`` is beaten by another design of worth
-        ``other``, ``sample_time`` and ``sent`` (as in :meth:`add`); infinite where that one has an unknown price or
-        power that ``worth`` has none of, or more parts of unknown failure rate."""
+        """Return the seconds a sample beyond which a design of ``worth`` is beaten by another design: of worth
+        ``other``, ``sample_time`` seconds of a step for each sample and ``sent`` joules of sending for each. Infinite
+        where that one has an unknown price or power that ``worth`` has none of, or more parts of unknown failure
+        rate."""
         if any(worth.unknown_rates.get(part, 0.0) < count for part, count in other.unknown_rates.items()):
             return inf
         objectives = other.point(sample_time, sent)[: 3 if self._by_speed else 2]
@@ -392,8 +393,9 @@ class Front:
         return at_least and any(mine > other + _ROUNDING * abs(other) for mine, other in pairs)
 
     def _measures(self, worth: Worth, sample_time: float, sent: float) -> dict[object, float]:
-        """Return the measures of a design, by name, of which more is better: samples per dollar, joule and, by speed,
-        second; then the negated shares of unknown parts and counts of unknown rates, which are 0 for all others."""
+        """Return the measures of a design of this worth, with ``sample_time`` seconds of a step and ``sent`` joules of
+        sending for each sample, by name, of which more is better: samples per dollar, joule and, by speed, second; then
+        the negated shares of unknown parts and counts of unknown rates, which are 0 for all others."""
         return {
             **dict(enumerate(worth.point(sample_time, sent)[: 3 if self._by_speed else 2])),
             **{part: -count * sample_time / worth.kept for part, count in worth.variables.items()},

@@ -391,7 +391,8 @@ class ClusterGoodput(NamedTuple):
 
 
 def goodput_of(cluster: Cluster, ledger: ClusterLedger) -> ClusterGoodput:
-    """Return the goodput of a cluster that plans show, by the bill of ``ledger``, which is the cluster's.
+    """Return the goodput of a cluster that plans show, by the bill of ``ledger``, which is the cluster's, with the
+    causes that have no rate and the share of spare nodes.
 
     Checkpoints, restarts, repairs and spares are the defaults of ``lightloom goodput``; going on with damaged links is
     not priced.

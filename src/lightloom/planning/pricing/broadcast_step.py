@@ -124,7 +124,8 @@ class BroadcastStep:
 
     @property
     def breakdown(self) -> Mapping[str, float]:
-        """Seconds of the step by category, computing or waiting, as :meth:`Timeline.breakdown`."""
+        """Seconds of the step as ``compute_s``, ``exposed_communication_s``, ``exposed_reconfiguration_s`` and
+        ``idle_s``, which add up to the step."""
         return self.timeline.breakdown()
 
     @cached_property
@@ -160,8 +161,8 @@ def broadcast_bytes(network: Network, batch: int, moved: Moved) -> float:
 
 
 def communication_time(network: Network, batch: int, chips: int, link: ChipLink, moved: Moved = "data") -> float:
-    """Return the seconds of all broadcasts of one pass: Eq. 3 summed over the layers, each with its own bytes.
-    ``moved`` says what is broadcast: synapses with "data", neurons with "model"."""
+    """Return the seconds of all broadcasts of one pass over a batch of samples on so many chips: Eq. 3 summed over the
+    layers, each with its own bytes. ``moved`` says what is broadcast: synapses with "data", neurons with "model"."""
     latencies = network.layers * broadcast_time(0.0, chips, link)
     share = broadcast_bytes(network, batch, moved) / chips
     return latencies + broadcast_time(share, chips, ChipLink(bandwidth=link.bandwidth, latency=0.0))

@@ -200,9 +200,9 @@ class GroupPrices(Pricing):
         return "; ".join(dict.fromkeys(reasons))
 
     def _refusal_of_parts(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
-        """Return the reason that a collective cannot run level by level over a fabric of parts: some phase has no
-        algorithm on its part, or ``exchange`` is not 0, as coded sums need one schedule. None where the parts carry it
-        one after the other."""
+        """Return the reason that a collective cannot run level by level over ``part``, a fabric of parts whose ranks
+        lie ``stride`` apart: some phase has no algorithm on its part, or ``exchange`` is not 0, as coded sums need one
+        schedule. None where the parts carry it one after the other."""
         if exchange:
             return "coded sums travel along one schedule, and the parts of this fabric have one each"
         try:
@@ -412,8 +412,8 @@ class GroupPrices(Pricing):
     ) -> Sequence[CollectivePrices]:
         """Return the prices of the algorithms that neither decline the collective nor fail to build it in a group of
         ``ranks`` that lie ``stride`` apart, coded by method ``exchange`` unless that is 0 or the kind carries no
-        gradients; empty where there are none. For "auto", an algorithm whose striped form is usable is left out. The
-        fabric must have the group."""
+        gradients; empty where there are none. Algorithms that build by size and the library are not built for it. For
+        "auto", an algorithm whose striped form is usable is left out. The fabric must have the group."""
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
         usable: dict[str, Algorithm] = {}
@@ -463,9 +463,9 @@ class GroupPrices(Pricing):
     def _among(self, kind: Kind, algorithm: str, part: Fabric, exchange: int) -> Sequence[Algorithm]:
         """Return the algorithms to consider for a collective on ``part``, some of which may still decline it.
 
-        That is the one named, or for "auto" all choices. For "auto" without choices named, the fabric's library alone
-        where it carries the collective. Where none carries an all-to-all, straight exchanges from rank to rank instead.
-        ``exchange`` is not used.
+        That is the one that ``algorithm`` names, or for "auto" all choices. For "auto" without choices named, the
+        fabric's library alone where it carries the collective. Where none of them carries an all-to-all, straight
+        exchanges from rank to rank instead. ``exchange`` is not used.
         """
         if algorithm == AUTO and not self._named and LIBRARY.refusal(kind, part, self.model) is None:
             return [LIBRARY]
@@ -691,7 +691,8 @@ class DividedChannels:
 
     @cached_method()
     def pricing(self, axis: Axis) -> Pricing:
-        """Return the prices of the collectives of an axis on its own share of the channels, cached."""
+        """Return the prices of the collectives of an axis on its own share of the channels, cached; on all channels for
+        the pipeline and for an axis that is not divided."""
         return self._prices.on(self.fabric(axis))
 
     def fabric(self, axis: Axis) -> Fabric:

@@ -204,7 +204,7 @@ class DividedModel:
     @cached_property
     def columns(self) -> OperatorColumns:
         """Columns [operators] of work, bytes and kernels, at the job's number format and undivided, with those of
-        :func:`recomputation_columns`."""
+        :func:`recomputation_columns`, such as whether an operator lies in a block or in the core of attention."""
         element_bytes = ELEMENT_BYTES[self.settings.precision]
         columns = operator_columns(self.graph, self.split, self.experts, element_bytes, self.settings.attention)
         recomputed = recomputation_columns(self.graph, unfused=self.settings.attention == "unfused")
@@ -453,8 +453,8 @@ class Job:
 
     @property
     def tensor_degree(self) -> int:
-        """Number that every tensor degree must divide; for convolutional networks the number of ranks where neurons may
-        be split, else 1."""
+        """Number that every tensor degree must divide: of transformers the one that their operators allow, of
+        convolutional networks the number of ranks where neurons may be split, else 1."""
         degree = self.fabric.ranks if self.splits_neurons else 1
         return degree if self.model.split.of_neurons else self.model.split.degree
 

@@ -24,8 +24,8 @@ from lightloom.planning.pricing.job import Job
 
 
 def method_between(job: Job) -> PricedExchange | None:
-    """Return the first of the job's exchange methods that has two levels and whose nodes are the groups of the fabric
-    of parts; None where there is none, and gradients are exchanged as they are."""
+    """Return the first of the job's exchange methods that has two levels and whose nodes are the groups of the job's
+    fabric, which must be one of parts; None where there is none, and gradients are exchanged as they are."""
     size = job.fabric.parts[0].ranks
     methods = (each for each in job.exchanges if isinstance(each.method, TwoLevelExchange) and each.method.node == size)
     return next(methods, None)

@@ -163,9 +163,9 @@ def placed_space(
     group may communicate. Batches that the groups do not divide are left out and not counted. On a fabric of parts, k
     is the number of ranks inside.
 
-    Each k and batch comes with every quantum, limit of :func:`exchanging` and ratio, one micro-batch and no
-    recomputation. With one device a group nothing is cut, and one group exchanges nothing with others: such rows come
-    with the first quantum, or with ratio 1, only.
+    Each k and batch comes with every quantum, ratio and limit on the parts of operators that read all of their input
+    (:func:`exchanging`), with one micro-batch and no recomputation. With one device a group nothing is cut, and one
+    group exchanges nothing with others: such rows come with the first quantum, or with ratio 1, only.
 
     Args:
         fabric: whose ranks run the plans.
@@ -193,8 +193,8 @@ def placed_space(
 
 
 def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRows:
-    """Return the rows with more micro-batches and with recomputation, without the unchanged rows themselves unless
-    something is pinned.
+    """Return the rows once more with each number of micro-batches and each recomputation, without the unchanged rows
+    themselves unless something is pinned.
 
     Micro-batches are powers of two that divide a group's batch, at most 64; recomputation is "none" or "full". ``pins``
     has the keys ``micro_batches`` (number), ``micro_batch`` (samples) and ``recomputation``; what is not None is the
@@ -381,8 +381,9 @@ def _power_of_two(counts: Ints) -> Ints:
 
 
 def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
-    """Return the rows, in their order, without those that would cut every operator as an earlier one does and equal it
-    in k, batch, ratio, micro-batches and recomputation; the quantum and the limit on exchanging parts may differ."""
+    """Return the rows, in their order, without those that would cut every operator of the job's model (by ``table``) as
+    an earlier one does and equal it in k, batch, ratio, micro-batches and recomputation; the quantum and the limit on
+    exchanging parts may differ."""
     seen: set[tuple[Any, ...]] = set()
     kept = np.zeros(len(rows), np.bool_)
     for block in blocks(len(rows)):

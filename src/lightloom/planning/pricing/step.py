@@ -81,7 +81,8 @@ def pass_exchanges(
 
 def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, axis_times: AxisTimes) -> PassExchanges:
     """Return the seconds of every operator's collectives in tensor groups, for one forward and one backward pass of a
-    micro-batch: each [rows, operators]; 0 where tp is 1."""
+    micro-batch: each [rows, operators]; 0 where tp is 1. ``columns`` are the operators, or one of each sort;
+    ``axis_times`` returns, for an axis, the function that gives the seconds of collectives in its groups."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     there, back = np.zeros_like(output), np.zeros_like(output)
     at, behind, gathered = (columns.where(name) for name in ("forward", "backward", "gathered"))
@@ -136,7 +137,10 @@ def _expert_exchanges(
 def token_gradients(rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> Floats:
     """Return the seconds of the all-reduce, after the last pass, of gradients that each rank of a tensor group with
     slices of the sequence has of its own tokens only: [rows, stages]; 0 in rows without sequence parallelism.
-    ``nbytes`` are the bytes of these gradients on each stage: [stages]."""
+
+    ``nbytes`` are the bytes of these gradients on each stage: [stages]; ``axis_times`` returns, for an axis, the
+    function that gives the seconds of collectives in its groups.
+    """
     found = np.zeros((len(rows), len(nbytes)))
     which = np.flatnonzero(rows.sequence_parallel)
     if len(which):
@@ -146,7 +150,8 @@ def token_gradients(rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> 
 
 def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> Floats:
     """Return the seconds of collectives of ``kind`` in tensor groups, whose ranks are neighbours, in the shape of
-    ``nbytes`` [rows, ...], the bytes of each collective; they are never coded."""
+    ``nbytes`` [rows, ...], the bytes of each collective; they are never coded. ``axis_times`` returns, for an axis, the
+    function that gives the seconds of collectives in its groups."""
     beside, as_it_is = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
     return axis_times("tensor")(kind, rows.algorithm, rows.tp, beside, as_it_is, nbytes)
 
@@ -289,7 +294,7 @@ class ReplicaPrices:
         Args:
             held: number of parameters of each chunk, first those that all replicas hold, then those of experts: [2,
                 rows, chunks].
-            first: those of the first unit of each chunk, likewise.
+            first: number of parameters of the first unit of each chunk, in the same form: [2, rows, chunks].
             units: number of units of each chunk: [chunks].
             by_unit: chunks whose gradients are exchanged unit by unit, [rows, chunks]: these are priced that way alone,
                 the others as exchanged after the pass alone. None to price both ways for all, where gradients may
@@ -332,7 +337,7 @@ class ReplicaPrices:
 
         Args:
             first: number of parameters of the first unit, of all replicas and of experts: [2, rows, chunks].
-            other: those of another unit, likewise.
+            other: number of parameters of another unit, in the same form: [2, rows, chunks].
         """
         rows, settings, held = self.rows, self.settings, np.concatenate([first, other], axis=2)
         gather, scatter = np.zeros_like(held)
@@ -551,7 +556,7 @@ def tied_sums(
         rows: strategies.
         fabric: where they run.
         settings: training settings, for the bytes of a gradient.
-        pair: bytes per second and seconds of latency between ranks at a stride.
+        pair: returns the bytes per second and seconds of latency between ranks at a stride.
     """
     whole = (rows.sharding == NONE) | (rows.sharding == ZERO_1)
     sharers = np.where(whole, 1, state_sharers(rows.sharding, rows.replicas, rows.tp, fabric.node_ranks))
@@ -581,7 +586,7 @@ def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
 
 def _pairs(pair: Pair, strides: Ints) -> tuple[Floats, Floats]:
     """Return the bytes per second and the seconds of latency between stages at each stride, each in the shape of
-    ``strides``; ``pair`` is called once for each different stride."""
+    ``strides``; ``pair``, which returns both for one stride, is called once for each different stride."""
     different, place = np.unique(strides, return_inverse=True)
     rate, latency = np.array([pair(int(stride)) for stride in different], np.float64).T
     return rate[place].reshape(strides.shape), latency[place].reshape(strides.shape)
@@ -613,7 +618,8 @@ class Sends(NamedTuple):
 def stage_sends(job: Job, rows: Strategies, axis_times: AxisTimes) -> Sends:
     """Return the activations of a micro-batch that are sent to each chunk from the one before it, whole or in slices
     that a tensor group gathers, whichever is faster (whole where channels are divided among axes). All rows must have
-    the same stages and chunks; ``axis_times`` gives the seconds of the gathers."""
+    the same stages and chunks. ``axis_times`` returns, for an axis, the function that gives the seconds of collectives
+    in its groups, here of the gathers."""
     combination, row = combinations(rows)
     crossing = job.model.crossing(combination, job.model.chunks(rows)[:-1])
     gathered = crossing.total - crossing.sliced
@@ -783,7 +789,8 @@ def stage_exchanges(
     Args:
         job: where the strategies run.
         rows: strategies.
-        axis_times: seconds of the exchanges of each axis; any other amount gives sums of that instead.
+        axis_times: returns, for an axis, the function that gives the seconds of collectives in its groups; one that
+            gives another amount makes the results sums of that.
         sharing: where neighbouring groups share a ring's wavelengths, count a group's bytes as often as there are
             groups.
         by_unit: chunks that exchange gradients unit by unit, [rows, chunks]: these are priced that way alone, the

@@ -199,8 +199,8 @@ class StrategyStep:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Intervals of the step: those of the simulation for data parallelism alone, otherwise the stages lowered to
-        tasks and run."""
+        """Intervals of the step: those of the simulation for data parallelism alone, otherwise of tasks that are made
+        of the stages and run when this is first asked for."""
         if self.result is not None:
             return self.result.timeline
         assert self.stages is not None
@@ -377,7 +377,7 @@ def step_seconds(job: Job, rows: Strategies, axis_times: AxisTimes) -> Floats:
     Args:
         job: where the strategies run.
         rows: other than data parallelism alone, of as many stages and chunks each, their micro-batches all alike.
-        axis_times: seconds of the exchanges of each axis, exactly.
+        axis_times: returns, for an axis, the function that gives the exact seconds of collectives in its groups.
     """
     times, share = stage_times(job, rows, axis_times), job.fabric.arithmetic_share
     steps = (
@@ -540,7 +540,7 @@ def _over_all_ranks(
     Args:
         job: where the strategy runs.
         strategy: other than data parallelism alone.
-        amount: gives, for each axis, the amount of a collective for each of its ranks.
+        amount: returns, for an axis, the function that gives the amount of collectives for each of their ranks.
         sends: returns the amount of a send in which so many ranks (second argument) each send so many bytes (first) to
             the rank at a stride (third).
     """
@@ -626,8 +626,8 @@ def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
 
 
 def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
-    """Return the largest collective of every axis that has one, each with its share of the channels, and of the
-    pipeline what every rank sends to the next stage.
+    """Return the largest collective of every axis that has one, each as a ``GroupPart`` with its share of the channels,
+    and of the pipeline, as a ``ShiftPart``, what every rank sends to the next stage.
 
     Args:
         job: on divided channels.
@@ -653,8 +653,8 @@ def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
 
 
 def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
-    """Prove that the circuits of all axes of a simulated step, by the largest collective of each axis, stand at once;
-    the axes must divide the channels.
+    """Prove that the circuits of all axes of a simulated step of the strategy, by the largest collective of each axis,
+    stand at once.
 
     Raises:
         VerificationError: two of them hold one channel of a link.

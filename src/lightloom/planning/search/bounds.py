@@ -428,8 +428,8 @@ def _chain(
     Args:
         graph: the operators.
         table: of which ``placed`` marks the operators that are computed.
-        forward: seconds of the shortest part of each operator: [rows, operators].
-        backward: likewise.
+        forward: forward seconds of the shortest part of each operator: [rows, operators].
+        backward: its backward seconds: [rows, operators].
         parameters: number of parameters of each operator: [operators].
     """
     index = {operator.name: number for number, operator in enumerate(graph.operators)}

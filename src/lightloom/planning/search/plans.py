@@ -372,8 +372,8 @@ class Plan:
 
     @property
     def breakdown(self) -> Mapping[str, float]:
-        """Seconds of the step by what a rank spends or waits for, under the names of :meth:`Timeline.breakdown`, such
-        as ``compute_s``; with pipeline stages, the mean over their ranks."""
+        """Seconds of the step as ``compute_s``, ``exposed_communication_s``, ``exposed_reconfiguration_s`` and
+        ``idle_s``, which add up to the step; with pipeline stages, the mean over their ranks."""
         return self.step.breakdown
 
     @property
@@ -444,7 +444,8 @@ class Plan:
 
     @property
     def exchanges(self) -> tuple[ExchangeUse, ...]:
-        """Collectives of the step by kind, group and algorithm, the largest first; empty for placed plans."""
+        """Collectives of the step, the largest first: one for each kind, group (ranks and stride) and algorithm, with
+        the bytes of its largest; empty for placed plans."""
         return self.step.exchanges if isinstance(self.step, StrategyStep) else ()
 
     @property

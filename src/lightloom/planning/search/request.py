@@ -349,6 +349,7 @@ def on_machine(graph: ComputeGraph, measured_on: str | None, clusters: Sequence[
     Raises:
         ConfigError: ``measured_on`` is given and nothing was measured, or the trace names a machine that the catalog
             lacks.
+        UnknownNameError: ``measured_on`` is neither of the catalog nor a file.
         UnsupportedError: operators that state durations alone are to be scaled to another accelerator.
     """
     measured = graph.measured
@@ -375,7 +376,7 @@ def on_machine(graph: ComputeGraph, measured_on: str | None, clusters: Sequence[
 
 def _check_priced(graph: ComputeGraph, measured: MeasuredTimes, machine: Accelerator, other: Accelerator) -> None:
     """Raise UnsupportedError where any operator has a measured forward duration but neither FLOPs nor bytes, by which
-    it could be scaled from ``machine`` to another accelerator."""
+    it could be scaled from ``machine`` to the accelerator ``other``."""
     unknown = [
         seconds or 0.0
         for operator, seconds in zip(graph.operators, measured.forward, strict=True)

@@ -113,8 +113,8 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
     """Return the placed plans of these global batches (samples of a step) that may fit the memory, with their first
     bounds, and how many were left out and why. Where the fabric runs no placed plans there are no rows and one reason.
 
-    Micro-batches and recomputation are tried where the request pins them, or where devices hold a large part of the
-    memory.
+    Micro-batches and recomputation are tried where the request pins them, and otherwise for rows whose devices hold
+    more than half of the memory on average.
     """
     refusals, table, needed = list[str](), PartTable(job.model), list[str]()
     between = method_between(job) if job.fabric.parts else None

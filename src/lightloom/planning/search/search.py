@@ -160,7 +160,8 @@ def _searched(
     advance: Callable[[], None],
 ) -> PlanSearch:
     """Return the search of these global batches on every cluster. ``choices`` holds the prices of each cluster by its
-    index; those that are missing are added to it in place, so that later searches share them.
+    index; those that are missing are added to it in place, so that later searches share them. ``advance`` is called
+    before each refinement and simulation.
 
     Raises:
         TooLargeError: no cluster has a plan, and on some one plans do not fit the memory.

@@ -137,8 +137,8 @@ class WhatIfs:
                 yield self._answer(change, advance)
 
     def _answer(self, change: Change, advance: Callable[[], None]) -> WhatIf:
-        """Return the answer that a search of a changed question gives, with the reason in ``why`` where it has no
-        plan."""
+        """Return the answer that a search of a changed question gives, with the reason in ``why`` where it has no plan;
+        ``advance`` is called before each refinement and simulation."""
         try:
             winner = search(self._found.graph, change.cluster, change.request, advance=advance).winner
         except InputError as error:

@@ -52,7 +52,7 @@ class Contest:
 
     @property
     def winner(self) -> Row:
-        """Row with the shortest time."""
+        """Row with the shortest time; of equal ones the first by name."""
         return self.ranking[0]
 
     @property

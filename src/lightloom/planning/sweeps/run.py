@@ -83,13 +83,13 @@ def sweep(
     advance: Callable[[int], None] = lambda _: None,
     tell: Callable[[Collection[Row]], None] = lambda _: None,
 ) -> Swept:
-    """Compute the rows that the folder lacks, store them there as they come, write all results as one Parquet file, and
-    return them in the order of the points.
+    """Compute the rows that the folder lacks, store them there as they come, write all results as one Parquet file,
+    ``results.parquet`` in the folder, and return them in the order of the points.
 
     Args:
         name: of the sweep; the folder is of this one alone.
         points: by key, as :func:`lightloom.planning.sweeps.experiment.points_of` gives them.
-        folder: where rows and results lie.
+        folder: where rows and results lie; made where there is none.
         workers: that compute.
         advance: called with the number of rows that are finished since the last call, first those of an earlier run.
         tell: called with all finished rows whenever there are more.
@@ -97,7 +97,8 @@ def sweep(
     Raises:
         SearchStopped: Ctrl-C, with the rows that are finished; the folder keeps them, and no Parquet file is written.
         KeyboardInterrupt: Ctrl-C before any row is finished.
-        ConfigError: the folder cannot be written to, is another's, or is in use; no such cluster, or it is lost.
+        ConfigError: the folder cannot be written to, holds other files or another run, or is in use; no such cluster,
+            or it is lost.
         UnsupportedError: pyarrow, joblib, Dask or Ray is needed and missing.
     """
     with needing("sweeps need pyarrow", "'lightloom[sweep]'"):
