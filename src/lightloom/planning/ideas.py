@@ -124,8 +124,8 @@ def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) ->
 
 def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tuple[list[Network], dict[str, str]]:
     """Return the networks of equal bandwidth a rank, or of at most the power or the price of the electrical ring with
-    that bandwidth, each with the most bandwidth, up to 256 times as much, that costs no more; and, by name, the reasons
-    of networks that are left out because a part has no such figure or they cost more at any bandwidth.
+    that bandwidth, each with the most bandwidth, tried up to about 360 times as much, that costs no more; and, by name,
+    the reasons of networks that are left out because a part has no such figure or they cost more at any bandwidth.
 
     Args:
         ranks: ranks of each network.

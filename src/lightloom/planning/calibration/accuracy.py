@@ -67,8 +67,8 @@ def fitted_parameters(calibration: calibrated.Calibration, priors: Priors) -> Fi
 
 
 def parameters_of(fitted: Fit, priors: Priors) -> dict[str, calibrated.CalibratedParameter]:
-    """Return the entries of a calibration file for fitted parameters, by name, with their values, spreads and priors;
-    ``determined`` where the spread is below 0.7 of the prior's."""
+    """Return the entries of a calibration file for fitted parameters, by name, with their values and spreads to six
+    significant digits and their priors; ``determined`` where the spread is below 0.7 of the prior's."""
     spread = np.sqrt(np.diag(fitted.covariance))
     return {
         name: calibrated.CalibratedParameter(

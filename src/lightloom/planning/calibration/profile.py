@@ -89,7 +89,12 @@ def kernel_of(call: Call) -> ProfiledKernel | None:
 
 def _product_kernel(call: Call) -> ProfiledKernel | None:
     """Return the kernel of a matrix product or convolution, forward or backward; None for other calls, and for a
-    convolution's backward call that does not record which gradients are wanted."""
+    convolution's backward call that does not record which gradients are wanted.
+
+    Raises:
+        ValueError: a transposed convolution, or one whose values were not recorded; calls with fewer shapes than they
+            read raise other errors, which :func:`kernel_of` turns into None too.
+    """
     shapes = [tensor.shape for tensor in call.reads]
     word = call.word
     if word in ("mm", "bmm", "addmm", "baddbmm"):
@@ -606,10 +611,11 @@ def _exchange_rows(
 
 def exchange_pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExchange], float | None]:
     """Return a function that gives the predicted seconds of a traced exchange on a cluster with circuits in place,
-    among the ranks of its group, else among ``world`` ranks.
+    among the ranks of its group, else among ``world`` ranks. The bytes of a traced all-gather are those of one rank's
+    share.
 
-    The function returns None where the kind, the bytes or the ranks are not known or more than the cluster's, or where
-    the fabric carries no such collective.
+    The function returns None where the kind, the bytes or the ranks are not known, the ranks are below 2 or more than
+    the cluster's, or the fabric carries no such collective.
     """
     prices = GroupPrices(cluster.fabric, cluster.training)
 

@@ -343,7 +343,8 @@ class MeasuredStep(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Return the row itself; ValueError where columns contradict each other."""
+        """Return the row itself; ValueError, which names the first column at fault, where numbers of GPUs, degrees,
+        heads, layers, stages and batches do not fit each other."""
         virtual, micro = self.virtual_stages or 1, self.micro_batch or 1
         ranks, stages = self.dp * self.tp * self.pp, self.pp * virtual
         contradictions = {

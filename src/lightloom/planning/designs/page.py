@@ -191,8 +191,9 @@ def design_page(
 @styled
 def front_figure(exploration: Exploration) -> Figure:
     """Return a figure of every evaluated design by samples per dollar (to the right) and per joule (upwards), filled
-    where no design of its technology beats it; the best of each technology have numbers, which the legend names. A line
-    joins the front of all designs, which must not be empty."""
+    where no design of its technology beats it, and an arrow where unknown figures make it an upper bound. The best of
+    each technology have numbers, which the legend names. A line joins the front of all designs, which must not be
+    empty."""
     figure, axes = single_panel(7.2, 5.4)
     numbered: list[Candidate] = []
     for technology in TECHNOLOGIES:

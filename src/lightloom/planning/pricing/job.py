@@ -453,8 +453,8 @@ class Job:
 
     @property
     def tensor_degree(self) -> int:
-        """Number that every tensor degree must divide: of transformers the one that their operators allow, of
-        convolutional networks the number of ranks where neurons may be split, else 1."""
+        """Number that every tensor degree must divide: of convolutional networks the number of ranks where neurons may
+        be split, else 1; of other models the one that their operators allow."""
         degree = self.fabric.ranks if self.splits_neurons else 1
         return degree if self.model.split.of_neurons else self.model.split.degree
 
@@ -619,11 +619,11 @@ def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
 
 
 def _lay_over(covariance: Floats, priors: Mapping[str, Prior], calibration: Calibration) -> None:
-    """Replace, in place, entries of ``covariance`` by the calibration's covariances, for those parameters that the
-    calibration has with the same spread as in ``priors``.
+    """Replace, in place, entries of ``covariance`` by the calibration's covariances, for those parameters, at least
+    one, that the calibration has with the same spread as in ``priors``.
 
     Args:
-        covariance: [parameters, parameters], in the order of ``priors``.
+        covariance: of logarithms: [parameters, parameters], in the order of ``priors``.
         priors: value and spread of each parameter by name.
         calibration: of the accelerator.
     """

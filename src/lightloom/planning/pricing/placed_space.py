@@ -92,7 +92,8 @@ def placed_on(fabric: Fabric) -> Fabric:
 
 def peers(fabric: Fabric) -> int:
     """Return the degree D, the number of ranks that one rank can hold circuits to at once, the next group's counterpart
-    included; all ranks of a packet fabric, and of a fabric of parts those inside.
+    included: on a WDM ring 17 or, where it has fewer, the transceivers of a rank; on other circuits their number; all
+    ranks of a packet fabric. Of a fabric of parts the inside one counts.
 
     Raises:
         UnsupportedError: placed plans are not simulated on this kind of fabric.
@@ -269,8 +270,10 @@ class PartTable:
 
     def ways(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Ints]:
         """Return two arrays [rows, cuts, splits]: the number of parts that each possible split of an operator would
-        give, rounded down to a power of two, and the size of the dimension that it divides. Operators that are cut
-        alike share one entry along "cuts".
+        give, and the size of the dimension that it divides. Operators that are cut alike share one entry along "cuts".
+
+        The parts are as many as quanta fit into the operator's seconds, at most k, the size of the dimension and, for
+        splits whose parts read all of the input, the row's limit; rounded down to a power of two.
 
         Args:
             rows: placed plans.

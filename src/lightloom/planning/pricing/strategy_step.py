@@ -505,7 +505,8 @@ def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | Non
     Args:
         job: where the plan runs.
         step: simulated.
-        ratio: bytes of a gradient as float32 for each byte sent to the next group; 1 without a codec.
+        ratio: bytes of a gradient as float32 for each byte sent to the next group, 1 without a codec; not used on
+            circuits, where the step states the bytes that are sent.
     """
     plan, fabric = step.plan, job.fabric
     if fabric.exclusive:

@@ -474,8 +474,8 @@ def in_step_json(in_step: InStep) -> dict[str, Any]:
 
 
 def intervals_basis(plan: Plan) -> str:
-    """Return a line on the source of a plan's interval, with the names of its uncertain parameters, or on why there is
-    none."""
+    """Return a line on the source of a plan's interval, with the names of its uncertain parameters, and that links are
+    taken as they are where schedules carry its exchanges; or on why there is no interval."""
     belief = belief_of(plan.job.accelerator, plan.job.fabric)
     if belief is None:
         return f"no interval is known: {plan.job.accelerator.name} has a flat efficiency, whose spread nobody states"

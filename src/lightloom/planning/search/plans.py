@@ -373,7 +373,8 @@ class Plan:
     @property
     def breakdown(self) -> Mapping[str, float]:
         """Seconds of the step as ``compute_s``, ``exposed_communication_s``, ``exposed_reconfiguration_s`` and
-        ``idle_s``, which add up to the step; with pipeline stages, the mean over their ranks."""
+        ``idle_s``, which add up to the step; with pipeline stages, the mean over their ranks; of a placed plan
+        computing counts where any device computes."""
         return self.step.breakdown
 
     @property

@@ -358,8 +358,8 @@ class _Search:
     def _compare_divisions(self, rows: list[Row], known: set[Hashable]) -> None:
         """Simulate, of ``rows``, the fastest plan of the divisions of the job with the least bounds, until as many
         divisions as the request asks for are in ``known``, the keys of :func:`division`, which is extended in place.
-        Rows of a division are simulated until no bound is below its best time, at most three; among more than 256 ranks
-        with exclusive circuits, one row of each of at most three divisions."""
+        Rows of a division are simulated until no bound is below its best time, at most three. With exclusive circuits
+        among more than 256 ranks, at most three divisions are known in the end, and one row of each is simulated."""
         if self._request.divisions < 2:
             return
         wanted, many = self._request.divisions, self._rows.job.fabric.exclusive and self._rows.cluster.ranks > _MANY
@@ -664,8 +664,8 @@ class LatencySensitivity:
 
 def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCIES) -> LatencySensitivity:
     """Return the smallest of the ``latencies`` above the fabric's own at which another plan wins on the winner's
-    cluster, with that plan; both are None where none wins at the largest one. It is found by bisection, which takes a
-    plan that wins at one latency to win at all smaller ones.
+    cluster, with that plan, found by bisection. Both are None where the first winner wins at the largest latency, and
+    so, it is taken, at all smaller ones.
 
     Args:
         ranked: a search; its graph, pins and kinds are searched again at the winner's batch.

@@ -186,7 +186,8 @@ def reasons(rows: Iterable[Row]) -> Table:
 
 
 def _rows_left_out(rows: Sequence[object]) -> str:
-    """Return a caption that says how many of these rows a table of 200 leaves out; empty where it holds all."""
+    """Return the caption "The first 200 of N; results.parquet holds all." of a table of more than 200 rows; empty for
+    others."""
     return f"The first {_TABLE_ROWS} of {len(rows):,}; results.parquet holds all." if len(rows) > _TABLE_ROWS else ""
 
 
