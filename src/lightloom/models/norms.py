@@ -33,8 +33,8 @@ class NormFinder(ABC):
         channel of that norm's result (a weight or a bias)."""
 
     def joins(self, place: int) -> bool:
-        """Return whether the node at ``place``, before a norm, can be a part of it: a cast, a mean, or the subtraction
-        of a mean."""
+        """Return whether the node at ``place``, which computes what a norm reads, can be a part of it: a cast, a mean,
+        or the subtraction of a mean."""
         taken = [self.words[source] for source in self.sources[place] if source is not None]
         return self.words[place] in (*_CASTS, "mean") or (self.words[place] == "sub" and "mean" in taken)
 

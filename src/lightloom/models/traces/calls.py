@@ -149,9 +149,9 @@ def read_calls(path: Path) -> Recording:
     """Return the calls of an execution trace of PyTorch (JSON, gzip or not) with their nesting, times and exchanges.
 
     Raises:
-        ConfigError: unreadable, or not JSON.
-        WorkloadError: no trace, another version, or a node that is malformed, occurs twice, or was made by a missing
-            one or by itself; names the node.
+        ConfigError: unreadable, too large, or not JSON.
+        WorkloadError: no execution trace (a profile, for one), a schema other than ``1.x.x-chakra.x.x.x``, or a node that is
+            malformed, occurs twice, or was made by one that is missing or begins later; names the node.
     """
     document = load_json(path, MOST_TRACE_BYTES)
     if isinstance(document, dict) and "traceEvents" in document:
@@ -174,16 +174,19 @@ def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True)
     """Return the calls that the nodes of a trace describe, nested as they were made, with their times.
 
     Nodes with a category (``cat``) are the accelerator's work: their seconds are added to the calls that launched them,
-    and those of communication kernels become exchanges.
+    and those of communication kernels become exchanges instead.
 
     Args:
-        entries: objects with an id and a name, and with the further fields of an execution trace.
+        entries: objects with the fields of an execution trace: a whole ``id`` and a ``name``, ``ctrl_deps`` (id of the
+            caller, its own for a root), and for calls ``inputs``, ``outputs``, ``attrs`` and ``exclusive_dur``
+            (microseconds).
         path: the file, for messages.
-        complete: whether every node but the first must be made by one of the trace; without it, calls of missing
+        complete: whether every call but the first must be made by one of the trace; without it, calls of missing
             callers are roots.
 
     Raises:
-        WorkloadError: a node is malformed, occurs twice, or was made by a missing one or by itself; names the node.
+        WorkloadError: a node is malformed, occurs twice, or was made by one that is missing or begins later; names the
+            node.
     """
     calls: dict[int, Call] = {}
     parents: dict[int, int] = {}
@@ -236,10 +239,10 @@ def _form(tensor: TraceTensor) -> tuple[int, bool, bool]:
 
 
 def exchange_of_call(call: Call, seconds: float) -> TracedExchange:
-    """Return the exchange that a communication call asks for, which takes ``seconds``: its kind by its name
-    (``unknown`` if that does not say), its bytes by what it reads.
+    """Return the exchange that a communication call asks for: its kind by the call's name, or that of the first inner
+    call whose name says one (``unknown`` if none does), and its bytes by what is read.
 
-    Bytes are the most that it or a call inside it reads, None for 0.
+    Bytes are the most that the call or one inside it reads, None for 0. ``seconds`` are stored as the exchange's time.
     """
     calls = list(walk([call]))
     kind = next((kind for inner in calls if (kind := kind_of_words(inner.name))), "unknown")
@@ -353,7 +356,15 @@ def _side(entry: Entry, side: str, where: str) -> list[tuple[Value, Value, Value
 
 def _tensors(value: Value, shape: Value, kind: Value, argument: str, where: str) -> list[TraceTensor]:
     """Return the tensors of an argument: one, those of a list, or none where its type is another; WorkloadError if
-    malformed."""
+    malformed.
+
+    Args:
+        value: of a tensor (its number, storage, offset, elements, bytes of an element, device), or a list of such.
+        shape: of the tensor, or a list of shapes.
+        kind: type as the trace names it, such as ``Tensor(float)`` or ``GenericList[Tensor(float),...]``.
+        argument: name of the argument that the tensors get; empty if unknown.
+        where: file and node, for messages.
+    """
     if not isinstance(kind, str):
         raise WorkloadError(f"{where}: type {kind!r}: expected text")
     if kind.startswith("GenericList[Tensor"):
@@ -450,10 +461,11 @@ def sequences(call: Call) -> set[int]:
 
 
 def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
-    """Return (number, calls) for each step that the profiler has marked, in order; empty without marks.
+    """Return (number, calls) for each step that the profiler has marked (``ProfilerStep#N``), in order; empty without
+    marks.
 
     Calls are the outermost operators, backward nodes and optimizer steps, in the order in which they began. Those on
-    threads without marks belong to the last step that had begun.
+    threads without marks belong to the last step that had begun, and are left out before the first one.
     """
     marks = sorted((call.id, int(match[1]), call) for call in walk(roots) if (match := _MARK.match(call.name)))
     inside = [list(leaves(mark.calls)) for _, _, mark in marks]
@@ -523,6 +535,7 @@ class StepParts:
         """Add a call to the lists of its pass; one of no pass (an annotation, a thread) is passed through to the calls
         that it made.
 
+        Of a node of autograd, the calls inside it are added by their sequence numbers, and the gradients that it keeps.
         Operators after the first backward call go to no list, and are counted as ``later`` unless they only allocate or
         add.
         """
@@ -596,8 +609,8 @@ _PRODUCT_CALLS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear")
 
 
 def callers_of(entries: Sequence[Mapping[str, Any]], lost: Set[int]) -> dict[int, int]:
-    """Return the id of a guessed caller by the id of each call that has ``lost`` its own; calls before any other have
-    none.
+    """Return the id of a guessed caller by the id of each call that has ``lost`` its own; calls before the first one
+    that has kept its caller have no entry.
 
     The caller is the last earlier call that has kept its own caller, or a backward node or a wrapper of products
     (``aten::linear``) inside of it.
@@ -649,7 +662,7 @@ def kind_of(call: Call, producers: int, *, stacked: bool = False) -> str:
     Args:
         call: the operator's call.
         producers: number of earlier operators whose results it reads.
-        stacked: True if it reads a parameter that stacks matrices.
+        stacked: True if it reads a parameter that stacks matrices, as the weights of several experts do.
     """
     made = [inner.name for inner in _innermost(call) if plain_word(inner.name) not in VIEWS]
     if KIND_OF_WORD.get(plain_word(call.name)) == "elementwise":
@@ -665,8 +678,8 @@ def kind_of_name(name: str) -> str:
 
 
 def other_flops(kind: str, elements: Iterable[int]) -> int:
-    """Return the FLOPs of an operator that multiplies no matrices: the largest of its tensors' numbers of elements, 0
-    for kinds that only move data."""
+    """Return the FLOPs of an operator that multiplies no matrices: the largest of ``elements``, the numbers of elements
+    of its tensors; 0 for the kinds copy, concat, embedding and dropout."""
     return 0 if kind in ("copy", "concat", "embedding", "dropout") else max(elements, default=0)
 
 
@@ -741,8 +754,8 @@ def passes_of(calls: Sequence[Call]) -> tuple[list[Call], tuple[Call, ...]]:
     """Return (calls of the forward and the backward pass, calls of neither), from calls without nesting.
 
     Forward calls are those before the first one named backward that have a number of autograd. From there to the last
-    one named backward each call gets the number of its forward operator, and stands inside a made-up node of autograd.
-    Without a call named backward all are of the passes.
+    one named backward each call gets the number of its forward operator, and stands inside a made-up node of autograd;
+    its number is changed in place. Without a call named backward all are of the passes.
     """
     backward = [place for place, call in enumerate(calls) if "backward" in call.word]
     if not backward:
@@ -793,11 +806,13 @@ _IMAGES = ("conv", "pool", "batch_norm", "activation", "add")
 
 
 def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str, int]:
-    """Return the sizes of an output's axes by name, from its kind and rank: ``sample`` first, then as images, (T, C) or
-    by number.
+    """Return the sizes of an output's axes by name, from its kind and number of axes.
 
-    Where the first axis is not the batch, samples are taken to be merged with it, (B·T, C), or gone. ``batch`` is None
-    where the output does not depend on the samples: axes are then numbered, without ``sample``.
+    The first axis is ``sample``. The others are ``channel``, ``height``, ``width``, ``depth`` for four or five axes of
+    an image's operator (conv, pool, batch_norm, activation, add), ``channel`` for two axes, ``sequence`` and
+    ``channel`` for three, else ``axis_1``, ``axis_2``, ... Where the first axis is not the batch, samples are taken to
+    be merged with it, (B·T, C), or gone. ``batch`` is None where the output does not depend on the samples: axes are
+    then ``axis_0``, ``axis_1``, ...
     """
     if batch is None:
         return {f"axis_{axis}": size for axis, size in enumerate(shape)}
@@ -813,7 +828,8 @@ def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str
 def named_sizes(
     kind: str, shape: Shape, batch: int | None, factors: Sequence[Shape], summed: int | None
 ) -> dict[str, int]:
-    """Return the named sizes of an operator, none of 0; ``sample`` only where ``batch`` is given.
+    """Return the sizes of an operator by name: those of its output's axes (``sample`` only where ``batch`` is given),
+    and what it sums or repeats over, such as ``in_channel``, ``head`` or ``key_sequence``. Sizes of 0 are left out.
 
     Args:
         kind: of the operator, one of ``graph.KINDS``.

@@ -100,10 +100,11 @@ def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
 
 def exchanges_of(node: Node, path: Path) -> Iterator[TracedExchange]:
     """Yield one exchange if a node is a collective, a send or a receive; nothing for others, and for a collective
-    without kind and size.
+    without kind and size (``comm_type`` and ``comm_size``).
 
     Raises:
-        WorkloadError: its ``comm_type`` or ``comm_size`` is none.
+        WorkloadError: its ``comm_type`` is none of the schema's numbers (0 to 9), or its ``comm_size`` no count of
+            bytes.
     """
     if node.type not in (COLLECTIVE, SEND, RECEIVE):
         return
@@ -195,7 +196,7 @@ def _literal(text: str, where: str) -> object:
 
 def _launch(node: Node, calls: Mapping[int, Node], whole: Mapping[int, int], *, nested: bool) -> int | None:
     """Return the id of the call that launched the accelerator's work: the one that made it, else the latest earlier one
-    that it waits for; None where the trace does not tell.
+    whose data it waits for; None where the trace does not tell.
 
     Args:
         node: the work.
@@ -222,14 +223,16 @@ _SUMS = (0, 7)
 
 
 def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> TraceReading:
-    """Return the graph of the step in one rank's trace; ``NAME.et`` also stands for ``NAME.0.et``.
+    """Return the graph of the step in one rank's trace, with notes on what the trace leaves open, and its exchanges.
 
-    A trace that holds calls of PyTorch is read as its execution traces are, its samples guessed from shapes.
+    A trace that holds calls of PyTorch is read as its execution traces are, its samples guessed from shapes; any other
+    is read by its compute nodes' FLOPs and durations.
 
     Args:
-        path: the file, .et or .json.
-        batch: number of samples in a trace without calls of PyTorch, which such a trace does not state.
-        step: which step of a trace of PyTorch, as :func:`read_execution_trace` takes it.
+        path: the file, .et or .json; ``NAME.et``, where there is no such file, stands for ``NAME.0.et``.
+        batch: number of samples in a trace without calls of PyTorch, which such a trace does not state; else not used.
+        step: number of the step to read of a trace of PyTorch, as the profiler marks it, or from 0 where it marks none;
+            by default the first one that has a backward pass, or else the first.
 
     Raises:
         ConfigError: unreadable or malformed (names the node).
@@ -276,7 +279,8 @@ def rank_file(path: Path, rank: int) -> Path:
 
 def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
     """Return one line on the files of the other ranks, which lie beside that of rank 0 without a gap in their numbers:
-    how many of up to 64 there are, and how they differ from that of rank 0.
+    how many of up to 64 there are, and how they differ from that of rank 0; that there is none, where the file of rank
+    1 is missing.
 
     ``path`` is the name without a rank (``NAME.et``), ``nodes`` are those of rank 0.
 
@@ -362,14 +366,17 @@ class _ChakraGraph:
             self._backward_microseconds = [2 * node.duration for node in forward]
 
     def add_gradients(self, node: Node, by_id: dict[int, Node], further: Set[int]) -> bool:
-        """Add the elements of a collective (its bytes by 4) to the parameters of the operator whose backward pass it
-        waits for, the earliest of several. Return whether the collective is left to the plan: it sums gradients, or
-        belongs to a further step.
+        """Add the elements of a collective (its bytes by 4) to the parameters of the operator whose backward nodes it
+        waits for, directly or through other nodes; to the first operator in forward order, if it waits for several.
 
         Args:
-            node: a collective.
+            node: an all-reduce or a reduce-scatter.
             by_id: all nodes of the trace by id.
-            further: ids of the compute nodes of further steps; collectives that wait for one are left out.
+            further: ids of the compute nodes of further steps; a collective that waits for one adds nothing.
+
+        Returns:
+            True if the plan makes this collective itself: it sums gradients, or belongs to a further step. False if it
+            waits for forward nodes alone, or for no compute node.
         """
         seen, frontier = {node.id}, [node.id]
         while frontier and further.isdisjoint(frontier):
@@ -385,7 +392,7 @@ class _ChakraGraph:
 
     def graph(self, uncounted: Sequence[str]) -> ComputeGraph:
         """Return the graph of one operator for each forward node, each reading the previous one, with its measured
-        times if any are stated."""
+        times if any are stated; ``uncounted`` are sentences on what the graph does not count."""
         layers = [
             {
                 "name": f"{node.name or 'compute'} {node.id}",

@@ -114,16 +114,19 @@ LOSS_LEFT_OUT = "the loss is left out: plans price the cross entropy of the last
 
 
 def read_execution_trace(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
-    """Return the graph of one forward pass, and of its backward pass where the trace holds one.
+    """Return the graph of one forward pass, and of its backward pass where the trace holds one, with notes and
+    exchanges.
 
     Args:
+        path: the trace that ``ExecutionTraceObserver`` wrote, JSON, gzip or not.
+        batch: number of samples in the trace; by default the first axis of the first tensor that is not a parameter.
         step: which step of the trace, as the profiler counts (``ProfilerStep#N``), or from 0 on where it marks none; by
             default the first one that has a backward pass, if any has.
-        batch: number of samples in the trace; by default the first axis of the first tensor that is not a parameter.
 
     Raises:
         ConfigError: unreadable, or not JSON.
-        WorkloadError: no trace, a malformed one (names the node), one without operators, or without that step.
+        WorkloadError: no trace, a malformed one (names the node), one without operators or without samples that they
+            read, or without that step.
     """
     return reading_of(read_calls(path), path, batch=batch, step=step)
 
@@ -138,7 +141,8 @@ def reading_of(
         recording: the calls of the trace.
         path: of the trace, for names and messages.
         batch: number of samples in the trace; by default guessed from shapes.
-        step: which step; by default the first one that has a backward pass, or else the first.
+        step: which step, as the profiler counts, or from 0 on where it marks none; by default the first one that has a
+            backward pass, or else the first.
         machine: what the calls ran on, as the trace names it; empty where it names nothing.
 
     Raises:

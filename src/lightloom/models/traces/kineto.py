@@ -62,9 +62,11 @@ class Event:
 
     @classmethod
     def of(cls, fields: JsonObject, number: int, origin: float, path: Path) -> Event:
-        """Return the event of these fields, which are entry ``number``, from 0, of the list of events.
+        """Return the event of these fields, which are entry ``number``, from 0, of the list of events; ``path`` is for
+        messages.
 
         ``origin``, in microseconds, is the time of the profile's earliest event, from which :meth:`begin` counts.
+        Fields that the event lacks become the text ``None``; its arguments are empty where it has none.
         """
         where = f"{path}: entry {number} of traceEvents ({fields.get('name')!r})"
         category, name, process, thread = (str(fields.get(key)) for key in ("cat", "name", "pid", "tid"))
@@ -103,13 +105,14 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def read_document(path: Path) -> tuple[JsonObject, list[Event]]:
-    """Return what a profile says besides its events (fields by name), and its complete events in the order of the file.
+    """Return what a profile (gzip or not) says besides its events (fields by name), and its complete events, those with
+    a begin and a duration (phase X), in the order of the file.
 
     A list of events alone says nothing besides: the first part is then empty.
 
     Raises:
         ConfigError: unreadable, not gzip, or not JSON.
-        WorkloadError: no profile, or an entry that is no event; names it.
+        WorkloadError: no profile, or an entry that is no object; names it.
     """
     document = decode_json(read_bytes(path, MOST_TRACE_BYTES), str(path))
     entries = document.get("traceEvents") if isinstance(document, dict) else document
@@ -159,11 +162,11 @@ _LIST = "TensorList"
 
 
 def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTensor], list[object], str]:
-    """Return (tensors, values, format): what a call reads, its arguments in order (None for tensors), and the number
-    format of its first float tensor.
+    """Return (tensors, values, format): what a call reads, its arguments in order (None for tensors, others parsed from
+    their texts), and the number format (``fp32``, ``bf16``, ...) of its first floating-point tensor.
 
-    The format is empty without such a tensor. Tensors in lists count as float32, as their type is not recorded.
-    ``arguments`` are the fields of an event's ``args``; ``where`` begins messages.
+    The format is empty without such a tensor. Tensors in lists count as float32, as their type is not recorded, but do
+    not decide the format. ``arguments`` are the fields of an event's ``args``; ``where`` begins messages.
 
     Raises:
         WorkloadError: shapes or types are no lists of one length, or a shape is no list of whole numbers.
@@ -325,7 +328,8 @@ def exchange_of(name: str, arguments: Mapping[str, Any], seconds: float) -> Trac
     """Return the exchange that a kernel, or a call of a communication library, carries out; None for other work.
 
     ``torch.profiler`` of PyTorch 2.2 and later states its collective, elements, number format and group in
-    ``arguments``. Where it does not, the kind follows from the name, and bytes and ranks are None.
+    ``arguments``, the fields of an event's ``args``. Where it does not, the kind follows from the ``name`` (``unknown``
+    where that does not say), and bytes and ranks are None. ``seconds`` are stored as the exchange's time.
     """
     stated = arguments.get("Collective name")
     kind = kind_of_words(str(stated)) or str(stated) if stated else kind_of_kernel(name)
@@ -438,8 +442,8 @@ class _Host(NamedTuple):
     """Numbers of the calls."""
 
     def numbered(self, number: int | None, event: Event) -> int | None:
-        """Return ``number`` unless it is None, else the number of the call with the external id of an event of the
-        accelerator's; None where there is none."""
+        """Return ``number`` unless it is None, else the number of the call whose external id ``event``, of the
+        accelerator or a launch, states; None where there is none."""
         external = event.external_id
         return self.by_external_id.get(external) if number is None and isinstance(external, int) else number
 
@@ -619,8 +623,8 @@ def is_view(call: Call) -> bool:
 
 
 def result_shape(call: Call) -> tuple[int, ...]:
-    """Return the shape of what a call returns: by a rule, else that of the last call inside it that reads and is no
-    view, else its largest input's."""
+    """Return the shape of what a call returns: by a rule of its operator, else that of the last call inside it that
+    reads tensors and is no view, else that of its largest input; () if it reads none."""
     try:
         shape = _ruled(call, [tensor.shape for tensor in call.reads])
     except (IndexError, TypeError, ValueError, ZeroDivisionError):
@@ -664,15 +668,18 @@ def _pair(value: object) -> list[int]:
 
 
 def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
-    """Return the graph of one step of a profile, gzip or not, with its measured times.
+    """Return the graph of one step of a profile, gzip or not, with its measured times, notes and exchanges.
 
     Args:
+        path: the profile, which must state the shapes of inputs (``record_shapes=True``).
         batch: number of samples in the trace; by default the first axis of the first tensor that is not a parameter.
-        step: which step, as the profiler counts; by default the first one that has a backward pass.
+        step: which step, as the profiler counts, or from 0 on where it marks none; by default the first one that has a
+            backward pass, or else the first.
 
     Raises:
         ConfigError: unreadable, not gzip, or not JSON.
-        WorkloadError: no profile, one without operators or shapes, a malformed event, or no such step.
+        WorkloadError: no profile, one without operators, shapes or samples that operators read, a malformed event, or
+            no such step.
     """
     profile = read_profile(path)
     roots = list(profile.roots)

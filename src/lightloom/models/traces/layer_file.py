@@ -176,7 +176,8 @@ def _layer_graph(path: Path, layers: Sequence[_Layer], batch: int, policy: str) 
 
 
 def _within_passes(layers: Sequence[_Layer], policy: str) -> Iterator[TracedExchange]:
-    """Yield the exchanges that no plan makes: all but sums of the weights' gradients over replicas."""
+    """Yield the exchanges that no plan makes, layer by layer: all but all-reduces and reduce-scatters of the weights'
+    gradients, and these too under the policy MODEL."""
     for layer in layers:
         for place, exchange in enumerate(layer.exchanges):
             if exchange is not None and (place < 2 or exchange.kind not in _SUMS or policy == "MODEL"):

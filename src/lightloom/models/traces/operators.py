@@ -35,14 +35,14 @@ class TracedExchange:
 
 
 def kind_of_kernel(name: str) -> str:
-    """Return the kind of exchange that a kernel of a collective library is for, ``unknown`` where its name does not
-    say; empty for other kernels."""
+    """Return the kind of exchange that a kernel of a collective library (its name begins with nccl, rccl, mscclpp,
+    onecc or hccl) is for, ``unknown`` where its name does not say; empty for other kernels."""
     return kind_of_words(name) or "unknown" if _KERNEL.match(name) else ""
 
 
 def kind_of_words(name: str) -> str:
-    """Return the kind of exchange (``all-reduce``, ...) that a name speaks of, whatever its case and the signs between
-    words; empty if of none."""
+    """Return the kind of exchange that a name speaks of, whatever its case and the signs between words: a collective
+    such as ``all-reduce``, ``barrier``, ``send``, ``receive`` or ``send and receive``; empty if of none."""
     plain = re.sub(r"[^a-z]", "", name.lower())
     return next((kind for word, kind in _WORDS.items() if word in plain), "")
 
@@ -65,8 +65,8 @@ def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
 
 
 def unpriced_exchanges(exchanges: Iterable[TracedExchange]) -> list[str]:
-    """Return one warning about exchanges of a trace that no plan makes, as tensor groups of the traced run did; an
-    empty list without any."""
+    """Return one sentence that lists exchanges of a trace and warns that the plan gives them no time, as it has those
+    of its own strategy; an empty list where there are none."""
     listed = "; ".join(exchange_lines(exchanges))
     words = "exchanges within the traced passes take no time in the plan, which has those of its strategy"
     return [f"{words}: {listed}"] if listed else []
