@@ -56,11 +56,8 @@ _WORDS = {name: word for word, names in _OPERATORS.items() for name in names.spl
 
 
 def word_of(node: Node) -> str:
-    """Return the word of the table of operators for a node: of the same rule if it is listed, else its name in small
-    letters with underscores.
-
-    ``LeakyRelu`` is leaky_relu.
-    """
+    """Return the word of the table of operators for a node: that of an operator with the same rule if it is listed
+    (``Gemm`` is mm), else the node's own name in small letters with underscores (``LeakyRelu`` is leaky_relu)."""
     name: str = node.op_type
     return _WORDS.get(name) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
@@ -152,13 +149,13 @@ _TABLES = frozenset({"Cos", "Sin", "Range", "Trilu", "Where", "CumSum"})
 def read_onnx(
     path: Path, *, sequence_length: int | None = None, definitions: Mapping[str, str] | None = None
 ) -> TraceReading:
-    """Return the graph of a model, for the samples of its first axis, or 13 where that is dynamic, with sentences on
-    what the file does not say.
+    """Return the graph of a model, for as many samples as the first axis of its first input has, or 13 where that is
+    dynamic, with sentences on what the file does not say.
 
     Args:
         path: the file; data outside of it are not read.
-        sequence_length: size of dynamic axes of tokens.
-        definitions: sizes of other dynamic axes as texts, by name.
+        sequence_length: size of dynamic axes of tokens, those whose name holds seq, token or length.
+        definitions: sizes of dynamic axes as decimal texts, by their names, or by ``INPUT.AXIS`` where they have none.
 
     Raises:
         ConfigError: unreadable, no ONNX model, a dynamic dimension without a size (names it and the option), or a

@@ -143,7 +143,7 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
         path: the file; data outside of it are not read.
         batch: size of the first axis of the first input where it is dynamic, and of other dynamic first axes that have
             its name or none.
-        sequence_length: size of a dynamic axis that is named as one of tokens; None where none is stated.
+        sequence_length: size of a dynamic axis whose name holds seq, token or length; None where none is stated.
         definitions: sizes of dynamic axes as decimal texts, by their names, or by ``INPUT.AXIS`` where they have none;
             they go before ``batch`` and ``sequence_length``.
 

@@ -86,7 +86,8 @@ def shipped_graph(key: str, torch: str | None, archive: Path = ARCHIVE) -> Compu
 
 
 def compared_versions(archive: Path = ARCHIVE) -> list[str]:
-    """Return the versions of PyTorch whose traces equal the graphs of an archive; none if it is missing or damaged."""
+    """Return the versions of PyTorch (``2.13.0``) whose traces equal the graphs of an archive, as the archive states
+    them; none if it is missing or damaged."""
     return (_member(_VERSIONS, archive) or b"").decode().split()
 
 
@@ -214,8 +215,8 @@ def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) 
 
     Raises:
         UnknownNameError: no such name in the zoo or among the plug-ins.
-        WorkloadError: the model cannot be imported, built or traced, PyTorch is missing, or a number is no whole one of
-            at least 1.
+        WorkloadError: the model cannot be imported, built or traced, PyTorch is missing, a number is no whole one of at
+            least 1, or a sequence length is given for a model of the zoo that takes no tokens.
     """
     for what, value in (("batch", batch), ("sequence length", sequence_length)):
         if value is not None and (type(value) is not int or value < 1):
@@ -232,7 +233,8 @@ def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) 
 
 
 def is_model_name(spec: str) -> bool:
-    """Return whether a model is named (in the zoo, by a plug-in, or by its factory) rather than described by a file."""
+    """Return whether a text names a model rather than a file that describes one: it is a name of the zoo or of a
+    plug-in, or holds a colon or ends in ``.py``, as factories do. Whether a factory exists is not looked at."""
     return spec in ZOO or _is_factory(spec) or spec in load_plugins("models")
 
 
@@ -284,8 +286,12 @@ def trace_key(entry: ZooEntry, length: int | None) -> str:
 
 
 def tracer(name: str) -> Callable[..., ComputeGraph]:
-    """Return :func:`trace_factory`, which traces with PyTorch and is imported only now; WorkloadError with ``name`` if
-    PyTorch is missing."""
+    """Return :func:`~lightloom.models.torch.trace.trace_factory`, which traces the model that a factory makes,
+    ``(factory, name=, batch=, sequence_length=)``, and is imported only now.
+
+    Raises:
+        WorkloadError: PyTorch is missing; the message begins with ``name``, the model's.
+    """
     with needing_torch(f"{name}:", error=WorkloadError):
         from lightloom.models.torch.trace import trace_factory
     return trace_factory

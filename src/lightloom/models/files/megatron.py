@@ -199,7 +199,8 @@ def is_deepspeed(options: Options) -> bool:
 
 
 def mixture(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
-    """Return (experts of a layer, experts that a token visits, numbers from 0 of the layers without experts).
+    """Return (experts of a layer, experts that a token visits, numbers from 0 of the layers without experts), for a
+    model of ``layers`` layers.
 
     Without a mixture there are 0 experts; layers are then not listed.
 
@@ -273,6 +274,7 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
 
     Raises:
         ConfigError: another kind of model, or an option that is missing or cannot be read.
+        WorkloadError: sizes that contradict each other.
     """
     _check_kind(options)
     hidden, heads = options.needed("hidden-size"), options.needed("num-attention-heads")
@@ -401,10 +403,12 @@ _DEGREES = {
 
 
 def strategy_pins(options: Options) -> StatedStrategy:
-    """Return the choices that the arguments state; degrees that a whole command leaves out are 1, Megatron's default.
+    """Return the choices that the arguments state, None for others; the degrees ``tp``, ``pp``, ``cp`` and ``ep`` that
+    a whole command leaves out are 1, Megatron's default. ``dp`` and ``micro_batches`` are always None.
 
     Raises:
-        ConfigError: choices that contradict each other.
+        ConfigError: an option that cannot be read, an unknown sharding or recomputation, or layers of a chunk that do
+            not divide those of a stage.
     """
     degrees = {pin: options.count(name) for pin, name in _DEGREES.items()}
     degrees["ep"] = degrees["ep"] or options.count("moe-expert-parallel-size")
@@ -422,8 +426,8 @@ def strategy_pins(options: Options) -> StatedStrategy:
 
 
 def _is_whole(options: Options) -> bool:
-    """Return whether options left out have Megatron's defaults: a command is called, or a degree of parallelism is
-    among the options."""
+    """Return whether options that are left out have Megatron's defaults, as in a whole command: a command is called, or
+    a degree of parallelism is among the options."""
     names = (*_DEGREES.values(), "moe-expert-parallel-size")
     return bool(options.program) or any(name in options.given for name in names)
 
@@ -588,25 +592,29 @@ def _virtual_stages(options: Options, stages: int | None) -> int | None:
 
 
 def read_megatron_line(line: str, request: FileRequest) -> ModelReading:
-    """Return the decoder that a shell line describes, with the strategy and batches that it states, as
-    :func:`read_megatron` does of a script.
+    """Return the decoder that a shell line with arguments of Megatron-LM describes, with the strategy and batches that
+    it states.
+
+    ``request`` gives the samples, the tokens of a sample in place of those that are stated, and values of variables.
 
     Raises:
-        ConfigError: no arguments of Megatron-LM, or what :func:`read_megatron` refuses.
+        ConfigError: no arguments of Megatron-LM, another kind of model, or an argument that is missing or contradicts
+            another.
         WorkloadError: sizes that contradict each other, or PyTorch is missing.
     """
     return read_megatron(Path(LINE), request, line)
 
 
 def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> ModelReading:
-    """Return the decoder that the arguments of a script describe, with strategy and batches; ``vocab-size`` may be
-    defined beside them.
+    """Return the decoder that the arguments of Megatron-LM in a script describe, with the strategy and batches that
+    they state.
 
     The micro-batch counts as a replica's batch where a command is called.
 
     Args:
         path: the script.
-        request: batch, length and definitions.
+        request: samples, tokens of a sample in place of those that are stated, and values by name: of variables of the
+            script, and of ``vocab-size`` where the arguments do not state it.
         text: a shell line in the place of the file; ``path`` then names it in messages.
 
     Raises:

@@ -17,8 +17,8 @@ _LINE = re.compile(r"(^|\s)--[a-z][a-z0-9-]+(\s|=|$)")
 
 
 def is_shell_line(text: str) -> bool:
-    """Return whether a model is given as a shell line, one that holds an option such as ``--num-layers``, rather than
-    as a name or a file."""
+    """Return whether a text that names a model is a shell line rather than a name or a path: one with a word of two
+    hyphens and small letters, such as ``--num-layers``; nothing is read or checked."""
     return _LINE.search(text) is not None
 
 
@@ -94,9 +94,9 @@ class ModelReading:
 
 
 def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph:
-    """Return the graph of a decoder for ``batch`` samples, traced with another number of samples and rescaled.
+    """Return the graph of a decoder for ``batch`` samples, traced with a fixed number of samples (13) and rescaled.
 
-    For a mixture of experts the number is one with which the visits divide evenly among the experts.
+    For a mixture of experts the number is a multiple of it with which the visits divide evenly among the experts.
 
     Raises:
         WorkloadError: PyTorch is missing, or the decoder cannot be traced.

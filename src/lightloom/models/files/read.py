@@ -23,10 +23,11 @@ from lightloom.models.traces.operators import TraceReading, check_step
 
 
 def read_transformers(path: Path, request: FileRequest) -> ModelReading:
-    """Return the model of a ``config.json``, for the tokens that are asked for or that it allows.
+    """Return the model of a ``config.json`` of ``transformers``, for samples of as many tokens as the request asks for,
+    by default as the configuration allows, up to a limit.
 
     Raises:
-        ConfigError: unreadable, or no JSON object.
+        ConfigError: unreadable, no JSON object, or more than 10,000 layers or experts.
         WorkloadError: PyTorch or ``transformers`` is missing, or cannot build or trace this architecture.
     """
     if not isinstance(fields := load_json(path), dict):
@@ -54,14 +55,15 @@ def _check_counts(fields: Mapping[str, Any], path: Path) -> None:
 
 
 def read_model_file(path: Path, request: FileRequest) -> ModelReading:
-    """Return the model that a file describes, or the ``config.json`` of a folder, with the batch of the request.
+    """Return the model that a file describes, or the ``config.json`` of a folder, with the batch of the request; the
+    form is told by the file's content and name.
 
-    Traces, graphs and ONNX files, which hold one batch, are rescaled to it, and state no strategy.
+    Traces, graphs, layer files and ONNX files, which hold one batch, are rescaled to it, and state no strategy.
 
     Raises:
-        ConfigError: unreadable, of no form that describes a model (the message lists them), or a request that this form
-            cannot serve.
-        WorkloadError: the model cannot be built from the file.
+        ConfigError: unreadable, of no form that describes a model (the message lists them), a length in tokens for a
+            trace, graph or layer file, or a step for what is no trace.
+        WorkloadError: the model cannot be built from the file, or no training step can be planned from the trace.
     """
     if path.is_dir():
         path /= "config.json"

@@ -183,7 +183,8 @@ _NOT_FOLLOWED = re.compile(r"\$'(?:\\.|[^'\\])*'?|\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}
 
 def fields(word: str, variables: Variables) -> list[str]:
     """Return the fields that a word expands to, without quotes: several, or none, where an unquoted variable holds so
-    many. Fields may hold marks of what is not known."""
+    many. Fields may hold marks of what is not known. ``variables`` are values by name, which an expansion such as
+    ``${N:=1}`` changes."""
     whole = _ALL_ELEMENTS.fullmatch(word)
     if whole and variables.get(whole[1] or "@") == []:
         return []
@@ -191,7 +192,8 @@ def fields(word: str, variables: Variables) -> list[str]:
 
 
 def value(word: str, variables: Variables) -> str:
-    """Return a word expanded to one text, as an assignment takes it, not split into fields; it may hold marks."""
+    """Return a word expanded to one text, as an assignment takes it, not split into fields; it may hold marks of what
+    is not known. ``variables`` are values by name, which an expansion such as ``${N:=1}`` changes."""
     return _expanded(word, variables, assigned=True).replace("\x00", "").replace(_SPLIT, " ")
 
 

@@ -158,14 +158,15 @@ def read_job(path: Path) -> JobConfiguration:
 
 
 def global_batch(job: JobConfiguration) -> int | None:
-    """Return the samples of a step; None where none, or a number below 1, are stated: torchtitan then takes one local
-    batch of each replica."""
+    """Return the samples of a step on all ranks; None where none, or a number below 1, are stated: torchtitan then
+    takes one local batch of each replica. ConfigError for no whole number."""
     value = job.get("global_batch_size", int, "training")
     return value if value is not None and value > 0 else None
 
 
 def local_batch(job: JobConfiguration) -> int | None:
-    """Return the samples that a replica takes at once; None where the file does not state them."""
+    """Return the samples that a replica takes at once, by ``local_batch_size`` or else ``batch_size``; None where the
+    file states neither. ConfigError for no whole number."""
     value = job.get("local_batch_size", int, "training") or job.get("batch_size", int, "training")
     return None if value is None else int(value)
 

@@ -150,7 +150,7 @@ def read_calls(path: Path) -> Recording:
 
     Raises:
         ConfigError: unreadable, too large, or not JSON.
-        WorkloadError: no execution trace (a profile, for one), a schema other than ``1.x.x-chakra.x.x.x``, or a node that is
+        WorkloadError: no execution trace, a schema other than ``1.x.x-chakra.x.x.x``, or a node that is
             malformed, occurs twice, or was made by one that is missing or begins later; names the node.
     """
     document = load_json(path, MOST_TRACE_BYTES)
