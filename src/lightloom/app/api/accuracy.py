@@ -97,7 +97,8 @@ def accuracy(
 
     Args:
         rows: tables of measured steps, files or names in the folder ``LIGHTLOOM_MEASURED``.
-        calibration: parameters that `calibrate` wrote; the priors without it.
+        calibration: a file of parameters that `calibrate` wrote, or what it returned; the priors without it. Not with
+            ``cross_validate``.
         cross_validate (WHAT): ``rows`` or ``models``: predict each tenth of the rows, or each model size, by a
             calibration on the others.
 

@@ -45,7 +45,8 @@ def collective_of(
     Args:
         kind: name of the kind, such as all-reduce, or a collective.
         ranks: number of ranks, which a given collective must have.
-        nbytes: size in the kind's own sense, such as what every rank holds at the start.
+        nbytes: what every rank holds in the end (all-gather, broadcast) or at the start (all others), on average where
+            sizes differ; the root (gather, scatter); all ranks together (permute).
         nbytes_per_rank: size divided by the number of ranks, in the place of ``nbytes``.
         permutation: to whom each rank sends in a permute, by default to the next.
         sizes: of the parts of an all-to-all-v or a reduce-scatter-v, relative to each other; a file of bytes also

@@ -86,7 +86,8 @@ class VerifiedSchedule(DrawnResult):
     def repeated_ratio(self) -> float | None:
         """Time over lower bound of a run that is repeated, without the first set-up of circuits in either.
 
-        None where a repeated run pays as much as the first.
+        None where no circuits are set up, where they change from step to step, so that a repeated run pays as much as
+        the first, and where the bound is nothing but the set-up.
         """
         return self.lower_bound.repeated_ratio(self.cost)
 
@@ -150,8 +151,8 @@ class VerifiedSchedule(DrawnResult):
         }
 
     def rows(self) -> list[Document]:
-        """Return the schedule's transfers on all ranks and of all pieces, a row with the schedule's columns for each
-        chunk that reaches a destination.
+        """Return the schedule's transfers on all ranks and of all pieces: a row for each chunk that reaches a
+        destination, with the schedule's columns by name, such as step, source, destination and chunk.
 
         Raises:
             UnsupportedError: they do not fit in the memory that is free.
@@ -359,8 +360,8 @@ def collective(
             reduce-scatter, reduce-scatter-v or scatter; or a ``Collective``.
         fabric: a name of the catalog, a YAML file, or a fabric.
         ranks: number of ranks; may be left out for a fabric that is given as an object.
-        nbytes: what every rank holds in the end (all-gather, broadcast) or at the start (all others), on average
-            where sizes differ; the root (gather, scatter); all ranks together (permute).
+        nbytes: what every rank holds in the end (all-gather, broadcast) or at the start (all others), on average where
+            sizes differ; the root (gather, scatter); all ranks together (permute).
         nbytes_per_rank: the same, divided by the number of ranks.
         permutation: to whom each rank sends in a permute: shift:K, reverse, or ranks as 1,0,3,2; to the next without
             it.
@@ -371,6 +372,10 @@ def collective(
         site: what turns the fabric's parts and watts into dollars, as of :func:`plan`.
         set: fields of the fabric and their values.
         fields: fields of the fabric by keyword.
+
+    Returns:
+        The ranking: a verified schedule for each algorithm that serves, the fastest first, and the algorithms that do
+            not, with the reasons.
 
     Raises:
         UnsupportedError: no algorithm serves this collective on this fabric, or the requested one does not.
@@ -420,14 +425,19 @@ def synthesize(
     >>> synthesize("all-gather", fabric="wdm-ring", ranks=64, nbytes="64MiB").save("all-gather.json")
 
     Args:
-        kind: kind of the collective, or a ``Collective``; all others are as of :func:`collective`.
-        nbytes: what every rank holds in the end (all-gather, broadcast) or at the start (all others), on average
-            where sizes differ; the root (gather, scatter); all ranks together (permute).
+        kind: kind of the collective, such as all-reduce, or a ``Collective``, which states its size.
+        fabric: a name of the catalog, a YAML file, or a fabric.
+        ranks: number of ranks; may be left out for a fabric that is given as an object.
+        nbytes: what every rank holds in the end (all-gather, broadcast) or at the start (all others), on average where
+            sizes differ; the root (gather, scatter); all ranks together (permute).
+        nbytes_per_rank: the same, divided by the number of ranks.
         permutation: to whom each rank sends in a permute: shift:K, reverse, or ranks as 1,0,3,2; to the next without
             it.
         sizes: sizes of the parts of an all-to-all-v, by source and destination, or of a reduce-scatter-v, by rank:
             zipf:EXPONENT[:SEED], or a .csv file of bytes, which states ``nbytes`` too.
         algorithm: an algorithm by name.
+        set: fields of the fabric and their values.
+        fields: fields of the fabric by keyword.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this.
@@ -520,8 +530,18 @@ def lower_bound(
 
     >>> lower_bound("all-reduce", "torus", ranks=64, nbytes="64MiB")
 
-    Arguments are those of :func:`collective`; of ``cost_model``, ``physical`` or ``paper``, the bound is on the costs
-    of that model.
+    Args:
+        kind: kind of the collective, or a ``Collective``, which states its size.
+        fabric: a name of the catalog, a YAML file, or a fabric.
+        ranks: number of ranks; may be left out for a fabric that is given as an object.
+        nbytes: size of the collective, as :func:`collective` takes it: what every rank holds in the end or at the
+            start.
+        nbytes_per_rank: the same, divided by the number of ranks.
+        permutation: to whom each rank sends in a permute; to the next without it.
+        sizes: sizes of the parts of an all-to-all-v or a reduce-scatter-v.
+        cost_model: ``physical`` or ``paper``: whose costs the bound is on.
+        set: fields of the fabric and their values.
+        fields: fields of the fabric by keyword.
 
     Raises:
         InputError: an argument that cannot be read.
@@ -534,9 +554,11 @@ def lower_bound(
 def _on(
     schedule: Schedule | VerifiedSchedule, fabric: FabricLike | None, ranks: int | None, settings: Settings
 ) -> tuple[Schedule, Fabric]:
-    """Return the schedule's columns, and the fabric on which they are wanted: ``fabric`` or else the schedule's own,
-    with ``settings`` set; a fabric by name gets the schedule's ranks unless ``ranks`` is given. ConfigError if there is
-    none."""
+    """Return (the schedule's columns, the fabric on which they are wanted).
+
+    The fabric is ``fabric`` or else the schedule's own, with the fields of ``settings`` set; one by name gets the
+    schedule's number of ranks unless ``ranks`` is given. ConfigError if there is none.
+    """
     columns, own = (schedule.schedule, schedule.fabric) if isinstance(schedule, VerifiedSchedule) else (schedule, None)
     place = own if fabric is None else fabric
     if place is None:

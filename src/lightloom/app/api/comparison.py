@@ -296,7 +296,7 @@ def compare(before: PlanLike, after: PlanLike) -> PlanComparison:
             printed.
 
     Raises:
-        ConfigError: a file that cannot be read, or another document.
+        ConfigError: a file that cannot be read, another document, or a ranking without a plan.
     """
     first, second = (_document(plans) for plans in (before, after))
     old, new = (_rows_by_key(document) for document in (first, second))
@@ -362,7 +362,8 @@ def _rows_by_key(document: Row) -> dict[tuple[str, int], Row]:
 
 
 def _share(row: Row, key: str) -> float:
-    """Return the seconds a sample of a part of a step; 0 where the row has no such part."""
+    """Return the seconds a sample of a part of a step, whose key in a plan's ``breakdown`` is ``key`` (``compute_s``);
+    0 where the row has no such part."""
     return float(row["breakdown"].get(key, 0.0)) / int(row["global_batch"])
 
 

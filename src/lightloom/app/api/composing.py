@@ -133,8 +133,9 @@ class Composition(DrawnResult):
         return Row(name, best, Gain.of(best.plan, self.composed.baseline.plan))
 
     def worth(self) -> list[Document]:
-        """Return for each idea its gain alone, its gain inside the best of all, the half-widths of both, and its
-        Shapley value in seconds of a sample, which add up to what all five take off."""
+        """Return a row for each idea: its gain alone over the best electrical plan and its gain inside the best of all,
+        both as shares of a sample's time, the half-widths of their 90 % intervals (None where no spread is known), and
+        its Shapley value in seconds of a sample; these values add up to what all five take off."""
         rows, shares = list[Document](), self.composed.shapley()
         for idea, (alone, inside) in self.gains().items():
             row = {"idea": idea, "paper": IDEAS[idea], "gain_alone": alone.share, "gain_inside": inside.share}
@@ -143,8 +144,8 @@ class Composition(DrawnResult):
         return rows
 
     def gains(self) -> dict[str, tuple[Gain, Gain]]:
-        """Return by idea a pair: what the idea gains alone over the best electrical plan, and what all five ideas gain
-        over the other four."""
+        """Return by idea a pair of gains, shares of a sample's time: what the idea gains alone over the best electrical
+        plan, and what all five ideas gain over the other four."""
         values, base, best = self.composed.values, self.composed.baseline.plan, self.composed.best.plan
         return {
             idea: (Gain.of(values[frozenset({idea})].plan, base), Gain.of(best, values[ALL - {idea}].plan))

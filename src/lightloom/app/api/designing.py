@@ -50,7 +50,8 @@ class DesignFront(Result):
 
     @property
     def front(self) -> tuple[Candidate, ...]:
-        """Designs that no other one beats, most samples per dollar first."""
+        """Designs that no other one beats in samples per dollar and per joule, and per second where several numbers of
+        ranks were searched; most samples per dollar first."""
         return self.exploration.front
 
     @property
@@ -91,8 +92,9 @@ class DesignFront(Result):
         )
 
     def _dear(self, cheap: Candidate) -> str:
-        """Return a clause on which of the known designs leads where what is unknown of boards and hosts is high; empty
-        where nothing is unknown of these."""
+        """Return a clause for the summary, behind that on ``cheap``, the best of the designs whose fabrics have all
+        prices and watts known: which of these leads where what is unknown of boards and hosts is high; empty where
+        nothing is unknown of these."""
         if not cheap.worth.alike:
             return ""
         known = [each for each in self.exploration.candidates if not each.worth.unknown]
@@ -182,9 +184,13 @@ def design(
         advance: called with the number of designs that are done since the last call.
         tell: called with the design that trains most samples for a dollar so far, and the number of all designs.
 
+    Returns:
+        The evaluated designs with those that no other one beats, and what was beaten, refused or over the budget.
+
     Raises:
         SearchStopped: Ctrl-C, with the result as far as designs are evaluated.
-        ConfigError: neither ranks nor a budget, a number that is not positive, or a malformed file.
+        ConfigError: neither ranks nor a budget, a number that is not positive, a malformed file, or a folder that is
+            another search's, in use, or cannot be written to.
         UnsupportedError: no design has a plan within the budget.
     """
     dollars = _budget("budget_dollars", budget_dollars, "price")

@@ -76,7 +76,7 @@ class Goodput(Result):
 
     @property
     def interruptions(self) -> float:
-        """Number of interruptions expected in ``months`` of 30 days, were the job never to wait."""
+        """Number of interruptions expected in ``months`` of 30 days, if the job never waited for repairs."""
         return self.months * MONTH / self.estimate.job.mtbf
 
     def summary(self) -> str:
@@ -338,7 +338,8 @@ def bill(
         built: a fabric or a cluster: a name of a catalog, a file, or an object. A name of both is the fabric's.
         ranks: number of ranks; a cluster's own without it.
         set: fields of the fabric or the cluster, and choices of the bill (`lightloom.machines.parts.bill.BillChoices`).
-        prices: dollars of parts of the fabric by name, in place of the catalog's.
+        prices: prices of parts of the fabric by name, numbers in dollars or texts as ``$ 120``, in place of the
+            catalog's.
         fields: the same as ``set``, by keyword.
 
     Raises:

@@ -168,14 +168,15 @@ def trace(
         batch: samples in one forward pass.
         inputs: example inputs of a module; without them its method ``example_inputs(batch)`` gives them.
         sequence_length: tokens in a sample, for models that take tokens.
-        step: which step of an execution trace, as the profiler counts; its first whole one without it.
+        step: which step of a trace of PyTorch, as the profiler counts; without it the first one that has a backward
+            pass.
         define: values that a file leaves open, by their names there: variables of a script, dimensions of a graph.
         name: the graph's name, for a module; its class without it.
 
     Raises:
         UnknownNameError: no such model.
         WorkloadError: the model cannot be imported, built or traced, or PyTorch is missing.
-        ConfigError: an unreadable trace, or arguments that do not go with this kind of model.
+        ConfigError: an unreadable file, or arguments that do not go with this kind of model.
     """
     return read_model(
         model, batch=batch, inputs=inputs, sequence_length=sequence_length, step=step, define=define, name=name
@@ -192,9 +193,17 @@ def read_model(
     define: Mapping[str, object] | None = None,
     name: str | None = None,
 ) -> ModelReading:
-    """Return the graph as :func:`trace` does, with what a file does not say and the choices that it pins; a model that
-    is not read from a file or a shell line has only the graph. ConfigError for arguments that its kind does not
-    take."""
+    """Return a model's graph for ``batch`` samples, with what its file does not say and the choices of a strategy that
+    it states; a model that is not read from a file or a shell line has only the graph.
+
+    The arguments are those of :func:`trace`: ``inputs`` and ``name`` are for a module, ``sequence_length`` for models
+    that take tokens, ``step`` for traces, ``define`` for files that leave values open.
+
+    Raises:
+        UnknownNameError: no such model.
+        WorkloadError: the model cannot be imported, built or traced, or PyTorch is missing.
+        ConfigError: an unreadable file, or arguments that do not go with this kind of model.
+    """
     if isinstance(model, str | Path):
         if inputs is not None:
             raise ConfigError(f"{model}: brings its own example inputs: expected no inputs")
@@ -289,7 +298,7 @@ class PlanRanking(DrawnResult):
     @cached_property
     def what_ifs(self) -> tuple[WhatIf, ...]:
         """Answers to the question with one thing changed: network, exchange, batch or accelerator; searched when they
-        are first asked for."""
+        are first asked for, and kept."""
         with progress("What if", None) as advance:
             return tuple(self._changed.answers(lambda: advance(1)))
 
@@ -409,8 +418,8 @@ def plan(
         measured_on: what the durations of a trace were measured on, if it does not say: an accelerator, ``unscaled``
             (as on the cluster's), or ``none`` (price all operators).
         strategy: some of ``ddp``, ``fsdp``, ``tensor-pipeline`` and ``placed``, or ``all``; repeatable.
-        algorithm: collective algorithms among which exchanges choose, or ``all`` that the fabric admits, as without
-            it; repeatable.
+        algorithm: collective algorithms among which exchanges choose, or ``all`` that the fabric admits, as without it;
+            repeatable.
         dp: pins the data-parallel degree.
         tp: pins the tensor-parallel degree.
         pp: pins the number of pipeline stages.
@@ -438,10 +447,14 @@ def plan(
         every_algorithm: ranks data parallelism with each algorithm alone too, and on the electrical reference of the
             cluster; without it the winner is the same and fewer plans are compared.
         site: what turns parts and watts into dollars, ``{"pue": 1.1, "electricity": "8 ct/kWh", "amortisation": "5
-            years", "host_price": "5 k$", "prices": {"wdm-engine": "$ 120"}, "choices": {"switches": "whole"}}``:
-            fields of :class:`~lightloom.planning.economics.ledger.Site`; decides no ranking.
+            years", "host_price": "5 k$", "prices": {"wdm-engine": "$ 120"}, "choices": {"switches": "whole"}}``: fields
+            of :class:`~lightloom.planning.economics.ledger.Site`; decides no ranking.
         set: fields of the cluster by their path, ``{"fabric.wavelengths": 16}``.
         **fields: top-level fields of the cluster (``ranks``, ``accelerator``).
+
+    Returns:
+        The ranking of all plans that were simulated, those that fit first, then by seconds a sample, with what was
+            refused.
 
     Raises:
         InputError: an argument that cannot be read, pins that contradict each other, no plan that serves or fits.

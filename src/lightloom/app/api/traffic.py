@@ -85,9 +85,9 @@ class TrafficResult(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each job: seconds alone and together (of a step, or of one collective), plans, channels, and
-        for each sort of exchange its busy seconds alone, its slowdown, and the largest share of a link that it
-        loads."""
+        """Return a row for each job: seconds alone and together (of a step, or of one collective), plans, channels
+        (wavelengths that each holds of a link, None on links of packets), and for each sort of exchange its busy
+        seconds alone, its slowdown, and the largest share of a link that it loads."""
         return [
             {
                 **attributes(each, "job=alone.job.label what=alone.job.what"),
@@ -135,8 +135,9 @@ def traffic(
     >>> traffic(["gpt2-355m@0-31:tp=4,global-batch=64", "all-reduce@32-63:nbytes=64MiB"], "dgx-h100-64")
 
     Args:
-        jobs: at least two, as text or as ``TrafficJob``: a model with options of :func:`lightloom.plan`, or a
-            collective that repeats without a pause, each with ranks of its own.
+        jobs: at least two, as texts ``WHAT@RANKS[:option=value,...]`` or as ``TrafficJob``: a model with options of
+            :func:`lightloom.plan`, or a collective that repeats without a pause, each with ranks of its own:
+            ``first-last`` or ``first-last/step``, two at least.
         cluster: a name of the catalog, a YAML file or a cluster.
         set: fields of the cluster by their path, ``{"fabric.wavelengths": 16}``.
         **fields: top-level fields of the cluster (``ranks``, ``accelerator``).

@@ -69,7 +69,7 @@ def accuracy(
 
 
 def _is_profile(path: Path) -> bool:
-    """Return whether a file has the suffix of a profile."""
+    """Return whether a file counts as a profile by its suffix, .json or .json.gz; it is not read."""
     return path.suffix == ".json" or path.suffixes[-2:] == [".json", ".gz"]
 
 

@@ -21,8 +21,9 @@ from lightloom.reports.figures.comparisons import budget_figure
 
 
 def averager_budget(name: str, settings: Mapping[str, Any], explain: bool) -> Shown:
-    """Return the result to print on what the averager of a cluster takes: watts by part, latency, lanes and area;
-    ``settings`` replace fields of the cluster, and ``explain`` also shows what it needs and lacks.
+    """Return the result to print on what the averager of a cluster takes: watts by part, latency, lanes and area.
+    ``name`` is a cluster of the catalog or a YAML file; ``settings`` replace its fields, and ``explain`` also shows
+    what it needs and lacks.
 
     Raises:
         ConfigError: the cluster has no averager whose devices are known.

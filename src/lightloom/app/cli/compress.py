@@ -58,8 +58,9 @@ def _values(path: Path) -> NDArray[np.float32]:
 
 
 def _codec_of(head: bytes, source: Path) -> tuple[Header, FramedCodec]:
-    """Return the header that a stream begins with, and the codec that wrote it; CodecError if the header is malformed
-    or no known codec has its number and parameter."""
+    """Return (header, codec): the header that ``head``, the first bytes of a stream, holds, and the codec that wrote
+    it. ``source`` is the file, for messages; CodecError if the header is malformed or no known codec has its number and
+    parameter."""
     try:
         header = Header.parse(head)
     except CodecError as error:
@@ -147,7 +148,7 @@ def profile(
 
 def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
     """Yield the gradients before the update at the sampled steps of a training, and at the last one sums of 2, 4, ...
-    of them."""
+    of them, each as a sample: step, number of gradients in the sum, values by tensor."""
     from lightloom.papers.runs.gradient_profile import trained_gradients
 
     with progress("Training", training.steps + training.terms - 1) as advance:

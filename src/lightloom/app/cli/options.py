@@ -261,7 +261,8 @@ def _reader(value: type, bounds: Sequence[Any]) -> Callable[[str, str], object] 
 
 
 def read_count(text: str, option: str, least: int | None = None) -> int:
-    """Return a whole number given to an option.
+    """Return the whole number that the text given to an option states; ``option`` is its name, for messages, and
+    ``least`` the smallest number that is allowed, None for any.
 
     Raises:
         ConfigError: not a whole number, or less than ``least``.
@@ -276,7 +277,8 @@ def read_count(text: str, option: str, least: int | None = None) -> int:
 
 
 def read_number(text: str, option: str) -> float:
-    """Return a number, 0 or more, given to an option.
+    """Return the number, 0 or more and finite, that the text given to an option states; ``option`` is its name, for
+    messages.
 
     Raises:
         ConfigError: anything else.
@@ -291,7 +293,8 @@ def read_number(text: str, option: str) -> float:
 
 
 def read_share(text: str, option: str) -> float:
-    """Return a share between 0 and 1 given to an option as a number, or in per cent with a % sign.
+    """Return as a share between 0 and 1 what the text given to an option states: a number, or per cent with a % sign
+    (``99%``); ``option`` is its name, for messages.
 
     Raises:
         ConfigError: anything else.
@@ -365,7 +368,8 @@ def draw(path: Path | None, figure: Callable[[], Figure], document: Document) ->
 
 
 def check_file(path: Path, endings: Sequence[str] = ()) -> None:
-    """Check before the work that a file can be written, and that it has one of these endings if any are named.
+    """Check before the work that a file can be written, and that its suffix is one of ``endings`` (``.json``, with the
+    dot) if any are given.
 
     Raises:
         ConfigError: another ending, or a place that cannot be written to.
@@ -458,7 +462,7 @@ def site_inputs(
     that is not given.
 
     Args:
-        settings: fields of ``--set``; choices of the bill are taken out of them, in place.
+        settings: fields of ``--set`` by name; choices of the bill are taken out of them, in place.
         site: texts of ``--site``.
         price: texts of ``--price``.
         fields: those that ``--site`` may state.

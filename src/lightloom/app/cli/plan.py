@@ -67,7 +67,12 @@ _FRAMEWORKS = {
 
 
 def _check_drawn(path: Path) -> None:
-    """Check before the search that a figure or a folder of pictures can be written; raise ConfigError otherwise."""
+    """Check before the search that a figure (a path with a suffix) or a folder of pictures (without one) can be
+    written.
+
+    Raises:
+        ConfigError: another form of figure, no folder, or a place that cannot be written to.
+    """
     if path.suffix:
         check_format(path)
     elif path.exists() and not path.is_dir():
@@ -76,8 +81,12 @@ def _check_drawn(path: Path) -> None:
 
 
 def _check_exports(paths: Sequence[Path]) -> None:
-    """Check before the search that what is exported has a known form and can be written; raise ConfigError
-    otherwise."""
+    """Check before the search that what is exported can be written: paths that end in .json, .toml or .sh, or without a
+    suffix, which are folders.
+
+    Raises:
+        ConfigError: another suffix, or a place that cannot be written to.
+    """
     for path in paths:
         if not path.suffix:
             check_folder(path)
@@ -109,7 +118,7 @@ def _export(paths: Sequence[Path], search: PlanSearch, document: dict[str, Any])
 
 def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
     """Write the settings of the best plan that the framework of the file's suffix can express, and note them in
-    ``document``; yield a message where that plan is not the winner."""
+    ``document``; yield a message where that plan is not the winner. UnsupportedError where it can express none."""
     (framework, text, notes), chosen = _FRAMEWORKS[path.suffix], expressible(search)
     job, rank = exported(chosen, search.graph), search.ranking.index(chosen) + 1
     entry = document.setdefault("exported", {"rank": rank, "label": chosen.label, "notes": {}})

@@ -39,7 +39,8 @@ def sweep(experiment: Path, *, out: Path | None = None, workers: str | None = No
             left points out.
 
     Raises:
-        ConfigError: an experiment that cannot be read.
+        ConfigError: an experiment that cannot be read, or a folder of another sweep, in use or that cannot be written
+            to.
         typer.Exit: Ctrl-C before there was a result (130).
     """
     spread, request = Workers.read(workers), read_experiment(experiment)

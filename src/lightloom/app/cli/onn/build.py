@@ -164,7 +164,8 @@ def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | 
     """Train the lower and the upper level of a cascade by their recipes, send random tuples of codes through them, save
     the cascade if ``out`` is given, and return the result to print.
 
-    ``folder`` keeps checkpoints, from which an interrupted training is resumed; without it none are kept.
+    ``folder`` keeps checkpoints, from which an interrupted training is resumed; without it none are kept. ConfigError
+    where it holds those of another training; UnsupportedError without PyTorch.
     """
     from lightloom.photonics.onn.training import train_cascade
 

@@ -37,10 +37,11 @@ from lightloom.reports.progress import progress
 
 def train_model(network: Path, settings: ModelSettings, seed: int) -> Shown:
     """Train LeNet on MNIST twice, with gradients averaged in float32 and on the devices with their errors, and return
-    the result to print: the test accuracies of both.
+    the result to print: the test accuracies of both. With ``settings.folder``, what is trained is kept there, and
+    resumed.
 
     Raises:
-        ConfigError: no data.
+        ConfigError: no data, or a folder that holds a run of another network, devices, seed or length.
         UnsupportedError: no PyTorch, or more servers than this host can be.
     """
     how, loaded, iterations = settings.non_idealities(), load_network(network), settings.iterations

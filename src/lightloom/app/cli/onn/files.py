@@ -53,7 +53,17 @@ def draw_noise(
     network: LayeredNetwork, arguments: FunctionArguments, name: str, evaluations: int, figure: Path, document: Document
 ) -> None:
     """Draw the share of wrong outputs against noise, a share of full scale, into the file ``figure``, and add the
-    curve's points to the document, which has the noise limit and a provenance."""
+    curve's points to ``document``.
+
+    Args:
+        network: the network.
+        arguments: of the function that it computes.
+        name: of the network, for the curve.
+        evaluations: noisy draws behind each point.
+        figure: the file (.svg, .png, .pdf).
+        document: the command's, with ``noise_limit`` and ``provenance``; gets ``noise_curve``, rows of noise and error
+            rate.
+    """
     limit, origin = document["noise_limit"], document["provenance"]
     function = arguments.function()
     bound = input_bound(function)
@@ -119,7 +129,7 @@ def sweep_values(name: str, low: float, high: float, points: int) -> list[float]
 
 
 def evenly(sweeps: Sequence[Document], everything: bool) -> tuple[list[tuple[Document, Document]], int]:
-    """Return (pairs of a sweep and one of its rows, number of rows left out): what a table of sweeps shows.
+    """Return (pairs of a sweep and one of its ``rows``, number of rows left out): what a table of sweeps shows.
 
     Of each sweep as many rows as of the others, evenly over it with both ends, are shown; all with ``everything``.
     """

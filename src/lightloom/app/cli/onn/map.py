@@ -576,7 +576,8 @@ def _chips_parts(document: Document, network: Path | None, all: bool) -> Parts:
 
 
 def _calibration_remarks(rows: list[Document], power_noise: float) -> Iterator[str]:
-    """Yield a remark on the chips whose fit does not explain their powers, and one on those with reordered outputs."""
+    """Yield a remark on the chips (``rows``) whose fit does not explain their powers, being off by more than three
+    times ``power_noise`` (a share of the input power), and one on each chip with reordered outputs."""
     left = {row["name"]: row["residuals"][-1] for row in rows if row["residuals"][-1] > _UNEXPLAINED * power_noise}
     if left:
         yield (

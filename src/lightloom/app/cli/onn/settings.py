@@ -96,7 +96,7 @@ class MeshSettings(Config):
         """Return the mapping that the file stores, else ``default``, with the fields that are set in place of its own.
 
         Args:
-            network: file of the network, or None.
+            network: file of the network, of which only an .npz file can store a mapping, or None.
             default: the command's own mapping.
             exact: whether a mapping that only approximates the matrices is refused.
 
@@ -291,7 +291,7 @@ def settings_of(kind: type[_Kind], file: Path | None, texts: list[str] | None) -
     Fields that neither states have their defaults; either may be None.
 
     Raises:
-        InputError: an unknown name, or a value of another kind.
+        InputError: an unknown name (but for reducers, where it is a constant), or a value of another kind.
     """
     name = f"onn-{kind.__name__.removesuffix('Settings').lower()}"
     fields = {field.replace("-", "_"): value for field, value in read_settings(texts).items()}

@@ -65,7 +65,8 @@ def train(
             for are written.
 
     Raises:
-        ConfigError: options that exclude each other or are out of range.
+        ConfigError: options that exclude each other or are out of range, or a folder with the checkpoint of another
+            training.
         UnsupportedError: PyTorch is missing.
     """
     chosen = settings_of(TrainSettings, settings, set)
@@ -227,7 +228,8 @@ def _search(
     result to print: all that were tried, and which are on the front.
 
     The budget is taken out of ``options`` (``epochs``, 160 if not stated); the others are fields of the training.
-    ``folder`` keeps what is trained.
+    ``folder`` keeps what is trained, so that an interrupted search resumes; ConfigError where it belongs to another
+    search.
     """
     _need_torch()
     from lightloom.photonics.onn.search import search, work
