@@ -129,7 +129,8 @@ def transformer_graph(sizes: TransformerSizes, batch: int, name: str = "transfor
 
 
 def _operators(sizes: TransformerSizes, batch: int) -> Iterator[Operator]:
-    """Yield the operators of the forward pass in order, from the tokens to the head."""
+    """Yield the operators of the forward pass of :func:`transformer_graph` in order, from the tokens of ``batch``
+    samples to the head."""
     hidden, ffn, sequence = sizes.hidden, sizes.ffn, sizes.sequence_length
     tokens, row = batch * sequence, sequence * hidden * _ELEMENT_BYTES
 

@@ -69,7 +69,8 @@ def kind_of(node: Node, product: Product | None, summands: int, weighted: bool) 
 
     Args:
         node: the node.
-        product: what it multiplies, as of :func:`product_of`; None where it multiplies no matrices.
+        product: FLOPs, shape and sums of what it multiplies, as of :func:`product_of`; None where it multiplies no
+            matrices.
         summands: number of operators whose results it reads.
         weighted: whether it reads parameters.
     """
@@ -306,8 +307,14 @@ class _OnnxGraph:
     def _traffic(self, node: Node, values: Values, kind: str, output: Value, sampled: bool) -> tuple[int, int]:
         """Return (elements read, elements read or written that do not grow with the batch) of a node.
 
-        An embedding reads as many elements as it writes, none of them shared. ``sampled``: whether the node depends on
-        the samples.
+        An embedding reads as many elements as it writes, none of them shared.
+
+        Args:
+            node: the node.
+            values: shapes of its inputs, in order; None for one that is left out.
+            kind: of the operator, one of ``graph.KINDS``.
+            output: shape of its first result.
+            sampled: whether it depends on the samples.
         """
         named = {name: value for name, value in zip(node.input, values, strict=True) if value is not None}
         if kind == "embedding":

@@ -235,8 +235,8 @@ def _texts(model: Message) -> Iterator[object]:
 
 
 def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
-    """Raise WorkloadError, which names the node, unless each node is an operator that ONNX defines, without control
-    flow, whose inputs are made before it and whose results are new.
+    """Raise WorkloadError, which names the node, unless each node of ``model`` is an operator that ONNX defines,
+    without control flow, whose inputs are made before it and whose results are new.
 
     Refused are also a node that makes nothing, and one that ONNX's own checker refuses.
     """

@@ -78,7 +78,7 @@ def shipped_graph(key: str, torch: str | None, archive: Path = ARCHIVE) -> Compu
     for that version.
 
     Args:
-        key: of the trace, as :func:`trace_key` gives it.
+        key: name and hash of what was traced, its length and the tracer's sources, as :func:`trace_key` gives it.
         torch: the version of PyTorch that would trace it; None takes the graph whatever version traced it.
         archive: the file that holds the graphs.
     """
@@ -92,8 +92,8 @@ def compared_versions(archive: Path = ARCHIVE) -> list[str]:
 
 
 def write_archive(graphs: Mapping[str, ComputeGraph], versions: Sequence[str], archive: Path = ARCHIVE) -> None:
-    """Write an archive, in the place of any there, of graphs by their keys and of the versions of PyTorch that trace
-    them so.
+    """Write an archive, in the place of any there, of graphs by their keys (as :func:`trace_key` gives them) and of the
+    versions of PyTorch that trace them so.
 
     Equal contents give equal files.
     """

@@ -209,7 +209,8 @@ class PlanComparison(DrawnResult):
 
     def absence(self, row: Row, other: Row) -> str:
         """Return in words why ``other``, a ranking's document, lacks the plan ``row`` of the other ranking: the reason
-        of its refusal, that its strategy was not searched, or that it was not simulated."""
+        of its refusal, that its strategy was not searched, or that it was not simulated, as its bound decided or it was
+        not among what was searched."""
         wanted = row["strategy"], row["algorithm"], (row.get("compression") or {}).get("codec")
         for refused in other["refused"]:
             if (refused["strategy"], refused["algorithm"], refused.get("compression")) == wanted:

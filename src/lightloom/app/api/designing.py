@@ -269,8 +269,12 @@ def _ranks(
     given: int | Sequence[int] | None, dollars: float, watts: float, accelerator: str, site: Site
 ) -> tuple[int, ...]:
     """Return the numbers of ranks to search: those given, without repetition, or the powers of two from 8 to 16,384
-    whose boards alone the budget pays. ConfigError if neither ranks nor a budget is given, or it pays fewer than 8
-    boards."""
+    whose boards alone the budget of ``dollars`` and ``watts`` (infinite for none) pays; boards are those of
+    ``accelerator`` at the prices of ``site``.
+
+    Raises:
+        ConfigError: a number of ranks below 2, neither ranks nor a budget, or a budget that pays fewer than 8 boards.
+    """
     if given is not None:
         counts = (given,) if isinstance(given, int) else tuple(given)
         wrong = next((count for count in counts if count < 2), None)

@@ -95,8 +95,8 @@ class ExchangeChoice(NamedTuple):
                 raise ConfigError(f"--exchange-engine nic runs inceptionn only, not {method.name}")
 
     def priced(self, model: str, graph: ComputeGraph) -> tuple[PricedExchange, ...]:
-        """Return each method with the bytes that it makes of a model's gradients, and the engine that codes them: the
-        accelerator unless another is named.
+        """Return each requested method priced for a model: with the bytes that it makes of the model's gradients, and
+        the engine that codes them, the accelerator unless another is named; empty where none was requested.
 
         Args:
             model: name of the model, by which stored profiles are found.

@@ -142,9 +142,9 @@ def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
 
 
 def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
-    """Return one or two assignments on a ring, of which the caller plays all: the fast one of the asked holds (1
-    without) and, if it has as many as asked, a cycle near the bound; or the integer program's alone. InputError where
-    none can serve all pairs."""
+    """Return one or two assignments on the ring ``on``, of which the caller plays all: the fast one of the asked holds
+    (1 without) and, if it has as many as asked, a cycle near the bound; or the integer program's alone. InputError
+    where none can serve all pairs."""
     relaxation = relax(traffic, on)
     if request.solver == "fast":
         once = ring.assign(traffic, on, request.holds or 1, relaxation)
@@ -228,8 +228,8 @@ def _check_size(path: Path, ranks: int) -> None:
 
 
 def _bytes(path: Path, row: int, column: int, cell: str) -> float:
-    """Return the bytes that a cell states, a bare number or a size with its unit; ConfigError, which names both ranks,
-    for anything else."""
+    """Return the bytes that a cell of a matrix states, a bare number or a size with its unit; ConfigError, which names
+    ``row`` and ``column`` as ranks, for anything else."""
     try:
         return read_number(cell)
     except ValueError:

@@ -216,8 +216,17 @@ def _write(
     figure: Path | None,
     what_if: bool,
 ) -> dict[str, Path | None]:
-    """Write the page (with changed questions only for ``what_if``), the trace and the pictures that are asked for, and
-    note them in ``document``; return the files by what they hold, None for one that was not requested."""
+    """Write the page, the trace and the pictures that are asked for, and note the pictures in ``document``; return the
+    files by what they hold, None for one that was not requested.
+
+    Args:
+        ranking: the plans.
+        document: the document of the command, read for the page.
+        report: file of the page.
+        trace: file of the winner's timeline.
+        figure: file of one picture, or a folder (a path without a suffix) for all of the page.
+        what_if: whether the page has the changed questions.
+    """
     search, origin = ranking.search, ranking.origin
     if report is not None:
         write(plan_report(search, document, origin, ranking.answer(what_if=what_if)), report)

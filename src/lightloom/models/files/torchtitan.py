@@ -203,11 +203,10 @@ def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStra
 
 
 def _sharding(job: JobConfiguration, pp: int, replicas: int, shards: int | None) -> str:
-    """Return ``none`` for one shard, ``hybrid`` with several replicas of shards, else ``zero-2`` or ``zero-3`` by
-    resharding.
+    """Return ``none`` for one shard, ``hybrid`` with several ``replicas`` of shards, else ``zero-2`` where parameters
+    are not resharded after the forward pass (the default with a pipeline, ``pp`` above 1), or ``zero-3``.
 
-    ``zero-2`` is where parameters are not resharded after the forward pass, the default with a pipeline. ``shards`` is
-    None or -1 where shards are what is left of the ranks. ConfigError for an unknown setting.
+    ``shards`` is None or -1 where shards are what is left of the ranks. ConfigError for an unknown setting.
     """
     reshard = job.get("fsdp_reshard_after_forward", str, *_PLACES) or "default"
     if reshard not in ("default", "always", "never"):
@@ -233,8 +232,8 @@ def _recomputation(job: JobConfiguration, notes: list[str]) -> str:
 
 
 def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: list[str]) -> int:
-    """Return the number of chunks (stages) of each pipeline rank; ConfigError where the file's stages are no multiple
-    of the ranks.
+    """Return the number of chunks (stages) of each of the ``pp`` pipeline ranks; ConfigError where the file's stages
+    are no multiple of the ranks.
 
     By the modules or layers that the file states, else 2 for an interleaved schedule and 1 for others; always 1 without
     a pipeline. ``notes`` gain a line on a schedule that the plan replaces.
@@ -258,7 +257,8 @@ def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: l
 
 def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tuple[int, ...] | None:
     """Return the number of layers of each chunk, in the order of the model, as the file names them or else as
-    torchtitan divides them; None for a single chunk.
+    torchtitan divides them; None for a single chunk. ``pins`` states the numbers of pipeline stages and of chunks in
+    each.
 
     Raises:
         ConfigError: a chunk without layers, or names of other layers than the model's.

@@ -713,9 +713,10 @@ def guessed(call: Call) -> list[str]:
 
 
 def products(call: Call) -> list[tuple[Call, Product]]:
-    """Return (call, product) for the matrix products and convolutions with FLOPs that a call makes.
+    """Return (call, product) for the matrix products and convolutions with FLOPs that a call makes, a product being its
+    FLOPs, the shape of its result and the length of its sums.
 
-    Those of the calls inside it where there are any, else its own; empty without.
+    They are those of the calls inside it where there are any, else its own; an empty list without.
     """
     if inner := [entry for made in call.calls for entry in products(made)]:
         return inner

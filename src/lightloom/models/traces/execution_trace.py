@@ -365,11 +365,12 @@ class _TraceGraph:
         )
 
     def _backward(self, call: Call, multiplies: bool, forward: int) -> int:
-        """Return the FLOPs of an operator's backward pass.
+        """Return the FLOPs of the backward pass of an operator, given the forward FLOPs of its ``call`` and whether it
+        ``multiplies`` matrices.
 
-        They are counted from the calls of that pass for a product, and taken to be those of the forward pass for other
-        operators that have such calls, 0 without. A trace without autograd's numbers does not say which calls these
-        are: a product then counts twice its forward FLOPs, any other operator as many as forward.
+        A product counts the products of its backward calls; any other operator as many as forward where it has such
+        calls, else 0. A trace without autograd's numbers does not say which calls these are: a product then counts
+        twice its forward FLOPs, any other operator as many as forward.
         """
         if not self._matched:
             return 2 * forward if multiplies else forward
@@ -400,7 +401,8 @@ class _TraceGraph:
                 self._parameters[tensor.storage] = self._unused[tensor.storage] = tensor.elements
 
     def _dimensions(self, call: Call, kind: str, shape: tuple[int, ...], sampled: bool) -> dict[str, int]:
-        """Return the named sizes of an operator with this output shape; ``sample`` only if it is ``sampled``."""
+        """Return the named sizes of an operator with this output ``shape``: its axes, and what its call sums over;
+        ``sample`` only if it is ``sampled``, that is depends on the samples."""
         factors = [heads_first(call.name, tensor.shape) for tensor in call.reads]
         multiplied = products(call) if kind in TENSOR_KINDS else []
         summed = multiplied[-1][1].summed if multiplied else None

@@ -196,9 +196,11 @@ def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTe
 
 
 def _tensor(shape: Value, kind: str, strides: Value, where: str) -> TraceTensor:
-    """Return a tensor of this shape and type, whose storage is not known (-1); WorkloadError where the shape is none.
+    """Return a tensor of this shape and type, whose storage is not known (-1); WorkloadError where the shape is no list
+    of sizes.
 
-    Strides that do not fit the shape are left out.
+    ``kind`` is one of the names of types that are known; ``strides`` are elements from one to the next along each axis,
+    left out where they do not fit the shape.
     """
     if not _is_shape(shape):
         raise WorkloadError(f"{where}: 'Input Dims': {shape!r}: expected a list of whole numbers")
@@ -482,9 +484,10 @@ def _host_calls(events: Sequence[Event], path: Path) -> _Host:
 
 
 def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], float]:
-    """Add the accelerator's work to the calls that launched it, in place: seconds and names of kernels.
+    """Add the accelerator's work to the calls that launched it (``host``), in place: seconds and names of kernels.
 
     Return (all work, summed seconds of the part that no call launched or that exchanges data, which is added to none).
+    ``events`` are all of the profile.
     """
     launched_by: dict[str, int | None] = {}
     for event in events:
@@ -604,10 +607,15 @@ class Wiring:
             call.returns = [made]
 
     def _read(self, tensor: TraceTensor, place: int, *, is_parameter: bool, is_statistic: bool) -> TraceTensor:
-        """Return a tensor that a call reads with its storage.
+        """Return a tensor that a call reads, with a storage: a new one for a statistic and for a parameter, else that
+        of the last result of as many elements, or a new one without any.
 
-        Statistics and parameters get one of their own (parameters only while a gradient of their shape is left, if
-        gradients are known), others that of the last result of as many elements.
+        Args:
+            tensor: the tensor, without a storage.
+            place: its number among the tensors that the call reads.
+            is_parameter: whether weights or biases stand at this place; where gradients are known, it is taken as one
+                only while a gradient of its shape is left, which it claims.
+            is_statistic: whether a running mean or variance stands there.
         """
         if is_statistic:
             return replace(tensor, storage=next(self._storages), argument=f"running_{place}")

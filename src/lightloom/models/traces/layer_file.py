@@ -155,8 +155,8 @@ def _exchange_group(policy: str, place: int, settings: dict[str, str]) -> tuple[
 
 
 def _layer_graph(path: Path, layers: Sequence[_Layer], batch: int, policy: str) -> ComputeGraph:
-    """Return the graph of one operator for each layer, each reading the previous one, with its stated times and no
-    FLOPs.
+    """Return the graph of one operator for each layer, each reading the previous one, with its stated times, which are
+    those of ``batch`` samples, and no FLOPs.
 
     Backward times are those of both gradients together. A layer has as many parameters as its exchange of weight
     gradients sums elements, of 4 bytes; none with the policy MODEL.

@@ -131,7 +131,7 @@ def link(
 
 def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[str, int], rate_only: bool) -> Document:
     """Return the document but for its provenance: word errors of the link as it is, of its parts unless ``rate_only``,
-    and of each point of every sweep.
+    and of each point of every sweep. ``chip`` is the mapped averager.
 
     ``tried`` holds the number of ``words`` and of ``fabrications``, and the ``seed``, as keywords.
     """

@@ -145,7 +145,8 @@ def _need_torch() -> Any:
 def _levels(
     groups: int, servers: int | None, bits: int | None, structure: Document, options: Document
 ) -> tuple[TrainingRecipe, TrainingRecipe]:
-    """Return the recipes of a cascade's lower and upper level, scenario 1's where no servers are given; ConfigError for
+    """Return (recipe of the lower level, recipe of the upper level) of a cascade of ``groups`` groups, those of
+    scenario 1 where no servers are given; ``structure`` and ``options`` are stated fields of both. ConfigError for
     --servers without --bits or --layers."""
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
