@@ -57,8 +57,8 @@ class Gain(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan, other: Plan) -> Gain:
-        """Return what ``plan`` takes off ``other``: the share of a sample's time, with half of the 90 % interval of
-        that share."""
+        """Return what ``plan`` takes off ``other``: the share of a sample's time, half of the 90 % interval of that
+        share (None where no spread is known), and whether the order of both is known, the interval not holding 0."""
         ratio, width = plan.sample_time / other.sample_time, half_width_of_ratio(plan, other)
         if width is None:
             return cls(1 - ratio, None, True)
@@ -123,7 +123,8 @@ class Composition(DrawnResult):
 
     @cached_property
     def plans(self) -> tuple[Row, ...]:
-        """The best plan of each row that is shown and has one, then the best of all."""
+        """Rows of name, best plan and its gain over the best electrical plan: one for each kind of plan that is shown
+        and has any, then that of the best of all."""
         found = [(name, [best for best in self.composed.found if shown(best)]) for name, shown in _SHOWN.items()]
         rows = [(name, min(plans, key=lambda best: best.time)) for name, plans in found if plans]
         return tuple(self._row(*row) for row in (*rows, (_BEST, self.composed.best)))

@@ -91,9 +91,11 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
 
     With ``holds`` left open, a ring takes one hold or a cycle near the bound, whichever is done sooner; a switch the
     number of holds that is done first, of up to four times as many as give each pair a circuit. A mixed-integer program
-    takes the fewest holds. ``timing`` states how long circuits stand and how long setting them takes.
+    takes the fewest holds. ``timing`` states how long circuits stand and how long setting them takes; ``request`` the
+    solver, its time limit, the holds and the objective.
 
     Raises:
+        ConfigError: the objective ``throughput`` on a ring.
         InputError: infeasible, out of time, or circuits that leave ranks without a way to each other.
     """
     if on.switch_planes:
@@ -222,7 +224,7 @@ def _read_matrix(path: Path) -> list[list[float]]:
 
 
 def _check_size(path: Path, ranks: int) -> None:
-    """Raise ConfigError unless a matrix has 2 to the largest number of ranks."""
+    """Raise ConfigError, which names the file, unless a matrix has 2 to 8,192 ranks."""
     if not 2 <= ranks <= MOST_RANKS:
         raise ConfigError(f"{path}: a matrix of {ranks} ranks: expected 2 to {MOST_RANKS}")
 

@@ -147,7 +147,8 @@ def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[
 
 
 def _loss(method: str) -> str:
-    """Return the difference in loss that was measured first for a method, with its sign; a dash for none."""
+    """Return the difference in loss to plain training that was measured first for a method, with its sign and two
+    digits; a dash for none."""
     return next((f"{row.loss_difference:+.2g}" for row in evidence_of(method)), "–")
 
 

@@ -286,7 +286,8 @@ def _bill_parts(found: PricedBill, document: Document, changed: Mapping[str, flo
 
 
 def _left_out(total: Total) -> str:
-    """Return how many parts a sum of prices leaves out, with the names of up to two; empty for none."""
+    """Return how many parts a sum of prices leaves out, as ``no source states the ...`` with the names of up to two;
+    empty for none."""
     few = missing_text(total.missing) if len(total.missing) <= 2 else f"price of {len(total.missing)} parts"
     return f"no source states the {few}" if total.missing else ""
 

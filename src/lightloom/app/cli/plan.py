@@ -187,10 +187,11 @@ def _definitions(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def _pinned(given: Sequence[str] | None) -> dict[str, Any]:
-    """Return the choices of ``--pin`` texts by name; ``quantum`` has several durations, with commas or repeated.
+    """Return the choices of ``--pin`` texts by name, with underscores: whole numbers of at least 1, True or False for
+    yes or no, or texts. ``quantum`` is a list of durations as texts, given with commas or repeated.
 
     Raises:
-        ConfigError: no such choice, or a value of another type.
+        ConfigError: no such choice, a choice twice, or a value of another type.
     """
     pins: dict[str, Any] = {}
     finest = [text.partition("=")[2] for text in given or () if text.startswith("quantum=")]

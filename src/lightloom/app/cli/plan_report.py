@@ -271,8 +271,8 @@ def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str
 
 
 def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
-    """Return ledgers of a step by the names of their places: of the first plan of each cluster, up to the most that are
-    shown, and of the first plan on the electrical reference."""
+    """Return ledgers of a step by the names of their places: of the first plan of each cluster, for up to four
+    clusters, and of the first plan on the electrical reference."""
     first = search.first_of_clusters
     reference = [plan for plan in first if plan in search.reference]
     shown = [plan for plan in first if plan not in reference][:MOST_PLACES]
@@ -299,7 +299,7 @@ def _in_step(in_step: InStep) -> str:
 
 def _regranted(name: str, step: RegrantedStep) -> str:
     """Return a sentence on how often circuits are granted anew within a step, and what that gains over those granted
-    once."""
+    once; it begins with ``name``, words for the plan."""
     hold, dark, gain = format_time(step.timing.hold), format_time(step.timing.reconfiguration), step.gain
     return (
         f"{name} has circuits granted anew from what waits, up to {step.grants} times a step (holds of {hold}, {dark} "

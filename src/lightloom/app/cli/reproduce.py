@@ -130,7 +130,8 @@ def _answer(results: Sequence[Study]) -> Parts:
 
 
 def _deviation(claim: Claim) -> float:
-    """Return how far ours is from the paper's number, as a share of the larger one; -1 where either is no number."""
+    """Return how far ours is from the paper's number, as a share (0 to 1, or up to 2 of opposite signs) of the larger
+    magnitude; -1 where either is no number."""
     paper, ours = claim.paper, claim.ours
     if isinstance(paper, str) or isinstance(ours, str) or paper is None or ours is None:
         return -1.0

@@ -44,8 +44,8 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
 
 
 def _check_counts(fields: Mapping[str, Any], path: Path) -> None:
-    """Raise ConfigError for a number of layers or experts above 10,000, at any depth, which would take minutes and
-    gigabytes to build."""
+    """Raise ConfigError for a whole number above 10,000 under a name that holds layers or experts, or is ``n_layer``,
+    at any depth of a configuration: building so many would take minutes and gigabytes."""
     for name, value in fields.items():
         counts = "layers" in name or "experts" in name or name == "n_layer"
         if isinstance(value, dict):

@@ -523,7 +523,8 @@ class Script:
         return True
 
     def _follow_unset_command(self, node: Node) -> Status:
-        """Make the variables and functions unknown that ``unset`` removes; return None, as its status is not known."""
+        """Make the variables and functions unknown that ``unset`` removes, every variable where a word is not known;
+        return None, as its status is not known."""
         words = _text_of(node).split()
         return self._run_read([part for word in words for part in fields(word, self.variables)], node)
 
@@ -648,7 +649,8 @@ class Script:
         functions of these names; return None, as the status is not known.
 
         Variables are all words behind the command that are names, and those that such commands set by default
-        (``REPLY``, ``MAPFILE``, ``OPTARG``, ``OPTIND``). ``printf`` without ``-v`` changes nothing and returns True.
+        (``REPLY``, ``MAPFILE``, ``OPTARG``, ``OPTIND``); every variable where a word is not known. ``printf`` without
+        ``-v`` changes nothing and returns True.
         """
         if called[0] == "printf" and not "".join(called[1:2]).startswith("-v"):
             return True

@@ -360,7 +360,7 @@ def _tested(words: Sequence[str], variables: Variables, keyword: bool) -> Status
     """Return whether the test of these words holds, that of ``[[`` (``keyword``, with words yet to be expanded) or of
     ``[`` (expanded); None for tests of files, brackets, and where it is not known.
 
-    ``||`` and ``&&`` (``-o`` and ``-a`` of ``[``) and ``!`` are followed; no words fail.
+    ``||`` and ``&&`` (``-o`` and ``-a`` of ``[``) and ``!`` are followed; a test of no words is False.
     """
     if keyword and "(" in words:
         return None

@@ -26,7 +26,8 @@ ENDS = (1, 1)
 
 
 def sizes_of(name: str, flavor: str) -> DecoderSizes | None:
-    """Return the sizes of a model's flavor, at its default sequence length; None where there is none of that name."""
+    """Return the sizes of a flavor of a model (``llama3`` and ``8B``), at its default sequence length; None where
+    torchtitan has no model or no flavor of that name."""
     return _FLAVORS.get(_NAMES.get(name, name), {}).get(flavor)
 
 
@@ -112,11 +113,12 @@ _WORDS = {int: "a whole number", str: "a text", bool: "true or false", list: "a 
 
 
 def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
-    """Return the model that the file names, with its strategy; the request's sequence length goes before the file's,
-    that before torchtitan's.
+    """Return the model that a file of torchtitan (TOML) names, with its strategy and batches; the request's sequence
+    length goes before the file's, that before torchtitan's.
 
     Raises:
-        ConfigError: unreadable, no TOML, an unknown model or flavor, or settings that contradict each other.
+        ConfigError: unreadable, no TOML, an unknown model or flavor (the message lists them), or settings that
+            contradict each other.
         WorkloadError: PyTorch is missing.
     """
     job = read_job(path)
@@ -219,7 +221,8 @@ def _sharding(job: JobConfiguration, pp: int, replicas: int, shards: int | None)
 
 
 def _recomputation(job: JobConfiguration, notes: list[str]) -> str:
-    """Return ``none``, ``selective`` (the default) or ``full``, and add to ``notes`` what the plan does otherwise."""
+    """Return ``none``, ``selective`` (the default) or ``full``, and add to ``notes`` what the plan does otherwise;
+    ConfigError for another mode."""
     mode = job.get("mode", str, "activation_checkpoint") or "selective"
     if mode not in ("none", "selective", "full"):
         raise job.error(f"[activation_checkpoint] mode = {mode!r}: expected 'none', 'selective' or 'full'")

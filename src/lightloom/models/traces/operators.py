@@ -169,6 +169,7 @@ def check_step(reading: TraceReading, path: Path) -> TraceReading:
 
 
 def exchange_notes(exchanges: Sequence[TracedExchange]) -> list[str]:
-    """Return one line that lists the exchanges of a trace; an empty list where it has none."""
+    """Return one sentence that lists the exchanges of a trace and says that they are not replayed; an empty list where
+    it has none."""
     listed = "; ".join(exchange_lines(exchanges))
     return [f"which plan made its exchanges, so that they are listed and not replayed: {listed}"] if listed else []

@@ -521,7 +521,8 @@ def _reducers_parts(made: ReducerComparison, explain: bool) -> Parts:
 
 
 def _range(made: ReducerComparison, name: str) -> str:
-    """Return the range of a reducer's energy in 90 % of draws, in pJ/bit, as ``1.23 to 4.56``."""
+    """Return the range of the energy of reducer ``name`` in 90 % of draws of all constants, in pJ/bit, as ``1.23 to
+    4.56``."""
     return f"{_pj(made.ranges[name].low)} to {_pj(made.ranges[name].high)}"
 
 

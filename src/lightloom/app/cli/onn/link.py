@@ -74,8 +74,11 @@ def link_at(link: Link, name: str, value: float) -> Link:
 
 
 def read_link(settings: LinkTrial) -> Link:
-    """Return the link that the settings state; its other parts have their defaults, or with ``ideal`` are ideal.
-    ConfigError for a text that cannot be read or is out of range."""
+    """Return the link that the settings state; its other parts have their defaults, or with ``ideal`` are ideal, but
+    for a noise or a limit of which a number is stated (that of an oscillator, an amplifier, or a swing).
+
+    ConfigError for a text that cannot be read or is out of range.
+    """
     texts = {name: getattr(settings, name.replace("-", "_")) for name in OPTIONS}
     values = {OPTIONS[name].field: read_value(name, text) for name, text in texts.items() if text is not None}
     if not settings.ideal:
