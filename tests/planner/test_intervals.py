@@ -122,6 +122,8 @@ def test_a_calibration_replaces_what_it_was_fitted_to_and_nothing_else() -> None
     covariance = np.diag([1.0, 2.0, 3.0])
     _lay_over(covariance, priors, calibration)
     np.testing.assert_array_equal(covariance, np.diag([1.0, 2.0, calibration.covariance[0][0]]))
+    _lay_over(covariance, {second: priors[second]}, calibration)
+    np.testing.assert_array_equal(covariance, np.diag([1.0, 2.0, calibration.covariance[0][0]]))
 
 
 def test_half_widths_hold_nine_of_ten_and_add_as_independent_errors_do() -> None:

@@ -619,8 +619,8 @@ def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
 
 
 def _lay_over(covariance: Floats, priors: Mapping[str, Prior], calibration: Calibration) -> None:
-    """Replace, in place, entries of ``covariance`` by the calibration's covariances, for those parameters, at least
-    one, that the calibration has with the same spread as in ``priors``.
+    """Replace, in place, entries of ``covariance`` by the calibration's covariances, for those parameters that the
+    calibration has with the same spread as in ``priors``.
 
     Args:
         covariance: of logarithms: [parameters, parameters], in the order of ``priors``.
@@ -633,7 +633,7 @@ def _lay_over(covariance: Floats, priors: Mapping[str, Prior], calibration: Cali
         for place, (name, prior) in enumerate(priors.items())
         if name in names and prior.spread == calibration.parameters[name].spread
     ]
-    ours, theirs = (np.array(places, np.int64) for places in zip(*fitted, strict=True))
+    ours, theirs = np.array(fitted, np.int64).reshape(-1, 2).T
     covariance[np.ix_(ours, ours)] = np.array(calibration.covariance)[np.ix_(theirs, theirs)]
 
 
