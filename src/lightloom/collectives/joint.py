@@ -63,8 +63,9 @@ def part_rows(part: Part, fabric: Fabric) -> tuple[Ints, Lightpaths, Ints, Ints,
     """Return the lightpaths of all groups of a part in the whole fabric, one row for every rank that one reaches.
 
     Returns:
-        Step, lightpath, channels of it, and its number in the part, which rows of one multicast share: [row] each; and
-        the number of steps.
+        Step within the part, lightpath (source, destination, route and first channel in the whole fabric), number of
+        its channels, and number of the lightpath in the part, which rows of one multicast share: [row] each; and the
+        number of steps of the part.
     """
     if isinstance(part, ShiftPart):
         circuits, channels = fabric.shift_circuits(part.stride, part.first, part.channels)
@@ -135,12 +136,13 @@ _FULL = 1e-12
 
 
 def max_min_rates(usage: Floats, flow_rates: Floats) -> Floats:
-    """Return, for each exchange, the share of its own speed at which it goes on while all are under way: [exchange]; 1
-    where it shares no link.
+    """Return, for each exchange, the share of its own speed, 0 to 1, at which it runs while all are under way:
+    [exchange]; 1 where it shares no link.
 
     Rates of flows are max-min fair: none can be raised without lowering one that is no higher. An exchange slows down
-    as a whole. All of its flows are taken to have the rate of those on the link that it loads most, of the links that
-    others load too.
+    as a whole: all of its flows run at the share of the flows on one link, which is the one that it loads most among
+    those
+    that other exchanges load too.
 
     Args:
         usage: share of each link that an exchange takes at its own speed: [exchange, link], 0 to 1.

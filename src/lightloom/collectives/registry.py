@@ -206,10 +206,11 @@ def evaluate_all(
     *,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[list[Evaluation], list[Refusal]]:
-    """Return the evaluations of every algorithm, or the ``candidates``, fastest first, and the refusals of all others.
+    """Return the evaluations of every algorithm, or of the ``candidates`` alone, fastest first, and the refusals of
+    those of them that have no schedule here.
 
     Evaluations of equal time are in the order of names, refusals in that of the algorithms. ``advance`` is called after
-    each.
+    each algorithm.
 
     Raises:
         BoundError: a cost lies below its lower bound.
@@ -293,13 +294,15 @@ def around_failures(
     (always true) and ``notes``.
 
     Args:
-        request: the collective before anything fails.
+        request: the collective before anything fails; kind and bytes count, and a permute is one to the next rank.
         sound: the fabric then.
         cases: what has failed, case by case; nothing has in the first, as a rule.
         advance: called with 1 after every case.
 
     Raises:
-        ConfigError: something failed that the fabric does not have, or parts of it cannot reach each other.
+        ConfigError: something failed that the fabric does not have, parts of it cannot reach each other, or a kind
+            whose parts have sizes.
+        UnsupportedError: the kind cannot be synthesized on what is left of the fabric.
     """
     fabrics = [damaged(sound, case) if case else sound for case in cases]
     rows: list[Document] = []

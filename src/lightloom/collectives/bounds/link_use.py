@@ -69,8 +69,8 @@ def broadcast_uses(ranks: int, hops: int) -> int:
 
 
 def closed_form(ranks: int, hops: int) -> int:
-    """Return N − 1 + max(0, N − 1 − 2 H), link uses that are never above :func:`broadcast_uses`: every rank once, and
-    the excess of reaching both ends of the ring."""
+    """Return N − 1 + max(0, N − 1 − 2 H), with N = ``ranks`` and H = ``hops``: link uses of a broadcast that are never
+    above :func:`broadcast_uses`, every rank once and the excess of reaching both ends of the ring."""
     return ranks - 1 + max(0, ranks - 1 - 2 * hops)
 
 
@@ -143,15 +143,16 @@ def _two_phases(ranks: int, hops: int) -> Floats:
 def joint_seconds(
     ranks: int, hop: float, per_link_use: float, uses: Uses = broadcast_uses, more_uses: int = 0
 ) -> float:
-    """Return the least X with X ≥ hop + (uses(N, ⌊X/hop⌋) + ``more_uses``) · ``per_link_use``, in seconds.
+    """Return the least X, in seconds, with X ≥ hop + (uses(``ranks``, ⌊X/hop⌋) + ``more_uses``) · ``per_link_use``.
 
-    Without delays (``hop`` 0) there is time for N − 1 hops, so that uses are the fewest.
+    Hops count up to ``ranks`` − 1, from where on uses are the fewest; a ``hop`` of 0 seconds leaves time for as many.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
-        per_link_use: seconds that all links together need for one use of one link by everybody's data.
-        uses: function of ranks and hops that counts link uses: :func:`broadcast_uses` or :func:`all_reduce_uses`.
-        more_uses: uses to add at any number of hops.
+        per_link_use: seconds in which all links of the ring together carry every byte of the collective over one link.
+        uses: function of ranks and hops that counts the link uses of a byte: :func:`broadcast_uses` or
+            :func:`all_reduce_uses`.
+        more_uses: link uses of a byte to add at any number of hops.
     """
     return _joint(ranks, hop, per_link_use, uses, more_uses)[0]
 
@@ -188,15 +189,15 @@ def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, mos
 
 
 def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
-    """Return a lower bound like :func:`joint_seconds` with :func:`broadcast_uses`, where links carry in every slot of
-    one hop's length only what there is time for.
+    """Return a lower bound, in seconds, of :func:`joint_seconds` with :func:`broadcast_uses`, where moreover links
+    carry in every slot of one hop's length only what there is time for.
 
     All slots but the last are equally long, so that one price, that of a link in the last slot, decides. The bound is
     never less than that of :func:`joint_seconds`, and equal to it where the slots before the last one suffice.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
-        per_link_use: seconds that all links together need for one use of one link by everybody's data.
+        per_link_use: seconds in which all links of the ring together carry every byte of the collective over one link.
     """
     seconds, hops = _joint(ranks, hop, per_link_use, broadcast_uses, 0)
     if hop <= 0 or hops == 1 or seconds >= (hops + 1) * hop or per_link_use <= 0:
@@ -206,15 +207,16 @@ def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
 
 
 def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: float) -> float:
-    """Return the least X in which an all-gather can relay what first hops do not reach, in X less two hops: between
+    """Return the least time X, in seconds, of an all-gather on a ring that relays what first hops do not reach between
     ``hop`` and X − ``hop``.
 
     Zero where first hops may reach all ranks.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
-        per_link_use: seconds that all links together need for one use of one link by everybody's data.
-        first_uses: links of all circuits that stand, for each rank: a byte passes a circuit once in its first hop.
+        per_link_use: seconds in which all links of the ring together carry every byte of the collective over one link.
+        first_uses: most link uses of a byte in its first hop, the links of all circuits that stand over the number of
+            ranks: it passes a circuit once.
     """
     if hop <= 0 or per_link_use <= 0 or broadcast_uses(ranks, 1) <= first_uses:
         return 0.0
@@ -238,8 +240,8 @@ def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
 
 @lru_cache(maxsize=1 << 12)
 def _relayed_uses(ranks: int, hops: int, first_uses: float) -> float:
-    """Return a lower bound on the link uses of a byte after its first hop, within ``hops`` hops, where ``first_uses``
-    are in the first.
+    """Return a lower bound on the link uses of a byte after its first hop, within ``hops`` hops, where at most
+    ``first_uses`` are in the first.
 
     Links of first hops are priced no lower than others. Where fewer of these are used at equal prices, more would do.
     Where tables would be too large, the bound is C(N, H) less ``first_uses``.

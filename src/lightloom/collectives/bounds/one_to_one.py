@@ -63,9 +63,10 @@ class Demand:
 
 
 def end_seconds(received: Floats, sent: Floats, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return the seconds in which the rank with most to receive, or to send, does so, each with its name.
+    """Return two pairs of seconds and a name: those of the rank that receives longest, then of the one that sends
+    longest, by the fabric's bandwidth of each rank.
 
-    ``received`` and ``sent`` are bytes: [rank].
+    ``received`` and ``sent`` are the bytes of each rank: [rank].
     """
     receive, send = fabric.rank_bandwidths()
     into, out = received / receive, sent / send
@@ -76,10 +77,10 @@ def end_seconds(received: Floats, sent: Floats, fabric: Fabric) -> list[tuple[fl
 
 
 def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return the seconds in which the rank with most to receive does so, the rank with most to send does so, and all
-    ranks together receive everything, each with its name.
+    """Return pairs of seconds and a name: of the rank that receives longest, of the one that sends longest, and of all
+    ranks together receiving everything.
 
-    On rings of few ranks the worst arc of neighbouring ranks comes last.
+    On rings of at most 1,448 ranks the worst arc of neighbouring ranks comes last.
     """
     total = float(demand.nbytes.sum()) / fabric.total_receive_bandwidth()
     bounds = [*end_seconds(demand.received, demand.sent, fabric), (total, "what all ranks together can receive")]

@@ -41,7 +41,9 @@ def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least
     """Return a lower bound in seconds of an all-gather on a ring whose circuits stand: the largest time that is shown
     to be too short, or ``least``; never more than two set-ups and a hop.
 
-    One set-up on the way is allowed for where there is time for it.
+    One set-up on the way is allowed for where there is time for it. It is ``least``, with nothing tried, where that is
+    below two hops or not below two set-ups and a hop, where ``share`` is above four hops, and where the ring is too
+    large for the work that one bound may take.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
@@ -150,7 +152,8 @@ class Prices:
         return (self._split / self._capacity[:, None]) @ self._part
 
     def carried_in_turn(self, before: int, after: int) -> float:
-        """Return what two circuits after each other on a link carry at most, in parts of the price of their lengths.
+        """Return what two circuits after each other on a link carry at most, priced: 1 is what one circuit that stands
+        carries.
 
         Args:
             before: levels up to which the first one has time.

@@ -24,7 +24,7 @@ _MOST_COST: Effort = 512
 
 def broadcast_seconds(ranks: int, hop: float, direction_seconds: float) -> float:
     """Return a lower bound of the seconds of a broadcast on a ring, from standing circuits on: by the root's circuits,
-    the links around it and few hops together.
+    the links around it and few hops together; one hop where there are no bytes.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.

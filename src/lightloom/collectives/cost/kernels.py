@@ -39,13 +39,18 @@ class TaskGraph(NamedTuple):
 
 @njit_cached
 def run_at_once(work: TaskGraph, resources: int, begin: Floats, end: Floats) -> None:
-    """Find when each task may begin, and when it has ended, while tasks that use one resource at the same time share it
-    max-min fairly.
+    """Compute when each task may begin and when it has ended, while tasks that use one resource at the same time share
+    it max-min fairly.
+
+    A task waits for others, takes its ``lead``, uses its resources, and takes its ``tail``. Tasks that wait for each
+    other
+    in a circle never begin.
 
     Args:
         work: the tasks; ``waits`` is counted down.
         resources: number of resources.
-        begin, end: out, seconds: [task].
+        begin: out, 0 on entry: seconds at which the last task that this one waits for has ended: [task].
+        end: out: seconds at which the task's tail has ended: [task].
     """
     tasks = len(work.alone)
     starts, running, ends = np.empty(tasks, np.int64), np.empty(tasks, np.int64), np.empty(tasks, np.int64)
@@ -114,12 +119,14 @@ def run_at_once(work: TaskGraph, resources: int, begin: Floats, end: Floats) -> 
 
 @njit_cached
 def _speeds(work: TaskGraph, running: Ints, speed: Floats, used: Floats, rate: Floats) -> None:
-    """Compute max-min fair speeds of the tasks that run, 1 being that of a task alone and the most.
+    """Compute max-min fair speeds of the tasks that run: 1 is the speed of a task that shares nothing, and the highest.
 
     Args:
         running: numbers of the tasks that run.
-        speed: out: [task].
-        used, rate: scratch, what is taken of each resource, and what tasks still add to it a unit of speed: [resource].
+        speed: out; entries of other tasks are left as they are: [task].
+        used, rate: scratch: the share of each resource that is taken, 0 to 1, and the share that tasks without a speed
+            yet
+            would add to it for each unit of speed: [resource].
     """
     used[:] = 0.0
     fixed: Mask = np.zeros(len(running), np.bool_)
@@ -196,8 +203,8 @@ class CodedRows(NamedTuple):
 
 @njit_without_arrays
 def count_chunks(runs: Footprint, chunks: Ints, on_link: Ints, change: Ints) -> None:
-    """Add the chunks of each transfer to the links that it crosses: to ``on_link`` in runs of up to two links, to the
-    two ends of longer runs in ``change``.
+    """Add the chunks of each transfer to the links that it crosses: to ``on_link`` in runs of up to two links and in
+    those that go around their track more than once, to the two ends of other runs in ``change``.
 
     A link's chunks are then ``on_link`` plus the running sum of ``change``.
 
@@ -238,8 +245,8 @@ def changes(
         key: number of each row's circuit, above zero, in the order of ``rows``.
         used: channels of the rows; ``used.new`` is set for rows that change circuits.
         runs: links of the rows, in the order of ``rows``.
-        order: of the cells of ``tuned``.
-        tuned: in and out, 0 where no circuit was.
+        order: distances in ``tuned`` from a link to the next, and from a channel to the next.
+        tuned: in and out, number of the circuit that each channel of each link serves, 0 where there is none: [cell].
         changed: in and out: [step].
     """
     step, overwritten = used.step, False
@@ -410,7 +417,7 @@ def straggle(
         rows: in an order in which each comes after all that it waits for.
         source: rank that sends a row: [row].
         cells: number of cells, each a chunk at a rank.
-        stragglers: the ranks: [straggler].
+        stragglers: the ranks; −1 for a run in which none straggles: [straggler].
         late: seconds from the start of the schedule.
         slower: times longer that the rank holds lightpaths.
         end: out, [straggler].

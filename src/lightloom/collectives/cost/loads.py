@@ -356,7 +356,8 @@ class _LatestLoads:
     def load(self, key: bytes, count: Callable[[], _StepChunks]) -> _StepChunks:
         """Return the load of this key; where it is not kept it is what ``count()`` returns, which is then kept.
 
-        Loads that were asked for longest ago are dropped while all together take too many bytes.
+        Then those that were asked for longest ago are dropped until the rest take no more bytes than this store may
+        hold; the new one always stays.
         """
         if key not in self._loads:
             load = count()
@@ -378,9 +379,9 @@ def _loads_by_step(schedule: Schedule, fabric: Fabric, classes: int, link_class:
     Steps that are equal are counted once, and remembered between calls.
 
     Args:
-        classes: number of classes of links; of links where ``link_class`` is None.
-        link_class: class of each link [link], for the most chunks that a link of each class carries in place of those
-            of each link; or None.
+        classes: number of classes of links; number of links where ``link_class`` is None.
+        link_class: class of each link [link]: the chunks are then the most that a link of each class carries [class].
+            None: those of each link [link].
     """
     folding = schedule.folding or Folding.alike(fabric.ranks, fabric.ranks)
     name = blake2b(repr((fabric_key(fabric), folding.period, folding.axes, link_class is None)).encode()).digest()
@@ -413,8 +414,8 @@ def fabric_key(fabric: Fabric) -> tuple[object, ...]:
 
 
 def digest(name: object, columns: Iterable[Column]) -> bytes:
-    """Return a 16-byte hash of columns, by their content, and of ``name``, anything else that has to be equal, by its
-    ``repr``."""
+    """Return a 16-byte hash of the bytes of columns and of the ``repr`` of ``name``, which is anything else that has to
+    be equal."""
     hashed = blake2b(repr(name).encode(), digest_size=16)
     for column in columns:
         hashed.update(np.ascontiguousarray(column).data)

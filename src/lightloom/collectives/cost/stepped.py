@@ -169,7 +169,8 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", code
     A queued schedule is played; another one is priced by its steps.
 
     Args:
-        codec: seconds of coding in each step, of a schedule of steps; not looked at for a queued one.
+        codec: seconds of coding in each step of a schedule of steps, whose bytes are then those of the compressed data;
+            not looked at for a queued one. None: nothing is coded.
 
     Raises:
         UnknownNameError: no such cost model.
@@ -186,7 +187,8 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", code
 
 
 def fastest(schedules: Iterable[Schedule], fabric: Fabric, enough: float = 0.0) -> tuple[Schedule, float]:
-    """Return the fastest of some schedules, the first of equal ones, and its seconds.
+    """Return the fastest of some schedules in the physical model, the first of equal ones, and its seconds from dark
+    fibres.
 
     No more schedules are taken once one takes at most ``enough`` seconds.
 
@@ -211,7 +213,7 @@ def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
     Args:
         loads: what the steps of the schedule carry on the fabric, at the size that is sent.
         fabric: the same, or the same with smaller packets.
-        codec: seconds of coding in each step.
+        codec: seconds of coding in each step; None without a codec.
     """
     times = loads_times(loads, fabric, codec)
     critical = np.ones(loads.steps, np.bool_) if loads.dependencies is None else _critical_steps(loads, times.duration)
@@ -298,10 +300,11 @@ class CodecWork:
         """Return the seconds of coding in each step, at rates in bytes of values per second.
 
         Args:
-            nbytes: of all values.
+            nbytes: bytes of all values of the collective before compression.
             encode: rate of encoding.
             decode: rate of decoding.
-            calls: seconds to encode and to decode a message, whatever its size.
+            calls: seconds that one call of the encoder, and of the decoder, adds whatever its size; there is one for
+                each message, but no more than chunks.
         """
         chunk = nbytes / self.chunks
         encoded = np.minimum(self.encoded, np.maximum(self.sent, 1)) * calls[0]
@@ -390,7 +393,7 @@ def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower:
         slower: factor by which it holds lightpaths longer; 1 or more.
 
     Raises:
-        ConfigError: a time or a factor out of range.
+        ConfigError: ``late`` is negative or ``slower`` below 1, or either is not finite.
         UnsupportedError: a fabric that switches packets.
     """
     if not (late >= 0 and np.isfinite(late)):

@@ -233,11 +233,14 @@ _WHOLE = tuple(f"{kind}{bits}Val" for kind in ("int", "uint", "sint", "fixed", "
 
 
 def read_json_trace(path: Path) -> list[Node]:
-    """Return the nodes of a trace in JSON, gzip or not.
+    """Return the nodes of a trace in JSON, gzip or not: one object with the list ``workload_graph``, as MLCommons'
+    feeder reads, or objects one after the other, as ``chakra_jsonizer`` writes.
+
+    Of the latter, objects without ``type``, such as the header, are skipped.
 
     Raises:
-        ConfigError: unreadable, not JSON, or nodes that :func:`~lightloom.collectives.files.chakra_nodes.read_trace`
-            refuses.
+        ConfigError: unreadable, not JSON, without a node, or nodes that
+            :func:`~lightloom.collectives.files.chakra_nodes.check_nodes` refuses.
     """
     documents = list(_json_objects(path))
     if documents and "workload_graph" in documents[0]:

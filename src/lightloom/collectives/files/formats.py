@@ -74,7 +74,8 @@ def export_schedule(
     largest: float = LARGEST,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Path]:
-    """Write a verified schedule in the format of the suffix, and return the files written.
+    """Write a verified schedule in the format of the suffix, and return the files written: of ``NAME.et`` one for each
+    rank, ``NAME.0.et`` and so on, else ``path``.
 
     Args:
         largest: bytes of all files above which nothing is written.
@@ -103,11 +104,16 @@ def import_schedule(path: Path, fabric: Fabric | None = None, nbytes: float | No
     """Return the verified schedule in a file, and the fabric on which it was verified: the given one, else the file's.
 
     Args:
-        nbytes: size of the collective, which a program of MSCCL does not state.
+        path: a file with a suffix of :data:`FORMATS`; ``NAME.et``, or the trace of one rank, stands for those of all
+            ranks.
+        fabric: needed of a program of MSCCL (``.xml``), and of a file that names none.
+        nbytes: size of the collective, as ``Collective.nbytes`` counts it, of a program of MSCCL, which does not state
+            it; of other formats it must be None.
 
     Raises:
-        UnsupportedError: the suffix of no format, or a program that is no schedule.
-        ConfigError: malformed or wrong; names the file and the line, field, row or node.
+        UnsupportedError: the suffix of no format, pyarrow is needed and missing, or a program that is no schedule.
+        ConfigError: malformed or wrong, naming the file and the line, field, row or node; a fabric or a size that is
+            missing, or a size that the file states itself.
     """
     checked_suffix(path, FORMATS)
     if path.suffix != ".xml":

@@ -26,6 +26,7 @@ class RowOrder:
     """Rows in order, and the row numbers that each waits for."""
 
     groups: Groups
+    """Rows in order; those of one list are all sent before any of them arrives."""
     reads: list[list[int]]
     """Rows that must have arrived before this one is sent."""
     after_reads: list[list[int]]

@@ -284,8 +284,9 @@ def _in_steps(stage: Stage, slots: int) -> tuple[Column, ...]:
     A step has ``slots`` colours.
 
     Returns:
-        Transfer and step of each piece, the place of its first colour in the step, the colours that it takes, which are
-        as many as its chunks, and its first chunk (or the entry of it): [piece] each.
+        Transfer of each piece, its step, from 0 in the stage, the place of its first colour in the step, the colours
+        that it takes, which are as many as its chunks, and its first chunk, or of a schedule of lists the place of that
+        chunk in the entries: [piece] each.
     """
     colour = np.asarray(stage.colour, np.int32)
     if stage.carried is None:
@@ -485,7 +486,7 @@ def from_all_gather(
     Args:
         collective: what is to be served, of one of the three kinds.
         all_gather: builds the schedule of the all-gather of as many ranks and bytes that it is given.
-        mirrored: as of :func:`reverse`.
+        mirrored: also reflect the ring of ranks where the all-gather is run backwards, as :func:`reverse` does.
 
     Raises:
         UnsupportedError: the all-gather multicasts and another kind is asked for.
@@ -510,7 +511,8 @@ def all_gather_by_moves(
 
     Args:
         name: name of the algorithm.
-        logical: function that returns the moves of each logical step on a fabric, of ``pieces`` · ranks chunks.
+        logical: function that returns the moves of each logical step of the all-gather on a fabric; rank r owns chunks
+            ``pieces`` · r to ``pieces`` · (r + 1) − 1.
         pieces: chunks of every rank's share.
         striped: transfers bundle channels that their step leaves free (see :func:`fit`).
     """

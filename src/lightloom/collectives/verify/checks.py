@@ -319,8 +319,8 @@ def shares(schedule: Schedule) -> None:
 
 
 def first_piece(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """Return the rows of a pipeline's first piece, which stand for all, after proving that they can.
-
+    """Return the rows of a pipeline's first piece, which stand for all, after proving that they can; a schedule that is
+    no pipeline unchanged.
     Raises:
         VerificationError: the pieces cannot follow each other so.
     """

@@ -40,6 +40,7 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
 
     Raises:
         VerificationError: the first violation found.
+        UnsupportedError: the rows of all copies of a folded schedule on circuits do not fit in the memory that is free.
     """
     if fabric.ranks != schedule.collective.ranks:
         raise VerificationError(f"schedule for {schedule.collective.ranks} ranks on a fabric of {fabric.ranks}")

@@ -139,8 +139,10 @@ class Machine:
         """Take a program with its buffers in place or not, as the condition says, before its first step.
 
         Args:
-            room: messages that a connection holds.
-            in_parts: whether every chunk of a message takes room of its own.
+            condition: the collective, and where the chunks of its buffers lie.
+            where: name of the program or its file, for messages.
+            room: messages that a connection holds before its sender must wait.
+            in_parts: True where every chunk of a message takes room of its own.
         """
         self._where, self._condition, self._done = where, condition, Run(condition)
         self._room, self._in_parts = room, in_parts
@@ -331,7 +333,8 @@ def check(program: Program, where: str) -> list[Run]:
         where: name of the program or its file, for messages.
 
     Returns:
-        One run for each way in which the buffers of the program may lie: in place, out of place.
+        One run for each way in which the program says that its buffers may lie, in place before out of place; out of
+        place alone where it says neither.
 
     Raises:
         ConfigError: a rule is broken, a message of one size is received as another, steps wait forever or race, or a
@@ -465,8 +468,10 @@ def _chosen_sizes(program: Program) -> str:
 def document(program: Program, runs: list[Run]) -> Document:
     """Return what a program was found to do, for ``--json``.
 
-    ``root``, ``values_checked`` and counts (``messages``, ``chunks_sent``, ``local_copies``, ``local_sums``) are those
-    of the first run; ``waits_at_large_sizes`` is true where some run would wait forever with chunks sent one by one.
+    Beside ``schema``, ``name``, ``collective`` (MSCCL's name), ``gpus`` (their number), ``chunks`` (of a loop),
+    ``in_place``, ``out_of_place``, ``min_bytes`` and ``max_bytes`` it has ``root``, ``values_checked`` (false of a
+    custom collective) and counts (``messages``, ``chunks_sent``, ``local_copies``, ``local_sums``) of the first run;
+    ``waits_at_large_sizes`` is true where some run would wait forever with chunks sent one by one.
     """
     run = runs[0]
     return {

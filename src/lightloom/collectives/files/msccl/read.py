@@ -44,12 +44,16 @@ def check_program(path: Path) -> tuple[Program, list[Run]]:
 
 
 def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
-    """Return the verified schedule of a program on a fabric, for ``nbytes`` (:class:`Collective`).
+    """Return the verified schedule of a program on a fabric, for a collective of ``nbytes`` as ``Collective.nbytes``
+    counts them.
+
+    A program that says that it runs in place is read so, else out of place. Copies and sums inside a GPU are left out.
 
     Raises:
-        ConfigError: malformed, breaks a rule, waits forever, races, or does not complete its collective.
-        UnsupportedError: a collective of no kind that schedules have, sums that no schedule can express, or a fabric
-            that takes no such schedule.
+        ConfigError: malformed, breaks a rule, waits forever, races, sends nothing, does not complete its collective,
+            or has another number of GPUs than the fabric has ranks.
+        UnsupportedError: a collective of no kind that schedules have, a root other than GPU 0, sums that no schedule
+            can express, or a fabric that takes no such schedule.
     """
     program, (run, *_) = check_program(path)
     ranks, where = len(program.gpus), str(path)

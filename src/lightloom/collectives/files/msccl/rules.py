@@ -120,8 +120,8 @@ class Condition:
         """Yield (GPU, chunk of its output, chunk number, contributors) of every chunk that must be in an output at the
         end.
 
-        Contributors are bits, one for each GPU. Nothing is yielded of a custom collective, and in a reduce nothing but
-        the output of ``root``.
+        Chunks are numbered as in :meth:`initial`; contributors are bits, one for each GPU. Nothing is yielded of a
+        custom collective, and in a reduce nothing but the output of ``root``.
         """
         everyone, own = (1 << self.ranks) - 1, max(1, self.chunks // self.ranks)
         for rank, count in enumerate(self.outputs):
@@ -288,9 +288,11 @@ def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, whe
 
 
 def _check_dependency(gpu: Gpu, step: Step, name: str, where: str) -> None:
-    """Raise ConfigError unless the step that a step waits for, in the same GPU, exists and is announced.
+    """Raise ConfigError unless the step that a step waits for, in the same GPU, exists, and that step or a later one of
+    its threadblock announces it.
 
-    ``name`` names the waiting step, and ``where`` the file, in messages.
+    A step that waits for nothing is refused too, so ``step.depends`` must be set. ``name`` names the waiting step, and
+    ``where`` the file, in messages.
     """
     block, awaited = step.depends or (-1, -1)
     if not 0 <= block < len(gpu.blocks):

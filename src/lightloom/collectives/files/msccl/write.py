@@ -51,8 +51,9 @@ def program_of(schedule: Schedule, fabric: Fabric, advance: Callable[[int], None
     ``advance`` is called with numbers of rows that are done, once when they are ordered and once when they are written.
 
     Raises:
-        UnsupportedError: another kind of collective, a switch that reduces, or more channels, threadblocks, steps or
-            chunks than the runtime has.
+        UnsupportedError: a kind other than all-gather, reduce-scatter, all-reduce and all-to-all, a switch that
+            reduces, or more channels, threadblocks, steps or chunks than the runtime has.
+        ConfigError: the program breaks a rule or fails in its run, which would be a fault of this function.
     """
     kind = schedule.collective.kind
     if kind not in NAMES:
@@ -150,6 +151,7 @@ class ProgramWriter:
     """Chunks that only pass through a rank, with their offset in its scratch buffer."""
     steps: dict[Block, list[Step]] = field(default_factory=lambda: defaultdict(list))
     waits: dict[Place, Place] = field(default_factory=dict)
+    """Step that each waiting step waits for, by the place of the waiting one."""
     _waited: dict[tuple[Block, Block], int] = field(default_factory=dict)
     """Step of the second threadblock that the first has waited for."""
 
@@ -159,9 +161,11 @@ class ProgramWriter:
         self.chunks = self.schedule.chunks // (self.ranks if self.kind == "all-to-all" else 1)
 
     def place(self, rank: int, chunk: int) -> tuple[str, int]:
-        """Return buffer and offset of a chunk at a rank.
+        """Return buffer ("i", "o" or "s") and offset of a chunk at a rank.
 
-        A chunk that only passes through gets an offset in scratch when it is first asked for.
+        All chunks lie in the output in an all-gather, and in the input in a reduce-scatter or an all-reduce. In an
+        all-to-all a chunk lies in the input of its source and the output of its destination; at any other rank it gets
+        an offset in scratch when it is first asked for.
         """
         if self.kind != "all-to-all":
             return "o" if self.kind == "all-gather" else "i", chunk
