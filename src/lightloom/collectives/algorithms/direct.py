@@ -134,7 +134,8 @@ IN_NETWORK = Algorithm(
 def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return the schedule in which every rank, or the root of a broadcast, sends to all others on one lightpath.
 
-    It leads clockwise and is tapped by each rank on its way.
+    It leads clockwise and is tapped by each rank on its way. With ``striped`` lightpaths bundle the wavelengths that
+    are left over. The schedule is not yet verified.
     """
     ranks = collective.ranks
     writers = 1 if collective.kind == "broadcast" else ranks
@@ -240,7 +241,8 @@ def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[build.Moves]
 
 
 def _join_moves(one: build.Moves, other: build.Moves) -> build.Moves:
-    """Return the moves of two steps as one step, those of ``one`` first; none of them reduces."""
+    """Return the moves of two steps as one step, those of ``one`` first, then those of ``other``; none of them
+    reduces."""
     names = ("source", "destination", "chunk")
     return build.moves(*(np.append(getattr(one, name), getattr(other, name)) for name in names))
 

@@ -35,7 +35,8 @@ from lightloom.machines.fabrics.fabric import Axis, Fabric
 def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return the schedule of recursive doubling; as reduce-scatter it is run backwards (recursive halving).
 
-    In an all-reduce partners add whole vectors.
+    In an all-reduce partners add whole vectors. With ``striped`` transfers bundle the channels that their step leaves
+    free. The schedule is not yet verified.
     """
     name, n = "recursive-doubling", collective.ranks
     if collective.kind == "all-reduce":
@@ -129,7 +130,8 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
     """Return Bruck's doubling, for any number of ranks, not yet verified; as reduce-scatter it runs backwards
     (recursive halving).
 
-    It is folded to the rows of rank 0 where all ranks send the same way.
+    It is folded to the rows of rank 0 where all ranks send the same way. With ``striped`` transfers bundle the channels
+    that their step leaves free.
     """
     n, senders = collective.ranks, _senders(fabric)
 

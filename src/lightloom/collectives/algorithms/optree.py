@@ -105,7 +105,8 @@ def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...
 def _steps(n: int, channels: int, radices: Sequence[int]) -> Iterator[int]:
     """Yield the number of steps of one stage of OpTree after the other, each counted when it is asked for.
 
-    Steps are the wavelengths that the stage takes on its busiest link, over ``channels``, rounded up.
+    Steps are the wavelengths that the stage takes on its busiest link, over ``channels``, rounded up; ``radices`` are
+    the numbers of parts into which each stage cuts every part.
     """
     start, size = np.zeros(1, np.int64), np.full(1, n, np.int64)
     items = np.ones(n, np.int64)
@@ -298,8 +299,8 @@ def _siblings(parent: Ints) -> tuple[Ints, Ints]:
 
 @lru_cache(maxsize=64)
 def _longest_links(ranks: int, channels: int) -> int:
-    """Return the links of the longest lightpath of OpTree's schedule on a ring; parts are contiguous, so it is one of
-    the first stage."""
+    """Return the links of the longest lightpath of OpTree's schedule on a ring with ``channels`` wavelengths each way,
+    which decide the radices; parts are contiguous, so it is one of the first stage."""
     start, size, _ = cut(np.zeros(1, np.int64), np.full(1, ranks, np.int64), best_radices(ranks, channels)[0])
     stage = _around_the_ring(start, size)
     return build.ring_links(ranks, stage.source, stage.destination, stage.route)
@@ -323,7 +324,8 @@ def _around_the_ring(start: Ints, size: Ints) -> build.Stage:
 
 
 def _optree_rows(kind: str, fabric: Fabric) -> int:
-    """Return an upper bound on the rows of OpTree's schedules for a kind, twice as high for an all-reduce."""
+    """Return an upper bound on the rows of OpTree's schedules for a kind, at most one for each ordered pair of ranks in
+    all stages; of an all-reduce twice that of an all-gather."""
     n, channels = fabric.ranks, max(fabric.usable_channels, 1)
     radices, rows, shares = best_radices(n, channels), 0, 1
     for radix in radices:

@@ -91,7 +91,8 @@ def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, 
     """Return a broadcast down one chain, or with ``directions`` 2 down two, that pass all ranks, the root first, in as
     many pieces as there are ranks.
 
-    Of two chains the one forward takes the first half of the pieces, rounded up, the one backward the rest.
+    Of two chains the one forward takes the first half of the pieces, rounded up, the one backward the rest. ``name`` is
+    that of the algorithm; with ``striped`` transfers bundle all the wavelengths they can get.
     """
     n = collective.ranks
     piece, hop = (axis.ravel() for axis in np.indices((n, n - 1), dtype=np.int32))

@@ -141,6 +141,7 @@ def _up_and_down(
     Args:
         name: name of the algorithm.
         tree: function that returns the levels of the tree among so many ranks, leaves first.
+        striped: transfers bundle the channels that their step leaves free.
     """
     n, levels = collective.ranks, tree(collective.ranks)
     down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
@@ -165,7 +166,8 @@ def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: L
     """Return a gather, in which each child passes the parts of its whole subtree to its parent, or a scatter the other
     way.
 
-    ``levels`` are those of a tree, leaves first: children, parents and ranks of a child's subtree.
+    ``levels`` are those of a tree, leaves first: children, parents and ranks of a child's subtree. ``name`` is that of
+    the algorithm; with ``striped`` transfers bundle the channels that their step leaves free.
     """
     up, logical = collective.kind == "gather", []
     for child, parent, size in levels if up else reversed(levels):

@@ -42,7 +42,8 @@ from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabri
 
 
 def wrht_gather(collective: Collective, fabric: Fabric, *, striped: bool) -> Schedule:
-    """Return WRHT's all-gather on a WDM ring, whose lightpaths have up to ``fabric.taps`` taps."""
+    """Return WRHT's all-gather on a WDM ring, not yet verified, whose lightpaths have up to ``fabric.taps`` taps; with
+    ``striped`` they bundle the wavelengths that their stage leaves free."""
     n, channels = collective.ranks, fabric.usable_channels
     levels, members = _grouped(_Members(np.arange(n), np.arange(n), np.arange(1, n + 1)), channels)
     up, down = [_collected(groups) for groups in levels], [_spread(groups, n, fabric.taps) for groups in levels]
@@ -96,8 +97,8 @@ def _sides(group: _Members) -> Iterator[tuple[int, _Members]]:
 
 
 def _collected(groups: list[_Members]) -> Stage:
-    """Return the stage in which all that the members of each group hold goes to its middle.
-
+    """Return the stage in which all that the members of each of ``groups``, those of one level, hold goes to the
+    group's middle.
     Members who lie as far from their middle take the same colours, one for each share.
     """
     most = max(int((group.end - group.first).max()) for group in groups)
@@ -111,7 +112,8 @@ def _collected(groups: list[_Members]) -> Stage:
 
 
 def _exchanged(members: _Members) -> Stage:
-    """Return the stage in which the representatives send each other all that they hold."""
+    """Return the stage in which the representatives, ``members``, send each other all that they hold in a one-stage
+    all-to-all around the ring, a colour for each share."""
     one, other, route, colour = ring_all_to_all(len(members.rank))
     held = members.end - members.first
     carried, first = held[one], colour * int(held.max())
@@ -170,9 +172,9 @@ def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, In
 
 
 def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return WRHT's all-reduce, or its all-gather by multicasts, on a WDM ring.
+    """Return WRHT's all-reduce, or its all-gather by multicasts, on a WDM ring, not yet verified.
 
-    One wavelength a transfer, or an equal share of them when striped.
+    A transfer takes one wavelength or, with ``striped``, as many as all transfers of its stage at once leave it.
     """
     if collective.kind == "all-gather":
         return wrht_gather(collective, fabric, striped=striped)
@@ -186,8 +188,7 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
 
 @lru_cache(maxsize=64)
 def _longest_links(ranks: int, channels: int) -> int:
-    """Return the links of the longest lightpath of the all-reduce on a ring.
-
+    """Return the links of the longest lightpath of the all-reduce on a ring with ``channels`` wavelengths each way.
     It leads to a middle, or from one representative to another.
     """
     up, across = _stages(ranks, channels)
@@ -195,8 +196,8 @@ def _longest_links(ranks: int, channels: int) -> int:
 
 
 def _stages(ranks: int, channels: int) -> tuple[list[Stage], list[Stage]]:
-    """Return the stages of WRHT's all-reduce that add towards the representatives, and their exchange, empty where only
-    one is left."""
+    """Return two lists of stages of WRHT's all-reduce with ``channels`` wavelengths each way: those that add towards
+    the representatives, a level each, and their exchange, which is empty where only one is left."""
     # All members hold a part of the one sum.
     zeros = np.zeros(ranks, np.int64)
     levels, members = _grouped(_Members(np.arange(ranks), zeros, zeros + 1), channels)

@@ -123,10 +123,10 @@ def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
 
 
 def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: bool) -> list[tuple[float, str]]:
-    """Return the seconds that bytes alone take at least on each resource that may bind, with its name.
+    """Return pairs of the seconds that bytes alone take at least on a resource that may bind, and its name.
 
-    Without latencies, conversion or set-up; cuts, what all ranks receive (unless switches add), and where parts differ
-    single ranks. ``switches_add`` is as for :func:`lower_bound`.
+    Resources are cuts, what all ranks together receive (unless the fabric or, as ``switches_add`` says, the switches of
+    domains add), and where parts differ single ranks. Latencies, conversion and set-up are left out.
     """
     n, nbytes = collective.ranks, collective.nbytes
     if collective.kind in OF_PARTS:

@@ -49,7 +49,8 @@ def _possible(ranks: int, hop: float, direction_seconds: float, seconds: float) 
     """Return True if links and hops may allow a broadcast in ``seconds``; False is a proof that the seconds are too
     short.
 
-    ``hop`` and ``direction_seconds`` are as for :func:`broadcast_seconds`.
+    ``hop`` is the least seconds from a lightpath's first bit sent to it received, and ``direction_seconds`` those in
+    which all bytes pass one link on all channels of one direction.
     """
     half = ranks // 2
     uses = (seconds - hop) / direction_seconds

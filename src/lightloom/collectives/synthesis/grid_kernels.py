@@ -239,7 +239,8 @@ def _arrive(links: GridLinks, state: _Flood, beyond: Column, pieces: int, receiv
 
     Args:
         state: changed in place.
-        beyond: as of :func:`distances`, by which a neighbour's list is chosen.
+        beyond: links from a rank to the farthest one that a shortest way from the source reaches through it, by which
+            a neighbour's list is chosen: [source, rank].
         pieces: chunks of each rank.
     """
     # Local names, since a call for each chunk with all these arrays would cost more than what it does.

@@ -80,7 +80,14 @@ def _relieve(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> bo
     """Take one piece off the fullest circuit by a chain of changes that ends at one with at least two less, if there is
     such a chain; return True if so.
 
-    Pieces stay on shortest trees. Arguments are those of :func:`share`; ``choice`` and ``load`` are changed in place.
+    Pieces stay on shortest trees.
+
+    Args:
+        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering].
+        hops: hops from each source: [source, rank].
+        choice: in and out, place, among the circuits into a rank, of the one that brings a piece; −1 at the source:
+            [piece, source, rank].
+        load: in and out, pieces that pass each circuit: [circuit].
     """
     pieces, sources, ranks = choice.shape
     before, via = np.full(len(load), -2, np.int64), np.full((len(load), 3), -1, np.int64)

@@ -45,6 +45,10 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
 
     It is stored under kind, bytes, parts, fabric (sources aside) and effort. The collective must be one that
     :func:`refusal` does not refuse. ``striped`` is ignored.
+
+    Raises:
+        UnsupportedError: nothing that was tried carries the collective on this fabric.
+        ConfigError: the cache's folder can be written by others.
     """
     # A collective of no bytes has the circuits of a byte.
     nbytes = max(collective.nbytes, float(collective.ranks))

@@ -243,7 +243,8 @@ def _clash(begin: int, end: int, path: int, step: int, holder: Int32s, held: Int
     """Return the first cell from ``begin`` to ``end``, excluded, that another lightpath than ``path`` holds in a step
     that need not end before ``step`` begins; −1 if there is none.
 
-    ``holder``, ``held`` and ``reach`` are those of :func:`occupy`.
+    ``holder`` and ``held`` are the lightpath that last held each cell, −1 for none, and its step; ``reach`` is 1 where
+    step a ends before step b begins, [a, b], and empty where steps run in their order.
     """
     if len(reach) == 0:
         # Without a branch in the loop the processor compares several cells at once; unsigned, no index counts from

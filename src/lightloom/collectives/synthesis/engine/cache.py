@@ -59,10 +59,13 @@ def cache_path(request: object, suffix: str = ".json") -> Path:
 
 
 def read_design(request: object) -> tuple[Design, Chords | None] | None:
-    """Return the cached design of a request and the circulant graph that is faster, or None where there is no such
-    graph; None in place of both where nothing is cached.
+    """Return the design cached under a request, any JSON value, and the circulant graph that is faster, or None where
+    there is no such graph; None in place of both where nothing is cached or the entry is damaged.
 
     The graph is its lengths of chords, pieces and slack.
+
+    Raises:
+        ConfigError: the cache's folder can be written by others.
     """
     content = read_entry(cache_path(request))
     if content is None:
@@ -79,8 +82,12 @@ def write_design(request: object, design: Design, circulant: Chords | None) -> N
 
 
 def read_schedule(request: object, collective: Collective) -> Schedule | None:
-    """Return the schedule cached under a request, as one of ``collective``, not yet verified; None where nothing is
-    cached."""
+    """Return the schedule cached under a request, any JSON value, as one of ``collective``, not yet verified; None
+    where nothing is cached or the entry is damaged.
+
+    Raises:
+        ConfigError: the cache's folder can be written by others.
+    """
     content = read_entry(cache_path(request, ".npz"))
     if content is None:
         return None

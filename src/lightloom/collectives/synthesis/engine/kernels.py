@@ -443,7 +443,7 @@ def grow(paths: Lightpaths, lines: Lines, walks: Ints, roots: Ints, trees: Trees
 
 @njit_cached
 def _count(paths: Lightpaths) -> int:
-    """Return the number of lightpaths."""
+    """Return the number of lightpaths, one more than the largest number of a tap's lightpath; 0 without taps."""
     return paths.path.max() + 1 if len(paths.path) else 0
 
 
@@ -641,7 +641,8 @@ def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> tuple[Int32s
     Reception (piece · roots + root) · ranks + rank is that of a rank in a tree.
 
     Args:
-        tap, order: as in :class:`Trees`, [piece, root, rank].
+        tap: tap by which each rank receives, −1 at the root: [piece, root, rank].
+        order: ranks in the order in which the piece arrives there, each after its parent: [piece, root, place].
     """
     pieces, period, ranks = tap.shape
     taps = tap.ravel()

@@ -124,7 +124,8 @@ def tree_schedule(
     Args:
         queues: channels and direction of the lightpaths of each queue.
         trees: function that returns trees over the lightpaths (False), or over those of the other direction (True).
-        opposite: as ``queue`` of :func:`reversed_rows`.
+        opposite: function that returns the queues of the lightpaths the other way, given queues and the places in their
+            period of the ranks at which those lightpaths end: [row] each.
         pieces: parts in which every share travels.
         note: description for the notes.
     """
@@ -138,6 +139,7 @@ def ring_schedule(collective: Collective, fabric: Fabric, grown: RingTrees, note
     """Return the queued schedule of an all-gather, reduce-scatter or all-reduce over the trees of circuits in levels,
     not yet verified.
 
+    ``grown`` are trees of an all-gather, grown for the size of ``collective``; sums run back over the same circuits.
     ``note`` is a description for the notes; none where it is empty.
     """
     circuits, forest = grown

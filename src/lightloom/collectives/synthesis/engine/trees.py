@@ -228,7 +228,8 @@ class HubCircuits:
         return 1
 
     def base(self, level: int) -> int:
-        """Return the first channel of a level: unit links come last, so that chords keep theirs whatever is left."""
+        """Return the first channel of level number ``level``: unit links, level 0, come last, so that chords keep their
+        channels whatever is left."""
         others = (*self.levels[1:], self.levels[0])
         return sum(other.wavelengths for other in others[: (level - 1) % len(self.levels)])
 
@@ -436,7 +437,7 @@ def grow_chords(
 ) -> RingTrees | None:
     """Return circuits with the trees of an all-gather over them; None where these do not reach every rank.
 
-    ``roots`` are those of :func:`grow_forest`.
+    ``roots`` are the ranks at which the trees of one period begin, all ranks of the period by default: [root].
     """
     chords = tuple((chords.hubs, chords.skip) for chords in circuits.chords)
     paths, lines = _lightpaths(task.ranks, circuits.period, chords, circuits.free)
@@ -461,7 +462,8 @@ def grow_design(
     Args:
         paths, lines: lightpaths without times, and the rules of their lines, two for the chords of each length.
         links: links from each origin to its tap: [tap].
-        sweeps, roots: as of :func:`grow_forest`.
+        sweeps: rounds of balancing.
+        roots: ranks at which the trees of one period begin, all ranks of the period by default: [root].
     """
     timing = task.timing
     busy = task.nbytes / design.pieces / (circuits.width * timing.bandwidth) + timing.occupancy
