@@ -79,7 +79,8 @@ class Algorithm:
     def schedule(self, collective: Collective, fabric: Fabric) -> Schedule:
         """Return a schedule that serves a collective on a fabric, not yet verified.
 
-        A kind that the algorithm does not list is served by the schedule of the kind in ``CARRIED_AS``.
+        Where the algorithm does not list them, a barrier is served by the schedule of an all-gather, an all-to-all-v by
+        that of an all-to-all, and a reduce-scatter-v by that of a reduce-scatter.
 
         Raises:
             UnsupportedError: the algorithm cannot serve this kind on this fabric (says why, as :meth:`refusal`).
@@ -99,8 +100,8 @@ class Algorithm:
         it can.
 
         The kinds, fields, ``declines`` and ``longest_lightpath`` of the algorithm are looked at in this order, and last
-        whether its rows fit in the memory that is free. A kind that the algorithm does not list is judged as the one
-        whose schedules serve it (``CARRIED_AS``).
+        whether its rows fit in the memory that is free. A barrier, an all-to-all-v or a reduce-scatter-v that the
+        algorithm does not list is judged as the all-gather, all-to-all or reduce-scatter whose schedules serve it.
         """
         carrier = CARRIED_AS.get(kind, kind)
         if kind not in self.kinds and carrier in self.kinds:

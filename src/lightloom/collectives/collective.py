@@ -175,7 +175,9 @@ def read_sizes(text: str, ranks: int, *, pairs: bool) -> tuple[Sizes, float | No
         pairs: sizes of ordered pairs of ranks, otherwise of ranks.
 
     Raises:
-        ConfigError: a text of no such form, or a file that cannot be read.
+        ConfigError: a text of no such form, an exponent or a seed below zero, or a file that cannot be read or holds no
+            sizes.
+        UnsupportedError: sizes of all pairs by Zipf's law do not fit in the memory that is free.
     """
     what, *rest = text.split(":")
     if what != "zipf":
@@ -416,5 +418,9 @@ class Collective:
 
     def resized(self, nbytes: float) -> Collective:
         """Return the collective with ``nbytes`` in place of its bytes; sizes of parts, which are shares, stay as they
-        are."""
+        are.
+
+        Raises:
+            ConfigError: bytes that are negative or not finite, or any of a barrier.
+        """
         return replace(self, nbytes=nbytes)

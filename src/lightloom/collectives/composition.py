@@ -209,15 +209,15 @@ def _layout(
 
 def _count_shares(phase: Phase, sizes: Sequence[int], flat: Schedule) -> int:
     """Return the number of shares into which the chunks of a phase's flat schedule fall: the ranks of its axis, their
-    square in an all-to-all, and 1 where it moves the data as a whole."""
+    square in an all-to-all, and 1 where it moves the data as a whole. ``sizes`` are the ranks along each axis."""
     if phase.kind in ROOTED or flat.chunks % sizes[phase.axis]:
         return 1
     return sizes[phase.axis] ** (2 if phase.kind == "all-to-all" else 1)
 
 
 def _same_from_everywhere(kind: str, flat: Schedule, ranks: int) -> bool:
-    """Return True when the rows of every rank r are those of rank 0 with everything r ranks further on.
-
+    """Return True when in ``flat``, the schedule of one group of ``ranks`` ranks, the rows of every rank r are those of
+    rank 0 with everything r ranks further on.
     That is destinations, owners of chunks and, in an all-to-all, readers; steps and sums are the same. False where
     chunks or rows do not divide among the ranks.
     """
@@ -243,6 +243,7 @@ def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[
     order, flattened. Steps and lightpaths are numbered from 0.
 
     Args:
+        layout: how chunks are numbered, and the first axis of which only the first ranks have rows.
         flat: schedule of one group.
         before: phases before this one in the lane.
         lane: number of the lane, which decides its chunks.
@@ -289,8 +290,8 @@ def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[
 
 
 def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Phase]) -> int:
-    """Return how many coordinates of the axis ``other``, from 0 on, take part in a phase along another axis.
-
+    """Return how many coordinates of the axis ``other``, from 0 on, take part in a phase along another axis, in the
+    rows that are made.
     One on folded axes; one too where only coordinate 0 holds the data of a broadcast, or of a reduce after that axis;
     else all. ``before`` are the phases before this one.
     """

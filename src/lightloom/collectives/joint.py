@@ -101,6 +101,9 @@ def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, lis
 
     Steps follow each other within a part only, by dependencies. What the lightpaths carry is left out (an all-gather of
     no bytes, chunk 0 in every row): the schedules of the parts say it.
+
+    Raises:
+        ValueError: the fabric has no such groups as a part names.
     """
     begins: list[int] = []
     columns, dependencies = list[tuple[Ints, ...]](), list[tuple[int, int]]()

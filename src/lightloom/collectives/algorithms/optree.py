@@ -138,8 +138,8 @@ def best_radices(n: int, channels: int) -> tuple[int, ...]:
     """Return the radices of OpTree's stages with the fewest steps among the most promising, for ``n`` ranks and
     ``channels`` wavelengths of each link.
 
-    Ties go to fewer stages, then to the lower estimate. Estimate of a stage of radix m: around the ring ceil(N/m)·C(m)
-    wavelengths, along a line (N/m)·floor(m²/4), over the channels.
+    Ties go to fewer stages, then to the lower estimate. Estimate of a stage of radix m: around the ring
+    ceil(N/m)·ceil(floor(m²/4)/2) wavelengths, along a line (N/m)·floor(m²/4), over the channels, rounded up.
     """
     candidates = _candidates(n, channels)
     best, fewest = candidates[0], (sys.maxsize, 0)

@@ -123,8 +123,8 @@ def _led_away(paid: float, hops: int, enough: int) -> float:
 
 
 def _two_phases(ranks: int, hops: int) -> Floats:
-    """Return, for p = 0 ... H − 1, the fewest link uses of a tree that reaches N ranks of a ring within H hops, where
-    lightpaths of the first p levels cost one more than their lengths: [p]."""
+    """Return the fewest link uses of a tree that reaches all ranks of a ring within ``hops`` hops, where lightpaths of
+    the first p levels cost one more than their lengths, for p = 0 ... ``hops`` − 1: [p]."""
     phases = np.arange(hops, dtype=np.float64)
     left, uses = np.full(hops, float(ranks - 1)), np.zeros(hops)
     whole, first = (0.0, 1.0), (np.zeros(hops), np.ones(hops))
@@ -158,8 +158,12 @@ def joint_seconds(
 
 
 def _joint(ranks: int, hop: float, per_link_use: float, uses: Uses, more_uses: int) -> tuple[float, int]:
-    """Return the least X of :func:`joint_seconds`, with its arguments, and the number of hops that it allows, at most N
-    − 1."""
+    """Return the least X, in seconds, with X ≥ hop + (uses(``ranks``, ⌊X/hop⌋) + ``more_uses``) · ``per_link_use``, and
+    the number of hops that it allows, 1 to ``ranks`` − 1.
+
+    Arguments are as :func:`joint_seconds` says: seconds of a hop, seconds in which all links carry all bytes over one
+    link, a function that counts the link uses of a byte, and uses to add.
+    """
     most = max(1, ranks - 1)
     if hop <= 0:
         return (uses(ranks, most) + more_uses) * per_link_use, most
@@ -167,13 +171,14 @@ def _joint(ranks: int, hop: float, per_link_use: float, uses: Uses, more_uses: i
 
 
 def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, most: int) -> tuple[float, int]:
-    """Return the least X ≥ ``seconds``(⌊X/hop⌋), and its number of hops, ``fewest`` to ``most``.
+    """Return the least X, in seconds, with X ≥ ``seconds``(⌊X/hop⌋), and its number of hops, ``fewest`` to ``most``.
 
-    X is at least the time of the hops that are returned.
+    X is at least as long as the hops that are returned take.
 
     Args:
-        seconds: seconds that are needed at a number of hops, which fall as hops grow.
+        seconds: function of a number of hops that returns the seconds needed, which fall as hops grow.
         hop: seconds of one hop.
+        fewest, most: least and largest number of hops that is looked at.
     """
     # The time that links need falls with the hops, and the time that hops take rises.
     too_few, enough = fewest - 1, fewest
@@ -263,10 +268,12 @@ _Point = tuple[float, float]
 def _segment(
     ranks: int, hops: int, few: _Point, many: _Point, is_before: Callable[[_Point], bool]
 ) -> tuple[_Point, _Point]:
-    """Return two neighbouring corners of the convex frontier of uses, between ``few`` and ``many``, for the first of
-    which ``is_before`` holds, and for the second not.
+    """Return two neighbouring corners of the convex frontier of link uses, between ``few`` and ``many``, for the first
+    of which ``is_before`` holds, and for the second not.
 
-    The first one uses more links in the one level than the second, as ``few`` does than ``many``.
+    A corner is the link uses of a tree within ``hops`` hops in all levels but one, and those in that one level. The
+    first
+    corner uses more links in the one level than the second, as ``few`` does than ``many``.
     """
     while True:
         price = (many[0] - few[0]) / (few[1] - many[1])
@@ -277,8 +284,8 @@ def _segment(
 
 
 def _cheapest(ranks: int, hops: int, price: float) -> _Point:
-    """Return the link uses of the tree that is cheapest where a link of one level costs ``price`` ≥ 1, and of all
-    others 1: those in all other levels, and those in that level."""
+    """Return the link uses of the tree within ``hops`` hops that is cheapest where a link of one level costs ``price``
+    ≥ 1, and of all others 1: those in all other levels, and those in that level."""
     others, one, count = _costs(ranks, hops)
     # Equal costs keep their order, in which those with fewer other links come first.
     order = np.argsort(others + price * one, kind="stable")
@@ -289,10 +296,11 @@ def _cheapest(ranks: int, hops: int, price: float) -> _Point:
 
 @lru_cache(maxsize=64)
 def _costs(ranks: int, hops: int) -> tuple[Floats, Floats, Floats]:
-    """Return the kinds of attachments of a tree within ``hops`` hops: links in all levels but one, links in that one,
-    and how many attachments use so many, [cost] each.
+    """Return the costs at which ranks attach to a tree within ``hops`` hops: links in all levels but one, links in that
+    one, and how many attachments there are at this cost, [cost] each.
 
-    The root's own entry is left out; costs come by the first number, then by the second.
+    The root's own entry is left out; costs come by the first number, then by the second, and go as far as ``ranks``
+    ranks need.
     """
     others = _coefficients(hops - 1, ranks - 1)
     one = np.full(len(_coefficients(hops, ranks - 1)), 2.0)
@@ -390,8 +398,7 @@ def hops_needed(demand: Demand, degree: int) -> int:
 
 
 def standing_seconds(demand: Demand, fabric: Fabric) -> float:
-    """Return seconds over circuits of a switch that are set once: hops to go, and circuits that parts use hop by hop.
-
+    """Return the seconds that parts from rank to rank take at least over circuits of a switch that are set once.
     The largest of: hops to the peer that lies farthest at best; bytes times hops over all circuits; and, for each
     number of hops, the bytes of one rank that go farther, after the delay of these hops. The first set-up and one
     conversion are left out.

@@ -101,6 +101,11 @@ def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints
     As few colours are used as the most that overlap anywhere. Memory is taken for ranges of colours that follow each
     other, not for each colour.
 
+    Args:
+        start, end: nodes, 0 to ``nodes``: [interval].
+        count: number of colours: [interval].
+        nodes: number of nodes of the line.
+
     Returns:
         The interval that each range belongs to, in order, its first colour, its number of colours, and the colours that
             the interval has in ranges before: [range] each; and the number of all colours.

@@ -279,8 +279,9 @@ class Schedule:
         return replace(self, collective=self.collective.resized(nbytes))
 
     def carrying(self, collective: Collective, fibre_channels: int) -> Schedule:
-        """Return the same rows for a collective of another kind that they serve as they are
-        (:data:`lightloom.collectives.collective.CARRIED_AS`), unfolded if its parts have sizes.
+        """Return the same rows for a collective of another kind that they serve as they are: an all-gather's for a
+        barrier, an all-to-all's for an all-to-all-v, a reduce-scatter's for a reduce-scatter-v. They are unfolded if
+        its parts have sizes.
 
         Args:
             collective: the new collective, on as many ranks.
@@ -292,7 +293,11 @@ class Schedule:
         return replace(self if collective.sizes is None else self.unfolded(fibre_channels), collective=collective)
 
     def with_columns(self, columns: Mapping[str, Any], **fields: Any) -> Schedule:
-        """Return the schedule with some columns (by name) and fields replaced."""
+        """Return the schedule with some columns, by their names in :data:`COLUMNS`, and other fields replaced.
+
+        Raises:
+            ValueError: columns of different lengths.
+        """
         return replace(self, **columns, **fields)
 
     def with_rows(self, rows: Ints) -> Schedule:
@@ -478,7 +483,7 @@ class Schedule:
         return source, destination, route
 
     def columns(self) -> dict[str, Column]:
-        """Return the columns by name."""
+        """Return the columns by name, in the order of :data:`COLUMNS`: [row] each, as they are stored."""
         return {name: getattr(self, name) for name in COLUMNS}
 
 

@@ -317,7 +317,8 @@ def _stretched(budgets: Ints, more: int) -> Ints:
 
 
 def _schedule_rounds(gather: Collective, fabric: Fabric, links: GridLinks, rounds: _Rounds) -> Schedule:
-    """Return an all-gather in rounds as a schedule of steps."""
+    """Return an all-gather in rounds as a schedule of steps, a step a round, not yet verified; ``links`` are those by
+    which ``rounds`` number their rows' links."""
     rows = rounds.rows
     order = np.lexsort((rows.link, rows.round))
     at, link = rows.round[order], rows.link[order]

@@ -77,8 +77,11 @@ def pipeline(parent: Int32s, first: Ints, child: Ints, tree: Ints, rows: ReduceR
 
 @njit_without_arrays
 def _queue(ends: Int32s, rank: int, to: int) -> int:
-    """Return the number of the queue of the link from one rank to another, 4 · rank + place, which is given at its
-    first use; −1 for a fifth neighbour."""
+    """Return the number of the queue of the link from ``rank`` to rank ``to``, 4 · rank + place in ``ends``; −1 for a
+    fifth neighbour.
+
+    ``ends`` [rank, 4] lists the neighbours of each rank met so far, −1 filling up; a new one is added.
+    """
     for k in range(4):
         if ends[rank, k] < 0:
             ends[rank, k] = to

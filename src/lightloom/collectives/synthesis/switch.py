@@ -156,9 +156,10 @@ def kautz(ranks: int, degree: int) -> StandingCircuits:
 
 
 def _without_loops(source: Ints, destination: Ints) -> Ints:
-    """Return destinations in which circuits from a rank to itself have exchanged ends with others: [circuit].
+    """Return the destinations of circuits, [circuit], after those that led from a rank to itself have exchanged
+    destinations with each other or, the last one, with another circuit.
 
-    Some loops are left where no exchange removes them.
+    Some loops are left where no exchange removes them. ``source`` and ``destination`` are not changed: [circuit].
     """
     loops = np.flatnonzero(source == destination)
     destination = destination.copy()

@@ -402,8 +402,8 @@ _AT_ONCE: Effort = 1 << 25
 
 
 def check_lists(schedule: Schedule) -> None:
-    """Prove that the lists of chunks name what exists, in a schedule that can have them.
-
+    """Prove that the lists of chunks name chunks that exist, and that the schedule may have lists: one of steps,
+    neither folded nor a pipeline, whose chunks are all equal. Nothing of a schedule without lists.
     Raises:
         VerificationError: the first violation found.
     """

@@ -263,7 +263,8 @@ class Machine:
         return self._work(block, step, content)
 
     def _work(self, block: _Block, step: Step, content: Content) -> Content:
-        """Add and store as the type of the step says, and return the sum, or the content itself where nothing adds."""
+        """Add a chunk's content, received or read, and store it as the type of the step says, and return the sum, or
+        the content itself where nothing adds."""
         if step.type in ADDS:
             own = self._read(block, step.destination if step.type == "re" else step.source)
             content = added(own, content, block.name(block.at) + (f" (line {step.line})" if step.line else ""))
@@ -361,7 +362,8 @@ def _remedy(program: Program, condition: Condition, where: str, room: int) -> st
     """Return a text that says with how much more room in each connection a program that waits forever would end; an
     empty text where none helps.
 
-    ``room`` is the number of messages that a connection holds; it is doubled up to ``MOST_ROOM``.
+    ``room`` is the number of messages that a connection holds; it is doubled until the program ends, up to 64. The text
+    begins with a space: " where a connection holds 2 messages, ...; 8 would do".
     """
     held = room
     while held < MOST_ROOM:

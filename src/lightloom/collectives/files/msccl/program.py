@@ -255,11 +255,12 @@ class _Reader:
         self._blocks: dict[int, ThreadBlock] = {}
 
     def _refuse(self, what: str) -> NoReturn:
-        """Raise ConfigError about the current line."""
+        """Raise ConfigError that names the file and the line being read, and says ``what`` is wrong there."""
         raise ConfigError(f"{self._path}, line {self.parser.CurrentLineNumber}: {what}")
 
     def _start(self, name: str, values: dict[str, str]) -> None:
-        """Open an element inside the one that it belongs to; refuse an unknown or misplaced one."""
+        """Open an element inside the one that it belongs to, and read its attributes, texts by name; ConfigError for an
+        unknown or misplaced element, or wrong attributes."""
         inside = {"algo": None, "gpu": "algo", "tb": "gpu", "step": "tb"}
         if name not in inside or inside[name] != (self._open[-1] if self._open else None):
             self._refuse(f"<{name}> inside {self._open[-1] if self._open else 'nothing'}: expected algo, gpu, tb, step")
@@ -267,8 +268,8 @@ class _Reader:
         getattr(self, f"_{name}")(values)
 
     def _end(self, name: str) -> None:
-        """Close an element; at the end of a GPU order its threadblocks by id, at the end of the program its GPUs, and
-        refuse where ids or GPUs are missing."""
+        """Close an element; at the end of a GPU order its threadblocks by id, at the end of the program its GPUs;
+        ConfigError where ids are missing, or GPUs are not as many as announced."""
         self._open.pop()
         if name == "gpu":
             gpu = next(reversed(self._gpus.values()))
@@ -279,7 +280,8 @@ class _Reader:
             self.program.gpus = [self._gpus[rank] for rank in self._complete(self._gpus, self._announced, "gpu")]
 
     def _complete(self, known: Container[int], count: int, element: str) -> range:
-        """Return the ids 0 to count - 1, which elements may have in any order; refuse where one of them is missing."""
+        """Return the ids 0 to ``count`` - 1, which elements may have in any order; ConfigError where one of them is not
+        among the ``known`` ones."""
         for number in range(count):
             if number not in known:
                 self._refuse(f"no <{element}> has id={number}: expected ids 0 to {count - 1}, each once")
@@ -303,22 +305,24 @@ class _Reader:
         self.program = Program(**texts, **numbers, **ways)  # type: ignore[arg-type]
 
     def _gpu(self, values: dict[str, str]) -> None:
-        """Begin a GPU with the attributes of its element ``gpu``: its id and the chunks of its buffers."""
+        """Begin a GPU with the attributes of its element ``gpu``, its id and the chunks of its buffers; ConfigError
+        where one is missing or wrong."""
         rank = self._new(values, self._gpus)
         chunks = {name: self._whole(values, f"{name}_chunks", least=0) for name in BUFFERS}
         self._gpus[rank] = Gpu(chunks=chunks, line=self.parser.CurrentLineNumber)
         self._blocks = {}
 
     def _tb(self, values: dict[str, str]) -> None:
-        """Begin a threadblock of the current GPU with the attributes of its element ``tb``: id, peers and channel."""
+        """Begin a threadblock of the current GPU with the attributes of its element ``tb``, id, peers and channel;
+        ConfigError where one is missing or wrong."""
         number = self._new(values, self._blocks)
         send, receive, channel = (self._whole(values, name) for name in ("send", "recv", "chan"))
         line = self.parser.CurrentLineNumber
         self._blocks[number] = ThreadBlock(send=send, receive=receive, channel=channel, line=line)
 
     def _step(self, values: dict[str, str]) -> None:
-        """Append a step with the attributes of its element ``step`` to the current threadblock; refuse one that is not
-        numbered in order."""
+        """Append a step with the attributes of its element ``step`` to the current threadblock; ConfigError where it is
+        not numbered in order, or an attribute is missing or no number. A negative ``depid`` means no dependency."""
         block = next(reversed(self._blocks.values()))
         number = self._whole(values, "s")
         if number != len(block.steps):
@@ -337,14 +341,14 @@ class _Reader:
         )
 
     def _text(self, values: dict[str, str], name: str) -> str:
-        """Return the attribute ``name`` of an element; refuse the element where it is missing."""
+        """Return the attribute ``name`` of an element; ConfigError where it is missing."""
         if name not in values:
             self._refuse(f"<{self._open[-1]}>: attribute {name!r} is missing: expected one, as msccl-tools writes it")
         return values[name]
 
     def _whole(self, values: dict[str, str], name: str, least: int = -1, most: int = _MOST) -> int:
-        """Return the attribute ``name`` of an element as a whole number from ``least`` to ``most``; refuse the element
-        where it is missing or anything else."""
+        """Return the attribute ``name`` of an element as a whole number from ``least`` to ``most``; ConfigError where
+        it is missing or anything else."""
         text = self._text(values, name)
         try:
             value = int(text)
@@ -355,7 +359,8 @@ class _Reader:
         return value
 
     def _new(self, values: dict[str, str], known: Container[int]) -> int:
-        """Return the id of an element, from 0 on; refuse one that is ``known`` already."""
+        """Return the id of an element, from 0 on; ConfigError where it is missing, no such number, or ``known``
+        already."""
         number = self._whole(values, "id", least=0)
         if number in known:
             self._refuse(f"<{self._open[-1]}>: id={number} occurs twice: expected each id once")

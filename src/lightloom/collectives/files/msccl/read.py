@@ -93,9 +93,10 @@ class _Levels(NamedTuple):
 
 
 def _levels(movement: Movement, where: str) -> _Levels:
-    """Return the earliest step of every row in which all edges are kept, the rows that must be sent together, and an
-    order of these.
+    """Return the earliest step of every row in which all edges are kept, the parts of rows that must be sent together,
+    an order of the parts that keeps all edges, and the steps in which some rows must not come after others.
 
+    ``where`` names the file in messages.
     Raises:
         UnsupportedError: messages overtake each other.
     """

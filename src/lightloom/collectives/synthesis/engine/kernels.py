@@ -468,7 +468,7 @@ def _grow_tree(paths: Lightpaths, lines: Lines, growth: _Growth, tree: Trees, lo
     lines allow; return False if some rank is not reached. Of equal arrivals the one over the less busy queue is taken.
 
     Taps, arrivals and the order of ranks go to ``tree``, and each lightpath that is used adds 1 to its queue's
-    ``load``.
+    ``load``. ``growth`` has the root, the ranks at which lines may begin, and scratch.
     """
     done, arrival, came = growth.done, tree.arrival, tree.tap
     done[:] = False

@@ -103,8 +103,8 @@ class Wiring(NamedTuple):
         """Return the number of ranks after which all circuits repeat: all ranks where the hubs of some chords do not
         divide them.
 
-        It is even where even ranks are at most 512, so that of two neighbours one may send its block for the opposite
-        rank either way.
+        An odd period is doubled where the ranks are even and at most 512, so that of two neighbours each may send its
+        block for the opposite rank another way around.
         """
         counts = [self.hubs, *(chords.hubs for chords in self.chords)]
         if any(ranks % count for count in counts):

@@ -411,7 +411,7 @@ def _both_ways_late(fabric: Fabric, nbytes: float) -> Iterator[Shape]:
 
 def _trees_side_by_side(fabric: Fabric, nbytes: float, most: float) -> Iterator[Shape]:
     """Yield the shape of several trees to hubs, each on wavelengths of its own, if together they take less than
-    ``most`` seconds.
+    ``most`` seconds for a broadcast of ``nbytes``.
 
     At most one shape is yielded, and none where light does not reach the far side of the ring.
     """
