@@ -218,6 +218,7 @@ def _count_shares(phase: Phase, sizes: Sequence[int], flat: Schedule) -> int:
 def _same_from_everywhere(kind: str, flat: Schedule, ranks: int) -> bool:
     """Return True when in ``flat``, the schedule of one group of ``ranks`` ranks, the rows of every rank r are those of
     rank 0 with everything r ranks further on.
+
     That is destinations, owners of chunks and, in an all-to-all, readers; steps and sums are the same. False where
     chunks or rows do not divide among the ranks.
     """
@@ -292,6 +293,7 @@ def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[
 def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Phase]) -> int:
     """Return how many coordinates of the axis ``other``, from 0 on, take part in a phase along another axis, in the
     rows that are made.
+
     One on folded axes; one too where only coordinate 0 holds the data of a broadcast, or of a reduce after that axis;
     else all. ``before`` are the phases before this one.
     """

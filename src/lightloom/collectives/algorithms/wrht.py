@@ -99,6 +99,7 @@ def _sides(group: _Members) -> Iterator[tuple[int, _Members]]:
 def _collected(groups: list[_Members]) -> Stage:
     """Return the stage in which all that the members of each of ``groups``, those of one level, hold goes to the
     group's middle.
+
     Members who lie as far from their middle take the same colours, one for each share.
     """
     most = max(int((group.end - group.first).max()) for group in groups)
@@ -189,6 +190,7 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
 @lru_cache(maxsize=64)
 def _longest_links(ranks: int, channels: int) -> int:
     """Return the links of the longest lightpath of the all-reduce on a ring with ``channels`` wavelengths each way.
+
     It leads to a middle, or from one representative to another.
     """
     up, across = _stages(ranks, channels)

@@ -49,8 +49,8 @@ def line_all_to_all_wavelengths(nodes: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def broadcast_uses(ranks: int, hops: int) -> int:
-    """Return C(N, H), the fewest link uses of a broadcast on a ring within ``hops`` hops to ``ranks`` ranks, its source
-    included.
+    """Return C(N, H), the fewest link uses of a broadcast on a ring within H = ``hops`` hops to N = ``ranks`` ranks,
+    its source included.
 
     A lightpath uses every link that it passes. Never below the closed form (N − 1) + max(0, N − 1 − 2 H), and equal to
     it where 2 H (H + 1) ≥ N − 1.
@@ -76,8 +76,8 @@ def closed_form(ranks: int, hops: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def all_reduce_uses(ranks: int, hops: int) -> int:
-    """Return A(N, H), a lower bound on the link uses of an all-reduce of one byte on a ring of ``ranks`` ranks, within
-    ``hops`` hops.
+    """Return A(N, H), a lower bound on the link uses of an all-reduce of one byte on a ring of N = ``ranks`` ranks,
+    within H = ``hops`` hops.
 
     Never below 2 C(N, H), nor below 2 (N − 1) + max(0, 2 (N − 1) − 2 (H + 1)). Within one hop every rank hears every
     other directly; within few, ranks on opposite sides of the ring meet at some rank.
@@ -399,6 +399,7 @@ def hops_needed(demand: Demand, degree: int) -> int:
 
 def standing_seconds(demand: Demand, fabric: Fabric) -> float:
     """Return the seconds that parts from rank to rank take at least over circuits of a switch that are set once.
+
     The largest of: hops to the peer that lies farthest at best; bytes times hops over all circuits; and, for each
     number of hops, the bytes of one rank that go farther, after the delay of these hops. The first set-up and one
     conversion are left out.

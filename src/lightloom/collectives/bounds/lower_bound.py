@@ -244,6 +244,7 @@ def _all_to_all_bounds(collective: Collective, fabric: Fabric, hops: int) -> lis
 def _bounds_of_parts(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
     """Return the bounds, on a ring of wavelengths from standing circuits on, of a collective whose parts go from rank
     to rank: (seconds, what sets it) each.
+
     The links that parts pass at least; hops on standing circuits, or a set-up and a hop if that is less; and, where
     reach is limited, the hops of the part that passes most links.
     """

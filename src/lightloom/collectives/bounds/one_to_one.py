@@ -93,6 +93,7 @@ def _arc_seconds(demand: Demand, fabric: Fabric) -> tuple[float, str]:
     """Return seconds in which links into, or out of, the worst arc of a ring carry what must pass, and its name.
 
     Arcs are all runs of neighbouring ranks, but the whole ring; those whose links have all failed count as 0 seconds.
+    The name is empty, with 0 seconds, where nothing must pass.
     """
     ranks = demand.ranks
     bytes_of = np.zeros((ranks, ranks))

@@ -33,6 +33,7 @@ COST_MODELS: tuple[str, ...] = get_args(CostModel)
 
 def known_cost_model(name: str) -> CostModel:
     """Return ``name`` if it is that of a cost model, "paper" or "physical".
+
     Raises:
         UnknownNameError: no such cost model.
     """

@@ -353,10 +353,11 @@ def _texts(entry: object) -> Texts:
 
 
 def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
-    """Yield name and value of the attributes of a node.
+    """Yield name and value of the attributes of a node in the jsonizer's form, such as {"name": "num_ops", "int64Val":
+    "5"}.
 
     Documentation and values that are no scalars, such as lists, are left out; anything but a list of attributes yields
-    none.
+    none. ``where`` names the node in messages.
 
     Raises:
         ConfigError: an attribute has no name, or a value of a kind of number is none.

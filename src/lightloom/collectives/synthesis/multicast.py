@@ -84,11 +84,10 @@ class MulticastDesign(TreeRules):
     slack: float = field(default=1.1, kw_only=True)
 
     def sound(self, ranks: int, taps: int, reach: int | None) -> bool:
-        """Return True when the first level misses no rank, hubs are nested, and lightpaths are not too long.
+        """Return True when the first level starts at every rank and misses none, hubs are nested, and no lightpath has
+        more than ``taps`` taps or passes more than ``reach`` links, or all but one of the ring.
 
-        Nor may they have more than ``taps`` taps.
-
-        ``reach`` is the most links of a lightpath, None where light reaches everywhere.
+        ``reach`` is None where light reaches everywhere.
         """
         base, most = self.arcs[0], ranks - 1 if reach is None else min(reach, ranks - 1)
         return (

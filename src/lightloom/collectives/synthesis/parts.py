@@ -171,10 +171,8 @@ def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules of plain algorithms.
-
-    Straight ones and the two-way ring, none where an algorithm refuses.
-    """
+    """Yield schedules of steps by plain algorithms, named "synthesized": one-stage striped and not, and the striped
+    two-way ring; an algorithm that refuses is left out."""
     for algorithm in (ONE_STAGE.bundled(), ONE_STAGE, RING_TWO_WAY.bundled()):
         if (schedule := steps_of(algorithm, collective, fabric)) is not None:
             yield replace(schedule, algorithm="synthesized", notes=(f"steps of {algorithm.name}",))

@@ -321,6 +321,7 @@ def shares(schedule: Schedule) -> None:
 def first_piece(schedule: Schedule, fabric: Fabric) -> Schedule:
     """Return the rows of a pipeline's first piece, which stand for all, after proving that they can; a schedule that is
     no pipeline unchanged.
+
     Raises:
         VerificationError: the pieces cannot follow each other so.
     """
@@ -404,6 +405,7 @@ _AT_ONCE: Effort = 1 << 25
 def check_lists(schedule: Schedule) -> None:
     """Prove that the lists of chunks name chunks that exist, and that the schedule may have lists: one of steps,
     neither folded nor a pipeline, whose chunks are all equal. Nothing of a schedule without lists.
+
     Raises:
         VerificationError: the first violation found.
     """

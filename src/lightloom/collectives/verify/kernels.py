@@ -349,6 +349,7 @@ def by_listed_chunk(number: Column, rows: Ints, lists: Lists, first_chunk: int, 
 def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Column) -> tuple[int, int, int]:
     """Replay what only copies, chunk by chunk, and return (code, row or chunk, rank): ``OK`` and zeros, or what is
     wrong first and where: a chunk with ``WRONG_END``, else a row.
+
     ``owner`` [chunk] has a chunk at first, and ``reader`` [chunk] must end with it, every rank where that is −1. A rank
     receives each chunk once, and passes it on in steps that begin after that in which it came has ended, as ``reach``
     says of steps a and b in [a, b].
@@ -385,6 +386,7 @@ def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Co
 def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_through: int) -> tuple[int, int, int]:
     """Replay any collective in which every rank holds its own contribution at first, and return (code, row or chunk,
     rank): ``OK`` and zeros, or what is wrong first and where: a chunk with ``WRONG_END``, else a row.
+
     Contributions are replayed some thousand at a time, so that memory grows with the ranks and not with their square.
     Sends of one step read what was there before the step; only rank ``cut_through`` (the switch, or -1) passes on what
     enters in the same step.
@@ -450,6 +452,7 @@ def _replay_chunk(
     ``copies.found`` says of each send what was found of them.
 
     Args:
+        copies: contributions that ranks hold, those at hand in ``state`` at first; changed in place.
         reach: True where step a ends before step b begins: [a, b]; empty where steps follow each other.
         cut_through: rank that passes on what enters in the same step, or −1.
     """

@@ -288,15 +288,15 @@ class Machine:
 
     def _read(self, block: _Block, first: tuple[str, int]) -> Content:
         """Return the content of the step's current chunk, in a buffer from ``first`` on (buffer, chunk), or None where
-        nothing was stored; refuse a read that races a write."""
+        nothing was stored; ConfigError where nothing orders this read after the last write there."""
         place = self._condition.place(block.rank, first[0], first[1] + block.piece)
         self._ordered(block, place, [])
         self._reads[place].append(self._access(block))
         return self._memory.get(place)
 
     def _write(self, block: _Block, first: tuple[str, int], content: Content) -> None:
-        """Store the step's current chunk in a buffer from ``first`` on (buffer, chunk); refuse a write that races a
-        read or a write."""
+        """Store ``content`` in the step's current chunk of a buffer from ``first`` on (buffer, chunk); ConfigError
+        where nothing orders this write after the last write there and the reads since."""
         place = self._condition.place(block.rank, first[0], first[1] + block.piece)
         self._ordered(block, place, self._reads.pop(place, []))
         self._last_write[place] = self._access(block)
@@ -310,8 +310,8 @@ class Machine:
         return block.index, int(block.clock[block.index]) + 1, block.at
 
     def _ordered(self, block: _Block, place: Place, before: list[_Access]) -> None:
-        """Refuse the current step of a threadblock unless clocks order it after the accesses ``before``, and after the
-        last write to ``place``, if any."""
+        """Raise ConfigError about the current step of a threadblock unless clocks order it after the accesses
+        ``before``, and after the last write to ``place``, if any."""
         last = self._last_write.get(place)
         for number, tick, step in before if last is None else [*before, last]:
             if number != block.index and block.clock[number] < tick:

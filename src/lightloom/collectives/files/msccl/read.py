@@ -97,6 +97,7 @@ def _levels(movement: Movement, where: str) -> _Levels:
     an order of the parts that keeps all edges, and the steps in which some rows must not come after others.
 
     ``where`` names the file in messages.
+
     Raises:
         UnsupportedError: messages overtake each other.
     """

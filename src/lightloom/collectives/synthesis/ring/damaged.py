@@ -90,7 +90,8 @@ def _grow_trees(
 
 
 def _circuits_to_try(collective: Collective, fabric: Fabric) -> Iterator[StandingCircuits]:
-    """Yield what is left of several designs where it joins all ranks."""
+    """Yield the circuits that failures leave of several designs, where they join all ranks: of unit links alone, of the
+    design for a sound ring, where a link is broken that for twice as many ranks, and of plain families of chords."""
     broken = bool(_blocked(fabric).all(axis=1).any())
     designs = [_design(collective, fabric, times) for times in ((1, 2) if broken else (1,))]
     for chords in dict.fromkeys([(), *designs, *_simple(fabric)]):

@@ -426,9 +426,10 @@ class RingSearch:
         return [level._replace(hubs=hubs, skip=max(1, round(level.length(self._ranks) * hubs / self._ranks)))]
 
     def _nested(self, rng: np.random.Generator) -> tuple[Level, ...]:
-        """Return two or three levels between the same hubs, the shortest first, their lengths apart by like factors.
+        """Return two or three levels between the same hubs, the shortest first.
 
-        Hubs and lengths are random; the longest chords pass up to a quarter of the ring.
+        Hubs and lengths are random: the longest chords pass up to a quarter of the ring, and from level to level
+        lengths grow by about the same factor.
         """
         hubs = int(rng.choice(hub_counts(self._ranks)))
         longest = max(4.0, self._ranks / 4) ** rng.uniform(0.5, 1.0)
