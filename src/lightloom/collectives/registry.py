@@ -71,10 +71,8 @@ def find(name: str) -> Algorithm:
 
 
 def admitted(kind: str, fabric: Fabric, model: CostModel = "physical") -> list[Algorithm]:
-    """Return the algorithms that can serve ``kind`` on this fabric under a cost model.
-
-    In the order of :func:`algorithms`.
-    """
+    """Return the algorithms that can serve ``kind`` on this fabric under a cost model, those that
+    :meth:`Algorithm.refusal` does not refuse, in the order of :func:`algorithms`."""
     return [algorithm for algorithm in algorithms().values() if algorithm.refusal(kind, fabric, model) is None]
 
 

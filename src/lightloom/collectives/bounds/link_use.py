@@ -363,7 +363,8 @@ def _receiving_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def _share_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Return the seconds in which a rank receives one rank's share, on all its circuits at once."""
+    """Return the seconds in which a rank of a circuit switch receives one rank's share, ``nbytes_per_rank``, on all its
+    circuits at once."""
     return collective.nbytes_per_rank / (fabric.channels * fabric.channel_bandwidth)
 
 

@@ -318,7 +318,8 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
 
 
 def _pairs_joined(fabric: Fabric, hops: int) -> int:
-    """Return the pairs that circuits between halves of the ring may join within ``hops`` hops, at most."""
+    """Return the most pairs of a rank of one half of the ring and a rank of the other that the circuits between the two
+    halves may join within ``hops`` hops."""
     ranks, degree = fabric.ranks, _circuit_ends(fabric) * fabric.taps
     exactly: list[int] = [degree**k for k in range(hops)]
     pairs = sum(min(ranks, exactly[k]) * min(ranks, sum(exactly[: hops - k])) for k in range(hops))

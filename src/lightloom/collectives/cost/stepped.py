@@ -345,7 +345,10 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
 
 
 def _messages(schedule: Schedule, end: Ints) -> Ints:
-    """Return the most lightpaths of a step that have the same rank at one end, sources or destinations: [steps]."""
+    """Return, for each step, the most lightpaths that have the same rank at one end: [step].
+
+    ``end`` is the rank at that end of each row, its source or its destination: [row].
+    """
     ranks, paths = schedule.collective.ranks + 1, int(schedule.lightpath.max()) + 1
     place = schedule.step.astype(np.int64) * ranks + end
     of_path = np.full(paths, -1)
@@ -408,11 +411,14 @@ def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower:
 
 
 def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
-    """Return what each rank delays a queued schedule if it straggles, ``late`` and ``slower`` as for
-    :func:`straggling`.
+    """Return what each rank delays a queued schedule if it straggles.
 
     The schedule is played again with every rank of one period late and slower in turn. The time includes the set-up of
     circuits.
+
+    Args:
+        late: seconds after the first circuits stand before which the straggler sends nothing.
+        slower: factor, 1 or more, by which it holds lightpaths longer.
     """
     ranks, folding = schedule.collective.ranks, schedule.folding
     period = ranks if folding is None else folding.period
@@ -427,10 +433,13 @@ def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slowe
 
 
 def _straggling_in_steps(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
-    """Return what each rank delays a schedule of steps if it straggles, each rank in turn, ``late`` and ``slower`` as
-    for :func:`straggling`.
+    """Return what each rank delays a schedule of steps if it straggles, each rank in turn.
 
     The time is that of a run without a straggler; delays are 0 or more.
+
+    Args:
+        late: seconds after the first circuits stand before which the straggler sends nothing.
+        slower: factor, 1 or more, by which it holds lightpaths longer.
     """
     schedule = schedule.unfolded(fabric.fibre_channels)
     ranks, steps = schedule.collective.ranks, schedule.steps

@@ -378,7 +378,10 @@ def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
 
 
 def _parse_ids(values: object, name: str, where: str) -> tuple[int, ...]:
-    """Return a list of ids as a tuple; raise ConfigError where it is no list, or one is no whole number from 0 on."""
+    """Return a list of ids as a tuple; raise ConfigError where it is no list, or one is no whole number from 0 on.
+
+    ``name`` is that of the field and ``where`` the node, for messages.
+    """
     if not isinstance(values, list):
         raise ConfigError(f"{where}: {name}: expected a list of ids")
     return tuple(_parse_count(value, name, where) for value in values)

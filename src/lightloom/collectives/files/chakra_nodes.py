@@ -386,7 +386,8 @@ def _encode_node(node: Node) -> bytes:
 
 
 def _encode_texts(number: int, texts: Texts) -> bytes:
-    """Return inputs or outputs as the bytes of the field of that number; none where they are empty."""
+    """Return inputs or outputs as the bytes of field ``number`` of a node, a message of values, shapes and types, tag
+    and length included; none where all three are empty."""
     return bytes_field(number, b"".join(bytes_field(place, text.encode()) for place, text in enumerate(texts, 1)))
 
 

@@ -393,7 +393,8 @@ def _table_of(schedule: Schedule, fabric: Fabric | None) -> Any:
 
 
 def _table_columns(table: Any, path: Path) -> dict[str, Column]:
-    """Return the columns of a table; raise ConfigError for missing, unknown, mistyped or null ones."""
+    """Return the columns of an Arrow table by name; raise ConfigError where one is missing, unknown, there twice, of
+    another type than :data:`COLUMNS` says, or has a null. ``path`` names the file in messages."""
     arrow, columns = _pyarrow(), {}
     for name in table.column_names:
         if name not in COLUMNS or table.column_names.count(name) > 1:
@@ -450,7 +451,7 @@ def read_schedule(path: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
 
 
 def verified(schedule: Schedule, fabric: Fabric | None, where: str) -> Fabric:
-    """Return the fabric if the schedule passes the verifier on it.
+    """Return the fabric, unchanged, if the schedule passes the verifier on it; ``where`` names the file in messages.
 
     Raises:
         ConfigError: there is no fabric, or the first violation: the content of the file is wrong.
@@ -465,7 +466,7 @@ def verified(schedule: Schedule, fabric: Fabric | None, where: str) -> Fabric:
 
 
 def checked_suffix(path: Path, known: Iterable[str]) -> str:
-    """Return the suffix if it is one of those that are known.
+    """Return the suffix of a path, dot included, if it is one of those that are known; case counts.
 
     Raises:
         UnsupportedError: another suffix.

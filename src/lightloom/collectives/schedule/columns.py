@@ -119,7 +119,10 @@ class Folding:
 
     @classmethod
     def along(cls, period: int, axes: tuple[int, ...]) -> Folding:
-        """Return the folding of rows of ``period`` ranks whose copies along these axes take the same channels."""
+        """Return the folding of rows of ``period`` ranks whose copies along these axes take the same channels.
+
+        ``axes`` are numbers of copies along each axis, innermost first, whose product is that of all copies.
+        """
         return cls(period, np.zeros((prod(axes), 0), np.int32), axes)
 
     @property

@@ -388,8 +388,8 @@ class MulticastSearch:
         return self._best[1], trees
 
     def _sweep(self, candidates: list[tuple[float, MulticastDesign]], effort: int) -> None:
-        """Try candidates in the order of their estimates, each in the best number of pieces, and keep the best as
-        :meth:`_try` does.
+        """Try ``candidates``, pairs of estimated seconds and a design, in their order, each in the number of pieces
+        that :meth:`_pieces` returns, and keep their seconds and the fastest design.
 
         Each period of trees gets the same share of the effort, and the sweep ends early once the best takes at most a
         hundredth more than the bound.

@@ -109,7 +109,8 @@ def _price(transfers: Transfers, transfer: int, nbytes: float, hurry: float, loa
 
 @njit_without_arrays
 def _arrival(transfers: Transfers, transfer: int, nbytes: float, arrival: Floats) -> float:
-    """Return the seconds from the root's start until a transfer of ``nbytes`` arrives, if it waits for no other."""
+    """Return the seconds from the root's start until a transfer of ``nbytes`` arrives, if it waits for no other;
+    ``arrival`` has those at which each rank of the tree has received: [rank]."""
     slowest = 0.0
     for k in range(transfers.begins[transfer], transfers.begins[transfer + 1]):
         slowest = max(slowest, nbytes * transfers.seconds_per_byte[k])

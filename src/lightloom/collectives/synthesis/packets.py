@@ -93,7 +93,8 @@ _SWEEPS = 1
 
 
 def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) -> Schedule:
-    """Return a queued schedule over packed trees, not yet verified.
+    """Return a queued all-gather, reduce-scatter, all-reduce, broadcast or reduce over trees packed onto the links, not
+    yet verified.
 
     Args:
         pieces: trees for the data of each root, equal parts of which they carry.

@@ -226,8 +226,8 @@ def exchange_over(
 ) -> Schedule:
     """Return a queued all-to-all over a switch's circuits, not yet verified.
 
-    As many circuits must enter each rank. Every block travels in ``pieces`` pieces; ``note`` is a description for the
-    notes.
+    The same number of circuits must enter every rank. Every block travels in ``pieces`` pieces; ``note`` is a
+    description for the notes.
     """
     ranks = collective.ranks
     entering = np.argsort(circuits.destination, kind="stable").reshape(ranks, -1)

@@ -44,7 +44,8 @@ def refuse_first(wrong: Mask, message: Callable[[int], str]) -> None:
 
 
 def channel_name(fabric: Fabric, channel: int, link: int) -> str:
-    """Return the name of a channel of a link for messages: its wavelength, fibre and link."""
+    """Return the name of a channel of a link for messages: "wavelength 3 of fibre 0 on the ...", with the fabric's name
+    of the link."""
     fibre, wavelength = divmod(channel, fabric.fibre_channels)
     return f"wavelength {wavelength} of fibre {fibre} on the {fabric.link_name(link)}"
 
@@ -82,7 +83,8 @@ def ranges(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
-    """Raise VerificationError where a row's fibre or wavelengths do not exist, or it has none."""
+    """Raise VerificationError about the first row whose fibre or wavelengths do not exist, or that has no
+    wavelength."""
     wavelengths = fabric.fibre_channels
     channel, count = channels(schedule, fabric), schedule.wavelength_count
     outside = (

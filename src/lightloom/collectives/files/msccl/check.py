@@ -191,7 +191,8 @@ class Machine:
         return self._done
 
     def _refuse(self, block: _Block, complaint: str) -> NoReturn:
-        """Raise ConfigError about the current step of a threadblock."""
+        """Raise ConfigError that names the file, line, GPU, threadblock and current step of ``block``, and says the
+        ``complaint``."""
         refuse(self._where, block.code.steps[block.at].line, block.name(block.at), complaint)
 
     def _wake(self, what: object) -> None:
@@ -238,7 +239,8 @@ class Machine:
         return None
 
     def _end_step(self, block: _Block, step: Step) -> None:
-        """Announce the end of a step where others wait for it, and go to the next."""
+        """Announce the end of the current step of a threadblock where others wait for it, waking them, and go to the
+        next; a nop announces nothing."""
         if step.awaited and step.type != "nop":
             name = (block.rank, block.number, block.at)
             self._announced[name] = block.clock.copy()

@@ -214,13 +214,14 @@ def check_rules(program: Program, condition: Condition, where: str) -> None:
 
 
 def refuse(where: str, line: int, what: str, complaint: str, error: type[InputError] = ConfigError) -> NoReturn:
-    """Raise an error that names a file (``where``), a line of it (0: none is named), what stands there, and what is
-    wrong with it."""
+    """Raise ``error`` with the message "WHERE, line LINE: WHAT: COMPLAINT": a file, a line of it (0: none is named),
+    what stands there, and what is wrong with it."""
     raise error(f"{where}{f', line {line}' if line else ''}: {what}: {complaint}")
 
 
 def _check_buffers(gpu: Gpu, rank: int, condition: Condition, where: str) -> None:
-    """Raise ConfigError unless input and output of a GPU hold as many chunks as the collective has, or none."""
+    """Raise ConfigError unless input and output of GPU number ``rank`` hold as many chunks as ``condition`` says, or
+    none; scratch may have any size. ``where`` names the file in messages."""
     over = f"nchunksperloop={condition.chunks} over {condition.ranks} GPUs in an {condition.collective}"
     for buffer in ("i", "o"):
         held, size = gpu.chunks[buffer], condition.size(rank, buffer)
@@ -230,7 +231,11 @@ def _check_buffers(gpu: Gpu, rank: int, condition: Condition, where: str) -> Non
 
 
 def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, where: str) -> None:
-    """Check peers, channel, number of steps and merged reductions of a threadblock; ConfigError where one is wrong."""
+    """Raise ConfigError where peers, channel or number of steps of a threadblock of GPU ``rank`` are wrong, where it
+    ends with a nop, or where reductions that a runtime merges add different counts.
+
+    ``name`` names the threadblock, and ``where`` the file, in messages.
+    """
     for peer in (block.send, block.receive):
         if not -1 <= peer < len(program.gpus) or peer == rank:
             refuse(where, block.line, name, f"peer {peer}: expected another of the {len(program.gpus)} GPUs, or -1")
@@ -249,7 +254,8 @@ def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, whe
 
 
 def _check_peers(gpu: Gpu, name: str, where: str) -> None:
-    """Raise ConfigError where more than 32 threadblocks of a GPU send, or receive, on one channel."""
+    """Raise ConfigError where more than 32 threadblocks of a GPU send, or receive, on one channel; ``name`` is that of
+    the GPU in messages."""
     for kind in ("send", "receive"):
         for channel, count in Counter(block.channel for block in gpu.blocks if getattr(block, kind) >= 0).items():
             if count > MOST_PEERS:

@@ -89,7 +89,8 @@ def program_of(schedule: Schedule, fabric: Fabric, advance: Callable[[int], None
 
 
 def _check_fits(program: Program, name: str) -> None:
-    """Raise UnsupportedError where a program needs more than a runtime has."""
+    """Raise UnsupportedError where a program needs more channels, threadblocks, steps, peers on a channel or chunks in
+    a buffer than MSCCL's runtime has; ``name`` is that of the algorithm, for the message."""
     blocks = [block for gpu in program.gpus for block in gpu.blocks]
     awaited = [step.depends[0] for block in blocks for step in block.steps if step.depends]
     most = {

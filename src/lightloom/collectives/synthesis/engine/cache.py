@@ -76,8 +76,8 @@ def read_design(request: object) -> tuple[Design, Chords | None] | None:
 
 
 def write_design(request: object, design: Design, circulant: Chords | None) -> None:
-    """Cache a design under a request, with the lengths of chords, pieces and slack of the circulant graph that is
-    faster, or None."""
+    """Cache a design under a request, any JSON value, with the lengths of chords, pieces and slack of the circulant
+    graph that is faster, or None; an entry that cannot be written is left out without an error."""
     write_entry(cache_path(request), json.dumps(asdict(design) | {"circulant": circulant}))
 
 
@@ -107,8 +107,11 @@ def read_schedule(request: object, collective: Collective) -> Schedule | None:
 
 
 def write_schedule(request: object, schedule: Schedule) -> None:
-    """Cache a schedule under a request, without its collective; one of more than eight million stored rows is not
-    written."""
+    """Cache a schedule under a request, any JSON value, without its collective.
+
+    One of more than eight million stored rows is not written, and one that cannot be written is left out without an
+    error.
+    """
     if len(schedule) > _MOST_ROWS:
         return
     folding, pipeline, lists = schedule.folding, schedule.pipeline, schedule.lists

@@ -147,7 +147,8 @@ def choose(routes: Routes, trees: int, prices: Prices, load: Floats) -> None:
 
 @njit_without_arrays
 def _pass(routes: Routes, i: int, rank: int, weight: float, load: Floats) -> None:
-    """Add ``weight`` to the load of every circuit on the path by which the block of source ``i`` gets to a rank."""
+    """Add ``weight`` to the ``load`` [circuit] of every circuit on the path chosen for the block from source number
+    ``i`` to ``rank``."""
     tree, at = routes.trees[routes.chosen[i, rank], i], rank
     while at != routes.sources[i]:
         load[tree[at]] += weight

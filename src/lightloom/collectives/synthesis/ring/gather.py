@@ -268,6 +268,6 @@ def set_anew(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _sums_by_groups(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return WRHT's all-reduce under the name "synthesized"."""
+    """Return WRHT's striped all-reduce under the name "synthesized", not yet verified."""
     note = "groups add up in their middle, as WRHT's do"
     return replace(wrht(collective, fabric, striped=True), algorithm="synthesized", notes=(note,))
