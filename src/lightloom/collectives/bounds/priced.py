@@ -42,8 +42,8 @@ def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least
     to be too short, or ``least``; never more than two set-ups and a hop.
 
     One set-up on the way is allowed for where there is time for it. It is ``least``, with nothing tried, where that is
-    below two hops or not below two set-ups and a hop, where ``share`` is above four hops, and where the ring is too
-    large for the work that one bound may take.
+    below two hops or not below two set-ups and a hop, where ``share`` is 0 or above four hops, and where the ring
+    is too large for the work that one bound may take.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.

@@ -85,7 +85,7 @@ class MulticastDesign(TreeRules):
 
     def sound(self, ranks: int, taps: int, reach: int | None) -> bool:
         """Return True when the first level starts at every rank and misses none, hubs are nested, and no lightpath has
-        more than ``taps`` taps or passes more than ``reach`` links, or all but one of the ring.
+        more than ``taps`` taps or passes more than ``reach`` links, or every link of the ring.
 
         ``reach`` is None where light reaches everywhere.
         """

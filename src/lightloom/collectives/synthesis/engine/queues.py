@@ -139,8 +139,8 @@ def ring_schedule(collective: Collective, fabric: Fabric, grown: RingTrees, note
     """Return the queued schedule of an all-gather, reduce-scatter or all-reduce over the trees of circuits in levels,
     not yet verified.
 
-    ``grown`` are trees of an all-gather, grown for the size of ``collective``; sums run back over the same circuits.
-    ``note`` is a description for the notes; none where it is empty.
+    ``grown`` are trees of an all-gather, grown for the size of ``collective``; sums run backwards over
+    the circuits of the other direction. ``note`` is a description for the notes; none where it is empty.
     """
     circuits, forest = grown
     period = circuits.period
