@@ -68,8 +68,8 @@ def _read_checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> 
 
 
 def _array(path: Path, file: IO[bytes], mapped: bool) -> Column:
-    """Return the array of an open ``.npy`` file; raises ConfigError for archives and for anything but numbers,
-    ValueError for another length than the head says."""
+    """Return the array of an open ``.npy`` file, with ``mapped`` as a read-only map of the file at ``path``; raises
+    ConfigError for archives and for anything but numbers, ValueError for another length than the head says."""
     if file.peek(2)[:2] == _ZIP:  # type: ignore[attr-defined]
         raise ConfigError(f"{str(path)!r}: an archive: expected one array, as numpy.save writes it")
     claimed, shape, dtype = _claim(file)

@@ -27,12 +27,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def read_entry(path: Path, kind: str) -> dict[str, Any]:
-    """Return the fields that a catalog's file states. In a file of what ``lightloom catalog NAME`` prints they lie
-    under ``kind`` (``cluster``, ``fabric``, ``accelerator`` or ``part``); entries there that are derived for something
-    are left out.
+    """Return the fields that a catalog's file states. In a file of what ``lightloom catalog NAME`` prints, whose only
+    keys are kinds (``cluster``, ``fabric``, ``accelerator``, ``part``), they are those under ``kind``, without entries
+    whose names begin with ``derived for``.
 
     Raises:
-        ConfigError: as :func:`read_yaml`.
+        ConfigError: the file cannot be read, is not YAML, or is not a mapping.
     """
     data = read_yaml(path)
     entry = data.get(kind)
@@ -42,8 +42,8 @@ def read_entry(path: Path, kind: str) -> dict[str, Any]:
 
 
 def catalog_file(name: str, folder: Path) -> Path | None:
-    """Return the file that a catalog name or a path to a YAML file stands for, whether or not such a path exists; None
-    when it is neither."""
+    """Return the catalog's file of this name, otherwise a name that ends in ``.yaml`` or ``.yml`` as a path, whether or
+    not such a file exists; None for any other name."""
     return catalog_files(folder).get(name) or (Path(name) if name.endswith((".yaml", ".yml")) else None)
 
 
@@ -60,14 +60,15 @@ def with_settings(
     """Return a copy of fields in which some are replaced; a dot in a name reaches into a part: ``averaging.loss_db``,
     ``tiers.rail.ports``.
 
-    A part is a mapping, nothing yet, or a list of mappings, whose entries go by their names or numbers. Parts as a
-    whole are set before what reaches into them.
+    A part is a mapping, nothing yet, or a list of mappings, whose entries go by their field ``name`` or their number
+    from 0. Parts as a whole are set before what reaches into them.
 
     Args:
         fields: the fields, which are left as they are, parts included.
         settings: values by name.
         where: name of the source for messages.
-        named: fields whose value may be a name, which becomes ``base: NAME`` where a setting reaches into it.
+        named: names of fields whose value may be a catalog's name, which becomes ``base: NAME`` where a setting reaches
+            into it.
 
     Raises:
         ConfigError: a dot that reaches into something without fields, or an entry that a list lacks.
@@ -102,8 +103,8 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
     """Set the field at ``path``, the names of fields from the outermost, to ``value``. ``fields`` is changed in place;
     the parts that lead to the field are copied.
 
-    A text on the way, the name of an entry, becomes a mapping with that as its ``base``, if its field is among
-    ``named``. Raises ConfigError that begins with ``complaint`` where something on the way has no fields.
+    A text on the way, a catalog's name, becomes a mapping with that as its ``base``, if its field is among ``named``.
+    Raises ConfigError that begins with ``complaint`` where something on the way has no fields.
     """
     part, *rest = path
     if not rest:

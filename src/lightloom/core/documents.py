@@ -35,7 +35,8 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 def read_number(text: str) -> float:
-    """Return the number that a cell of a table holds: ASCII digits with a point and an exponent, and nothing else.
+    """Return the number that a cell of a table holds: ASCII digits, with a sign, a point and an exponent where wanted,
+    and blanks around.
 
     Raises:
         ValueError: anything else, such as ``1_0``, ``nan`` or digits of other scripts, which Python's ``float`` takes.
@@ -146,7 +147,8 @@ def parse_json(text: str, where: str) -> Any:
 
 def decode_json(text: str | bytes, where: str, **hooks: Any) -> Any:
     """Return the value of JSON that a program wrote, in which fields may occur twice, the last one counting, and
-    numbers be NaN. ``where`` names it in messages; ``hooks`` are arguments of ``json.loads``.
+    numbers be NaN. ``where`` names it in messages; ``hooks`` are arguments of ``json.loads``; a ConfigError that they
+    raise passes.
 
     Raises:
         ConfigError: not JSON (names line and column), or nested too deeply.
@@ -195,7 +197,11 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def _check_events(text: str, where: str) -> None:
     """Raise ConfigError for a YAML document of more than about a million values, those that aliases repeat included, of
     lists and mappings more than 100 deep, or with an alias that stands for what it is in or for nothing, before any of
-    it is built."""
+    it is built.
+
+    Raises:
+        YAMLError: the text is not YAML.
+    """
     nodes = 0
     begun: list[tuple[str | None, int]] = []
     sizes: dict[str, int] = {}

@@ -91,7 +91,7 @@ def needing(
         needs: begin of the message, what needs which library: ``figures need Matplotlib``.
         install: argument of pip that installs the library.
         module: the only module that may be missing.
-        otherwise: end of the message, what to do instead.
+        otherwise: end of the message, what to do instead, appended as it is: ``; or give --gradients FILE``.
         error: class of the error.
     """
     try:
@@ -106,7 +106,8 @@ def needing_torch(
     what: str, otherwise: str = "", error: type[InputError] = UnsupportedError
 ) -> AbstractContextManager[None]:
     """Return a context that raises ``error`` where an import in it finds no PyTorch. The message begins with ``what``,
-    the thing that needs it, and ends with ``otherwise``, what to do instead."""
+    the thing that needs it, and ends with ``otherwise``, what to do instead, appended as it is: ``; or give --gradients
+    FILE``."""
     return needing(f"{what} needs PyTorch", "'lightloom[torch]'", "torch", otherwise, error)
 
 

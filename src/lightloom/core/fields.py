@@ -92,8 +92,8 @@ class Config(BaseModel):
 
 @cache
 def _field_docstrings(kind: type) -> dict[str, str]:
-    """Return the docstring under each annotated field in the source of a class, by field; empty where it has no source,
-    and for fields without one."""
+    """Return the docstring under each annotated field in the source of a class, by field; fields without one are left
+    out. Empty for a class without source, and for one that is no subclass of :class:`Config`."""
     if not issubclass(kind, Config) or kind is Config:
         return {}
     docstrings = {}

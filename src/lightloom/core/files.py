@@ -172,7 +172,7 @@ def read_entry(path: Path) -> bytes | None:
     version before 0.3 wrote it, or where it is damaged, which is logged as a warning.
 
     Raises:
-        ConfigError: the entry's folder can be written by others.
+        ConfigError: the entry's folder belongs to somebody else, or others can write to it.
     """
     check_folder(path.parent)
     try:

@@ -120,10 +120,11 @@ def looks_like_file(name: str) -> bool:
 
 
 def recognise(path: Path, purpose: Purpose) -> Form:
-    """Return the form of a file by its suffix and, where several forms share that, by its first characters. ``purpose``
-    says what the file is to describe: a model, a cluster, an accelerator or a schedule.
+    """Return the form of a file by its suffix and ``purpose``, what it is to describe (``model``, ``cluster``,
+    ``accelerator`` or ``schedule``), and where these leave several forms, as with ``.json``, by its first characters.
 
-    A file whose suffix decides alone is not read and need not exist, as ``NAME.et`` may stand for ``NAME.0.et``.
+    Where suffix and purpose decide (a ``.yaml`` file that is to be a cluster, any ``.onnx`` file), the file is not
+    read: it need not exist, and may hold something else. ``NAME.et`` may stand for ``NAME.0.et``.
 
     Raises:
         ConfigError: unreadable, of no form, or of one that describes something else; one line with every form that is
@@ -162,12 +163,13 @@ def or_a_file(purpose: Purpose) -> str:
 
 
 def file_of(name: str, purpose: Purpose, known: Iterable[str]) -> Path:
-    """Return the path of the file that a name means, once its form is found to serve this purpose.
+    """Return ``name`` as the path of a file, once :func:`recognise` finds that its form serves this purpose; a file
+    whose suffix and purpose decide is not read and need not exist.
 
     Raises:
         UnknownNameError: the name does not look like that of a file; ``known`` are the names that would have been
             known.
-        ConfigError: as :func:`recognise`.
+        ConfigError: the file cannot be read, is of no known form, or describes something else.
     """
     if not looks_like_file(name):
         raise UnknownNameError(purpose, name, known, or_a_file(purpose))

@@ -51,8 +51,8 @@ def open_journal(folder: Path, name: str) -> Iterator[Journal]:
     while the context lasts; the journal has the rows that are there already.
 
     Raises:
-        ConfigError: the folder cannot be written to, holds other files or another run, or another process is computing
-            there.
+        ConfigError: the folder cannot be written to (also where the block itself raises an OSError), holds other files
+            or another run, or another process is computing there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,6 +115,7 @@ def stored_record(path: Path, compute: Callable[[], Any]) -> Any:
 
     Raises:
         ConfigError: the file cannot be written.
+        ValueError: the file that is there is not JSON.
     """
     if not path.exists():
         write_atomically(path, json.dumps(compute()))
@@ -129,10 +130,10 @@ def stored_entries(path: Path, name: str, head: Mapping[str, Any], complaint: st
         path: the document, which may not exist.
         name: field of the document that holds the list.
         head: fields of the document, and the values that they must have.
-        complaint: message of the error.
+        complaint: whole message of the error.
 
     Raises:
-        ConfigError: the file is no such document.
+        ConfigError: the file cannot be read, is not JSON, or lacks ``name`` or a field of ``head``.
     """
     if not path.exists():
         return []

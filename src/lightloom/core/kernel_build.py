@@ -150,8 +150,9 @@ static PyObject *call{number}(const int64_t *w)
 
 
 def _leaves(kind: Any) -> Iterator[str]:
-    """Yield the parts of the key of a Numba type, one text each: letters of numbers, layout, dimensions and dtype of
-    arrays, and the brackets around the fields of tuples.
+    """Yield the parts of the key of a Numba type, one text each: a letter for a number; layout, dimensions and dtype
+    for an array, such as ``C2d`` (``c2d`` where it is read-only); ``(`` and ``)`` around the fields of a tuple,
+    ``<CLASS FIELDS:`` and ``>`` around those of a named one.
 
     Raises:
         _NotBuilt: a type that ``_kernels.c`` does not read.

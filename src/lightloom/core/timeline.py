@@ -85,7 +85,8 @@ class Timeline:
     """Intervals in order of their start.
 
     Raises:
-        AssertionError: an interval ends before it starts or is of no known category, or two overlap on a
+        AssertionError: an interval ends before it starts, begins before 0 or is of no known category, or two overlap on
+            a
         resource.
     """
 

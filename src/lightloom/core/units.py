@@ -135,7 +135,8 @@ def _words(dimension: Dimension) -> str:
 
 def format_quantity(value: float, dimension: Dimension) -> str:
     """Return an SI quantity as text with four significant digits, in the largest unit of its dimension that keeps the
-    number at or above one, else in the smallest; bandwidths, given in bytes per second, are in bits per second."""
+    number at or above one, else, and for 0, in the smallest; bandwidths, given in bytes per second, are in bits per
+    second."""
     factor, units = _FORMATS[dimension]
     value *= factor
     if value == 0:
@@ -182,7 +183,8 @@ def format_rate(value: float) -> str:
 
 
 def format_energy(joules: float | None) -> str:
-    """Return an energy in joules as text; ``not sourced`` for None, where a part of it has no published value."""
+    """Return an energy in joules as text with four significant digits, µJ to MJ; ``not sourced`` for None, where a part
+    of it has no published value."""
     return "not sourced" if joules is None else format_quantity(joules, "energy")
 
 

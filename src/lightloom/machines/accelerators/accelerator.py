@@ -151,10 +151,11 @@ class Accelerator(Described):
     def operator_times(self, work: Work, precision: Precision) -> Floats:
         """Return the seconds of each operator in one pass, in the shape to which the arrays of ``work`` broadcast.
 
-        ``precision`` is the number format of matrix products; where that is a narrow one, the rest is computed in the
-        format of :data:`WIDE`. The time is that of the kernels where there is a kernel model and ``work`` states them,
-        otherwise the longer of :meth:`compute_time` and :meth:`memory_time`. ``kernel_launch`` is added; an operator
-        without work is not launched and takes no time.
+        ``precision`` is the number format of matrix products; with ``fp8`` everything else is computed in ``bf16``
+        (:data:`WIDE`), on the roofline only where ``work.narrow`` says which operators are products. The time is that
+        of the kernels where there is a kernel model and ``work`` states them, otherwise the longer of
+        :meth:`compute_time` and :meth:`memory_time`. ``kernel_launch`` is added; an operator without work is not
+        launched and takes no time.
 
         Raises:
             UnsupportedError: this accelerator has no rate for the precision.

@@ -200,8 +200,8 @@ class KernelModel(Config):
         return nbytes / (self.memory_fraction * rates.bandwidth)
 
     def product_time(self, m: Floats, n: Floats, k: Floats, products: Floats, rates: Rates) -> Floats:
-        """Return the seconds of ``products`` independent matrix products of [m, k] by [k, n], memory traffic left out,
-        in the shape to which the arguments broadcast.
+        """Return the seconds of ``products`` independent matrix products of [m, k] by [k, n] at the part of the peak in
+        ``rates`` that kernels reach, memory traffic left out, in the shape to which the arguments broadcast.
 
         Tiles fill the compute units in whole waves; the fastest of the tile sizes counts. Products too small for all
         units are cut along their depth.

@@ -38,12 +38,13 @@ def description(name: str) -> dict[str, Any]:
 
 
 def fields_of(name: str) -> dict[str, Any]:
-    """Return the fields of an accelerator by name or file; for a calibration file those of the accelerator that it
-    names, found beside the file or in the catalog, with the fitted parameters laid over.
+    """Return the fields of an accelerator by name of the catalog or a plug-in, or by file; for a calibration file those
+    of the accelerator that it names, found beside the file or in the catalog, with the fitted parameters laid over.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
-        ConfigError: the file cannot be read, or is a calibration whose accelerator cannot be.
+        ConfigError: the file cannot be read, or is a calibration with an invalid field, or of an accelerator that
+            cannot be read, has no kernel model or is itself calibrated.
     """
     fields = description(name)
     if not is_calibration(fields):
@@ -61,7 +62,7 @@ def calibrated_accelerator(calibration: Calibration) -> Accelerator:
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
-        ConfigError: the accelerator has no kernel model, or a parameter is out of range.
+        ConfigError: the accelerator has no kernel model or is itself calibrated, or a parameter is out of range.
     """
     name = f"{Path(calibration.accelerator).stem}-calibrated"
     fields = calibrated_fields(calibration.model_dump(), description(calibration.accelerator), name)
@@ -85,11 +86,12 @@ def registered(name: str) -> Accelerator | None:
 
 
 def load_accelerator(name: str) -> Accelerator:
-    """Return an accelerator from the catalog, a plug-in or a YAML file, which may be a calibration.
+    """Return an accelerator from the catalog, a plug-in, a YAML file, which may be a calibration, or a system file of
+    ASTRA-sim; without a field ``name`` it has the file's name without suffix.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
-        ConfigError: a field is missing, unknown or out of range.
+        ConfigError: the file cannot be read, or a field is missing, unknown or out of range.
     """
     if (plugin := registered(name)) is not None:
         return plugin
@@ -148,8 +150,9 @@ _ALGORITHMS = {
 
 
 def system_fields(path: Path) -> dict[str, Any]:
-    """Return the fields of an accelerator that a system file of ASTRA-sim states: peak rate, the same in every number
-    format, memory bandwidth and efficiency 1. What is left out of the file is listed in its sources.
+    """Return the fields of an accelerator that a system file of ASTRA-sim states: peak rate, the same for ``fp32``,
+    ``tf32``, ``bf16`` and ``fp16`` (``peak-perf`` is read in TFLOP/s), memory bandwidth (``local-mem-bw``, in GB/s) and
+    efficiency 1. What is left out of the file is listed in its sources.
 
     Raises:
         ConfigError: the file cannot be read, or states no peak rate, as most such files leave computing to the trace.

@@ -36,7 +36,7 @@ def read_network(path: Path) -> Fields:
     of a tier for each dimension. There is no accelerator, of which a network says nothing.
 
     Raises:
-        ConfigError: the file cannot be read, or a dimension is missing or unknown (names it).
+        ConfigError: the file cannot be read, or a dimension is missing, unknown or out of range (names it).
     """
     return cluster_fields(load_json(path), path)
 
@@ -143,7 +143,8 @@ def read_topology(path: Path) -> Fields:
     the nodes that are no switches, in order, and a fabric that is a graph. There is no accelerator.
 
     Raises:
-        ConfigError: the file cannot be read, a line is malformed (names it), or counts contradict the lines.
+        ConfigError: the file cannot be read, a line is malformed (names it), counts contradict the lines, or there are
+            more than 262,144 nodes.
     """
     rows = numbered_rows(read_text(path))
     nodes, count, links = (_whole_number(path, rows[0], place) for place in range(3))

@@ -43,7 +43,7 @@ class Place:
 
 def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place) -> Accelerator:
     """Return the accelerator that a part of a cluster's file describes: a name, fields, or ``base`` and what differs;
-    an object is returned as it is.
+    an object is returned as it is. Files that the part names lie relative to the folder of ``place``.
 
     It has the class of the plug-in's accelerator where it is based on one, and its base's name unless it states one. An
     efficiency that is set over a base replaces the base's kernel model, and parameters of kernels that are set over a
@@ -85,7 +85,7 @@ def _without_replaced(part: Mapping[str, Any], fields: Mapping[str, Any], place:
 
 def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fabric:
     """Return the fabric that a part of a cluster's file describes, a name, fields, or ``base`` and what differs, with
-    ``ranks`` ranks attached.
+    ``ranks`` ranks attached. Files that the part names lie relative to the folder of ``place``.
 
     Raises:
         ConfigError: an unknown name or kind, a field that is missing, unknown or out of range, or ranks stated in the
@@ -119,6 +119,7 @@ def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Ac
 
     Raises:
         ConfigError: the accelerator names a transport that cannot be read.
+        UnknownNameError: the accelerator names a transport that is neither in the catalog nor a file.
     """
     if accelerator.transport is not None:
         transport = load_transport(accelerator.transport)
@@ -132,7 +133,7 @@ def with_accelerator(cluster: Cluster, name: str) -> Cluster:
     software on fabric and reference where these state none of their own.
 
     Raises:
-        UnknownNameError: neither a catalog name nor a file.
+        UnknownNameError: neither a catalog name nor a file, or the same of the accelerator's transport.
         ConfigError: the accelerator, or its transport, cannot be read.
     """
     accelerator = accelerators.load_accelerator(name)
@@ -325,6 +326,7 @@ def cluster_from(
 
     Raises:
         ConfigError: a part or field is missing, unknown or out of range.
+        UnknownNameError: the accelerator names an unknown transport.
     """
     where, folder = where or name, folder or Path()
     given = dict(settings or {})

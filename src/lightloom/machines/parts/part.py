@@ -19,7 +19,8 @@ Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate
 
 def format_amount(value: float, unit: Unit) -> str:
     """Return an SI amount as text in the unit that people use: ``$ 1,234``, ``9 W``, ``79,200 h`` for seconds, ``0.11 a
-    year`` for failures a second."""
+    year`` for failures a second, shares (0 to 1) in percent; three or four significant digits, but dollars from 100 on
+    and hours as whole numbers."""
     if unit == "dollars":
         return f"$ {value:,.0f}" if value >= 100 else f"$ {value:.3g}"
     if unit == "power" and value == 0:
@@ -281,7 +282,7 @@ def names() -> list[str]:
 
 def description(name: str) -> Document:
     """Return the fields of a part's catalog entry or YAML file as written, with sources; UnknownNameError where there
-    is neither."""
+    is neither, ConfigError where the file cannot be read."""
     return read_entry(_find_part(name), "part")
 
 
@@ -299,7 +300,8 @@ def load_part(name: str) -> Part:
 
 
 def loss_of(name: str) -> float:
-    """Return the loss, in decibels, of a component of the catalog, which must state one."""
+    """Return the loss of light, in decibels, of a component by its name in the catalog; AssertionError for one that
+    states no loss."""
     loss = load_part(name).loss
     assert loss is not None
     return loss.value

@@ -151,7 +151,8 @@ class Transport(Described):
 
     @model_validator(mode="after")
     def _numbers_are_of_protocols(self) -> Self:
-        """Refuse scales or a generation without protocols, and spreads of unknown parameters."""
+        """Raise ValueError for scales or a generation without protocols, and for spreads of unknown parameters;
+        otherwise return the transport unchanged."""
         if not self.protocols and (self.scales != Scales() or self.generation is not None):
             raise ValueError("numbers of a transport without protocols: expected field 'base', such as nccl-hopper")
         if unknown := self.spreads.keys() - PARAMETERS.keys():

@@ -113,7 +113,8 @@ def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> L
 
 def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
     """Yield every way that the transport has of carrying collectives of one kind over two tiers, protocol by protocol,
-    then, for an all-reduce where the domain's switches can add, the way through these."""
+    then, for an all-reduce where the domain's switches can add, the way through these, for tasks with more than two
+    ranks in a domain."""
     for number, name in enumerate(PROTOCOLS):
         if name in transport.protocols:
             yield from _ways_of_protocol(tasks, tiers, transport, number)
