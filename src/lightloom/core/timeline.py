@@ -86,8 +86,7 @@ class Timeline:
 
     Raises:
         AssertionError: an interval ends before it starts, begins before 0 or is of no known category, or two overlap on
-            a
-        resource.
+            a resource.
     """
 
     intervals: tuple[Interval, ...]

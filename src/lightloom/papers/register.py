@@ -77,7 +77,8 @@ class Register(Config):
 
     @classmethod
     def load(cls, study: str) -> Self | None:
-        """Return the register of a study (the name of its package) from its ``register.yaml``; None if it has none.
+        """Return the register of a study, named by its package such as ``optree``, from its ``register.yaml``; None if
+        it has none.
 
         Raises:
             ConfigError: the file does not have this form.

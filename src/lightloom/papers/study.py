@@ -336,7 +336,8 @@ def differences(runs: Record, name: str, key: str, scale: float = 1.0) -> list[f
     order of the runs, for the seeds that both have.
 
     Args:
-        runs: runs by name, among them the baseline under :data:`BASE`; each has its recipe with the seed.
+        runs: lists of runs by name, one for each seed, among them the baseline's under :data:`BASE`; each run has its
+            ``recipe`` with the ``seed``.
         name: of the runs that are compared.
         key: field of the runs, a list over training, such as ``accuracy``.
         scale: factor of the differences, such as 100 for points.
@@ -350,8 +351,9 @@ def differences(runs: Record, name: str, key: str, scale: float = 1.0) -> list[f
 
 
 def paired(runs: Record, name: str, key: str, scale: float = 1.0) -> Pairs | None:
-    """Return the mean of :func:`differences`, their 95 % interval by Student's t and their number; None without a
-    pair."""
+    """Return the mean of :func:`differences`, their 95 % interval by Student's t (NaN for one pair) and their number;
+    None without a pair. Arguments are those of :func:`differences`: lists of runs by name, the runs that are compared,
+    the field, and the factor."""
     from scipy.special import stdtrit
 
     if not (values := differences(runs, name, key, scale)):

@@ -187,7 +187,7 @@ def _check_capabilities(fabric: Fabric) -> Iterator[str]:
 def _check_bandwidths(fabric: Fabric) -> Iterator[str]:
     """Yield complaints where no cut is around a single rank or a cut is not positive or holds all ranks, where a rank
     or all ranks receive more than their links carry, and where a cut or the total allows less than an all-to-all over
-    the footprints moves. The latter two are not tested with reducers, damage or parts."""
+    the footprints moves. With reducers, damage or parts only the first of these, the cuts by themselves, is tested."""
     cuts, total = fabric.cuts(), fabric.total_receive_bandwidth()
     if not any(cut.ranks == 1 for cut in cuts):
         yield "cuts lacks the cut of a single rank"

@@ -511,8 +511,8 @@ def _users_of_thirds(fabric: Geometry) -> tuple[Mask, Ints]:
 
 
 def _users_among(fabric: Geometry, parts: int) -> _Users:
-    """Return who uses each link if the fabric, which has three parts that are alike in any order, had ``parts`` of
-    them.
+    """Return who uses each link of a fabric of three equal parts, alike in any order, if it had ``parts`` such parts in
+    place of three.
 
     Parts being alike, as many ranks use a link from every part but the one that it belongs to.
     """
@@ -546,9 +546,11 @@ def ports(fabric: Geometry, source: Ints, destination: Ints, parts: int = 3) -> 
     source, and its destination, have to themselves.
 
     Args:
-        fabric: the fabric, whose chosen routes transfers take. source, destination: ranks, [transfer] each.
-        parts: number of parts for which a fabric of three parts that are alike in any order stands; 3: the fabric
-            itself.
+        fabric: the fabric, whose chosen routes transfers take.
+        source: rank at which each transfer begins, [transfer].
+        destination: rank at which each transfer ends, [transfer].
+        parts: number of alike parts that the fabric in question has; ``fabric`` holds three of them and stands for it,
+            and is that fabric itself for 3.
     """
     users = _users(fabric) if parts == 3 else _users_among(fabric, parts)
     share = fabric.link_bandwidth() / np.maximum(np.minimum(users.senders, users.receivers), 1)

@@ -209,8 +209,9 @@ class Fabric(Described):
 
     @property
     def may_fail(self) -> tuple[str, ...]:
-        """Return the kinds of failure that are modelled, in words of ``machines.fabrics.failures.Failure``: links and
-        nodes where ``joins_ranks``, planes and nodes on ``switch_planes``, otherwise none."""
+        """Return the kinds of failure that are modelled, in the words of files
+        (:mod:`lightloom.machines.fabrics.failures`): ``link``, ``node`` and ``dark-node`` where ``joins_ranks``,
+        ``plane``, ``node`` and ``dark-node`` on ``switch_planes``, otherwise none."""
         if self.joins_ranks:
             return ("link", "node", "dark-node")
         return ("plane", "node", "dark-node") if self.switch_planes else ()
@@ -408,7 +409,8 @@ class Fabric(Described):
         return 0
 
     def shift(self, stride: int, channels: int) -> Shift:
-        """Return hops, channels, rate and latency when every rank sends to the one ``stride`` further on.
+        """Return how every rank sends to the one ``stride`` further on: ranks that a hop passes, hops, channels of a
+        circuit, bytes per second and seconds of latency, all hops counted.
 
         All ranks send at once, both ways: the ``channels`` of every link also hold the sends to the rank ``stride``
         before. The circuits stand already, so no set-up is in the latency. NotImplementedError on fabrics without
@@ -753,7 +755,8 @@ class GroupFabric(Fabric):
     @classmethod
     def of(cls, whole: Fabric, ranks: int, stride: int = 1, **fields: object) -> Self:
         """Return a group of ``ranks`` ranks, each ``stride`` from the next, of the fabric ``whole``, with its latency
-        and energy fields; ``fields`` set further fields of the group."""
+        and energy fields; ``fields`` set further fields of the group. ValidationError where such groups do not tile the
+        fabric, or it carries no packets."""
         common = {name: getattr(whole, name) for name in ("hop_latency", "energy_per_bit", "power_per_rank")}
         return cls.model_validate({"whole": whole, "ranks": ranks, "stride": stride, **common, **fields})
 

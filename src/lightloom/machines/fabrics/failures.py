@@ -79,7 +79,8 @@ class Failure(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, value: Any) -> Any:
-        """Return the fields of a failure that is given as text; anything else unchanged."""
+        """Return the fields of a failure that is given as text; anything else unchanged. ValueError for a text of no
+        form of ``FORMS``."""
         return _parsed_fields(value) if isinstance(value, str) else value
 
     @model_serializer

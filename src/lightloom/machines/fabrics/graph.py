@@ -99,13 +99,17 @@ class Routes(NamedTuple):
 
     @classmethod
     def through(cls, ends: tuple[Ints, Ints], seconds: Floats, vertices: int, ranks: int) -> Routes:
-        """Return the shortest routes over directed links, by fewest links and then least latency.
+        """Return the shortest routes over directed links, by fewest links and then least latency; of n links out of a
+        vertex that are equally good for rank d it takes number d mod n, so that routes to different ranks spread.
 
         Args:
             ends: vertices at which each link begins, and at which it ends, [link] each.
             seconds: latency of each link, [link].
             vertices: number of vertices, ranks and switches.
             ranks: number of ranks, which are the first vertices.
+
+        Raises:
+            UnsupportedError: the routes do not fit in memory.
         """
         require_memory(_PAIR_NBYTES * vertices * ranks, f"the routes of a graph among {ranks:,} ranks")
         tail, head = ends
@@ -258,7 +262,8 @@ class LinkNetwork:
 
     @cached_property
     def routes(self) -> Routes:
-        """Shortest routes from every vertex to every rank, searched once; given routes are not among them."""
+        """Shortest routes from every vertex to every rank, searched once; given routes are not among them.
+        UnsupportedError where they do not fit in memory."""
         return Routes.through((self.tail, self.head), self.latency, len(self.names), self.ranks)
 
     def give(self, routes: Sequence[Sequence[Vertex]]) -> None:

@@ -60,6 +60,7 @@ def description(name: str) -> dict[str, Any]:
 
     Raises:
         UnknownNameError: no entry or file of this name.
+        ConfigError: the file or its edge list cannot be read.
     """
     if (kind := _plugin(name)) is None:
         return _read_fields(_find_fabric(name))
@@ -85,7 +86,7 @@ def load_fabric(
 
     Raises:
         UnknownNameError: neither a name nor a file.
-        ConfigError: a field is unknown or out of range, or ``ranks`` is missing.
+        ConfigError: the file cannot be read, a field is unknown or out of range, or ``ranks`` is missing.
     """
     settings = {**(set or {}), **fields}
     if isinstance(fabric, Fabric):

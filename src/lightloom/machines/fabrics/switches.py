@@ -53,11 +53,11 @@ class CircuitSwitch(StarGeometry):
     @model_validator(mode="before")
     @classmethod
     def _times_of_the_product(cls, data: object) -> object:
-        """Return the fields with set-up times, and their sources, of the named ``product`` filled in where none are
+        """Return the fields with set-up times, and their sources, of the named ``product`` filled in where they are not
         given; unchanged without a product.
 
         Raises:
-            ValueError: there is no such product.
+            ValueError: there is no such part, or it is no optical circuit switch.
         """
         if not isinstance(data, Mapping) or not isinstance(data.get("product"), str):
             return data
@@ -82,8 +82,8 @@ class CircuitSwitch(StarGeometry):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence where ``link_up_time`` 0 assumes receivers in burst mode, and one where planes need more
-        ports than a product has."""
+        """Return a sentence where ``link_up_time`` 0 beside a ``reconfiguration_time`` above 0 assumes receivers in
+        burst mode, and one where planes need more ports than a product has."""
         from lightloom.machines.fabrics.bills.switches import most_ports
 
         lines = []
@@ -208,7 +208,8 @@ class PacketSwitch(StarGeometry, PacketFabric):
         return Tiers(1, self.link_rate, self.link_rate)
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
-        """Return the ``bandwidth`` of a port times the factor by which the library drives the network."""
+        """Return the field ``bandwidth``, by name: a port's bytes per second times the factor in ``scales`` by which
+        the library drives the network."""
         return {"bandwidth": scales.network_bandwidth * self.bandwidth}
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:

@@ -263,7 +263,7 @@ class SharedRing(WavelengthRing):
 
     def shift(self, stride: int, channels: int) -> fabric.Shift:
         """Return how every rank sends to the one ``stride`` further on, and at once to the one before, over
-        ``channels`` channels of every link.
+        ``channels`` channels of every link, at least :meth:`shift_unit` (1, or 2 where the ring does not close).
 
         The way is divided into equal hops, whose circuits overlap and need channels of their own: they are the longest
         for which the channels suffice and that divide the stride, and around a closed ring the number of ranks too. The

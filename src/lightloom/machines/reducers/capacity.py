@@ -78,7 +78,7 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
     """Return the instances of a reducer that carry a bandwidth, with watts, latency, area and limits of all of them.
 
     Args:
-        averaging: names the reducer, as `lightloom onn compare-reducers` does, and states bits, wavelengths, ports and
+        averaging: names the reducer, one of ``lightloom onn build --reducers``, and states bits, wavelengths, ports and
             constants.
         servers: number of servers.
         bandwidth: bytes per second that a server sends, and gets back as means.

@@ -56,7 +56,8 @@ class Turn(NamedTuple):
 
     @property
     def turns(self) -> bool:
-        """True if the saving changes its sign, so the verdict, somewhere within the constant's range."""
+        """True if the saving changes its sign, so the verdict, within the constant's range, as far as nine values of it
+        show."""
         return self.break_even is not None
 
 
@@ -312,7 +313,8 @@ def _turning(made: ReducerComparison) -> str:
 
 def _earlier(made: ReducerComparison) -> str:
     """Return the sentence that judges the earlier estimate, that sums with electronic carries save a third against a
-    reducer chip: confirmed (in part) where savings are 25 to 42 % within limits, else refuted."""
+    reducer chip: confirmed (in part) where savings are 25 to 42 % within limits, else refuted; beyond 16 servers it
+    says nothing."""
     claim = (
         'An earlier estimate without lasers, "a third less than a reducer chip up to 8 servers (PAM4) or 16 (on-off)"'
     )

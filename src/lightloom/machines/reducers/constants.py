@@ -215,7 +215,7 @@ def make_cascade(servers: int, bits: int, ports: int) -> Design:
     simulated but scaled from that of one level by the noise that the cascade must bear; the window is 0, not computed.
 
     Raises:
-        UnsupportedError: no cascade bears the noise.
+        UnsupportedError: no network is constructed for ``ports`` servers, or no cascade bears the noise.
         ConfigError: two levels do not reach all servers.
     """
     alone = network_design(ports, bits)
@@ -240,7 +240,7 @@ def make_design(servers: int, bits: int) -> Design:
     """Construct one network for so many servers, map it to meshes and simulate its full scale and window.
 
     Raises:
-        UnsupportedError: no network is constructed for so many servers.
+        UnsupportedError: no network is constructed: there are more than 16 servers, or none is found.
     """
     if servers > MOST_SERVERS:
         raise UnsupportedError(f"no network is constructed here for more than {MOST_SERVERS} servers")

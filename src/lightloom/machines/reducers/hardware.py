@@ -121,8 +121,8 @@ class AveragerHardware:
 
     def power(self, parts: Averaging) -> Total:
         """Return the watts while all servers send, of all levels, as parts: heaters, units, amplifiers, lasers,
-        modulators and receivers. ``parts`` states the devices; those without a figure are lacking, but heaters, which
-        then have the catalog's."""
+        modulators and receivers. ``parts`` states the devices and the symbol rate (50 GBd where it does not); those
+        without a figure are lacking, but heaters, which then have the catalog's."""
         bits, rate = self.levels[0].bits, parts.symbol_rate or SYMBOL_RATE
         sent = self.servers * bits * rate
         mzis, units = sum(level.mzis for level in self.levels), sum(level.units for level in self.levels)

@@ -100,7 +100,8 @@ class Setting:
 @lru_cache(maxsize=4096)
 def needed(receiver: DigitReceiver, word_errors: float, scheme: Scheme) -> float:
     """Return the least watts of a server's lane at the detector with which the receiver errs in no more than a share
-    ``word_errors`` of words under a detection ``scheme``; infinite where no light suffices."""
+    ``word_errors`` of words under a detection ``scheme`` (``separate``, ``wavelengths`` or ``homodyne``); infinite
+    where no light suffices."""
     power = receiver.needed_power(word_errors, scheme)
     return inf if power is None else power
 

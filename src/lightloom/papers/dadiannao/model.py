@@ -183,11 +183,11 @@ def run(network: Network, batch: int, link: ChipLink, constants: Constants, para
 
 
 def saved(quantity: Quantity, link: ChipLink, base: ChipLink, constants: Constants) -> Figures:
-    """Return the percentage of time or of EDP that ``link`` saves over ``base`` in each of the 27 cases, negative where
-    it takes more; sizes are the printed ones.
+    """Return the percentage of time or of EDP that ``link`` saves over ``base`` by case, (network, batch), for all 27
+    of them, negative where it takes more; sizes are the printed ones, ``constants`` are R and β.
 
     Raises:
-        ValueError: a link has no PHY power, which EDP needs.
+        ValueError: a link has no PHY power, which ``edp`` needs.
     """
     figures = {}
     for (name, network), batch in product(printed().items(), BATCHES):
@@ -203,8 +203,9 @@ Savings = Mapping[tuple[str, str], Figures]
 
 
 def headlines(percentages: Savings) -> dict[str, float]:
-    """Return the ten percentages by the names of :data:`~lightloom.papers.dadiannao.HEADLINE`, from those saved in each
-    case: the best of all cases, or the mean over all or over those of batch 256."""
+    """Return the ten percentages by the names of :data:`~lightloom.papers.dadiannao.HEADLINE`, from those saved by
+    quantity and Gb/s and then by case, as :func:`savings` returns them: the best of all cases, or the mean over all or
+    over those of batch 256."""
     figures = {}
     for what in HEADLINE:
         quantity, kind, speed = what.split("_")
@@ -222,6 +223,9 @@ def savings(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = m
         constants: R and β of the computation.
         bandwidths: of 25-E, 100-O and 400-O, in bytes per second.
         hops: latencies of a broadcast by the number of chips, for all three.
+
+    Returns:
+        By (quantity, Gb/s), such as (``edp``, ``400``), the percentage of each case (network, batch).
     """
     electrical, *optical = links(bandwidths, hops).values()
     return {

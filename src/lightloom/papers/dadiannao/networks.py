@@ -61,7 +61,11 @@ def stored() -> Mapping[str, Network]:
 
 def trace_counts(name: str) -> Network:
     """Return the counts, as in Table 2, of the zoo's graph of a network, by its name there; the graph is traced where
-    it is not cached."""
+    it is not cached.
+
+    Raises:
+        WorkloadError: PyTorch is missing, and the graph is not cached.
+    """
     return replace(Network.of(graph_of(name)), name=name)
 
 

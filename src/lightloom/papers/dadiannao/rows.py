@@ -160,8 +160,8 @@ FIGURE_2_BATCHES = (1, 32)
 
 
 def share(name: str, batch: int, constants: Constants = FITTED, bandwidths: Bandwidths = MIXED) -> float:
-    """Return the share of communication in a step of a case on 25-E, from 0 to 1; ``name`` is the network's in Table
-    2."""
+    """Return the share of communication in a step of a case on 25-E, from 0 to 1; ``name`` is the network's in Table 2,
+    ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per second."""
     result = run(printed()[name], batch, links(bandwidths)["25-E"], constants)
     return result.communication_time / result.time
 
@@ -207,8 +207,8 @@ def _chips_of_cases() -> Iterator[Claim]:
 
 
 def worse(constants: Constants = FITTED, bandwidths: Bandwidths = MIXED) -> str:
-    """Return the cases whose EDP is greater with optical links than with electrical ones, each as text "network, batch
-    256, 400 Gb/s", separated by semicolons; empty where there is none."""
+    """Return the cases whose energy-delay product (EDP) is greater with optical links than with electrical ones, each
+    as text "network, batch 256, 400 Gb/s", separated by semicolons; empty where there is none."""
     return "; ".join(
         f"{name}, batch {batch}, {speed} Gb/s"
         for (quantity, speed), figures in savings(constants, bandwidths).items()
@@ -399,14 +399,15 @@ def link(name: str) -> ChipLink:
 
 
 def time_saved(name: str, topology: str = "mesh") -> Figures:
-    """Return the percentage of time, by case, that links of that name in a topology (key of :data:`TOPOLOGIES`) save
-    over the electrical mesh, with the fitted constants."""
+    """Return the percentage of time, by case (network, batch), that links save over the electrical mesh, with the
+    fitted constants. ``name`` is that of the links, such as ``800-O``, or ``infinite`` or ``ideal`` (:func:`link`);
+    ``topology`` is a key of :data:`TOPOLOGIES`."""
     return saved("time", link(name)._replace(hops=TOPOLOGIES[topology]), links(MIXED)["25-E"], FITTED)
 
 
 def both_axes() -> Figures:
-    """Return the percentage of time, by case, that the electrical mesh saves when its broadcasts use both axes at once,
-    with the fitted constants.
+    """Return the percentage of time, by case (network, batch), that the electrical mesh saves when its broadcasts use
+    both axes at once, with the fitted constants.
 
     The bandwidth term of Eq. 3 halves (:mod:`lightloom.collectives.algorithms.direct`), as if links were twice as fast.
     """

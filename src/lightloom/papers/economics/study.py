@@ -43,7 +43,7 @@ def _dollars(bill: Bill) -> float:
 
 def _parts_of_tpu_v4() -> Iterator[Claim]:
     """Yield five rows on 4,096 chips of TPU v4: the numbers of fibres and of whole circuit switches, the switches'
-    watts in percent of the chips', these with optics, and dollars per rank."""
+    watts in percent of the chips', these with optics, and the dollars per rank of the parts that have a price."""
     bill = load_fabric("tpu-v4", _CHIPS).bill(_PALOMAR)
     switches = round(_count_parts(bill, "palomar-136"))
     fibres = round(_count_parts(bill, "fibre"))
@@ -122,7 +122,8 @@ def _slices_of_tpu_v4() -> Iterator[Claim]:
 
     For each slice, where a host works 99.0 or 99.5 % of the time, ``reconfigurable_share`` (circuits) and
     ``static_share`` (static cabling) in percent; then the least availability of hosts among 99.0, 99.5 and 99.9 % at
-    which static cabling reaches what circuits do at 99.0 %.
+    which static cabling reaches what circuits do at 99.0 %, as text such as "99.5 %", or "more than 99.9 %" where none
+    suffices.
     """
     for (name, needed), host in product(_SLICES.items(), (0.99, 0.995)):
         block = host**_HOSTS_OF_A_BLOCK

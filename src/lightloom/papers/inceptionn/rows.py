@@ -61,7 +61,7 @@ def base_at(runs: Record, run: Record) -> float:
     ``run``.
 
     Args:
-        runs: runs of one network by name, among them float32.
+        runs: runs of one network by name, a list with one for each seed, among them ``float32``.
         run: one of these runs.
     """
     base = next(base for base in runs[BASE] if base["recipe"]["seed"] == run["recipe"]["seed"])
@@ -93,15 +93,16 @@ def _truncation(runs: Record, network: str) -> Claim:
 
 
 def lost(runs: Record, name: str) -> float:
-    """Return the points of accuracy by which the run of that name with the first seed falls short of float32 after as
-    many iterations; negative where it is better."""
+    """Return the points of test accuracy (of 100) by which the first run listed under that name, that of the first
+    seed, falls short of float32 after as many iterations; negative where it is better."""
     run = runs[name][0]
     return base_at(runs, run) - final(run)
 
 
 def _accuracy(runs: Record, summed: Record) -> Iterator[Claim]:
     """Yield the rows of the accuracy that HDC loses: with error feedback, mean over seeds; with the codec as printed,
-    at 2^-10 and at 2^-6; and with truncated gradients.
+    at 2^-10 and at 2^-6; and with truncated gradients. The last two have the paper's words where less than 2 points are
+    lost, else "2.1 points lost".
 
     Args:
         runs: the long runs on HDC by name.
@@ -196,8 +197,8 @@ def blocks_right(workers: int, *, corrected: bool) -> int:
 
 
 def _proofs() -> Iterator[Claim]:
-    """Yield the rows of what the algorithms do as printed: the codec's largest error over its bound, for each bound,
-    and the complete blocks with four workers by Algorithm 1 and by Figure 6."""
+    """Yield the rows of what the algorithms do as printed: the codec's largest error for each bound, as "within the
+    bound" or "3 times the bound", and the complete blocks with four workers by Algorithm 1 and by Figure 6."""
     for k in BOUNDS:
         worst = largest_error(InceptionnPrinted(2.0**-k))
         ours = "within the bound" if worst < 1 else f"{worst:.3g} times the bound"

@@ -172,8 +172,8 @@ def table_3_jobs() -> list[tuple[TrainingRun, int]]:
 
 def _few_steps(network: str, seed: int, data: Path) -> dict[str, Any]:
     """Train a network of the zoo for a few steps with one worker's batch and rate of Table I, and return how it was
-    trained, its shares of values by size (bounds x 4) for each loss, averaged over up to five of the steps, and the CPU
-    seconds.
+    trained in words (``training``), its shares of values by size (``shares``: under ``own`` for each loss, bounds x 4,
+    averaged over up to five of the steps), and the CPU ``seconds``.
 
     Args:
         network: key of :data:`STAND_INS`.
@@ -279,7 +279,7 @@ def long_jobs() -> list[tuple[TrainingRun, int]]:
 
 def measure_long(work: Path, data: Path, advance: Advance = ignore) -> Path:
     """Run the long training runs on HDC that have no result in ``work``, write ``training.json`` there after each, and
-    return its path.
+    return its path. The checkpoints of a finished run are removed.
 
     Args:
         work: folder for checkpoints and results, with a folder per run.
@@ -306,7 +306,7 @@ def measure_long(work: Path, data: Path, advance: Advance = ignore) -> Path:
 def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Return the content of ``training.json``: ranks, the records by run (a list in the order of seeds), provenance,
     and under ``gradients`` for each stage its iteration and counts by binade, from the snapshots in the folder of the
-    first float32 run."""
+    first float32 run, which must be there."""
     folder = _folder(work, long_runs()[0], LONG_SEEDS[0])
     stages = {
         stage: {"iteration": at, **count_binades(np.load(folder / f"gradient-{at}.npy"))}

@@ -98,9 +98,9 @@ def error_shares(aware: Record, arm: str, name: str) -> list[float]:
 
 
 def _cascading(found: Record) -> Iterator[Claim]:
-    """Yield the rows on the constructed cascade, from its record: whether tuples are wrong without decimals, how many
-    outputs are wrong with them, and the MZIs of two approximated 64 x 64 matrices in percent of those of the first
-    scenario's network, P and T left out."""
+    """Yield the rows on the constructed cascade, from its record: whether tuples are wrong without decimals ("errors"
+    or "no errors"), how many outputs are wrong with them, and the MZIs of two approximated 64 x 64 matrices in percent
+    of those of the first scenario's network, P and T left out."""
     ends, (first, second) = found["end_to_end"], (level["checked_inputs"] for level in found["levels"])
     percent, tuples = 100 * ends["share_wrong_without_decimals"], ends["tuples"]
     ours = "errors" if percent else "no errors"

@@ -46,7 +46,8 @@ VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
 
 def measure_images(work: Path, data: Path, advance: Advance = ignore) -> Path | None:
     """Train ResNet-50 on CIFAR-100 with each variant of the average that has no result in ``work``, write
-    ``images.json`` there after each, and return its path; None, and nothing done, where ``data`` holds no CIFAR-100.
+    ``images.json`` there after each, remove the run's checkpoint, and return the file's path; None, and nothing done,
+    where ``data`` holds no CIFAR-100.
 
     Args:
         work: folder for results and checkpoints.
@@ -164,7 +165,8 @@ def measure_language(work: Path, data: Path, advance: Advance = ignore) -> tuple
 
 def measure_series(series: Series, corpus: Corpus, work: Path, advance: Advance = ignore) -> Path:
     """Run what one series lacks in ``work``, and return the path of its file of results there, which is written anew
-    after each run; ``advance`` is called with 1 after each run, kept or done."""
+    after each run; an interrupted run resumes from its checkpoint, which is removed at the run's end; ``advance`` is
+    called with 1 after each run, kept or done."""
     path = work / f"{series.file}.json"
     records: dict[str, list[dict[str, Any]]] = {}
     for name, seed in series.jobs():
@@ -264,7 +266,7 @@ def measure_digits(work: Path, data: Path, advance: Advance = ignore) -> Path:
 
     Raises:
         ConfigError: the data set is not there.
-        LaunchError: a run failed; calling again goes on with it.
+        LaunchError: a run failed; calling again keeps the runs that ended, and begins it anew.
     """
     training_digits(data)
     work.mkdir(parents=True, exist_ok=True)

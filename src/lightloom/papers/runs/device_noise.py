@@ -114,7 +114,8 @@ def _claim(folder: Path, question: str) -> None:
     """Make the folder and note in it what run it is for, ``question``, a hash of all that the run depends on.
 
     Raises:
-        ConfigError: the folder holds a run with another hash, or cannot be written to.
+        ConfigError: the folder holds a run with another hash, or the note cannot be written.
+        OSError: the folder cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = folder / "question"
@@ -136,7 +137,7 @@ def code_errors(averager: NetworkAverager, seed: int, samples: int = _SAMPLES) -
 
 def train_both(worker: Worker) -> dict[str, float]:
     """Train LeNet on MNIST with float32 averages and with those of the devices, as the worker function of ``launch``,
-    and return the last test accuracy (0 to 1) of each by the name of the task.
+    resuming each from its checkpoint, and return the last test accuracy (0 to 1) of each by the name of the task.
 
     ``worker.arguments``: ``tasks`` (exchange of gradients, as ``Recipe.gradients`` takes it, by name), ``data`` and
     ``folder`` (paths), ``seed``, ``iterations``, ``bits`` and ``rounding``.

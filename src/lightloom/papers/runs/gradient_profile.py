@@ -248,8 +248,8 @@ def _loss(outputs: object, labels: Tensor | None) -> Tensor:
 
 
 def _check_memory(model: str, parameters: int) -> None:
-    """Raise a ConfigError of one line where training a model with so many parameters would not fit in the memory that
-    is free."""
+    """Raise a ConfigError of one line where training a model with so many parameters, at least seven float32 vectors of
+    as many values, would not fit in the memory that is free."""
     needed, free = _COPIES * 4 * parameters, free_memory()
     if needed > free:
         raise ConfigError(

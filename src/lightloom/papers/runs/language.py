@@ -92,7 +92,7 @@ def train(
     Args:
         corpus: training and validation text.
         recipe: settings of the run.
-        folder: folder of checkpoints; None saves none.
+        folder: folder of the checkpoint, saved with every entry of the record; None saves none.
         averager: averager in place of the recipe's own, for example a network.
         advance: called with the number of steps done before, and with 1 after each step.
 

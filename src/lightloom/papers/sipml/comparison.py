@@ -122,8 +122,9 @@ class Comparison:
     def rows(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> dict[int, dict[str, Any]]:
-        """Return the stored rows of one network and model by k, devices per group, without refused splits; each row as
-        ``runs`` stores it, with ``step_s`` and ``makespan_s``.
+        """Return the stored rows of one network and model by k, devices per group, without refused splits; each row has
+        ``quantum_s``, ``step_s`` and ``makespan_s`` in seconds, ``relayed`` (relayed over sent bytes) and ``holds`` of
+        circuits.
 
         Raises:
             KeyError: the network was not measured.
@@ -135,13 +136,13 @@ class Comparison:
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> Choice | None:
         """Return the split (k) with the fastest step on one network, and its seconds; None if no split fits the memory
-        or is served."""
+        or is served. KeyError where the network was not measured."""
         choices = [Choice(k, row["step_s"]) for k, row in self.rows(model, system, gbps, ranks, accelerator).items()]
         return min(choices, key=lambda each: each.seconds, default=None)
 
     def seconds(self, model: str, system: System, gbps: float, k: int) -> float:
-        """Return the seconds of a step split over k devices a group, on 1,024 A100s; NaN if it was refused or not
-        measured."""
+        """Return the seconds of a step split over k devices a group, on 1,024 A100s; NaN if this k was refused or not
+        tried there. KeyError where the network was not measured."""
         row = self.rows(model, system, gbps).get(k)
         return nan if row is None else float(row["step_s"])
 
@@ -155,6 +156,9 @@ class Comparison:
             gbps: Gb/s of a GPU.
             which: ``search`` for the winner of all strategies; ``ddp`` or ``fsdp`` for that of plain or sharded data
                 parallelism alone.
+
+        Raises:
+            KeyError: the network was not measured.
         """
         row: dict[str, Any] = self.results[rival_key(system, gbps)][model][which]
         return row
@@ -175,6 +179,9 @@ class Comparison:
             gbps: B, Gb/s of a GPU.
             today: Gb/s of a GPU on the electrical switch.
             weights: bytes that are exchanged; those of the scripts unless given.
+
+        Raises:
+            KeyError: k = 1 was refused or not measured on an electrical switch of B.
         """
         computing = self.rows(model, "electrical", gbps)[1]["makespan_s"]
         nbytes = JOBS[model].weights if weights is None else weights

@@ -371,14 +371,16 @@ def fastest(measured: Comparison, model: str, gbps: float, today: float, acceler
 
 def searched(measured: Comparison, model: str, gbps: float, today: float) -> float:
     """Return the speed-up of the faster optical network of ``gbps`` Gb/s a GPU over an electrical switch of the lesser
-    of ``today`` and ``gbps``, each with the winner of the planner's search; ``model`` is a job's name."""
+    of ``today`` and ``gbps``, each with the winner of the planner's search; ``model`` is a job's name. KeyError where a
+    search found no plan."""
     optical = min(measured.rival(model, system, gbps)["step_s"] for system in OPTICAL)
     return float(measured.rival(model, "electrical", min(gbps, today))["step_s"] / optical)
 
 
 def over_data_parallel(measured: Comparison, model: str, gbps: float, today: float) -> float:
     """Return the seconds of data parallelism alone (k = 1) on an electrical switch of the lesser of ``today`` and
-    ``gbps`` Gb/s over those of the best split on the faster optical network of ``gbps``; ``model`` is a job's name."""
+    ``gbps`` Gb/s over those of the best split on the faster optical network of ``gbps``; ``model`` is a job's name. NaN
+    where k = 1 was refused, ValueError where no split fits on either optical network."""
     optical = [each.seconds for system in OPTICAL if (each := measured.best(model, system, gbps)) is not None]
     return measured.seconds(model, "electrical", min(gbps, today), 1) / min(optical)
 

@@ -96,8 +96,8 @@ def _resumed(stored: Comparison, hashes: Mapping[Part, str]) -> dict[str, Any]:
 
 def plans(setting: Network) -> dict[str, Any]:
     """Return the outcome of placed plans on one network, a document by k (powers of two, written as text): of the step
-    with the fastest quantum, as ``_split_outcome`` stores it, or ``refused`` with the reason. A k with more devices
-    than ranks, or more groups than samples, is left out."""
+    with the fastest quantum, as :func:`_split_outcome` returns it, or ``refused`` with the reason. A k with more
+    devices than ranks, or more groups than samples, is left out."""
     by_k: dict[str, Any] = {}
     splits = (1 << power for power in range(MOST_DEVICES.bit_length()))
     for k in (k for k in splits if k <= setting.ranks <= JOBS[setting.model].global_batch * k):

@@ -45,7 +45,9 @@ def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
     or fibres and circuit switches where these join the blocks.
 
     Raises:
-        ConfigError: the cubes do not tile the grid.
+        ConfigError: the cubes do not tile the grid, or no port of the catalog or of the choices has the rate of the
+            ports.
+        UnsupportedError: not even three stages of the circuit switch join the blocks.
     """
     ports = ports_for(grid.bandwidth, choices)
     block = _copper_block(grid, choices)

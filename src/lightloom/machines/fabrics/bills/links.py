@@ -60,6 +60,7 @@ def ports_for(bandwidth: float, choices: BillChoices) -> Ports:
 
     Raises:
         ConfigError: the chosen parts have different rates, or one is of another kind.
+        UnknownNameError: a chosen part is neither in the catalog nor a file.
     """
     if (rate := choices.port_rate or _rate_of_chosen(choices)) is None:
         rate = next((gbps for gbps in RATES if bandwidth <= gbps * _GBPS * _ROUNDED_RATE), _FASTEST_PRICED) * _GBPS
@@ -139,7 +140,7 @@ def used_ports(choices: BillChoices) -> list[str]:
 
 def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: BillChoices) -> list[Line]:
     """Return the lines of a bill for ``per_rank`` links a rank: two transceivers and a fibre each, or a copper cable
-    each; none for no links. ``why`` is the formula of the count in words."""
+    each where ``medium`` is ``copper``; none for no links. ``why`` is the formula of the count in words."""
     if per_rank == 0:
         return []
     if medium == "copper":
@@ -159,8 +160,9 @@ def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
 
 
 def graph_bill(ranks: int, tail: Ints, head: Ints, bandwidth: Floats, choices: BillChoices) -> Bill:
-    """Return the bill of a graph, per rank: cards at ranks, ports at switches and a cable for every link both ways. A
-    link between ranks ends at the chips themselves unless ``choices.cards`` asks for cards.
+    """Return the bill of a graph, per rank: cards at ranks, ports at switches, and cables, one for both ways where a
+    link of equal rate leads back, otherwise one for each link. A link between ranks ends at the chips themselves unless
+    ``choices.cards`` asks for cards.
 
     Args:
         ranks: number of ranks, which are the first vertices.

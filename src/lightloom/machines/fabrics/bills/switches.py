@@ -233,7 +233,7 @@ def circuit_switch_product(name: str) -> Part:
 
 def most_ports(product: str | None = None) -> int:
     """Return the number of ports of the circuit switch ``product``; of the largest one of the catalog where it is None
-    or states none."""
+    or states none. UnsupportedError for a part of another kind."""
     if product is not None and (radix := circuit_switch_product(product).radix) is not None:
         return radix
     return max(load_part(name).radix or 0 for name in PRODUCTS)
@@ -245,6 +245,10 @@ def circuit_switch_bill(ranks: int, degree: int, bandwidth: float, choices: Bill
 
     With m ports for a circuit, a rank has m cards and m transceivers for each plane, and a fibre and its part of the
     switches.
+
+    Raises:
+        UnsupportedError: not even three stages of the switch join so many ranks.
+        ConfigError: no port of the catalog or of the choices has the rate of the ports.
     """
     ports = ports_for(bandwidth, choices)
     count = f"{degree} planes x {ports.why}"

@@ -206,9 +206,9 @@ class Level:
 
     @property
     def planes(self) -> int:
-        """Number of rails, between which data can change only in the tiers beneath: the ports into the tier of a child
-        of ranks, each rank or group of ranks that share a port counted once. Where the ports are uplinks of switches
-        beneath, 1 if one switch joins them, otherwise as many as that level has."""
+        """Number of rails, between which data can change only in the tiers beneath. Where the ports are the ranks' own:
+        the ranks of a child, or the groups of its ranks that share a port. Where they are uplinks of switches beneath:
+        1 if one switch joins them, otherwise as many as that level has."""
         if self.beneath is None:
             return self.child // self.sharing
         return 1 if self.beneath.joined else self.beneath.planes
@@ -309,7 +309,8 @@ class Level:
         """Return the runs of links that transfers occupy, each with the seconds of one of its links: those of the
         switches beneath that are passed first, then the level's own. A run has one entry for each transfer.
 
-        Source and target are ranks of different children of one group, and the source is on the target's rail.
+        Source and target are ranks of different children of one group, and the source is on the target's rail:
+        [transfer].
         """
         passed = [(run, level.latency) for level in self.chain for run in level._switch_runs(source, target)]
         own = self._switch_runs(source, target) if self.switched else self._direct_runs(source, target)
@@ -317,7 +318,8 @@ class Level:
 
     def ordered_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
         """Return the runs of links of :meth:`runs` in the order in which transfers cross them: up through the switches
-        beneath, along this tier, and down again. Source and target are as there."""
+        beneath, along this tier, and down again. Source and target are ranks of different children of one group, the
+        source on the target's rail: [transfer]."""
         levels = (*self.chain, self) if self.switched else self.chain
         through = [run for level in levels for run in level._switch_runs(source, target)]
         return [*through[::2], *([] if self.switched else self._direct_runs(source, target)), *through[1::2][::-1]]
@@ -415,8 +417,8 @@ def filled_tiers(ranks: int, tiers: Sequence[Tier]) -> tuple[Tier, ...]:
 
 
 def _shrinks(tiers: Sequence[Tier], place: int, number: int) -> bool:
-    """Return True if the tier at ``place`` loses ports where tier ``number`` is filled in part; False where it loses
-    rails instead."""
+    """Return True if the tier at ``place`` loses ports where tier ``number`` beneath it is filled in part, False where
+    it loses rails instead; both are places in ``tiers`` from 0."""
     rail = place
     while tiers[rail].through_switch and tiers[rail - 1].separate_rails:
         rail -= 1
@@ -440,8 +442,8 @@ def _refusal(ranks: int, child: int, tier: Tier, number: int, ports: Sequence[in
 
     Args:
         ranks: number of ranks.
-        child: ranks of a child of the tier.
-        tier: the tier.
+        child: number of ranks of one child of the tier.
+        tier: the tier, whose size is stated.
         number: place of the tier from 0.
         ports: ports of outer tiers that have to stay whole when they shrink.
     """

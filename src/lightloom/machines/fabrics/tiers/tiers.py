@@ -97,7 +97,8 @@ class Tiers(PacketFabric):
     @property
     def filling(self) -> str | None:
         """Return a phrase for display that names the domains that ranks fill only in part, and how many ranks stay
-        idle; None where all domains are full."""
+        idle, such as ``4 domains of NVLink hold 64 of 72 ranks each; the 32 idle ones are not counted``; None where all
+        domains are full."""
         words, child, whole, idle = [], 1, 1, 0
         for tier, filled in zip(self.tiers, filled_tiers(self.ranks, self.tiers), strict=True):
             child, whole = child * (filled.children or 1), whole * (tier.children or 1)
