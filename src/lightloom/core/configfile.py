@@ -18,7 +18,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Return the mapping in a YAML file, field names to values.
 
     Raises:
-        ConfigError: unreadable, as :func:`read_text` and :func:`parse_yaml`, or not a mapping.
+        ConfigError: the file cannot be read, is larger than 64 MiB, or is not YAML of plain values with a mapping of
+            texts at its top.
     """
     data = parse_yaml(read_text(path), str(path))
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):

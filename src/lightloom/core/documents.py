@@ -50,8 +50,8 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the content of a file, unpacked where it is gzip, whatever its suffix.
 
     Raises:
-        ConfigError: unreadable, of more than ``most`` bytes, packed or unpacked, damaged gzip, gzip that unpacks to far
-            more than traces do, or no gzip in spite of its suffix ``.gz``.
+        ConfigError: unreadable, of more than ``most`` bytes (64 MiB by default), packed or unpacked, damaged gzip, gzip
+            that unpacks to far more than traces do, or no gzip in spite of its suffix ``.gz``.
     """
     try:
         if (size := path.stat().st_size) > most:
@@ -85,7 +85,8 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
     """Return the text of a file in UTF-8, unpacked where it is gzip, without a byte order mark.
 
     Raises:
-        ConfigError: as :func:`read_bytes`, or other bytes than text.
+        ConfigError: unreadable, of more than ``most`` bytes (64 MiB by default), packed or unpacked, damaged gzip, or
+            other bytes than UTF-8.
     """
     try:
         return read_bytes(path, most).decode("utf-8-sig")
@@ -117,7 +118,8 @@ def load_json(path: Path, most: int = MOST_BYTES) -> Any:
     """Return the value of a JSON file, packed or not.
 
     Raises:
-        ConfigError: as :func:`read_text` and :func:`parse_json`.
+        ConfigError: unreadable, of more than ``most`` bytes (64 MiB by default), damaged gzip, not UTF-8, not JSON
+            (names line and column), nested too deeply, a field twice in one object, or NaN and infinity.
     """
     return parse_json(read_text(path, most), str(path))
 
@@ -197,7 +199,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def _check_events(text: str, where: str) -> None:
     """Raise ConfigError for a YAML document of more than about a million values, those that aliases repeat included, of
     lists and mappings more than 100 deep, or with an alias that stands for what it is in or for nothing, before any of
-    it is built.
+    it is built. ``where`` names the document in messages.
 
     Raises:
         YAMLError: the text is not YAML.
@@ -236,7 +238,7 @@ class _PlainLoader(_Loader):  # type: ignore[misc, valid-type]
     """A loader of plain values that refuses a key which occurs twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build the mapping that a node of the document states.
+        """Build the mapping that a node of the document states; with ``deep`` what is inside of it is built at once.
 
         Raises:
             ConstructorError: a key occurs twice.

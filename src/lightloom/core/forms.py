@@ -157,7 +157,7 @@ def expected_forms(purpose: Purpose) -> str:
 
 def or_a_file(purpose: Purpose) -> str:
     """Return the end of a message about an unknown name where a file for this purpose would do: ``or a file (.yaml,
-    .yml)``."""
+    .yml)``, with the suffixes of all of its forms."""
     suffixes = dict.fromkeys(suffix for form in FORMS if form.purpose == purpose for suffix in form.suffixes)
     return f"or a file ({', '.join(suffixes)})"
 

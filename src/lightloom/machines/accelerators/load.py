@@ -200,8 +200,8 @@ def _read_system(path: Path) -> dict[str, Any]:
 
 
 def _positive_rate(data: Mapping[str, Any], name: str, path: Path) -> float | None:
-    """Return the number that ``data`` states under ``name``; None where it states none, or 0; ConfigError for anything
-    else than a finite number of at least 0."""
+    """Return the number that ``data`` states under ``name``; None where it states none, or 0; ConfigError, which names
+    the file ``path``, for anything else than a finite number of at least 0."""
     value = data.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
         raise ConfigError(f"{path}: {name}: {value!r}: expected a number above 0")

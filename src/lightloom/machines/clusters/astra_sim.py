@@ -103,8 +103,8 @@ def _links_per_rank(links: Any, number: int, shape: str, size: int, path: Path) 
 
 
 def _column(data: Fields, name: str, path: Path) -> list[Any]:
-    """Return the list that ``data`` holds under ``name``, a single text or number as a list of one; ConfigError where
-    it is absent, empty or something else."""
+    """Return the list that ``data`` holds under ``name``, a single text or number as a list of one; ConfigError, which
+    names the file ``path``, where it is absent, empty or something else."""
     value = data.get(name)
     if isinstance(value, str | int | float):
         value = [value]
@@ -193,7 +193,7 @@ def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | st
 
 def _whole_number(path: Path, row: tuple[int, list[str]], place: int) -> int:
     """Return the whole number in column ``place``, from 0, of ``row``, a line's number and its words; ConfigError,
-    which names the line, where there is none."""
+    which names the file ``path`` and the line, where there is none."""
     line, words = row
     if place >= len(words) or not re.fullmatch("[0-9]{1,18}", words[place]):
         raise ConfigError(f"{path}, line {line}: expected a whole number in column {place + 1}")

@@ -480,7 +480,8 @@ class Fabric(Described):
         return np.full(self.links, self.hop_latency)
 
     def route(self, source: Ints, destination: Ints) -> Ints:
-        """Return the number of the route that each transfer takes when nobody chooses one: [transfer]."""
+        """Return the number of the route that each transfer takes when nobody chooses one: [transfer]. ``source`` and
+        ``destination`` are ranks, [transfer] each."""
         return np.zeros(len(np.asarray(source)), dtype=np.int64)
 
     def reverse_route(self, route: Ints) -> Ints:
@@ -490,7 +491,8 @@ class Fabric(Described):
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         """Return the seconds from the first bit sent to the first bit received, of each transfer: [transfer]; by
-        default ``hop_latency`` times the links that it crosses."""
+        default ``hop_latency`` times the links that it crosses. The arguments are ranks and route numbers, [transfer]
+        each."""
         return self.hop_latency * self.hops(source, destination, route).astype(np.float64)
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
@@ -547,8 +549,9 @@ class Fabric(Described):
         return derived.simultaneous(self, stride)
 
     def message(self, stride: int) -> tuple[float, float]:
-        """Return the bytes per second and the seconds of latency of one message from every rank to the one ``stride``
-        further on, as :meth:`pair` does, the latency that the collective library adds to a message included."""
+        """Return the bytes per second and the seconds of latency of messages that all ranks send at once to the rank
+        ``stride`` further on, those of the slowest and of the longest (:meth:`pair`), with the latency that the
+        collective library, if the fabric states one, adds to a message."""
         rate, latency = self.pair(stride)
         return rate, latency if self.library is None else latency + self.library.message_latency(stride)
 
@@ -855,25 +858,28 @@ class GroupFabric(Fabric):
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         """Return the links of the whole fabric that each transfer occupies together with its counterparts in all
-        sibling groups, one row for each transfer. ``route`` is not used: the whole fabric chooses the routes."""
+        sibling groups, one row for each transfer. ``route`` is not used: the whole fabric chooses the routes.
+        ``source`` and ``destination`` are ranks of the group, from 0: [transfer] each."""
         runs = self.whole.footprint(*self._of_all(source, destination))
         width = len(self.siblings()[1]) * runs.base.shape[1]
         return Footprint(*(part.reshape(-1, width) for part in runs))
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the links of each transfer and of its counterparts in all sibling groups, as numbers of the whole
-        fabric's links: [transfer, place]. Each row has the path of one group after the other, each filled up with
-        −1."""
+        fabric's links: [transfer, place]. Each row has the path of one group after the other, each filled up with −1.
+        ``source`` and ``destination`` are ranks of the group, from 0: [transfer] each."""
         return self.whole.path(*self._of_all(source, destination)).reshape(len(np.asarray(source)), -1)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         """Return the seconds of the slowest of each transfer's counterparts in all sibling groups, on the routes that
-        the whole fabric chooses, whatever ``route``: [transfer]."""
+        the whole fabric chooses, whatever ``route``: [transfer]. ``source`` and ``destination`` are ranks of the group,
+        from 0: [transfer] each."""
         return self._largest(self.whole.latency(*self._of_all(source, destination)))
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return, for each transfer, the largest number of links that it or a counterpart in a sibling group crosses,
-        whatever ``route``: [transfer]."""
+        whatever ``route``: [transfer]. ``source`` and ``destination`` are ranks of the group, from 0: [transfer]
+        each."""
         return self._largest(self.whole.hops(*self._of_all(source, destination)))
 
     def bill(self, choices: BillChoices | None = None) -> Bill:

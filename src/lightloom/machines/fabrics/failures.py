@@ -209,7 +209,7 @@ def _remaining_graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
 
     Raises:
         ConfigError: no link joins the ends of a failed link, no link is left, or the ranks are cut apart.
-        UnsupportedError: as :func:`links_between_ranks`.
+        UnsupportedError: some link joins a switch, or two links lead from one rank to the same other one.
     """
     edges = links_between_ranks(fabric)
     joined = {frozenset((edge.source, edge.target)) for edge in edges}

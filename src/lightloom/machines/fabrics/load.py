@@ -153,7 +153,8 @@ def with_parts(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def recorded_fabric(data: Document, *, where: str) -> Fabric:
-    """Build the fabric that a schedule's file holds, which may also be a group or a part of another fabric.
+    """Build the fabric that a schedule's file holds, ``data`` its fields, which may also be a group or a part of
+    another fabric; ``where`` names the file in messages.
 
     Raises:
         UnknownNameError: an unknown kind.

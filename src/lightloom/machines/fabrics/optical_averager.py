@@ -33,8 +33,12 @@ def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
     """Return the fields that an optical averager takes from the compared reducer that ``averaging`` names, by name,
     with their ``sources``: levels, latency of a level, watts per rank, joules per bit (0) and what is built.
 
-    ``bandwidth`` is the bytes per second of a rank's port. Errors are those of
-    :func:`lightloom.machines.reducers.capacity.capacity`.
+    ``bandwidth`` is the bytes per second of a rank's port.
+
+    Raises:
+        UnknownNameError: there is no reducer or constant of a name.
+        UnsupportedError: there is no such network, or no light suffices for so many ranks.
+        ConfigError: a number is out of range, or wavelengths do not fit beside each other on a mesh.
     """
     from lightloom.machines.reducers.capacity import capacity
 

@@ -48,8 +48,8 @@ def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
 
 def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
     """Return how many wavelengths, ``spacing`` hertz apart, may share the meshes of a network with a gain for each row
-    without leaving the window in which its means are right; at least 1. ``ports`` are the servers of one averager, None
-    for one averager for all.
+    without leaving the window in which its means are right; at least 1. ``bits`` are those of a code, ``ports`` the
+    servers of one averager, None for one averager for all.
 
     Raises:
         UnsupportedError: no network is constructed for so many servers.

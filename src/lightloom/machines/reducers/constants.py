@@ -211,8 +211,9 @@ def network_design(servers: int, bits: int, ports: int | None = None) -> Design:
 
 
 def make_cascade(servers: int, bits: int, ports: int) -> Design:
-    """Construct two levels of networks for ``servers`` servers, each network of ``ports`` of them. Full scale is not
-    simulated but scaled from that of one level by the noise that the cascade must bear; the window is 0, not computed.
+    """Construct two levels of networks for ``servers`` servers, each network of ``ports`` of them, for codes of
+    ``bits`` bits. Full scale is not simulated but scaled from that of one level by the noise that the cascade must
+    bear; the window is 0, not computed.
 
     Raises:
         UnsupportedError: no network is constructed for ``ports`` servers, or no cascade bears the noise.
@@ -237,7 +238,8 @@ def make_cascade(servers: int, bits: int, ports: int) -> Design:
 
 
 def make_design(servers: int, bits: int) -> Design:
-    """Construct one network for so many servers, map it to meshes and simulate its full scale and window.
+    """Construct one network for so many servers and codes of ``bits`` bits, map it to meshes and simulate its full
+    scale and window.
 
     Raises:
         UnsupportedError: no network is constructed: there are more than 16 servers, or none is found.
@@ -276,8 +278,9 @@ def _window(mapped: MappedNetwork, made: Construction) -> float:
 
 @lru_cache(maxsize=16)
 def sturdiest(servers: int, bits: int) -> tuple[Construction, float | None]:
-    """Return the constructed network of saturating units that bears the most noise of `NOISES`, and that noise as a
-    share of full scale; None for the noise where it is built for exactness alone.
+    """Return the constructed network of saturating units, for so many servers and codes of ``bits`` bits, that bears
+    the most noise of `NOISES`, and that noise as a share of full scale; None for the noise where it is built for
+    exactness alone.
 
     Raises:
         UnsupportedError: no network is constructed at all.

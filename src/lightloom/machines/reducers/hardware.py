@@ -169,8 +169,8 @@ def columns(outputs: int, inputs: int) -> int:
 
 
 def of_layers(servers: int, bits: int, layers: Sequence[int]) -> AveragerHardware:
-    """Return the hardware of a single averager for so many servers whose network has ``layers`` values in each layer,
-    inputs and outputs included."""
+    """Return the hardware of a single averager for so many servers and codes of ``bits`` bits whose network has
+    ``layers`` values in each layer, inputs and outputs included."""
     return AveragerHardware(servers, (AveragerLevel(averagers=1, ports=servers, bits=bits, layers=tuple(layers)),))
 
 

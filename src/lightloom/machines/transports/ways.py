@@ -104,9 +104,9 @@ _BOARD = 8
 
 
 def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> LibraryTask:
-    """Return a collective of ``ranks`` ranks on ``nodes`` nodes, with the number of domains that they lie in: the
-    nodes, but at least as many as the ranks fill; where a domain has more than 8 ranks, so that it spans nodes, as many
-    as the ranks fill."""
+    """Return a collective (``kind`` such as ``all-reduce``) of ``nbytes`` bytes among ``ranks`` ranks on ``nodes``
+    nodes, with the number of domains that they lie in: the nodes, but at least as many as the ranks fill; where a
+    domain has more than 8 ranks, so that it spans nodes, as many as the ranks fill."""
     domains = nodes if tiers.domain <= _BOARD else ceil(ranks / tiers.domain)
     return LibraryTask(kind, ranks, max(domains, ceil(ranks / tiers.domain)), nbytes)
 

@@ -52,7 +52,7 @@ def theorem_2_stages(ranks: int) -> float | None:
 
 def best_stages(ranks: int, wavelengths: int) -> int:
     """Return the integer k, from 1 to the bit length of ``ranks``, that minimises Theorem 1 without its ceiling (what
-    the paper's Fig. 4 shows); fewer stages win ties."""
+    the paper's Fig. 4 shows); fewer stages win ties. ``wavelengths`` only scale the steps and do not change k."""
     return min(range(1, ranks.bit_length() + 1), key=lambda k: (theorem_1_exact(ranks, wavelengths, k), k))
 
 
@@ -189,8 +189,8 @@ BY_WAVELENGTHS: Settings = ((1024, 96), (1024, 128))
 
 
 def literal_steps(ranks: int, wavelengths: int) -> dict[str, int]:
-    """Return the steps of each algorithm as :func:`paper_steps` does, but those of WRHT by Table I's formula without
-    padding N."""
+    """Return the steps of OpTree, WRHT, NE and Ring by name as :func:`paper_steps` does, but those of WRHT by Table I's
+    formula without padding N. ValueError below 8 ranks, where Eq. 2 has no real value."""
     return paper_steps(ranks, wavelengths) | {"WRHT": wrht_all_gather_steps(ranks, wavelengths, padded=False)}
 
 
@@ -321,7 +321,7 @@ _MEANS: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
 
 def stage_ceilings(ranks: int, wavelengths: int, stages: int) -> int:
     """Return Theorem 1's steps with a ceiling for each stage: ceil(f) for the first and ceil(2f) for each later one,
-    with f = N^(1 + 1/k) / (8w)."""
+    with f = N^(1 + 1/k) / (8w), N ``ranks``, w ``wavelengths`` and k ``stages``."""
     first = float(ranks ** (1 + 1 / stages) / (8 * wavelengths))
     return ceil(first - 1e-9) + (stages - 1) * ceil(2 * first - 1e-9)
 

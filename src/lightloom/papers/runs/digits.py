@@ -238,8 +238,8 @@ class RecipeRun:
 
     def compute_gradients(self, iteration: int) -> float:
         """Leave the mean gradient of all ranks, that of the loss times the recipe's ``gradient_scale``, in the
-        parameters, and return the loss without this factor, of one rank or of all; subclasses do so. ``iteration``
-        counts from 1 and selects the batches."""
+        parameters, and return the loss without this factor, of one rank or of all; subclasses do so, here it is a
+        NotImplementedError. ``iteration`` counts from 1 and selects the batches."""
         raise NotImplementedError
 
     def right(self) -> tuple[int, int]:
@@ -252,7 +252,8 @@ class RecipeRun:
         return right, len(self.test.labels)
 
     def finish(self, iteration: int, *, recorded: bool) -> None:
-        """Do what a subclass has to do after an iteration, which is in the record or not; here nothing."""
+        """Do what a subclass has to do after an iteration (``recorded`` if it has an entry in the record); here
+        nothing."""
 
     def run(self, done: int = 0) -> Record:
         """Train from iteration ``done`` + 1 to the recipe's last, and return the record, to which accuracy and mean

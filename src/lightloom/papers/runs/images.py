@@ -189,8 +189,8 @@ def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int =
 
 
 def _loss_of(net: nn.Module, batches: list[Batch], device: str, server: int) -> Tensor:
-    """Return the mean cross-entropy of one server's batch, with products in bfloat16; ``batches`` holds pixels and
-    labels of every server."""
+    """Return the mean cross-entropy of one server's batch, with products in bfloat16 on ``device`` (``cpu`` or
+    ``cuda``); ``batches`` holds pixels and labels of every server."""
     pixels, labels = batches[server]
     with torch.autocast(device, torch.bfloat16):
         logits = net(_light(pixels, device))

@@ -122,9 +122,9 @@ class Comparison:
     def rows(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> dict[int, dict[str, Any]]:
-        """Return the stored rows of one network and model by k, devices per group, without refused splits; each row has
-        ``quantum_s``, ``step_s`` and ``makespan_s`` in seconds, ``relayed`` (relayed over sent bytes) and ``holds`` of
-        circuits.
+        """Return the stored rows of one network and model (a job's name), with ``gbps`` Gb/s a GPU, by k, devices per
+        group, without refused splits; each row has ``quantum_s``, ``step_s`` and ``makespan_s`` in seconds, ``relayed``
+        (relayed over sent bytes) and ``holds`` of circuits.
 
         Raises:
             KeyError: the network was not measured.
@@ -135,14 +135,15 @@ class Comparison:
     def best(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> Choice | None:
-        """Return the split (k) with the fastest step on one network, and its seconds; None if no split fits the memory
-        or is served. KeyError where the network was not measured."""
+        """Return the split (k) with the fastest step of a model (a job's name) on one network of ``gbps`` Gb/s a GPU,
+        and its seconds; None if no split fits the memory or is served. KeyError where the network was not measured."""
         choices = [Choice(k, row["step_s"]) for k, row in self.rows(model, system, gbps, ranks, accelerator).items()]
         return min(choices, key=lambda each: each.seconds, default=None)
 
     def seconds(self, model: str, system: System, gbps: float, k: int) -> float:
-        """Return the seconds of a step split over k devices a group, on 1,024 A100s; NaN if this k was refused or not
-        tried there. KeyError where the network was not measured."""
+        """Return the seconds of a step of a model (a job's name) split over k devices a group, on 1,024 A100s with
+        ``gbps`` Gb/s each; NaN if this k was refused or not tried there. KeyError where the network was not
+        measured."""
         row = self.rows(model, system, gbps).get(k)
         return nan if row is None else float(row["step_s"])
 
@@ -164,8 +165,9 @@ class Comparison:
         return row
 
     def speedup(self, model: str, system: System, gbps: float, today: float, accelerator: str = "a100") -> float:
-        """Return how many times as fast a system of ``gbps`` Gb/s a GPU is as an electrical switch of the lesser of
-        ``today`` and ``gbps``, each with its best placed split on 1,024 GPUs; NaN where either has none that fits."""
+        """Return how many times as fast a system of ``gbps`` Gb/s a GPU trains a model (a job's name) as an electrical
+        switch of the lesser of ``today`` and ``gbps``, each with its best placed split on 1,024 GPUs; NaN where either
+        has none that fits."""
         optical = self.best(model, system, gbps, accelerator=accelerator)
         electrical = self.best(model, "electrical", min(gbps, today), accelerator=accelerator)
         return electrical.seconds / optical.seconds if optical and electrical else nan

@@ -190,8 +190,9 @@ def _reaches(x: int, other: int, device: list[int], back: bool) -> bool:
 
 
 def _nearest(x: int, device: list[int], back: bool) -> int:
-    """Return the device from which ``x`` reaches most of its :func:`_neighbours`; of equal ones the nearest to its
-    present one either way round, then the lowest. ``device``, every sub-operator's device, is left as it is."""
+    """Return the device from which ``x`` reaches most of its readers (``back``, in a backward sweep) or of its
+    producers; of equal ones the nearest to its present one either way round, then the lowest. ``device``, every
+    sub-operator's device, is left as it is."""
     here = device[x]
 
     def key(to: int) -> tuple[int, int, int]:

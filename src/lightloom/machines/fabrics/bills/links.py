@@ -107,7 +107,8 @@ def port_part(kind: Kind, ports: Ports, choices: BillChoices) -> Part:
 
 def port_line(kind: Kind, ports: Ports, count: float, why: str, choices: BillChoices) -> Line:
     """Return the line of a bill with ``count`` transceivers, cards or switch ports (``kind``) for each rank, at the
-    rate of the ports; ``why`` is the formula of the count in words. Errors are those of :func:`port_part`."""
+    rate of the ports; ``why`` is the formula of the count in words. ConfigError where the catalog has none at this
+    rate, or the chosen part has another rate or is of another kind."""
     return Line(port_part(kind, ports, choices), count, why, rate=ports.rate)
 
 

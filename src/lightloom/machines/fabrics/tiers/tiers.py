@@ -54,8 +54,8 @@ class Tiers(PacketFabric):
 
     @model_validator(mode="after")
     def _tiers_hold_ranks(self) -> Self:
-        """Raise ValueError where the tiers cannot hold the ranks, as :func:`levels_of` finds; otherwise return the
-        fabric unchanged."""
+        """Raise ValueError where the tiers cannot hold the ranks (sizes that do not multiply to them, ports that cannot
+        be spread evenly and the like, :func:`levels_of`); otherwise return the fabric unchanged."""
         _ = self.levels
         return self
 
