@@ -88,8 +88,8 @@ class Answer:
 
 
 def labelled(label: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
-    """Yield lines indented by :data:`INDENT` columns, with ``label`` in the indentation of the first; nothing if there
-    are no lines."""
+    """Yield lines indented by nine columns (:data:`INDENT`), with ``label`` in the indentation of the first; nothing if
+    there are no lines."""
     for number, line in enumerate(lines):
         yield f"{label if not number else '':{INDENT}}{line}"
 

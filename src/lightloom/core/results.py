@@ -163,8 +163,9 @@ class _RowFormatter(Formatter):
         return args[0][key] if isinstance(args[0], Mapping) else getattr(args[0], str(key))
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return a value as text, in the form of a unit of :data:`FORMS` or by Python's format specification. None is
-        empty text, unless the unit has words for it; without a form it is ``None``."""
+        """Return a value as text, in the form of a unit (:data:`FORMS`, such as ``time``) or by Python's format
+        specification, whichever ``format_spec`` names. None is empty text, unless the unit has words for it; with an
+        empty ``format_spec`` it is ``None``."""
         if value is None and format_spec not in ("", "energy", "ratio", "claim"):
             return ""
         return FORMS[format_spec](value) if format_spec in FORMS else format(value, format_spec)
@@ -175,8 +176,9 @@ def cells(columns: str, rows: Iterable[object]) -> list[dict[str, str]]:
 
     Args:
         columns: name and form of each column, as ``part: {name} | takes: {run.seconds:time}``; a form takes values of
-            the row by name, behind a colon a unit of :data:`FORMS` or a format specification of Python. Behind these
-            None is empty text, or the unit's word for it.
+            the row by name, behind a colon a unit (``time``, ``difference``, ``size``, ``energy``, ``bandwidth``,
+            ``rate``, ``ratio`` or ``claim``) or a format specification of Python. Behind these None is empty text, or
+            the unit's word for it.
         rows: the rows.
     """
     forms, formatter = [column.split(": ", 1) for column in columns.split(" | ")], _RowFormatter()

@@ -142,8 +142,9 @@ class Timeline:
         return Counter.of_changes("load (bytes/s)", changes)
 
     def busy_time(self) -> dict[str, float]:
-        """Return the seconds spent in each category of :data:`SHARES`, by category, added up over intervals and
-        resources even where they run at once."""
+        """Return the seconds spent in each category (``forward``, ``backward``, ``update``, ``codec``, ``transmission``
+        and ``reconfiguration``, 0 where there is none), by category, added up over intervals and resources even where
+        they run at once."""
         seconds = dict.fromkeys(SHARES, 0.0)
         for interval in self.intervals:
             seconds[interval.category] += interval.duration

@@ -336,7 +336,7 @@ def differences(runs: Record, name: str, key: str, scale: float = 1.0) -> list[f
     order of the runs, for the seeds that both have.
 
     Args:
-        runs: lists of runs by name, one for each seed, among them the baseline's under :data:`BASE`; each run has its
+        runs: lists of runs by name, one for each seed, among them the baseline's under ``float32``; each run has its
             ``recipe`` with the ``seed``.
         name: of the runs that are compared.
         key: field of the runs, a list over training, such as ``accuracy``.

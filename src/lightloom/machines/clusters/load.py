@@ -254,7 +254,7 @@ def names() -> list[str]:
 
 
 def description(name: str) -> dict[str, Any]:
-    """Return the fields of a catalog's cluster, or of a YAML file, as written, with sources.
+    """Return the fields of a catalog's cluster, or of a file (YAML, or JSON of ASTRA-sim), as written, with sources.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.

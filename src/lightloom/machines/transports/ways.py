@@ -151,9 +151,9 @@ def _leaving(tasks: Tasks, nbytes: Floats, tiers: Tiers, transport: Transport) -
 
 
 def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Floats | float:
-    """Return the fraction of a domain's bandwidth that a ring reaches with the protocol at place ``number`` of
-    :data:`PROTOCOLS`: a number, or for LL an array [collectives], since its bandwidth is also limited by the
-    generation's ceiling for 1, 2 or more domains."""
+    """Return the fraction of a domain's bandwidth that a ring reaches with the protocol of a ``number`` (0 LL, 1 LL128,
+    2 Simple): a number, or for LL an array [collectives], since its bandwidth is also limited by the generation's
+    ceiling for 1, 2 or more domains."""
     share = transport.protocols[PROTOCOLS[number]].share
     if transport.generation is None or number > 0:
         return share
@@ -169,8 +169,9 @@ def _tree_bytes(tasks: Tasks) -> Floats:
 
 
 def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Iterator[Way]:
-    """Yield the ways that the protocol at place ``number`` of :data:`PROTOCOLS` has for the tasks' kind: ring or chain,
-    all pairs, tree, then rails and parallel trees; none for kinds that it does not carry."""
+    """Yield the ways that the protocol of a ``number`` (0 LL, 1 LL128, 2 Simple) has for the tasks' kind: a ring, or a
+    chain for rooted kinds; all pairs for an all-to-all, but not by LL128; a tree for an all-reduce; and by Simple alone
+    rails and parallel trees, for an all-gather or a reduce-scatter. None for kinds that it does not carry."""
     name = PROTOCOLS[number]
     protocol, passes = transport.protocols[name], PASSES.get(tasks.kind, 0)
     n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes
@@ -213,7 +214,7 @@ def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: 
 
 def _single_pass_ways(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Iterator[Way]:
     """Yield the rails and the parallel trees of an all-gather or a reduce-scatter, where the transport has them;
-    ``number`` is the place of their protocol in :data:`PROTOCOLS`."""
+    ``number`` is that of their protocol (2, Simple)."""
     n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes
     way = partial(Way, protocol=number, copy_seconds=_own(tasks, tiers))
     if transport.rails:

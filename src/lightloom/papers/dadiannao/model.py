@@ -257,7 +257,8 @@ def misfit(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = me
         constants: R and β of the computation.
         bandwidths: of 25-E, 100-O and 400-O, in bytes per second.
         hops: latencies of a broadcast by the number of chips.
-        part: key of :data:`PARTS`: the headlines that are compared.
+        part: ``ten`` for all, or those whose names hold ``time``, ``edp``, ``100`` or ``400``: the headlines that are
+            compared.
     """
     ours = headlines(savings(constants, bandwidths, hops))
     return sqrt(fmean((ours[what] - HEADLINE[what]) ** 2 for what in PARTS[part]))
@@ -270,7 +271,8 @@ def fit(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops, part: str = "ten
     Args:
         bandwidths: of 25-E, 100-O and 400-O, in bytes per second.
         hops: latencies of a broadcast by the number of chips.
-        part: key of :data:`PARTS`: the headlines that are fitted.
+        part: ``ten`` for all, or those whose names hold ``time``, ``edp``, ``100`` or ``400``: the headlines that are
+            fitted.
     """
     from scipy.optimize import minimize
 
@@ -285,9 +287,9 @@ def fit(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops, part: str = "ten
 
 
 def halves() -> list[tuple[Bandwidths, float]]:
-    """Return, for each of the 252 choices of five headlines, the bandwidths of :data:`UNITS` that fit these five best,
-    and the root mean square misfit in points over the other five; R and β, from a grid, and the bandwidths are chosen
-    by the five alone."""
+    """Return, for each of the 252 choices of five headlines, the one of three choices of bandwidths (:data:`UNITS`:
+    mixed, one direction, both) that fits these five best, and the root mean square misfit in points over the other
+    five; R and β, from a grid, and the bandwidths are chosen by the five alone."""
     grid = list(product(np.geomspace(1, 100, 40).tolist(), (0.0, 0.02, 0.05, 0.1, 0.3), UNITS))
     ours = [list(headlines(savings(Constants(*constants), unit)).values()) for *constants, unit in grid]
     squares, found = (np.array(ours) - list(HEADLINE.values())) ** 2, []
@@ -335,8 +337,9 @@ def equation_3_claims() -> tuple[Claim, ...]:
 
 
 def main() -> None:
-    """Fit the constants to each part of the headlines with each of :data:`UNITS`, and print them and their misfits on
-    what they were fitted to and on what they were not, then what fits to halves of the headlines choose."""
+    """Fit the constants to each part of the headlines with each of three choices of bandwidths (:data:`UNITS`), and
+    print them and their misfits on what they were fitted to and on what they were not, then what fits to halves of the
+    headlines choose."""
     for (part, chosen), unit in product(PARTS.items(), UNITS):
         found, held = fit(unit, part=part), [other for other, whats in PARTS.items() if not {*whats} & {*chosen}]
         errors = (f"{misfit(found, unit, part=each):.2f} points on {each}" for each in (part, *held))

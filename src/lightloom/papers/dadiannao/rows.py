@@ -69,8 +69,9 @@ _CHOICES = [
 
 
 def _verdict(template: str, judge: Callable[[Constants, Bandwidths], str], **values: Any) -> Claim:
-    """Return the row of what all cases show together, which the explanation says how many of :data:`_CHOICES` show,
-    too. Unless all of them do, the row is marked as fitted, and as a stand-in for the paper's experiment.
+    """Return the row of what all cases show together, under the fitted constants; the explanation says how many of 54
+    other choices of constants and bandwidths (:data:`_CHOICES`) give the same. Unless all of them do, the row is marked
+    as fitted, and as a stand-in for the paper's experiment.
 
     Args:
         template: key of the row in ``paper.yaml``.
@@ -222,8 +223,8 @@ _OTHERS = tuple(name for name in TABLE_2 if name != "AlexNet")
 
 
 def _saved_by_batch(speed: str, constants: Constants, bandwidths: Bandwidths) -> list[float]:
-    """Return the mean percentage of time saved at each of :data:`BATCHES`, over all networks but AlexNet, by links of
-    ``speed`` Gb/s (``100`` or ``400``)."""
+    """Return the mean percentage of time saved at each batch size (1, 32, 256), over all networks but AlexNet, by links
+    of ``speed`` Gb/s (``100`` or ``400``)."""
     figures = savings(constants, bandwidths)["time", speed]
     return [fmean(figures[name, batch] for name in _OTHERS) for batch in BATCHES]
 
@@ -401,7 +402,7 @@ def link(name: str) -> ChipLink:
 def time_saved(name: str, topology: str = "mesh") -> Figures:
     """Return the percentage of time, by case (network, batch), that links save over the electrical mesh, with the
     fitted constants. ``name`` is that of the links, such as ``800-O``, or ``infinite`` or ``ideal`` (:func:`link`);
-    ``topology`` is a key of :data:`TOPOLOGIES`."""
+    ``topology`` is ``mesh``, ``ring`` or ``tree``."""
     return saved("time", link(name)._replace(hops=TOPOLOGIES[topology]), links(MIXED)["25-E"], FITTED)
 
 

@@ -75,7 +75,7 @@ def size_bytes(model: str) -> float:
 
 
 def ratio_of_shares(shares: Sequence[float]) -> float:
-    """Return float32 bits per sent bit, from the percentages of values sent with each of :data:`TAG_BITS`, in this
+    """Return float32 bits per sent bit, from the percentages of values sent with 2, 10, 18 and 34 bits, in this
     order."""
     return 32 / sum(share / 100 * bits for share, bits in zip(shares, TAG_BITS, strict=True))
 

@@ -125,7 +125,8 @@ def _findings(runs: Record, network: str) -> Iterator[Claim]:
     iterations.
 
     Args:
-        runs: runs of this network by name; float32 and the runs :data:`LITERAL` and :data:`PYTORCH` have no row.
+        runs: runs of this network by name; ``float32`` and the runs of Table III beside it, ``float32, rate as
+            printed`` and ``float32, PyTorch's weights``, have no row.
         network: name in the rows' ids.
     """
     for name, (run, *_) in runs.items():
@@ -143,8 +144,8 @@ def reached(run: Record, level: float) -> int | None:
 
 
 def _extra_epochs(runs: Record) -> Claim:
-    """Return the row of the epochs more that HDC takes with error feedback than float32 to reach an accuracy of
-    :data:`_LEVEL`: the mean over the seeds where both reach it, as "1 or 2" between 0.5 and 2.5."""
+    """Return the row of the epochs more that HDC takes with error feedback than float32 to reach a test accuracy of 98
+    %: the mean over the seeds where both reach it, as "1 or 2" between 0.5 and 2.5."""
     every = runs[BASE][0]["iterations"][0]
     pairs = [
         (reached(plain, _LEVEL), reached(packed, _LEVEL))
@@ -299,7 +300,7 @@ def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
     A printed percentage that equals it shows nothing: then ``basis`` says so in place of the tolerance.
 
     Args:
-        bits: size of the class, one of :data:`TAG_BITS`.
+        bits: size of the class: 2, 10, 18 or 34.
         printed: percentage of values in it, as printed.
     """
     trivial = 100.0 if bits == TAG_BITS[0] else 0.0

@@ -120,7 +120,8 @@ def _measure(name: str, jobs: Sequence[tuple[TrainingRun, int]], work: Path, dat
 
 def _train_short(run: TrainingRun, seed: int, data: Path) -> Any:
     """Train one run with one seed, all ranks in this process on one thread, and return its record's kept entries,
-    rounded to six digits; a network of :data:`STAND_INS` only takes its few steps."""
+    rounded to six digits; the networks that stand for training on ImageNet (``alexnet``, ``resnet50``, ``vgg16``) only
+    take a few steps."""
     import torch
 
     from lightloom.papers.runs.digits import image_sets
@@ -177,7 +178,7 @@ def _few_steps(network: str, seed: int, data: Path) -> dict[str, Any]:
     averaged over up to five of the steps), and the CPU ``seconds``.
 
     Args:
-        network: key of :data:`STAND_INS`.
+        network: ``alexnet`` (8 steps), ``resnet50`` (4) or ``vgg16`` (1).
         seed: of weights and batches.
         data: the data folder with MNIST, whose digits are enlarged.
     """
@@ -205,8 +206,8 @@ def count_binades(gradient: NDArray[np.float32]) -> dict[str, Any]:
     """Return counts of a gradient's values by binade, one list for each sign, as JSON.
 
     Returns:
-        ``values``, ``largest`` (absolute), ``small`` (below 2^LOWEST in magnitude), and ``negative`` and ``positive``:
-        counts for the binades 2^LOWEST … 2^0, the last with all above.
+        ``values``, ``largest`` (absolute), ``small`` (count below 2^-30 in magnitude, zeros included), and ``negative``
+        and ``positive``: 31 counts for the binades 2^-30 … 2^0, the last with all above.
     """
     exponent = np.frexp(gradient)[1] - 1
     seen = np.abs(gradient) >= 2.0**LOWEST
@@ -233,7 +234,7 @@ def figure5_claims(gradients: Mapping[str, Any]) -> Iterator[Claim]:
 
 def below(counts: Mapping[str, Any], exponent: int) -> float:
     """Return the share, 0 to 1, of values below 2^exponent in magnitude, zeros included, from the counts of
-    :func:`count_binades`; ``exponent`` from :data:`LOWEST` to 0."""
+    :func:`count_binades`; ``exponent`` is a whole number from -30 to 0."""
     kept = exponent - LOWEST
     return float((counts["small"] + sum(counts["negative"][:kept]) + sum(counts["positive"][:kept])) / counts["values"])
 
@@ -326,7 +327,7 @@ def _folder(work: Path, run: TrainingRun, seed: int) -> Path:
 def _train_long(run: TrainingRun, seed: int, folder: Path, data: Path) -> dict[str, Any]:
     """Train one long run in four processes, a rank each, and return rank 0's record.
 
-    Only the first seed's float32 run saves the gradients of ``SNAPSHOTS``.
+    Only the first seed's float32 run saves gradients, those of iterations 100, 500 and 10,000.
 
     Args:
         run: what is trained.

@@ -88,7 +88,7 @@ def error_shares(aware: Record, arm: str, name: str) -> list[float]:
     Args:
         aware: the record of trainings, ``kept("aware")``.
         arm: ``aware`` or ``unaware`` of errors in training.
-        name: of the phase errors under which averages were tried, a key of :data:`PHASES`.
+        name: of the phase errors under which averages were tried, such as ``phase 3e-3`` (rad; keys of :data:`PHASES`).
     """
     rows = sorted((row for row in aware["trainings"] if row["arm"] == arm), key=lambda row: row["seed"])
     return [row["wrong"][name] for row in rows]
@@ -231,17 +231,17 @@ def points() -> int:
 
 def counts(row: str) -> range:
     """Return the range of numbers of wrong outputs, of all :func:`points`, that round to Table II's accuracy of a row
-    (a key of :data:`ACCURACY`)."""
+    (the approximated layers, such as ``4-7``)."""
     low, high = ((100 - ACCURACY[row] + shift) / 100 * points() for shift in (-5e-6, 5e-6))
     return range(max(floor(low) + 1, 0), floor(high) + 1)
 
 
 def likely_counts(row: str) -> list[int]:
-    """Return how often each error of a row of Table II came, in whole numbers in the order of :data:`RATIOS`, whose sum
-    prints as its accuracy and that print the ratios best.
+    """Return how often each error of a row of Table II came, in whole numbers in the order in which its ratios are
+    printed, whose sum prints as its accuracy and that print the ratios best.
 
     Args:
-        row: key of :data:`RATIOS`: Table II's rows but the first, which has no errors.
+        row: the approximated layers: ``4-7``, ``4-8``, ``3-6`` or ``3-7``; ``4-6`` has no errors.
     """
     shares = [float(share) / 100 for share in RATIOS[row]]
 
@@ -256,8 +256,8 @@ def likely_counts(row: str) -> list[int]:
 
 
 def rms(row: str) -> float:
-    """Return the root mean square error of a mean code, in units of its last place, over all outputs of a row of
-    Table II (a key of :data:`ACCURACY`)."""
+    """Return the root mean square error of a mean code, in units of its last place, over all outputs of a row of Table
+    II (the approximated layers, such as ``4-7``)."""
     return TABLE_II_ERRORS[row].rms
 
 
@@ -424,13 +424,15 @@ GRAPHS: Mapping[str, tuple[str, Mapping[str, Any], int | None]] = {
 
 @cache
 def workload(name: str) -> ComputeGraph:
-    """Return the graph of one sample that is stored with the package, by its name in ``GRAPHS``."""
+    """Return the graph of one sample that is stored with the package, by name: ``resnet50``, ``resnet50-small-stem``,
+    ``llama`` (256 tokens) or ``llama-short`` (16)."""
     text = (files(__package__) / "graphs" / f"{name}.json").read_text(encoding="utf-8")
     return ComputeGraph.from_json(json.loads(text))
 
 
 def traced(name: str) -> ComputeGraph:
-    """Return the graph of one sample, traced anew, by its name in ``GRAPHS``.
+    """Return the graph of one sample, traced anew, by name: ``resnet50``, ``resnet50-small-stem``, ``llama`` (256
+    tokens) or ``llama-short`` (16).
 
     Raises:
         WorkloadError: PyTorch is missing.
@@ -476,9 +478,9 @@ def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> StepTime:
     paper's bars.
 
     Args:
-        model: key of ``GRAPHS``.
+        model: name of a stored graph: ``resnet50``, ``resnet50-small-stem``, ``llama`` or ``llama-short``.
         batch: samples a server.
-        ring_bytes: bytes of a gradient value on the ring; OptINC always sends codes of :data:`CODE_BYTES`.
+        ring_bytes: bytes of a gradient value on the ring; OptINC always sends codes of 2 bytes.
     """
     ring = simulated(model, batch, "ring", ring_bytes)
     optical = simulated(model, batch, "in-network", CODE_BYTES)
@@ -491,7 +493,7 @@ def simulated(model: str, batch: int, algorithm: str, nbytes: int, overlap: bool
     Gbit/s.
 
     Args:
-        model: key of ``GRAPHS``.
+        model: name of a stored graph: ``resnet50``, ``resnet50-small-stem``, ``llama`` or ``llama-short``.
         batch: samples a server.
         algorithm: of the all-reduce: ``in-network`` runs on the optical averager, others on the packet switch, both
             without latency of hops.
@@ -519,7 +521,7 @@ def batch_of(model: str, saving: float, ring_bytes: int = CODE_BYTES) -> float:
     computing is proportional to them.
 
     Args:
-        model: key of ``GRAPHS``.
+        model: name of a stored graph: ``resnet50``, ``resnet50-small-stem``, ``llama`` or ``llama-short``.
         saving: percentage, above 0. Above :func:`bound` the result is negative.
         ring_bytes: bytes of a gradient value on the ring.
     """

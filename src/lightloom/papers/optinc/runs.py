@@ -74,7 +74,8 @@ def _train_images(name: str, folder: Path, data: Path) -> dict[str, Any]:
     """Train ResNet-50 with one variant of the average, on the GPU if there is one, and return the record.
 
     Args:
-        name: key of :data:`VARIANTS`.
+        name: variant, ``float32`` or ``16-bit floor``, without errors or with those of a row of Table II (keys of
+            :data:`VARIANTS`).
         folder: of the checkpoint, from which an interrupted run resumes.
         data: the data folder with CIFAR-100.
     """
@@ -149,11 +150,12 @@ def measure_language(work: Path, data: Path, advance: Advance = ignore) -> tuple
 
     Args:
         work: folder for results and checkpoints.
-        data: the data folder with WikiText-2, or text of the user's own under :data:`OWN_TEXT`, which goes before.
+        data: the data folder with WikiText-2, or text of the user's own, a folder of .txt files or a file
+            ``wikipedia``, which goes before.
         advance: called with 1 after each run, kept or done.
 
     Returns:
-        The files, in the order of ``SERIES``.
+        Two files: of the small network (``language-small.json``), then of the paper's (``language.json``).
 
     Raises:
         ConfigError: the text is not there.
@@ -335,7 +337,7 @@ def _tried(job: Callable[[], Construction | Cascade]) -> dict[str, Any]:
 
     Of a network: name, MZIs, layers, tolerance, errors, the noise it bears (``noise_limit``), and how far its matrices
     are from the form Σ · U, as a share of each one's largest element. Of a cascade: errors of each level, and those of
-    :data:`TUPLES` tuples from end to end.
+    a million drawn tuples from end to end.
     """
     start, made = process_time(), job()
     if isinstance(made, Cascade):

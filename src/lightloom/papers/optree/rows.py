@@ -129,7 +129,7 @@ def paper_steps(ranks: int, wavelengths: int) -> dict[str, int]:
 
 def seconds(steps: int, nbytes: float, *, later_shares: int = 1) -> float:
     """Return the seconds of an all-gather under the paper's cost model (Eq. 3): each step costs d/B + a, with
-    ``nbytes`` as d, the bytes of one rank's share, and :data:`BANDWIDTH` and :data:`RECONFIGURATION` as B and a.
+    ``nbytes`` as d, the bytes of one rank's share, B = 5e9 bytes per second, and a = 25 µs.
 
     Every step but the first carries ``later_shares`` shares, that is ``later_shares`` · d bytes (2 for NE as the text
     describes it).
@@ -159,7 +159,7 @@ def built(
 
     Args:
         name: of the algorithm in the registry; without effect where ``radices`` are given.
-        ranks: of the ring, each with a share of :data:`MESSAGE` bytes.
+        ranks: of the ring, each with a share of 4 MiB.
         wavelengths: in each direction.
         radices: build OpTree with these radices, one for each stage, the first stage first; None builds ``name``.
     """
@@ -362,9 +362,8 @@ def readings(few: int, many: int) -> tuple[int, int, float, str]:
     and a kind of mean. Those off by more than 1 point over Ring or NE are counted as tried, but not looked at further.
 
     Returns:
-        The number of readings; how many give all three averages within :data:`_TOLERANCE` points; by how many points
-        the nearest misses the average that it misses most; and which one that is, in words (100 and "none" if none is
-        near).
+        The number of readings; how many give all three averages within 0.02 points; by how many points the nearest
+        misses the average that it misses most; and which one that is, in words (100 and "none" if none is near).
     """
     trees, wrhts = ([by(w) for w in (few, many)] for by in (optree_readings, wrht_readings))
     found = []
@@ -384,7 +383,7 @@ def _off(kind: str, ours: Sequence[float], theirs: Sequence[float], rival: str) 
     without sign.
 
     Args:
-        kind: how quotients are averaged, a key of :data:`_MEANS`.
+        kind: how quotients are averaged: ``mean``, ``quotient of sums``, ``harmonic mean`` or ``geometric mean``.
         ours: OpTree's steps in each setting.
         theirs: the rival's steps in the same settings.
         rival: key of the printed average over wavelengths.

@@ -72,7 +72,7 @@ def test_accuracy_under(
             nothing.
 
     Raises:
-        UnsupportedError: more than `MOST_SERVERS` servers.
+        UnsupportedError: more than 8 servers.
         ConfigError: MNIST is not in ``data``; the folder cannot be written to, or holds another network, other devices,
             another seed or number of iterations.
         LaunchError: training failed.

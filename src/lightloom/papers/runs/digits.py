@@ -53,7 +53,8 @@ class ImageSets(NamedTuple):
 
 
 def network(name: str) -> nn.Module:
-    """Return the network of that name in :data:`NETWORKS` with new weights from PyTorch's global generator.
+    """Return the network of that name (``hdc``, ``hdc-4``, ``hdc-3`` or ``lenet``) with new weights from PyTorch's
+    global generator.
 
     Raises:
         UnknownNameError: no network has that name; the message lists all.

@@ -206,8 +206,8 @@ def perceptron_gradients(
 
 
 def shares_by_loss(gradient: Float32s, batch: int) -> dict[str, Any]:
-    """Return the shares (0 to 1) of 2-, 10-, 18- and 34-bit values in a gradient under :data:`BOUNDS`, arrays (bounds x
-    4), by ``mean`` and ``summed``: what ``tag_shares`` gives, without encoding.
+    """Return the shares (0 to 1) of 2-, 10-, 18- and 34-bit values in a gradient under the bounds 2^-10, 2^-8 and 2^-6,
+    arrays (3 bounds x 4), by ``mean`` and ``summed``: what ``tag_shares`` gives, without encoding.
 
     Args:
         gradient: of the mean loss over a batch.

@@ -51,8 +51,8 @@ def ring_time(nbytes: float, gbps: float) -> float:
 
 
 def gradient_bytes(key: str) -> float:
-    """Return the bytes of the gradients of a job's model in float32, by the job's name in
-    :data:`~lightloom.papers.sipml.JOBS`."""
+    """Return the bytes of the gradients of a job's model in float32, by the job's name: ``resnet50``,
+    ``transformer_big`` or ``gpt2_355m``."""
     return float(ZOO[JOBS[key].model].parameters * GRADIENT_BYTES)
 
 
@@ -370,8 +370,8 @@ MOST_DEVICES = 128
 
 
 def ports(system: System) -> tuple[float, ...]:
-    """Return the bandwidths of a GPU that are measured on a system, in Gb/s: :data:`BANDWIDTHS`, before which
-    electrical ones have today's."""
+    """Return the bandwidths of a GPU that are measured on a system, in Gb/s: 128 to 8,192 in powers of two, before
+    which electrical ones have today's, 200 and 400."""
     return (*TODAY, *BANDWIDTHS) if system == "electrical" else BANDWIDTHS
 
 

@@ -184,8 +184,8 @@ def _neighbours(x: int, back: bool) -> list[int]:
 
 
 def _reaches(x: int, other: int, device: list[int], back: bool) -> bool:
-    """Return whether the device of ``x`` lies 0 to :data:`CHASE_REACH` ahead of that of ``other``, cyclically; with
-    ``back`` whether that of ``other`` lies so ahead of that of ``x``. ``device`` holds every sub-operator's device."""
+    """Return whether the device of ``x`` is that of ``other`` or the next one ahead, of four in a cycle; with ``back``
+    whether that of ``other`` is that of ``x`` or the next one ahead. ``device`` holds every sub-operator's device."""
     return (device[other] - device[x] if back else device[x] - device[other]) % CHASE_DEVICES <= CHASE_REACH
 
 
@@ -257,7 +257,8 @@ def figure_4_plan(parts_of_a: int = 1, waits: bool = False, ties: str = "last") 
     Args:
         parts_of_a: parts of operator A, one or two.
         waits: take the device on which a part could start first, not the one that is free first as printed.
-        ties: which of the devices that are equally early is taken, one of :data:`TIES`.
+        ties: which of the devices that are equally early is taken, by its number ``last`` or ``first``, or by how far
+            it is ahead of the producer's, ``nearest`` or ``farthest``.
     """
     parts = (parts_of_a, 1, 4, 4)
     producers = [*((a, parts_of_a) for a in range(parts_of_a)), *((parts_of_a, parts_of_a + 1 + c) for c in range(4))]
@@ -361,7 +362,7 @@ def fastest(measured: Comparison, model: str, gbps: float, today: float, acceler
 
     Args:
         measured: the stored measurements.
-        model: key of :data:`~lightloom.papers.sipml.JOBS`.
+        model: job's name, a key of :data:`~lightloom.papers.sipml.JOBS` such as ``resnet50``.
         gbps: Gb/s of a GPU on the optical networks.
         today: most Gb/s of a GPU on the electrical one, which has no more than ``gbps``.
         accelerator: of all networks.
