@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Config, Count
 from lightloom.core.files import cache_directory, write_atomically
+from lightloom.core.journal import stored_record
 from lightloom.core.results import content_hash, provenance
 
 
@@ -103,6 +105,23 @@ def test_the_cache_obeys_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_provenance_depends_on_the_content_not_on_its_order() -> None:
     assert content_hash({"a": 1, "b": 2}) == content_hash({"b": 2, "a": 1}) != content_hash({"a": 1, "b": 3})
     assert provenance([1], seed=7)["seed"] == 7
+
+
+def test_finished_work_is_read_back_and_what_is_no_record_is_refused(tmp_path: Path) -> None:
+    path, calls = tmp_path / "deep" / "result.json", list[int]()
+
+    def compute() -> dict[str, float]:
+        calls.append(1)
+        return {"loss": math.nan, "best": 1.5}
+
+    for _ in range(2):
+        assert stored_record(path, compute)["best"] == 1.5 and len(calls) == 1
+    path.write_text("{")
+    with pytest.raises(
+        ConfigError, match="result.json' is not JSON .*: remove it to have it computed again"
+    ) as refusal:
+        stored_record(path, compute)
+    assert "\n" not in str(refusal.value)
 
 
 def test_a_claim_states_its_status_and_must_explain_itself() -> None:

@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lightloom.core.documents import read_text
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 
@@ -114,12 +115,15 @@ def stored_record(path: Path, compute: Callable[[], Any]) -> Any:
     """Return the value that a JSON file holds; without the file, write what ``compute`` returns to it first.
 
     Raises:
-        ConfigError: the file cannot be written.
-        ValueError: the file that is there is not JSON.
+        ConfigError: the file cannot be written or read, or is not JSON.
     """
     if not path.exists():
         write_atomically(path, json.dumps(compute()))
-    return json.loads(path.read_text(encoding="utf-8"))
+    text = read_text(path)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!r} is not JSON ({error}): remove it to have it computed again") from None
 
 
 def stored_entries(path: Path, name: str, head: Mapping[str, Any], complaint: str) -> list[dict[str, Any]] | None:

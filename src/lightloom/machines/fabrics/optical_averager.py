@@ -43,7 +43,7 @@ def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
     from lightloom.machines.reducers.capacity import capacity
 
     made = capacity(averaging, ranks, bandwidth)
-    origin = f"{averaging.reducer} of lightloom onn compare-reducers"
+    origin = f"{averaging.reducer} of lightloom onn build --reducers"
     most = "no limit" if made.high is None else f"{made.high:.3g}"
     scaled = "; light of two levels is one level's, scaled by the noise they must bear, not simulated"
     return {

@@ -18,10 +18,10 @@ class Averaging(Config):
     """Parts that an averager is made of; devices left out are those of `machines.reducers.hardware`."""
 
     reducer: str | None = None
-    """A reducer of `lightloom onn compare-reducers`, whose watts, latency and area all instances then have; null: a
+    """A reducer of `lightloom onn build --reducers`, whose watts, latency and area all instances then have; null: a
     constructed network of the devices below, most of which have no figure."""
     constants: dict[str, float] | None = None
-    """Constants of the reducer to replace, by name, in the units of `compare-reducers`."""
+    """Constants of the reducer to replace, by name, in the units of `onn build --reducers`."""
     wavelengths: Count = 1
     """Instances that share a passive mesh on wavelengths 100 GHz apart; networks only."""
     servers: Count | None = None
@@ -79,7 +79,7 @@ class Averaging(Config):
         if devices:
             raise ValueError(
                 f"{devices[0]} is a figure of devices, and reducer {self.reducer!r} has its own: expected reducer: "
-                "null, or constants of onn compare-reducers"
+                "null, or constants of onn build --reducers"
             )
         return self
 

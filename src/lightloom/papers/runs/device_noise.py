@@ -114,10 +114,8 @@ def _claim(folder: Path, question: str) -> None:
     """Make the folder and note in it what run it is for, ``question``, a hash of all that the run depends on.
 
     Raises:
-        ConfigError: the folder holds a run with another hash, or the note cannot be written.
-        OSError: the folder cannot be made.
+        ConfigError: the folder holds a run with another hash, or cannot be made or written to.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     name = folder / "question"
     if name.exists() and name.read_text() != question:
         raise ConfigError(
