@@ -260,8 +260,9 @@ def read_result(path: Path) -> Result | None:
 
 def train_all(worker: Worker) -> int:
     """Train the cases ``worker.arguments['cases']`` (dictionaries of ``Case`` fields) one after the other on one
-    thread, and return their number; rank 0 writes each result into ``worker.arguments['folder']``. Their data is read
-    from ``worker.arguments['data']``, a folder, or from ``$LIGHTLOOM_DATA``."""
+    thread, and return their number; rank 0 writes each result as JSON to ``Case.file`` in the folder
+    ``worker.arguments['folder']``. Data is read from the folder ``worker.arguments['data']``, or from
+    ``$LIGHTLOOM_DATA`` where that is None; raises ConfigError where it is missing."""
     torch.set_num_threads(1)
     folder, data = Path(worker.arguments["folder"]), worker.arguments.get("data")
     tasks: dict[str, TrainingTask] = {}
@@ -279,9 +280,12 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
     """Train one case with the exchange that it names, validate it every ``job.every`` steps and after the last, and
     return the measurements; all ranks of the default process group call it.
 
+    The case's seed fixes the weights; seed and rank fix the batches.
+
     Args:
         job: the task, with its data.
-        case: what is trained; its ``ranks`` must be those of the process group.
+        case: what is trained; its ``ranks`` must be those of the process group. Its method ``reference`` is DDP without
+            a hook.
         rank: rank of this process.
     """
     torch.manual_seed(case.seed)
@@ -324,18 +328,19 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
 
 
 def cases(job: str, methods: Sequence[str], seeds: int, ranks: int, steps: int) -> list[Case]:
-    """Return the runs of a comparison, seed by seed (0 to ``seeds`` - 1), for each seed the reference first; methods
-    named twice run once.
+    """Return the runs of a comparison, seed by seed (0 to ``seeds`` - 1), for each seed first the run of the reference
+    (DDP without a hook), then one of each method; methods named twice run once.
 
     Args:
-        job: name of the task.
-        methods: names of exchange methods.
+        job: name of the task, which is not checked.
+        methods: names of exchange methods; runs have their full names.
         seeds: number of seeds.
         ranks: number of ranks of each run.
         steps: number of training steps of each run.
 
     Raises:
-        ConfigError: a method's name cannot be read, or the method does not serve so many ranks.
+        UnknownNameError: there is no such method.
+        ConfigError: an option of a method is wrong, or the method does not serve so many ranks.
     """
     found = [find(method) for method in methods]
     for method in found:
@@ -383,12 +388,15 @@ def run_all(
 
     Args:
         cases: runs, all of one number of ranks.
-        folder: where results are read and written, a file for each case; made if it is missing.
+        folder: where results are read and written, a JSON file for each case; made if it is missing. A file that cannot
+            be read is written anew.
         data: the data folder; ``$LIGHTLOOM_DATA`` unless given.
-        advance: called with the number of runs that became available since the last call.
+        advance: called with the number of runs that became available since the last call: for each seed the stored
+            ones, then the new ones.
 
     Raises:
-        LaunchError: a rank failed.
+        LaunchError: a rank failed, for example for want of data, or a seed's runs took more than an hour each. Runs
+            that had ended are kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for seed in sorted({case.seed for case in cases}):
@@ -408,12 +416,16 @@ def run_all(
 
 
 def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
-    """Return one row for each method, the reference among them, in the order of the results, each compared with the
-    reference of the same seed.
+    """Return one row for each method, the reference (DDP without a hook) among them, in the order of the results.
+
+    ``difference`` and ``spread`` compare the last validation loss, in nats, with that of the reference of the same
+    seed. The other fields are the method's own, means over seeds: bytes of a float32 ring all-reduce for each byte
+    sent, seconds of a step, and the loss when the reference has done half its steps; ``on_front`` compares the rows
+    with each other.
 
     Args:
         results: of one task, one number of steps and of ranks; the reference among them for every seed.
-        link: bytes that a rank sends in a second.
+        link: bytes that a rank sends in a second, by which seconds of a step are modelled.
 
     Raises:
         ConfigError: a seed lacks its reference.

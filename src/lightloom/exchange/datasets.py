@@ -46,7 +46,7 @@ class DataFile:
         return path
 
     def read(self, folder: Path | None = None) -> bytes:
-        """Return the unpacked content of the file after checking its SHA-256.
+        """Return the content of the file, unpacked if its name ends in ``.gz``, after checking its SHA-256.
 
         Args:
             folder: the data folder; ``$LIGHTLOOM_DATA`` unless given.
@@ -189,7 +189,8 @@ class _Unpickler(pickle.Unpickler):
     """Unpickles arrays and nothing else."""
 
     def find_class(self, module: str, name: str) -> object:
-        """Return one of the harmless names that arrays need; raises ConfigError for every other."""
+        """Return the function or type that a pickle asks for by module and name, if it is one of the few that NumPy
+        arrays need; raises ConfigError for every other."""
         if (module, name) not in _HARMLESS:
             raise ConfigError(f"a pickle that asks for {module}.{name}: expected arrays alone; it was not run")
         return _HARMLESS[module, name]
@@ -225,18 +226,22 @@ class Digits:
 
 
 def training_digits(folder: Path | None = None) -> Digits:
-    """Return the 60,000 training images of MNIST with labels; raises as ``DataFile.read`` does."""
+    """Return the 60,000 training images of MNIST [image, 784], grey levels 0 to 255, with labels 0 to 9, from the data
+    folder (``$LIGHTLOOM_DATA`` unless given); raises ConfigError for files that are missing or not the published
+    ones."""
     return _digits(TRAIN_IMAGES, TRAIN_LABELS, folder)
 
 
 def test_digits(folder: Path | None = None) -> Digits:
-    """Return the 10,000 test images of MNIST with labels; raises as ``DataFile.read`` does."""
+    """Return the 10,000 test images of MNIST [image, 784], grey levels 0 to 255, with labels 0 to 9, from the data
+    folder (``$LIGHTLOOM_DATA`` unless given); raises ConfigError for files that are missing or not the published
+    ones."""
     return _digits(TEST_IMAGES, TEST_LABELS, folder)
 
 
 def _digits(images: DataFile, labels: DataFile, folder: Path | None) -> Digits:
     """Return the images (n, 784) and labels (n,) of two IDX files in the data folder, whose headers are skipped; raises
-    as ``DataFile.read`` does."""
+    ConfigError for a file that is missing or not the published one."""
     # The checksum fixes content and shape, so that nothing in the headers is left to check.
     pixels = np.frombuffer(images.read(folder), np.uint8, offset=_IMAGE_HEADER)
     return Digits(pixels.reshape(-1, PIXELS), np.frombuffer(labels.read(folder), np.uint8, offset=_LABEL_HEADER))
@@ -275,7 +280,8 @@ class Corpus:
 
 
 def tiny_shakespeare(folder: Path | None = None) -> Corpus:
-    """Return 1.1 MB of Shakespeare as a corpus, its last tenth for validation; raises as ``DataFile.read`` does."""
+    """Return 1.1 MB of Shakespeare from the data folder (``$LIGHTLOOM_DATA`` unless given) as a corpus, its last tenth
+    for validation; raises ConfigError for a file that is missing or not the published one."""
     return _divided("tinyshakespeare", TINY_SHAKESPEARE.read(folder))
 
 
@@ -283,8 +289,9 @@ def wikitext_2(folder: Path | None = None) -> Corpus:
     """Return WikiText-2's test and validation splits, 2.4 MB of Wikipedia, as a corpus: the last tenth of the
     validation split is for validation, all the rest for training.
 
-    The training split, five times as large, is not needed at the token budgets that a CPU allows. Raises as
-    ``DataFile.read`` does.
+    The training split, five times as large, is not needed at the token budgets that a CPU allows. The files come from
+    the data folder (``$LIGHTLOOM_DATA`` unless given); raises ConfigError for one that is missing or not the published
+    one.
     """
     end = _divided("wikitext-2", WIKITEXT_2_VALID.read(folder))
     start = np.frombuffer(WIKITEXT_2_TEST.read(folder), np.uint8)

@@ -75,7 +75,8 @@ class Movement:
 
     @property
     def pieces(self) -> int:
-        """Number of chunks into which each part of the collective is cut."""
+        """Number of chunks into which each part of the collective (the whole vector, a rank's share, or a block for a
+        pair of ranks) is cut."""
         return self.chunks // self.collective.parts
 
     @property
@@ -164,7 +165,10 @@ class Program:
 
 def movement_of(schedule: Schedule) -> Movement:
     """Return the messages of a schedule, in order; they do what its collective promises if the schedule is a verified
-    one. Parts without bytes need no messages.
+    one.
+
+    Rows that read before any of them writes, of one source and destination, and which all add or all store, are one
+    message. Parts without bytes need no messages.
 
     Raises:
         UnsupportedError: a switch takes part that reduces in the network: no process stands for it.
@@ -451,7 +455,8 @@ class ScheduleExecutor:
 
     def padding(self, values: int, itemsize: int) -> int:
         """Return the number of zeros added to each block of an input of ``values`` values of ``itemsize`` bytes each;
-        where parts have sizes, those added to this rank's whole input, whatever ``values`` is."""
+        where parts have sizes, those added to this rank's whole input, whatever ``values`` is. Raises ConfigError where
+        equally large blocks cannot hold so many values."""
         if self.movement.collective.sizes is None:
             _, block, chunk = self.shape(values)
             return chunk * self.movement.pieces - block

@@ -155,11 +155,12 @@ def trial(worker: Worker) -> dict[str, Any]:
     return what this rank measured.
 
     The worker's arguments are ``path`` of the schedule, ``values`` of a part, ``dtype`` by name, number of timed
-    ``rounds``, ``seed`` and ``timeout`` in seconds.
+    ``rounds``, ``seed`` and ``timeout`` in seconds that a rank may keep another one waiting.
 
     Returns:
-        ``same_bits`` (whether both results are equal), ``error_over_bound``, ``padding`` of the input, its number of
-        ``values``, and ``seconds``: under ``ours`` and ``theirs`` a list by round.
+        ``same_bits`` (whether this rank's results are equal), ``error_over_bound`` (largest error of a value over the
+        error allowed), ``padding`` (zeros added to each block of the input), ``values`` of the input, and ``seconds``:
+        under ``ours`` and ``theirs`` a list of wall-clock seconds by round.
     """
     torch.set_num_threads(1)
     settings = worker.arguments
@@ -217,9 +218,8 @@ class ScheduleTrial:
 
 
 def values_of(schedule: Schedule, nbytes: float, dtype: str) -> int:
-    """Return as many values of type ``dtype`` as fit in a part of the schedule's collective if its size is ``nbytes``
-    (see ``Collective``): in all bytes where the collective has one part, else in a rank's share of them; 1 for a
-    barrier.
+    """Return as many values of type ``dtype`` as fit in a part of the schedule's collective: in ``nbytes`` where the
+    collective has one part, else in the share of ``nbytes`` that each of its ranks has, rounded down; 1 for a barrier.
 
     Parts with sizes of their own take the number of their values from these instead.
 

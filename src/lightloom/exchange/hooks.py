@@ -92,12 +92,13 @@ def ring_exchanger(
     host: str | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> tuple[Exchanger, Statistics]:
-    """Return the exchanger of a codec around a ring, or of float32 for None, and the statistics of the run.
+    """Return the exchanger of a codec around a ring, or of plain float32 all-reduces for None, and the statistics of
+    the run.
 
     Args:
-        codec: codec of the gradients.
+        codec: codec of the gradients; for None, ``sizes`` and ``error_feedback`` are not used.
         group: process group of the ranks.
-        sizes: number of values by tensor, where known.
+        sizes: number of values by name of the tensor; None where not known.
         error_feedback: add the error of each encoding to the next gradient.
         tag_histogram: count the values by size in ``statistics.tags`` (INCEPTIONN's codecs only).
         host: address of this rank, IPv4 or IPv6; None takes the one from which it reaches the store.

@@ -87,7 +87,7 @@ def measurable(method: ExchangeMethod) -> bool:
 
 def measure_kernels(method: ExchangeMethod) -> KernelRates:
     """Return the rates of a method's kernels on one thread of this host, timed now; ``flops`` is left None, and nothing
-    is stored.
+    is stored. PyTorch is left at one thread in this process where its kernels are timed.
 
     Raises:
         UnsupportedError: the method codes nothing, or nothing here codes it; or PyTorch, whose tensors its kernels
@@ -107,8 +107,8 @@ def measure_kernels(method: ExchangeMethod) -> KernelRates:
 
 
 def _rates_of(kernels: Callable[[int], Coding], name: str, decoded: int = _LARGE) -> KernelRates:
-    """Return the rates of coding, timed on messages of 2^22 values, and the seconds of a message, from messages of 256
-    values.
+    """Return the rates of coding, in bytes of float32 a second, timed on messages of 2^22 values, and the seconds of a
+    message, from messages of 256 values.
 
     Args:
         kernels: returns the two functions that encode and decode so many values.

@@ -369,7 +369,7 @@ class Evidence:
         return f"{self.loss_difference:+.3g}{spread} in loss on {self.task} ({runs})"
 
     def to_json(self) -> dict[str, object]:
-        """Return the row as a JSON object."""
+        """Return the fields by name, as a row of ``evidence.json`` holds them."""
         return asdict(self)
 
 

@@ -164,7 +164,7 @@ class BlockExchange(BuiltInExchange):
 
     @property
     def family(self) -> str:  # type: ignore[override]
-        """Name of the format."""
+        """Name of the format, such as ``int4``."""
         return self.width.name
 
     @property
@@ -674,11 +674,12 @@ class TwoLevelExchange(OuterExchange):
 
 def _read_inside(text: str) -> PlainExchange | ScheduledSums:
     """Return how values are summed inside a node: plain for ``float32``, else the name of an algorithm with the options
-    ``coding`` (float32 by default) and ``fabric`` (``wdm-ring`` by default), which are not checked against each other.
+    ``coding`` (float32 by default) and ``fabric`` (``wdm-ring`` by default). Algorithm and fabric are not checked.
 
     Raises:
         ValueError: the coding is neither float32 nor a narrow format, or has feedback.
-        ConfigError: another option is given.
+        UnknownNameError: there is no such coding.
+        ConfigError: another option is given, or parentheses do not match.
     """
     if text == "float32":
         return PlainExchange()
@@ -802,13 +803,14 @@ def _family(
     /,
     **options: Option,
 ) -> Family:
-    """Return a family of methods, and enter its options in ``_OPTIONS`` under its name.
+    """Return a family of methods, and enter its options in ``_OPTIONS`` under its name. Where there are options
+    ``every`` and ``fragments``, a method's ``fragments`` may be at most its ``every``.
 
     Args:
         name: name of the family.
         summary: one line that says what the methods do.
         make: called with the values of all options, by the attribute of each; returns the method.
-        compared: methods that comparisons run, as in ``Family``.
+        compared: methods that comparisons run unless others are named; None for the one of the family's name.
         options: options by name, in the order in which names spell them.
     """
     _OPTIONS[name] = options
@@ -828,7 +830,7 @@ def _family(
 
 
 def _feedback(default: str, words: str = "add the error of each encoding to the") -> Option:
-    """Return the flag ``feedback``.
+    """Return the option ``feedback``, a flag.
 
     Args:
         default: ``yes`` or ``no``.
@@ -972,9 +974,9 @@ def find(text: str) -> ExchangeMethod:
     their defaults.
 
     Raises:
-        UnknownNameError: there is no family of that name, or an option names a codec, averager or fabric that is
-            unknown.
-        ConfigError: an option is unknown, given twice or out of range, or parentheses do not match.
+        UnknownNameError: there is no family of that name, or an option names a codec, averager, algorithm or fabric
+            that is unknown.
+        ConfigError: an option is unknown, given twice, cannot be read or is out of range, or parentheses do not match.
     """
     name, options = split_name(text)
     if name not in (known := families()):

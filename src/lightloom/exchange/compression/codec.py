@@ -33,7 +33,8 @@ class Codec(ABC):
     @abstractmethod
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
         """Compress a float32 array (NumPy array or CPU torch tensor) of any shape, in C order, and return the stream,
-        read-only; the array is left alone.
+        read-only; the array is left alone. Codecs with frames encode them in ``threads`` threads; the bytes are the
+        same.
 
         Raises:
             InputError: the array is not float32 or not in CPU memory.
@@ -88,13 +89,15 @@ class Codec(ABC):
         """Add the decoded values of the stream ``buffer`` to ``out`` (flat, contiguous float32), in place.
 
         Raises:
-            CodecError: see :meth:`decode`; ``out`` may then hold part of the sum.
+            CodecError: the stream is malformed, truncated, corrupted, of another codec, or does not fit ``out``, which
+                may then hold part of the sum.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             out += self.decode(buffer, out=np.empty_like(out))
 
     def round_trip(self, array: object) -> Float32s:
-        """Return the values that a receiver of ``array`` gets, encoded and decoded, as a new flat float32 array."""
+        """Return the values that a receiver of ``array`` gets, encoded and decoded, as a new flat float32 array; raises
+        InputError as :meth:`encode` does for what is not float32 in CPU memory."""
         return self.decode(self.encode(array))
 
     def __repr__(self) -> str:

@@ -99,7 +99,7 @@ class _Inceptionn(FramedCodec):
 
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int, add: bool = False) -> int:
         """Fill ``out`` from the frames in ``data``, and return the bytes read, or ``-(8 frame + reason)`` for a frame
-        that is not valid, the reason a key of ``REASONS``.
+        that is not valid; reason 1: cut short, 2: impossible length, 3: wrong checksum, 4: malformed groups.
 
         Args:
             data: bytes from the beginning of a frame on.
@@ -220,8 +220,9 @@ class InceptionnScaled(Codec):
         return Inceptionn(self.bound).largest_ratio
 
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
-        """Return the stream of the values of a float32 array, in C order, multiplied by the power of two that
-        :func:`power_of` gives for them, which its header states."""
+        """Return the stream, read-only, of the values of a float32 array, in C order, multiplied by the power of two
+        that :func:`power_of` gives for them, which its header states; ``threads`` threads encode. Raises InputError for
+        an array that is not float32 in CPU memory."""
         values = float32_values(array)
         power = power_of(values)
         return _AtPower(self.bound, power).encode(_scaled(values, power), threads=threads)

@@ -129,7 +129,8 @@ class _Fallback:
 
     def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False) -> int:
         """Fill ``out`` from the frames in ``data``, by the function that Numba compiles, and return the bytes read, or
-        ``-(8 frame + reason)`` for a frame that is not valid, the reason a key of :data:`REASONS`.
+        ``-(8 frame + reason)`` for a frame that is not valid; reason 1: cut short, 2: impossible length, 3: wrong
+        checksum, 4: malformed groups.
 
         Args:
             data: bytes from the beginning of a frame on.
@@ -146,7 +147,7 @@ class _Fallback:
 
     def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
         """Add the number of values of each tag, 0 to 3, to ``counts``, int64 [4], in place; return the bytes read, or
-        ``-(8 frame + reason)`` for a frame that is not valid.
+        ``-(8 frame + reason)`` for a frame that is not valid, the reason a key of :data:`REASONS`.
 
         Args:
             data: bytes of all frames of a stream.
@@ -192,7 +193,8 @@ class _Native:
 
     def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False) -> int:
         """Fill ``out`` from the frames in ``data``, by the C kernel, and return the bytes read, or ``-(8 frame +
-        reason)`` for a frame that is not valid, the reason a key of :data:`REASONS`.
+        reason)`` for a frame that is not valid; reason 1: cut short, 2: impossible length, 3: wrong checksum, 4:
+        malformed groups.
 
         Args:
             data: bytes from the beginning of a frame on.
@@ -207,7 +209,7 @@ class _Native:
 
     def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
         """Add the number of values of each tag, 0 to 3, to ``counts``, int64 [4], in place, by the C kernel; return the
-        bytes read, or ``-(8 frame + reason)`` for a frame that is not valid.
+        bytes read, or ``-(8 frame + reason)`` for a frame that is not valid, the reason a key of :data:`REASONS`.
 
         Args:
             data: bytes of all frames of a stream.
@@ -253,11 +255,13 @@ def current() -> Kernel:
 
 @cache
 def _choose(request: str) -> Kernel:
-    """Return the kernel for a value of the environment variable LIGHTLOOM_KERNEL, chosen once for each value."""
+    """Return the kernel for a value of the environment variable LIGHTLOOM_KERNEL, chosen once for each value; raises
+    ConfigError for a kernel that is unknown, not built, or not for this CPU."""
     kernel: Kernel = choose(request, load)
     return kernel
 
 
 def implementation() -> str:
-    """Name of the kernel in use: ``native-avx512``, ``native-avx2``, ``native-scalar`` or ``fallback``."""
+    """Return the name of the kernel in use: ``native-avx512``, ``native-avx2``, ``native-scalar`` or ``fallback``;
+    raises ConfigError as :func:`current` does for an environment variable that names none that runs here."""
     return current().name

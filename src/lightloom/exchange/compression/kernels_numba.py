@@ -233,7 +233,7 @@ def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: 
 @njit_threaded
 def _open_frame(data: Bytes, p: int, n: int, index: int) -> int:
     """Check size and checksum of one frame, and return the position of its payload in ``data``, or ``-(8 index +
-    reason)`` where it is not valid.
+    reason)`` where it is not valid; reason 1: cut short, 2: impossible length, 3: wrong checksum.
 
     Args:
         data: bytes of the stream.
@@ -258,7 +258,8 @@ def _open_frame(data: Bytes, p: int, n: int, index: int) -> int:
 @njit_threaded
 def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: Coding) -> int:
     """Decode frames until all of ``values`` are filled, and return the number of bytes read, or ``-(8 frame + reason)``
-    for the first frame that is not valid. Nothing outside ``data`` is read.
+    for the first frame that is not valid; reason 1: cut short, 2: impossible length, 3: wrong checksum, 4: malformed
+    groups. Nothing outside ``data`` is read.
 
     Args:
         data: bytes from the beginning of a frame on.
@@ -288,7 +289,8 @@ def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: C
 @njit_threaded
 def count_tags(data: Bytes, count: int, chunk: int, counts: Ints) -> int:
     """Add the number of values of each tag, 0 to 3, to ``counts`` [4], in place; return the bytes read, or ``-(8 frame
-    + reason)`` for the first frame that is not valid.
+    + reason)`` for the first frame that is not valid; reason 1: cut short, 2: impossible length, 3: wrong checksum, 4:
+    malformed groups.
 
     Args:
         data: bytes of all frames of a stream.

@@ -219,7 +219,8 @@ class _Measured:
         """Encode the gradients of a training step, all together as one stream and each tensor by itself, and add ratio
         and errors to the sums; a tensor's bytes are counted without headers.
 
-        For a sum of several gradients only its ratio is kept, and, for 1 term, that of the latest single gradient.
+        Of a sum of several gradients only the ratio is kept, by its number of terms; under 1 term stands the ratio of
+        the single gradient before the first sum.
 
         Args:
             step: number of the training step.
@@ -250,13 +251,15 @@ class _Measured:
 def measure_codecs(
     model: str, parameters: int, steps: Iterable[Sample], codecs: Iterable[Codec], origin: str
 ) -> CompressionProfile:
-    """Return the profile of codecs on a model's gradients: ratios and errors over all steps; rates, with one thread and
-    with all, on the last gradients that are not a sum of several.
+    """Return the profile of codecs on a model's gradients: ratios and errors over all steps; rates, in bytes of float32
+    values a second with one thread and with all, on the last gradients that are not a sum of several, repeated or cut
+    to 2^23 values.
 
     Args:
         model: name of the model.
         parameters: number of its parameters.
-        steps: gradients of training steps, at least one, and sums that begin with the latest one.
+        steps: (step, number of gradients summed, gradients by name) for training steps, at least one with a single
+            gradient, and for sums that begin with the latest one.
         codecs: codecs to measure.
         origin: description of the gradients, shown to the reader.
 
@@ -300,8 +303,8 @@ Coding = tuple[Callable[[], object], Callable[[], object]]
 
 def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
     """Return the rates of encoding and decoding ``values`` on this host with so many threads, in bytes of float32
-    values a second, and the seconds of a message of 64 values; each time the fastest of some rounds after a warm-up
-    round."""
+    values a second (the fastest of 5 rounds), and the seconds of a message of 64 values (the fastest of 50), each time
+    after a round that is not counted."""
 
     def coding(part: Float32s) -> Coding:
         """Return encoding some values on ``threads`` threads, and decoding their stream into memory made before."""
@@ -313,12 +316,12 @@ def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
 
 
 def coding_rates(large: Coding, small: Coding, nbytes: tuple[int, int]) -> dict[str, float]:
-    """Return the bytes a second of encoding and decoding a large message (``encode``, ``decode``), and the seconds of a
-    small one (``encode_message``, ``decode_message``): each time the fastest of some rounds after one that is not
-    counted.
+    """Return the bytes a second of encoding and decoding a large message (``encode``, ``decode``), the fastest of 5
+    rounds, and the seconds of a small one (``encode_message``, ``decode_message``), the fastest of 50; each time after
+    one that is not counted.
 
     Args:
-        large, small: functions that encode and decode a message.
+        large, small: functions (encode, decode) that code a message.
         nbytes: float32 bytes that the large one's encoding takes, and that its decoding gives.
     """
     kinds = ("encode", "decode")

@@ -140,7 +140,7 @@ class FramedCodec(Codec):
     @abstractmethod
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
         """Fill ``out`` from the frames in ``data``, and return the bytes read, or ``-(8 frame + reason)`` for a frame
-        that is not valid, the reason a key of ``REASONS``.
+        that is not valid; reason 1: cut short, 2: impossible length, 3: wrong checksum, 4: malformed groups.
 
         Args:
             data: bytes from the beginning of a frame on.
@@ -160,6 +160,7 @@ class FramedCodec(Codec):
 
         Raises:
             InputError: not float32 or not in CPU memory; ``out`` is no flat, writable uint8 array, or too small.
+            ConfigError: fewer than one thread.
         """
         return self._encode(float32_values(array), threads, self.encode_frames, out)
 
@@ -215,7 +216,7 @@ class FramedCodec(Codec):
 
     def iter_encode(self, array: object) -> Iterator[memoryview]:
         """Yield the bytes that :meth:`encode` returns, piece by piece: the header, then each frame as soon as it is
-        encoded."""
+        encoded; raises InputError, with the first piece, for what is not float32 in CPU memory."""
         values = float32_values(array)
         header = self._header(values.size)
         yield memoryview(header.pack())

@@ -470,7 +470,8 @@ def add_decoded(codec: Codec | None, payload: Payload, target: Float32s, *, rank
         rank, peer: receiver and sender, for messages.
 
     Raises:
-        TransportError: the payload holds another number of values, or is malformed.
+        TransportError: the payload holds another number of values, or is malformed; ``target`` may then hold part of
+            the sum.
     """
     if codec is None or target.size == 0:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -199,7 +199,8 @@ def _gathered(
     values: ArrayLike, codec: Codec | None, communicator: Communicator | None, root: int
 ) -> list[Payload] | None:
     """Return, at the root, the encoded payloads of all ranks' values, in the order of ranks, its own too; None on the
-    other ranks. It raises as ``_agreed`` does."""
+    other ranks. Raises InputError on all ranks where shapes or codecs differ, and for values that are no float32;
+    UnsupportedError without mpi4py."""
     communicator = _communicator(communicator)
     outgoing = np.frombuffer(encode_block(codec, _agreed(communicator, values, codec)), np.uint8)
     sizes = np.empty(communicator.size, np.int64) if communicator.rank == root else None

@@ -32,7 +32,7 @@ class RingExchange(Protocol):
 
     def exchange(self, payload: channel.Payload, *, marked: bool, limit: int) -> channel.Payload:
         """Send ``payload`` to the next rank and return what the previous one sent, at most ``limit`` bytes; ``marked``
-        says whether both are compressed."""
+        says whether both are compressed. Raises TransportError where a rank is gone or silent."""
 
 
 def all_reduce_in_place(
@@ -52,7 +52,7 @@ def all_reduce_in_place(
             not finite).
 
     Raises:
-        TransportError: see the ring's ``exchange``; also when ranks bring different lengths.
+        TransportError: a rank died, left or fell silent, or brings another length.
     """
     blocks, leave = np.array_split(total, ring.size), residual is not None
 
@@ -89,7 +89,7 @@ def reduce_scatter(
         observe: called with every stream that this rank encodes.
 
     Raises:
-        TransportError: see the ring's ``exchange``; also when a message holds another number of values.
+        TransportError: a rank died, left or fell silent, or a message is malformed or holds another number of values.
     """
     n, i, sent = ring.size, ring.rank, 0
     for s in range(1, n):
@@ -119,7 +119,7 @@ def all_gather(
         put: called with the number of a block and its values, which it must copy: their memory is used again.
 
     Raises:
-        TransportError: see the ring's ``exchange``; also when a payload is malformed.
+        TransportError: a rank died, left or fell silent, or a payload is malformed.
     """
     n, i, sent = ring.size, ring.rank, 0
     scratch = np.empty(max(sizes), np.float32)
