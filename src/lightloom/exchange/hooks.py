@@ -156,13 +156,14 @@ class InceptionnState(ExchangerState):
 
 
 def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None, **options: Any) -> InceptionnState:
-    """Attach a hook to a DDP model by which its gradients are exchanged encoded from now on, and return its state; all
-    ranks call this, before the first backward pass.
+    """Attach a hook to a DDP model by which its gradients are exchanged encoded from now on, around a ring, and return
+    its state; all ranks call this, before the first backward pass.
 
     Args:
-        model: the model, whose named parameters and process group are used unless ``options`` say otherwise.
+        model: the model, whose process group is used.
         codec: codec of the gradients; ``Inceptionn(bound=2**-10)`` by default.
-        options: options of ``InceptionnState``.
+        options: ``adaptive``, ``parameters`` (those of the model unless given), ``loss_scale``, ``error_feedback``,
+            ``tag_histogram``, ``host`` and ``timeout``, as ``InceptionnState`` takes them.
 
     Raises:
         TransportError: a rank did not connect in time.
@@ -205,7 +206,8 @@ def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **optio
     Args:
         model: sharded over one dimension of a mesh, in CPU memory; its root need not be sharded itself.
         codec: codec of the gradients; ``Inceptionn(bound=2**-10)`` by default.
-        options: options of ``InceptionnFsdpState``.
+        options: ``adaptive``, ``loss_scale``, ``error_feedback``, ``tag_histogram``, ``host`` and ``timeout``, as
+            ``InceptionnState`` takes them.
 
     Raises:
         UnsupportedError: the model does not use FSDP2, is not in CPU memory, or torch does not let its reduce-scatter
@@ -311,10 +313,12 @@ def attach_optical_average(
     Args:
         model: the model, whose process group is used unless ``options`` name another.
         averager: an averager or its name; the exact mean by default.
-        options: options of ``OpticalAverageState``.
+        options: ``bits``, ``block``, ``rounding``, ``process_group``, ``seed`` and ``timeout`` of
+            ``OpticalAverageState``.
 
     Raises:
         ConfigError, UnknownNameError: an option is invalid.
+        TransportError: a rank did not connect in time.
         LightloomError: the model has a hook already, or its backward pass has begun.
     """
     if averager is None or isinstance(averager, str):

@@ -82,7 +82,8 @@ def average_hook(state: DdpHookState, bucket):  # type: ignore[no-untyped-def]  
     ``DistributedDataParallel.register_comm_hook(state, average_hook)``.
 
     Raises:
-        LightloomError: see ``average`` of the state.
+        LightloomError: what ``state.average`` raises, such as UnsupportedError for sparse gradients, or TransportError
+            for a lost rank.
     """
     return state.average(bucket)
 
@@ -127,8 +128,9 @@ class ExchangerState(DdpHookState, Stepwise):
         Raises:
             UnsupportedError: the gradients are sparse, not on the group's device, or of a type that the exchange
                 refuses.
-            TransportError: a rank was lost, or connections broke, in this bucket or in an earlier one; on the last
-                bucket in CPU memory, and on other devices, else from the future.
+            AgreedError, TransportError: all ranks refuse the values together, as optical averaging does NaN; or a rank
+                was lost, or connections broke, in this bucket or in an earlier one. Raised here on the last bucket in
+                CPU memory, and on other devices, else from the future.
         """
         buffer, last, arrived = bucket.buffer(), bucket.is_last(), time.perf_counter()
         device = self._exchanger.group.device
@@ -255,10 +257,10 @@ def attach(model: DistributedDataParallel, method: ExchangeMethod | str, **optio
     Args:
         model: the model.
         method: the method or its name, for example ``int4:block=128,feedback``.
-        options: options of ``ExchangeState``.
+        options: ``adaptive``, ``loss_scale`` and ``timeout`` of ``ExchangeState``.
 
     Raises:
-        ConfigError: the method's name cannot be read.
+        ConfigError, UnknownNameError: the method's name cannot be read, or the ranks do not fill its nodes.
         UnsupportedError: the method cannot be a hook of DDP, or not with this model.
         TransportError: a rank did not connect in time.
         LightloomError: the model has a hook already, or its backward pass has begun.

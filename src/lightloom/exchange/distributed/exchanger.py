@@ -131,7 +131,7 @@ class Exchanger(ABC):
         Raises:
             UnsupportedError: the tensor's type has no means or is wider than the method's, elements share memory, or it
                 is not dense on the group's device.
-            TransportError: as ``average``, or another rank refuses its tensor.
+            TransportError: a rank left, fell silent, exchanges something else, or refuses its tensor.
         """
         try:
             self.check_type(tensor.dtype)
@@ -161,7 +161,8 @@ class Exchanger(ABC):
             output: float32, flat, as long as a shard.
 
         Raises:
-            TransportError: as ``average``.
+            NotImplementedError: the exchanger cannot shard (``shards`` is False).
+            TransportError: a rank left, fell silent or exchanges something else.
         """
         run = partial(self.reduce_scatter_values, values, geometry, output)
         self._exchange("mean of shards", values.dtype, geometry, run)

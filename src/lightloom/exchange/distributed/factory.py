@@ -38,7 +38,8 @@ def exchanger(
         sizes: number of values by tensor, where known.
 
     Raises:
-        UnsupportedError: the method cannot be run as an exchange of gradients.
+        UnsupportedError: the method cannot be run as an exchange of gradients, or not on the group's device.
+        ConfigError: the ranks do not fill the nodes of a method of two levels.
         TransportError: a rank did not connect in time.
     """
     raise UnsupportedError(f"exchange {method} does not average gradients at every step: expected another method")
@@ -157,7 +158,8 @@ def all_reduce(
         name: name of the tensor, by which the state keeps residuals; one for each tensor.
 
     Raises:
-        ConfigError: neither a method nor a state is given, or another method than the state's.
+        ConfigError, UnknownNameError: neither a method nor a state is given, another method than the state's, or a name
+            that cannot be read.
         UnsupportedError: the method does not average at every step, the tensor's type is wider than its own or has no
             fractions, or elements share memory. The other ranks are told, and the next call works.
         TransportError: a rank did not connect in time, left, fell silent, refuses its tensor or exchanges something

@@ -320,14 +320,15 @@ def attach_fsdp(
     Args:
         model: sharded over one dimension of a mesh; its root need not be sharded itself.
         method: the method or its name.
-        between: hybrid sharding: the ranks of other nodes that have the same shards as this one.
+        between: hybrid sharding: the ranks of other nodes that have the same shards as this one. Without it the method
+            is the reduce-scatter over all ranks.
         adaptive: use torch's own collective while it is faster. Timing then decides which steps lose bits: turn it off
             for runs that must repeat bit for bit.
         loss_scale: ``scaler.get_scale`` of a ``GradScaler``: gradients are divided by it for the exchange.
         timeout: time without progress after which an exchange fails, in seconds.
 
     Raises:
-        ConfigError: the method's name cannot be read.
+        ConfigError, UnknownNameError: the method's name cannot be read.
         UnsupportedError: the model does not use FSDP2, torch does not let its collectives be replaced, or the method
             cannot reduce-scatter.
         TransportError: a rank did not connect in time.

@@ -209,8 +209,8 @@ def periodic(
     hook: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Periodic:
-    """Return an object that exchanges the weights of a model every so many steps; all ranks call this, in the same
-    order.
+    """Return an object that exchanges the weights of a model every so many steps, counted by its ``step``, which the
+    caller calls after each step of the optimizer unless ``hook`` does; all ranks call this, in the same order.
 
     Rank 0's weights and buffers become all ranks': create this before a checkpoint is loaded.
 
@@ -224,8 +224,8 @@ def periodic(
         timeout: time without progress after which an exchange fails, in seconds.
 
     Raises:
-        ConfigError: the method's name cannot be read.
-        UnsupportedError: the method averages gradients, or the model is wrapped.
+        ConfigError, UnknownNameError: the method's name cannot be read.
+        UnsupportedError: the method averages gradients, the model is wrapped, or there is no process group.
         TransportError: a rank did not connect in time.
     """
     chosen = method_of(method)

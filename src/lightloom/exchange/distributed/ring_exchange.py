@@ -110,13 +110,13 @@ class CodecByTensor(Codec):
         self._at = {block.ctypes.data: lengths for block, lengths in zip(blocks, self._lengths, strict=True)}
 
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
-        """Return the message of a block, the streams of its pieces; ``place`` must have been told where the block lies.
-        ``threads`` is not used."""
+        """Return the message of a block, for each of its pieces the stream and before it the stream's length; ``array``
+        must be one of the blocks given to ``place``, by its address (KeyError for another). ``threads`` is not used."""
         return self._join(array, self._codec.encode)
 
     def encode_leaving(self, array: Float32s) -> memoryview:
-        """Return the message of a block and replace the block, in place, by its errors; ``place`` must have been told
-        where it lies."""
+        """Return the message of a block and replace the block, in place, by its errors; ``array`` must be one of the
+        blocks given to ``place``."""
         return self._join(array, self._codec.encode_leaving)
 
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> Any:
