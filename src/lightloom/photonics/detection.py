@@ -112,9 +112,13 @@ class DigitReceiver:
         """Return the share of words received wrong, from 0 to 1, at ``power`` watts of a server's highest level at the
         detector.
 
-        A word is wrong if the sum of any of its digits is. The power of `homodyne` is that of a server's lane in front
-        of the combiner. A `separate` receiver follows its server's power, so that levelling costs it nothing; there a
+        A word is wrong if the sum of any of its digits is. With `wavelengths` powers add on one photodiode; with
+        `homodyne` fields of locked lasers add, and the power is that of a server's lane in front of the combiner;
+        `separate` is a receiver for each server, which follows its power, so that levelling costs it nothing; there a
         word is wrong if that of any server is.
+
+        Raises:
+            ConfigError: there are too many servers to average over all compositions of a sum (not for `separate`).
         """
         if scheme == "separate":
             alone = replace(self, servers=1, levelling=0.0).word_error(power)
@@ -126,8 +130,11 @@ class DigitReceiver:
         """Return the least power, in watts of a server's highest level, at which at most ``word_error`` of the words
         are wrong.
 
-        It is found to 0.01 %, for the power of `word_error`. None where 0.1 W does not suffice; 1e-8 W where less
-        would.
+        It is found to 0.01 %, for the power and the schemes of `word_error`. None where 0.1 W does not suffice; 1e-8 W
+        where less would.
+
+        Raises:
+            ConfigError: there are too many servers to average over all compositions of a sum (not for `separate`).
         """
         from scipy.optimize import brentq
         from scipy.special import ndtri
@@ -190,7 +197,8 @@ class DigitReceiver:
         """Return the probability that the sum of one digit is decided wrong where powers add, at ``power`` watts of a
         server's highest level.
 
-        It is averaged over all compositions of uniform, independent digits.
+        It is averaged over all compositions of uniform, independent digits; raises ConfigError where these are too
+        many.
         """
         from scipy.special import ndtr
 
@@ -204,7 +212,8 @@ class DigitReceiver:
         """Return the probability that the sum of one digit is decided wrong where fields add, at ``power`` watts of a
         server's lane in front of the combiner.
 
-        It is averaged over all compositions of uniform, independent digits.
+        It is averaged over all compositions of uniform, independent digits; raises ConfigError where these are too
+        many.
         """
         counts, weights = compositions(self.servers, self.levels)
         fields: Floats = np.arange(self.levels, dtype=np.float64) - (self.levels - 1) / 2 * self.antipodal

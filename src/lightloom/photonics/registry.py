@@ -38,7 +38,9 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
     """Return the averager that a name with its options stands for, made for these servers, bits and rounding.
 
     Args:
-        spec: name of the averager, see `KNOWN`.
+        spec: ``ideal``, ``constructed[:noise=SHARE]``, ``table2:LAYERS`` (16 bits only),
+            ``network:FILE.npz[,noise=SHARE]``, ``link:FILE.npz[,OPTION=VALUE,...]`` or
+            ``digit-sum[:levels=2][,power=DBM]``, as `KNOWN` explains.
         servers: number of servers whose codes are averaged.
         bits: bits per code.
         rounding: rounding of the mean.

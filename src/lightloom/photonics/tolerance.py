@@ -83,8 +83,9 @@ def candidates(
 ) -> list[Candidate]:
     """Return all averagers that a search tries, those with the fewest interferometers first.
 
-    These are every sturdy circuit with every sturdy realisation in both `MAPPINGS`. Of equal ones those with fewer
-    copies come first, then those with a wider window.
+    These are every circuit of the function (`sturdy_circuits`) with every window, number of copies and regeneration of
+    its units (`sturdy_realisations`), in both `MAPPINGS`. Of equal ones those with fewer copies come first, then those
+    with a wider window.
 
     Args:
         arguments: servers, bits and the other arguments of the averaging function.
@@ -271,13 +272,20 @@ class Tolerance:
 
 def describe(errors: dict[str, float]) -> str:
     """Return errors by name as one text with values to three digits and units, separated by commas; ``nothing`` if
-    there are none."""
+    there are none.
+
+    Names and units are those of `Tolerance.errors`: keys of `DEVICE_FIELDS` (rad, dB, or no unit), and ``power`` in
+    watts, which is shown in milliwatts. Any other name is a KeyError.
+    """
     return ", ".join(described(name, value) for name, value in errors.items()) or "nothing"
 
 
 def described(name: str, value: float) -> str:
-    """Return one error as text: name, value to three digits and unit; a power is given in watts and shown in
-    milliwatts."""
+    """Return one error as text: name, value to three digits and unit.
+
+    ``name`` is a key of `DEVICE_FIELDS`, with ``value`` in its unit, or ``power``, which is given in watts and shown in
+    milliwatts. Any other name is a KeyError.
+    """
     if name == POWER:
         return f"power {value * 1e3:.3g} mW"
     unit = DEVICE_FIELDS[name][1]
@@ -422,7 +430,14 @@ def received_levels(batch: FabricatedAveragers, codes: Ints, noise: Noise, rng: 
     """Return the PAM4 levels that servers decide, [count, servers, signals, words], for codes [count, servers, words].
 
     Each of the ``count`` fabrications averages its own codes. Levels are 0 to 3, the most significant digit first.
-    ``noise`` and ``receivers`` are those of `wrong_words`.
+
+    Args:
+        batch: the fabrications.
+        codes: codes of all servers.
+        noise: standard deviation of the noise behind every layer relative to full scale, [fabrications or 1, outputs,
+            1]; None for a layer without noise.
+        rng: generator of the noise.
+        receivers: noise of the receivers, as a share of the highest PAM4 level.
     """
     fields = digits(codes, batch.mapped.arguments.bits).astype(np.float64) / (LEVELS - 1)
     fields = fields.reshape(batch.count, -1, codes.shape[-1])
@@ -570,7 +585,7 @@ def sturdiest(
     """Return the candidate that tolerates the largest share of a request, and that share; (None, 0) if none does.
 
     Only the six candidates with the fewest wrong words under 0.3, 0.6 and 1 of the request are compared by
-    `largest_share`.
+    `largest_share`. ``advance`` is called with 1 for every candidate and every step of a bisection.
     """
     rates = []
     for candidate in tried:
@@ -587,7 +602,8 @@ def largest_share(mapped: MappedAverager, request: Tolerance, seed: int = 0, adv
     """Return the largest share of all errors of a request (`Tolerance.scaled`) that the averager tolerates at once, to
     3 %.
 
-    At most 8 is returned, and 0 if a thousandth is not tolerated.
+    At most 8 is returned, and 0 if a thousandth is not tolerated. ``advance`` is called with 1 for every step of the
+    bisection.
     """
     return _largest_tolerated(lambda share: _tolerates(mapped, request.scaled(share), seed), 1e-3, 8.0, advance)
 
@@ -701,8 +717,9 @@ def calibrate_averager(
 ) -> Document:
     """Return the figures of chips that are fabricated and calibrated, one for each block of every part.
 
-    ``accuracy_before`` and ``accuracy_after`` are shares of words that all servers receive right, with the phases of
-    ideal devices and with the calibrated ones; amplifiers make up for loss in both. ``chips`` has a row for each chip.
+    ``accuracy_before`` and ``accuracy_after`` are shares of words, from 0 to 1, that all servers receive right, with
+    the phases of ideal devices and with the calibrated ones; amplifiers make up for loss in both. ``chips`` has a row
+    for each chip.
 
     Coherent light is assumed at the inputs of each part and detectors at its outputs while it is calibrated, and phases
     of its outputs that homodyne units, receivers or, behind P, the next mesh follow. Light in quadrature counts little,
@@ -715,6 +732,10 @@ def calibrate_averager(
         words: number of words sent for each share.
         seed: seed of fabrications, measurements and words.
         advance: called with 1 for every step of a fit.
+
+    Raises:
+        UnsupportedError: ``conditions`` say that phase offsets are wholly unknown, which those of mapped matrices
+            cannot be.
     """
     conditions = replace(conditions, real=True)
     trials = {

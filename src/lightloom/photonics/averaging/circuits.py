@@ -214,7 +214,8 @@ class Circuit:
         """Return bounds of a form whose constant is 0 and that has no held forms, by its latest floor and then the
         remaining terms, or by its inputs (each 0 to its maximum) if it has no floor.
 
-        ``always`` is that of `_bounds`.
+        With ``always``, the floor is replaced by its source over its divisor, else only where its factor is negative;
+        bits of a floor that is not replaced are 0 or 1 each.
         """
         group = max(atom.group for atom in form.terms)
         own = {a: c for a, c in form.terms.items() if a.group == group}
@@ -388,7 +389,8 @@ def divide(circuit: Circuit, form: Form, divisor: int, places: range, radix: int
 def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Circuit) -> list[Form]:
     """Return the outputs, with (T + offset - N * result) / N added to the last one if the function carries decimals.
 
-    ``outputs`` are the base-4 digits of the result, most significant first; N is the function's divisor.
+    ``outputs`` are the base-4 digits of the result, most significant first, as forms of ``circuit``; T is the sum of
+    all servers' codes and N the function's divisor.
     """
     if not function.carries_decimals:
         return outputs

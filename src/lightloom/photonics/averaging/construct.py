@@ -255,7 +255,7 @@ class Construction:
 
     def to_json(self, servers: int, bits: int, verification: Verification, limit: float) -> dict[str, Any]:
         """Return the document of `lightloom onn build --json`: name, errors, steps of the proof, counts of MZIs,
-        layers, gain and noise limit.
+        layers, largest gain in dB, and noise limit as a share of full scale.
 
         ``servers`` and ``bits`` give the size of P and T; ``verification`` and ``limit`` are figures measured before.
         """

@@ -225,7 +225,7 @@ def averaging_accuracy(
 
     `sweep` and `monte_carlo` call it with the fabricated meshes of every layer and a generator of the detectors' noise.
     All points of the grid are tried if there are at most ``samples``, else so many that are drawn uniformly. ``how``
-    are the options of `effective_network`.
+    are the options ``calibration`` and ``correct`` of `effective_network`.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: Rng) -> float:
@@ -415,7 +415,7 @@ def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: An
 
     `sweep` and `monte_carlo` call it with fabrications of `MappedCascade.matrices` and a generator, which draws
     ``samples`` tuples of codes, half of them near-equal, and the detectors' noise. P and T are ideal, and so are the
-    units. ``how`` are the options of `effective_network`.
+    units. ``how`` are the options ``calibration`` and ``correct`` of `effective_network`.
     """
     cascade, depth = mapped.cascade, len(mapped.first.matrices)
 

@@ -129,7 +129,8 @@ def _output_error(
         unit: rounding unit of the arithmetic, such as 2^-53.
         tau: share of its full scale that every signal is off by, all in the worst direction.
         bend: share of full scale by which values that are kept (not bits) bend.
-        dark: that of `prove`.
+        dark: for each matrix, the sums of the magnitudes of every row's weights from signals that are 0; None if there
+            are none.
     """
     scales = realised.network.full_scale
     inputs = zip(realised.layers[0], scales[0], strict=True)

@@ -133,9 +133,8 @@ def splittings(wanted: Floats, bar_power: Floats, couplers: Floats, real: bool) 
         real: whether MZIs out of reach keep their θ, with no phases added.
 
     Returns:
-        θ/2 to set [mzis], the phases that the couplers add to the bar and to the cross amplitude [2, mzis], and where
-        the
-        splitting is out of reach [mzis].
+        θ/2 to set [mzis], the phases in radians that the couplers add to the bar and to the cross amplitude [2, mzis],
+        and where the splitting is out of reach [mzis].
     """
     half, outside = within_reach(bar_power, couplers)
     added = np.asarray(np.angle(bar_and_cross(half, *couplers)), np.float64)
@@ -159,8 +158,8 @@ def within_reach(bar_power: Floats, couplers: Floats) -> tuple[Floats, Mask]:
 
 
 def pass_phases_on(wiring: disturb.Wiring, wanted: Floats, half: Floats, added: Floats) -> tuple[Floats, Floats]:
-    """Return φ of every MZI [devices] and the phases left on every waveguide, so that each column agrees with the ideal
-    one.
+    """Return φ of every MZI [devices] and the phases left on every waveguide [waveguides], in radians, so that each
+    column agrees with the ideal one.
 
     Args:
         wiring: places of the interferometers.

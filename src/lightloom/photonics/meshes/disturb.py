@@ -420,7 +420,7 @@ def sweep(
         network: meshes or mapped matrices, in the order of the light.
         parameter: field of `NonIdealities` to change.
         values: its values, in the unit of the field.
-        evaluate: that of :func:`monte_carlo`.
+        evaluate: takes one fabrication of all of ``network`` and a generator, and returns a value such as an accuracy.
         base: values of all other fields; None means ideal devices.
         draws: number of fabrications for each value.
         seed: seed of the fabrications, the same for all values.

@@ -53,7 +53,8 @@ def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
 
 @njit_contracting
 def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Floats) -> None:
-    """Apply a chain of rotations, in place, to positions (m, m + 1) of every vector in a tile.
+    """Apply a chain of rotations, in place, to positions (m, m + 1) of every vector in a tile: (x0, x1) becomes (s e x0
+    + c x1, c e x0 − s x1).
 
     ``m`` is ``first``, ``first + step``, ..., ``count`` times; ``rotations`` [count, 4] are (s, c, e real, e
     imaginary). The tile holds for each position the real parts of all its vectors, then the imaginary parts.
@@ -78,8 +79,8 @@ def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Flo
 
 @njit_contracting
 def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rotation) -> None:
-    """Apply one rotation to rows ``row`` and ``row + 1`` of the matrix, in place, in columns ``start`` to before
-    ``stop``."""
+    """Apply one rotation (s, c, e) to rows ``row`` (x0) and ``row + 1`` (x1) of the matrix, in place, in columns
+    ``start`` to before ``stop``: they become (s e x0 + c x1, c e x0 − s x1)."""
     s, c, er, ei = rotation
     a, b, x, y = (
         planes[row, 0, start:stop],
@@ -95,8 +96,8 @@ def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rot
 
 @njit_contracting
 def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation: _Rotation) -> None:
-    """Apply one rotation to columns ``column`` and ``column + 1`` of the matrix, in place, in rows ``start`` to before
-    ``stop``."""
+    """Apply one rotation (s, c, e) to columns ``column`` (x0) and ``column + 1`` (x1) of the matrix, in place, in rows
+    ``start`` to before ``stop``: they become (s e x0 + c x1, c e x0 − s x1)."""
     s, c, er, ei = rotation
     pairs = planes[start:stop, :, column : column + 2]
     for v in range(pairs.shape[0]):
@@ -111,7 +112,7 @@ def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation
 @njit_contracting
 def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count: int, rotations: Floats) -> None:
     """Apply a chain of ``count`` rotations, in place, to columns (first, first + 1), (first − 1, first), ... of a
-    matrix.
+    matrix: columns (x0, x1) become (s e x0 + c x1, c e x0 − s x1).
 
     Rows ``start`` to before ``stop`` are rotated, each read once; ``rotations`` [count, 4] are (s, c, e real, e
     imaginary).
@@ -164,8 +165,8 @@ def null_rectangle(planes: Floats, size: int, rotations: Floats) -> None:
     """Null all elements below the diagonal by antidiagonals (Clements et al.), and write the rotations.
 
     ``planes`` [size, real | imaginary, column] is the matrix, changed in place. ``rotations[i, j]``, j < i, receives
-    step j of sweep i as (s, c, e real, e imaginary). Odd sweeps rotate columns (i − 1 − j, i − j), even ones rows (size
-    + j − i − 1, size + j − i).
+    step j of sweep i as (s, c, e real, e imaginary), which takes a pair (x0, x1) to (s e x0 + c x1, c e x0 − s x1),
+    with |e| = 1. Odd sweeps rotate columns (i − 1 − j, i − j), even ones rows (size + j − i − 1, size + j − i).
     """
     tile = np.zeros(2 * _ROTATED_TILE * size)
     for start in range(1, size, _BLOCK):
@@ -206,7 +207,8 @@ def null_triangle(planes: Floats, size: int, lit: int, rotations: Floats) -> Non
     rotations.
 
     ``planes`` [size, real | imaginary, column] is the matrix, changed in place. ``rotations[k, j]`` receives rotation j
-    of column k, on rows (size − 2 − j, size − 1 − j), as (s, c, e real, e imaginary).
+    of column k, on rows (size − 2 − j, size − 1 − j), as (s, c, e real, e imaginary), which takes a pair (x0, x1) to (s
+    e x0 + c x1, c e x0 − s x1), with |e| = 1.
     """
     tile = np.zeros(2 * _ROTATED_TILE * size)
     for start in range(0, lit, _BLOCK):
@@ -248,7 +250,8 @@ def pass_diagonal(rotations: Floats, modes: Ints, diagonal: Floats) -> None:
     """Turn L† D into D' L', in place: L the rotations in the order of the light, D the ``diagonal`` [mode, real |
     imaginary], and L' the same rotations with other phases.
 
-    T(θ, φ)† diag(d0, d1) = diag(e^{−iφ} d1, d1) T(θ, φ') with e^{iφ'} = d0 / d1. ``modes`` [rotation] are upper modes.
+    T(θ, φ)† diag(d0, d1) = diag(e^{−iφ} d1, d1) T(θ, φ') with e^{iφ'} = d0 / d1. ``rotations`` [rotation, 4] are (s, c,
+    e real, e imaginary) with e = e^{iφ}; ``modes`` [rotation] are upper modes.
     """
     for k in range(modes.size):
         m = modes[k]
@@ -273,7 +276,8 @@ def settle_phases(rotations: Floats, at_input: bool, modes: Ints, pending: Float
     is carried to the next device of the mode.
 
     Args:
-        rotations: (s, c, e real, e imaginary) of each device: [device, 4].
+        rotations: (s, c, e real, e imaginary) of each device, with s = sin θ/2, c = cos θ/2 and the unit number e:
+            [device, 4].
         at_input: True if the unit number e of a rotation stands at its upper input, False if at its upper output, as in
             the transposed device.
         modes: upper mode of each device: [device].

@@ -549,7 +549,8 @@ class MeshMapping:
         return self if self.is_exact else replace(self, form="svd")
 
     def but(self, **changes: Any) -> MeshMapping:
-        """Return the mapping with the values of some fields changed."""
+        """Return the mapping with the values of some fields (form, mesh, gains, components) changed; raises ConfigError
+        or UnknownNameError where the result is invalid."""
         return replace(self, **changes)
 
     def to_json(self) -> Document:

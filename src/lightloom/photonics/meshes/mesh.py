@@ -84,7 +84,8 @@ def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
     read-only.
 
     Raises:
-        InputError: there is no such mesh, see `mzi_count`.
+        ConfigError: a number of modes is below 1, or a rectangular mesh has unequal ones.
+        UnknownNameError: the kind does not exist.
     """
     mzi_count(kind, inputs, outputs)
     if kind == "rectangular":

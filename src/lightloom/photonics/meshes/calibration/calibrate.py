@@ -220,7 +220,9 @@ def calibrate(
             offsets are wholly unknown.
         seed: of the random settings.
         advance: called with 1 for every step of the fit.
-        conditions: fields of `Conditions`: settings, unknowns, unknown_offsets, real and output_orders.
+        conditions: fields of `Conditions`: ``settings`` (their number), ``unknowns`` (errors that are fitted),
+            ``unknown_offsets`` (found by sweeps first), ``real`` (real parts are detected) and ``output_orders`` (other
+            orders of the outputs that are tried).
 
     Raises:
         ConfigError: ``settings`` is below 1, or the chip is another than that of ``ideal``.
@@ -410,8 +412,7 @@ def try_calibration(
         advance: called with 1 for every step of the first fit.
 
     Raises:
-        ConfigError: see :func:`calibrate`.
-        UnsupportedError: see :func:`calibrate`.
+        UnsupportedError: offsets are wholly unknown, and those of a mapped matrix or of a mesh that is not square.
     """
     fabricated = disturb(ideal, non_idealities, np.random.default_rng((seed, 0)))
     chip = SimulatedChip(fabricated, power_noise=conditions.power_noise, drift=conditions.drift, seed=seed)

@@ -310,9 +310,8 @@ def power_derivatives(twin: Twin, settings: Floats, vectors: Fields, unknowns: U
 
     Returns:
         Powers, and derivatives [parameters, settings · outputs · vectors]. Parameters are the offsets of all θ, of all
-        φ,
-        then as ``unknowns`` say the first and the second couplers, the efficiencies of the heaters of θ and of φ, the
-        crosstalk and the loss in dB.
+        φ, then as ``unknowns`` say the first and the second couplers, the efficiencies of the heaters of θ and of φ,
+        the crosstalk and the loss in dB.
     """
     wiring = twin.wiring
     devices, changes = twin.devices(twin.phases(settings))
@@ -388,9 +387,11 @@ def program(
         steps: most steps.
 
     Returns:
-        Settings to command, with crosstalk, efficiencies and offsets made up for, and the relative error in the twin
-        before
-        the first step and after each.
+        Settings to command in radians, with crosstalk, efficiencies and offsets made up for, and the relative error in
+        the twin before the first step and after each.
+
+    Raises:
+        ConfigError: the twin's crosstalk is above 0.1.
     """
     quadrature = _QUADRATURE if real else 1.0
     norm, count = float(np.linalg.norm(target)), 2 * twin.wiring.devices
@@ -429,8 +430,7 @@ def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints
 
     Returns:
         ``order`` [outputs], for which row order[o] of the matrix of ``mesh`` leaves at output o, and the mesh of the
-        matrix
-        with its rows in that order.
+        matrix with its rows in that order.
     """
     rng, target = np.random.default_rng((seed, 4)), mesh.matrix()
     best, fewest = (np.arange(mesh.outputs), mesh), mesh.mzis + 1
