@@ -513,7 +513,8 @@ def encode_runs(fmt: BlockFormat, values: Float32s, residual: Float32s | None, r
         wire: flat bytes; overwritten where the messages lie.
 
     Raises:
-        InputError: see :func:`encode`; a run reaches beyond its arrays. Nothing has been written then.
+        InputError: an array has another type, is not flat and contiguous or not writable, or a run reaches beyond its
+            arrays. Nothing has been written then.
     """
     _check_flat(values, "values")
     if residual is not None:
@@ -536,7 +537,8 @@ def decode_runs(
         add: whether to add.
 
     Raises:
-        InputError: see :func:`encode_runs`.
+        InputError: an array has another type, is not flat and contiguous or not writable, or a run reaches beyond its
+            arrays. Nothing has been written then.
     """
     _check_flat(out, "out", write=True)
     _check_runs(fmt, runs, out.size, wire)

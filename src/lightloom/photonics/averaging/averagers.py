@@ -124,7 +124,7 @@ class NetworkAverager:
 
     def _average(self, codes: Codes) -> Ints:
         """Return the mean codes (n,) of one chunk of codes (servers, n): from the table if there is one, else from a
-        run of the network."""
+        run of the network; raises InputError for a code that does not fit into the bits."""
         points = points_of_servers(codes, self.bits, self.function)
         if self.table is None:
             return self._received(points)
@@ -404,7 +404,7 @@ class DigitSumAverager:
 
     def _average(self, codes: Codes) -> Ints:
         """Return the mean codes (n,) of one chunk of codes (servers, n), with the receivers' noise, limited to the
-        largest code."""
+        largest code; raises InputError for a code that does not fit into the bits."""
         sums = self._decided(self.arithmetic.spread(check_codes(codes, self.bits)))
         return np.minimum(self.arithmetic.mean(sums), (1 << self.bits) - 1)
 

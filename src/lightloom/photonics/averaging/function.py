@@ -159,7 +159,10 @@ class AveragingFunction:
             yield np.stack(columns[::-1])
 
     def light(self, points: Ints) -> Floats:
-        """Return the amplitudes A_k = a_k / denominator_k of grid points: (K, n) integers to (K, n) floats."""
+        """Return the amplitudes A_k = a_k / denominator_k of grid points: (K, n) integers to (K, n) floats.
+
+        They range from 0 to maximum_k / denominator_k, which is 4^g - 1 for an input of g digits.
+        """
         scale = np.array([[i.denominator] for i in self.inputs], dtype=np.float64)
         light: Floats = points / scale
         return light

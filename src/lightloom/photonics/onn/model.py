@@ -175,7 +175,11 @@ class OpticalNetwork(nn.Module):
     def forward(
         self, light: Tensor, noise: Noise | None = None, fabricate: Callable[[list[Tensor]], list[Tensor]] | None = None
     ) -> Tensor:
-        """Return the outputs in levels, (batch, M), with noise if there is some; arguments are those of `signals`."""
+        """Return the outputs in levels, (batch, M), of input amplitudes ``light`` (batch, K).
+
+        ``noise`` is added to the inputs and to the signals of every layer, the outputs included; ``fabricate`` replaces
+        the matrices by what erring devices implement. None adds no noise, and takes the matrices as designed.
+        """
         return self.signals(light, noise, fabricate)[-1]
 
     def signals(

@@ -136,8 +136,8 @@ class Trained:
         return FunctionArguments(**{field.name: getattr(r, field.name) for field in fields(FunctionArguments)})
 
     def to_json(self) -> Document:
-        """Return the document of `lightloom onn train --json`: the recipe, the verification, MZIs, the largest gain,
-        times and history."""
+        """Return the document of `lightloom onn train --json`: the recipe, the verification (accuracy as a share from 0
+        to 1), MZIs, the largest gain in dB, times in seconds, and history."""
         v = self.verification
         return {
             "recipe": self.recipe.to_json(),
@@ -164,13 +164,14 @@ def train(
         recipe: everything that the result depends on.
         folder: where a checkpoint is stored during the training; an interrupted training resumes from it, with the same
             result. None stores none.
-        advance: called with the work done since the last call, in units of `TrainingRecipe.work`.
+        advance: called with the work done since the last call, in epochs, or in CPU seconds if these are the budget.
         keeps_checkpoint: whether the checkpoint stays when the training has ended, with its last state; the same call
             then returns the same result at once.
 
     Raises:
-        ConfigError: the device does not exist, the grid has more than 20 million points, or the checkpoint belongs to
-            another recipe.
+        ConfigError: the device does not exist, the grid has more than 20 million points, the folder cannot be written
+            to, or its checkpoint cannot be read or belongs to another recipe.
+        UnsupportedError: the recipe asks for a constructed start, and no construction fits into its layers.
     """
     with _fixed_arithmetic(recipe.threads):
         run = _TrainingState(recipe)
@@ -337,6 +338,10 @@ class _TrainingState:
 def whole_grid(recipe: TrainingRecipe) -> tuple[Tensor, Tensor]:
     """Return the light (points, K) and the ideal levels (points, M) of every point of the recipe's grid, in float32.
 
+    Light is the amplitude a_k / denominator_k of each input, from 0 to 3 for a single digit and to 4^g - 1 for a group
+    of g. Levels are 0 to 3, the base-4 digits of the average, most significant first; the last has the fraction of the
+    mean added if the recipe carries decimals.
+
     Raises:
         ConfigError: the grid has more than 20 million points.
     """
@@ -387,11 +392,13 @@ def train_cascade(
 
     Args:
         recipes: of level 1 and of level 2.
-        folder: where checkpoints are stored until both have ended, in ``level-1`` and ``level-2``; None stores none.
-        advance: called with the work done since the last call, in units of `TrainingRecipe.work`.
+        folder: where checkpoints are stored until both have ended, in ``level-1`` and ``level-2``, and from which an
+            interrupted training resumes; None stores none.
+        advance: called with the work done since the last call, in epochs, or in CPU seconds if these are the budget.
 
     Raises:
         ConfigError: the recipes are not those of two levels of one cascade, or a checkpoint belongs to another recipe.
+        UnsupportedError: level 1 is to start from a construction, and none fits into its layers.
     """
     first, second = recipes
     equal_functions = (first.servers, first.bits) == (second.servers, second.bits)
