@@ -503,7 +503,8 @@ class ScheduleExecutor:
 
     def _unevenly(self, tensor: Tensor) -> Tensor:
         """Execute a collective whose parts differ in size, and return this rank's result, flat; the input is left
-        alone. It raises as ``__call__`` does."""
+        alone. Raises ConfigError where ranks bring different things or not as many values as sizes say, and
+        TransportError where one dies or falls silent."""
         memory = self._memory(tensor.dtype.itemsize)
         memory.check(tensor.numel())
         self._agree(tensor, 0)

@@ -350,7 +350,8 @@ class ScheduleState(DdpHookState):
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
         """Begin to average a bucket by the schedule, and return the future of the bucket's own buffer, which then holds
-        the mean over ranks; the future raises as the executor does."""
+        the mean over ranks. The future raises what the executor does (ConfigError for ranks that bring different
+        buckets, UnsupportedError, TransportError); for the last bucket this call does."""
         return self._start(bucket.is_last(), self._exchange, bucket.buffer())
 
     def _exchange(self, buffer: Tensor) -> Tensor:

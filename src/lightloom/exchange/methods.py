@@ -441,8 +441,8 @@ def _read_bound(text: str) -> int:
 
 
 def _read_codec(text: str) -> str:
-    """Return the full name, defaults included, of the codec that a text names; raises what
-    ``compression.registry.find`` does."""
+    """Return the full name, defaults included, of the codec that a text names (``family:parameter``); raises
+    UnknownNameError for an unknown family, ConfigError for a parameter that cannot be read or is out of range."""
     return find_codec(text).name
 
 
@@ -537,7 +537,7 @@ class OuterExchange(BuiltInExchange):
 
 def _read_inner(text: str) -> ExchangeMethod:
     """Return the method that a full name names; raises ValueError for one that does not average gradients at every step
-    (LocalSGD, DiLoCo), and what ``find`` raises."""
+    (LocalSGD, DiLoCo), and UnknownNameError or ConfigError where the name cannot be read."""
     method = find(text)
     if not method.synchronous:
         raise ValueError("expected a method that exchanges at every step, not localsgd or diloco")
@@ -693,7 +693,7 @@ def _read_inside(text: str) -> PlainExchange | ScheduledSums:
 
 def _read_between(text: str) -> ExchangeMethod:
     """Return the method that a full name names; raises ValueError for two-level, PowerSGD, LocalSGD and DiLoCo, which
-    cannot run between nodes, and what ``find`` raises."""
+    cannot run between nodes, and UnknownNameError or ConfigError where the name cannot be read."""
     method = _read_inner(text)
     if isinstance(method, TwoLevelExchange):
         raise ValueError("expected a method of one level")
@@ -985,5 +985,6 @@ def find(text: str) -> ExchangeMethod:
 
 
 def method_of(method: ExchangeMethod | str) -> ExchangeMethod:
-    """Return ``method`` itself if it is one, else the method of that name; raises what ``find`` does."""
+    """Return ``method`` itself if it is one, else the method of that name; raises UnknownNameError or ConfigError where
+    the name cannot be read."""
     return find(method) if isinstance(method, str) else method

@@ -295,8 +295,9 @@ def described(name: str, value: float) -> str:
 def parse_tolerance(text: str, word_errors: float) -> Tolerance:
     """Return the request that ``NAME=VALUE,...`` states, with ``word_errors`` as the largest share of wrong words.
 
-    Names are those of `DEVICE_FIELDS` and ``power``; angles are in rad, losses in dB, the power has a unit (W, mW, uW,
-    ...). Errors that are not named are 0, and without a power amplifiers have no noise.
+    Names are ``phase-error`` and ``coupler-error`` (rad), ``loss`` and ``loss-spread`` (dB), ``crosstalk`` (a share),
+    ``dac-bits`` (a whole number) and ``power``, which needs a unit (W, mW, uW, ...); ``rad`` and ``dB`` may be left
+    out. Errors that are not named are 0, and without a power amplifiers have no noise.
 
     Raises:
         ConfigError: the text cannot be read, names an error twice, a device error is out of range, or a power above 0

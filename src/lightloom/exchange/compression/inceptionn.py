@@ -235,7 +235,12 @@ class InceptionnScaled(Codec):
 
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
         """Return the values of a stream at their own scale, divided by the power of two that its header states, in
-        ``out`` where given, else in a new flat array; raises as ``Codec.decode``."""
+        ``out`` where given, else in a new flat array; ``threads`` threads decode.
+
+        Raises:
+            CodecError: the stream is malformed, truncated, corrupted, of another codec, or does not fit ``out``.
+            InputError: ``out`` is not a writable contiguous float32 array in CPU memory.
+        """
         data = stream_bytes(buffer)
         header = Header.parse(data)
         decoded = _AtPower(self.bound, header.power).decode(data, out, threads=threads)

@@ -95,9 +95,11 @@ class PlainLevel:
         return mzi_count(self.network.layers)
 
     def verify(self, samples: int = 1_000_000) -> Verification:
-        """Return the errors of the level's network on its grid, as `proof.verify` does.
+        """Return how many outputs of the level's network, rounded as receivers do and without noise, differ from its
+        function.
 
-        All points are tried of grids of at most 20 million points; of larger ones about ``samples`` hard points.
+        All points are tried of grids of at most 20 million points; of larger ones about ``samples`` hard points
+        (extremes, and points beside carries), which is no proof.
         """
         return verify(self.network, self.function, samples)
 

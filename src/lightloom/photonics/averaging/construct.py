@@ -230,9 +230,10 @@ class Construction:
         return network_count(sizes, () if self.embedding is None else range(1, len(sizes)))
 
     def verify(self, samples: int = 1_000_000) -> Verification:
-        """Return the errors of the network on its grid, as `proof.verify` does.
+        """Return how many outputs of the network, rounded as receivers do and without noise, differ from the function.
 
-        All points are tried of grids of at most 20 million points; of larger ones about ``samples`` hard points.
+        All points are tried of grids of at most 20 million points; of larger ones about ``samples`` hard points
+        (extremes, and points beside carries), which is no proof.
         """
         return verify(self.network, self.function, samples)
 

@@ -199,7 +199,7 @@ def effective_network(
         disturbed: the fabricated meshes of each matrix.
         calibration: which amplifiers apply the real factor that minimises the error: each one (``rows``), all of a
             matrix together (``matrix``), or ``none``. Uniform loss then causes no error, except with ``none``.
-        correct: whether coupler errors and crosstalk are measured and corrected first, see `correction.corrected`.
+        correct: whether phases are first corrected for coupler errors and crosstalk, which are taken as known.
     """
     weights, units = [], light_units(mapped.network)
     for layer, (device, target) in enumerate(zip(disturbed, mapped.target_matrices, strict=True)):

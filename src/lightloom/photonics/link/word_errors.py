@@ -198,7 +198,7 @@ def contributions(chip: Chip, link: Link, together: WordErrors, *, advance: Adva
         link: everything that errs.
         together: word errors of the link, not enlarged.
         advance: called with 1 after every fabrication.
-        tried: words, fabrications and seed of every comparison, as `word_errors` takes them.
+        tried: ``words`` (for each fabrication), ``fabrications`` and ``seed`` of every comparison.
     """
     judge: Callable[[Link], WordErrors] = partial(word_errors, chip, advance=advance, **tried)
     factor, errors = FACTORS[0], together

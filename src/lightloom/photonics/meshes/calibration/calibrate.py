@@ -273,8 +273,8 @@ class _CountedChip:
         self.settings = self.measurements = 0
 
     def powers(self, settings: Floats, vectors: Fields) -> Floats:
-        """Return the powers that the chip measures, see `Chip.powers`, and add the settings and the powers to the
-        counts."""
+        """Return the powers [settings, outputs, vectors] that the chip measures for ``settings`` [settings, 2, devices]
+        in radians and input fields [inputs, vectors], and add the settings and the powers to the counts."""
         powers = self._chip.powers(settings, vectors)
         self.settings += len(powers)
         self.measurements += powers.size
