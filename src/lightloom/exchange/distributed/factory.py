@@ -47,9 +47,11 @@ def exchanger(
 
 @exchanger.register
 def _(method: methods.RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
-    """Return the exchanger that runs the method's codec around a ring of the ranks of ``group``, which are connected here;
-    ``sizes`` are numbers of values by tensor for its residuals, None where not known. Raises UnsupportedError for a group
-    that is not in CPU memory, TransportError where a rank does not connect in time."""
+    """Return the exchanger that runs the method's codec around a ring of the ranks of ``group``, which are connected.
+
+    ``sizes`` are numbers of values by tensor for its residuals, None where not known. Raises UnsupportedError for a
+    group that is not in CPU memory, TransportError where a rank does not connect in time.
+    """
     return RingExchanger(find_codec(method.codec), group, sizes, name=method.name, feedback=method.feedback)
 
 
@@ -59,9 +61,12 @@ def _(
     group: OwnGroup,
     sizes: Mapping[str, int] | None = None,  # noqa: ARG001 - nothing is kept by tensor
 ) -> Exchanger:
-    """Return the exchanger that averages codes by the method's averager among the ranks of ``group``, which are connected
-    here; noise and errors have a seed of this rank's own, ``sizes`` is not used. Raises UnsupportedError for a group that is
-    not in CPU memory, what ``find_averager`` raises for the name, and TransportError where a rank does not connect."""
+    """Return the exchanger that averages codes by the method's averager among the ranks of ``group``, and connect them.
+
+    Noise and errors have a seed of this rank's own; ``sizes`` is not used. Raises UnsupportedError for a group that is
+    not in CPU memory, ConfigError or UnknownNameError for an averager that cannot be made for these ranks and bits, and
+    TransportError where a rank does not connect in time.
+    """
     averager = find_averager(method.averager, group.ranks, method.bits, seed=rank_seed(0, group.rank))
     return OpticalExchanger(averager, group, block=method.block, name=method.name)
 
