@@ -106,17 +106,18 @@ def launch(
     rank.
 
     Args:
-        function: importable, as itself or as ``module:name``; takes a ``Worker``, returns JSON.
+        function: importable, as itself or as ``module:name``; takes a ``Worker``, returns what JSON can hold.
         ranks: number of processes.
         timeout: time for everything, in seconds; processes that still run then are killed.
-        arguments: JSON for ``worker.arguments``.
+        arguments: what ``worker.arguments`` holds, passed as JSON.
         check: raise unless every rank wrote a value; otherwise failures are in the outcomes.
         store: ``TCPStore`` through which ranks find each other; a new one on the loopback device unless given.
         prefixes: by rank, what its command line begins with where ranks run on other hosts than this one; an ``env`` in
             it sets ``LIGHTLOOM_HOST``, where the others reach the rank, and ``GLOO_SOCKET_IFNAME``.
 
     Raises:
-        LaunchError: a rank failed and ``check`` is on; the message names the first one and quotes it.
+        LaunchError: a rank raised, died or ran out of time, and ``check`` is on; the message names the first one and
+            quotes its error and its log.
     """
     target = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
     with ExitStack() as stack:

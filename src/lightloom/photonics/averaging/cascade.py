@@ -130,15 +130,18 @@ class Cascade:
     def light(
         self, codes: Ints, sigma: float = 0.0, rng: Rng | None = None, fabricated: Networks | None = None
     ) -> Floats:
-        """Return the analogue outputs of level 2, before receivers round them: codes (groups, servers, n) to (outputs,
-        n).
+        """Return the analogue outputs of level 2, before receivers round them, in levels 0 to 3: codes (groups,
+        servers, n) to (outputs, n).
 
         Args:
             codes: codes of every server of every group.
             sigma: standard deviation of the noise on every signal of both levels, relative to its full scale.
             rng: generator of the noise; required with ``sigma``.
-            fabricated: the networks of all groups of level 1 and that of level 2, in place of the cascade's; None takes
+            fabricated: (networks of all groups of level 1, network of level 2), in place of the cascade's; None takes
                 the cascade's.
+
+        Raises:
+            InputError: a code does not fit into the bits, or there is ``sigma`` without ``rng``.
         """
         function = self.first.function
         networks, second = fabricated or ([self.first.network] * self.groups, self.second.network)
@@ -342,7 +345,8 @@ def _whole(value: np.ndarray[Any, Any], name: str) -> int:
 def _level(content: Mapping[str, np.ndarray[Any, Any]], level: str, function: AveragingFunction) -> Level:
     """Return the level whose network's arrays have names that start with ``level`` (``first`` or ``second``) and ``_``.
 
-    It is the construction of ``function`` that has exactly these weights, or else a `PlainLevel`.
+    It is the construction of ``function`` that has exactly these weights, or else a `PlainLevel`. Raises KeyError where
+    an array is missing, InputError where the network is invalid.
     """
     network = network_of_arrays(content, f"{level}_")
     return recognise(network, function) or PlainLevel("no construction of ours", function, network)

@@ -112,7 +112,7 @@ class Circuit:
     _raw_bounds: dict[tuple[Terms, bool], Bounds] = field(default_factory=dict)
 
     def input(self, index: int) -> Form:
-        """Return input number ``index`` (from 0) of the circuit as a form of one atom."""
+        """Return input number ``index`` (from 0) of the circuit, an integer from 0 to its maximum, as a form."""
         return Form({Atom(-1, index): Fraction(1)})
 
     def floor(self, source: Form, divisor: int | Fraction, radix: int = 4) -> Form:
@@ -165,7 +165,8 @@ class Circuit:
         return Form({Atom(len(self.groups) - 1, 0): Fraction(1)})
 
     def expand(self, form: Form) -> Form:
-        """Return the form with held forms replaced by their sources, until none is left; its value is unchanged."""
+        """Return the form with held forms (sums that later layers carry as one signal) replaced by their sources, until
+        none is left; its value is unchanged."""
         if (held := next((a for a in form.terms if self.is_held(a)), None)) is None:
             return form
         factor = form.terms[held]
@@ -173,10 +174,10 @@ class Circuit:
         return self.expand(remainder + self.groups[held.group].source * factor)
 
     def bounds(self, form: Form) -> Bounds:
-        """Return the least and largest value of a form that the inequalities of atoms and floors allow, on the form's
-        grid.
+        """Return bounds (least, largest) on the value of a form over all inputs, multiples of the form's grid.
 
-        The bounds are exact rationals, proved rather than sampled, and cached by form.
+        They follow from the inputs' ranges and, for each floor, from 0 <= source - divisor · floor <= divisor - grid of
+        the source: exact rationals, proved rather than sampled, but not always reached. They are cached by form.
         """
         key = (form.key, form.constant)
         if key not in self._bounds_by_form:
@@ -244,11 +245,11 @@ class Circuit:
         return atom.group >= 0 and isinstance(self.groups[atom.group], Held)
 
     def check_floors(self) -> None:
-        """Check that every floor's source is at least 0 and below the first step without a bit, and that held forms are
-        integers.
+        """Check that every floor's source lies from 0 to below (count + 1) · divisor, so that its bits give the whole
+        floor, that held forms are integers, and that each reads earlier ones only.
 
         Raises:
-            VerificationError: a floor or held form violates this, or reads a later one.
+            VerificationError: a floor or held form violates this.
         """
         for group, step in enumerate(self.groups):
             low, high = self.bounds(step.source)

@@ -95,7 +95,8 @@ class Realised:
 
 
 def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisation, depth: int = 0) -> Realised:
-    """Return the gadgets, layer by layer, that compute the circuit's outputs from the inputs of ``function``.
+    """Return the gadgets, layer by layer, that compute the circuit's outputs from the inputs of ``function``; a gadget
+    is a value of a layer with the nonlinear units that represent it, as ``realisation`` says.
 
     There are at least ``depth`` hidden layers: the last ones carry the outputs along if fewer suffice.
     """
@@ -172,7 +173,8 @@ class _Layering:
         return tuple(tuple(layer) for layer in built)
 
     def input(self, k: int) -> Gadget:
-        """Return the gadget of input ``k``: one unit of the light a_k / denominator."""
+        """Return the gadget of input ``k`` (from 0), whose value is the integer a_k, read from one unit of the light
+        a_k / denominator."""
         maximum, scale = Fraction(self.function.inputs[k].maximum), Fraction(self.function.inputs[k].denominator)
         source = Source((), Fraction(0), Fraction(0), maximum)
         return Gadget(("bit", Atom(-1, k)), source, ((1 / scale, Fraction(0)),), (scale,))
@@ -258,10 +260,11 @@ class _Layering:
         return tuple(reads), constant
 
     def keep(self, key: Key, source: Source) -> Gadget:
-        """Return a gadget that carries a value along to the next layer, named by ``key``.
+        """Return a gadget that carries a value along to the next layer.
 
         Its units' arguments are the value scaled from its proved range to 0..1; there are as many copies as the
-        realisation says, each read with an equal part.
+        realisation says, each read with an equal part. ``key`` names the gadget, ``source`` is the value with what it
+        is read from in the layer before.
         """
         span = source.high - source.low
         units = ((1 / span, -source.low / span),) * self.how.copies
@@ -272,6 +275,7 @@ class _Layering:
 
         Its argument rises linearly over the middle of the window, a share of it that the realisation states. Units that
         saturate need one for that, ReLUs the difference of two, or one where the ramp reaches the end of the source's
+        range. ``key`` names the gadget, ``source`` is the value that it reads from the layer before, with its proved
         range.
         """
         middle, gap = (window[0] + window[1]) / 2, window[1] - window[0]

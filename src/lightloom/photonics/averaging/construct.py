@@ -91,7 +91,8 @@ class Embedding:
 
 
 def embed(network: LayeredNetwork, layers: Sequence[int]) -> Embedding:
-    """Return the network in wider layers, so that the rows of every square of its matrices are orthogonal to rounding.
+    """Return the network in wider layers, so that in every square along the longer side of each of its matrices the
+    rows are orthogonal to rounding.
 
     ``layers`` are the numbers of signals from the inputs to the outputs, of which inputs and outputs must be the
     network's. Signals that the network lacks are dark: always 0, with nonzero weights to the live ones.
@@ -213,7 +214,8 @@ class Construction:
 
     @cached_property
     def proof(self) -> Proof:
-        """The proof that the network is exact, whose ``float64`` says so.
+        """Proof by exact bounds that the network computes its function; ``float64`` of it says whether the outputs stay
+        within the receivers' margin in float64.
 
         Raises:
             VerificationError: its integers or its digits fail.

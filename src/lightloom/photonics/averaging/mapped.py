@@ -210,10 +210,10 @@ def effective_network(
 
 
 def fabricated(mapped: MappedNetwork, non_idealities: NonIdealities, rng: Rng, **how: Any) -> LayeredNetwork:
-    """Return the `effective_network` of newly drawn devices.
+    """Return the network that newly drawn devices with the errors of ``non_idealities`` implement.
 
-    ``how`` are its options ``calibration`` and ``correct``. Detector noise is left to the caller, as it is drawn for
-    every detection.
+    ``how`` are the options ``calibration`` and ``correct`` of `effective_network`. Detector noise is left to the
+    caller, as it is drawn for every detection.
     """
     return effective_network(mapped, [disturb(matrix, non_idealities, rng) for matrix in mapped.matrices], **how)
 
@@ -379,7 +379,8 @@ class MappedCascade(MappedParts):
 
 
 def map_cascade(cascade: Cascade, mapping: MeshMapping | None = None) -> MappedCascade:
-    """Return the meshes of the networks of both levels, as `map_network` maps them, without P and T.
+    """Return the meshes of every layer's matrix in the networks of both levels, without P and T, mapped as ``mapping``
+    says; None takes the default mapping.
 
     Level 1 is mapped once, for the chip that every group has.
     """
