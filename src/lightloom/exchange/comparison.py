@@ -225,8 +225,8 @@ class Case:
 
     @property
     def file(self) -> str:
-        """Name of the JSON file that holds the run's result: a hash of all fields, so that other settings have another
-        file."""
+        """Name of the JSON file that holds the run's result: 16 hex digits of a hash of all fields, so that other
+        settings have another file, and ``.json``."""
         return f"{content_hash(asdict(self))[:16]}.json"
 
 

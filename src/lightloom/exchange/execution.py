@@ -571,8 +571,8 @@ class ScheduleExecutor:
         self._calls += 1
 
     def _start(self, operation: Any, buffer: Tensor, peer: int, tag: int) -> Any:
-        """Start ``dist.isend`` or ``dist.irecv`` with rank ``peer`` of the group, and return what is pending; raises
-        TransportError if it cannot start."""
+        """Start ``operation``, ``dist.isend`` or ``dist.irecv``, of ``buffer`` with rank ``peer`` of the group, and
+        return what is pending; ``tag`` tells values from headers. Raises TransportError if it cannot start."""
         try:
             return operation(buffer, self._peers[peer], group=self.group, tag=tag)
         except RuntimeError as error:
@@ -587,8 +587,8 @@ class ScheduleExecutor:
             self._fail(peer, error)
 
     def _fail(self, peer: int, error: RuntimeError) -> NoReturn:
-        """Raise TransportError that names the peer at fault, and before it the fault that the first rank to notice one
-        has written to the group's store, if the store still answers."""
+        """Raise TransportError that says that rank ``peer`` was silent, where ``error`` is a timeout, or has gone, and,
+        if the group's store still answers, the fault that the first rank to notice one has written there."""
         silent = "timed out" in str(error).lower()
         what = f"was silent for {self._timeout:g} s" if silent else "has gone"
         own = first = f"rank {self.rank}: rank {peer} {what}"

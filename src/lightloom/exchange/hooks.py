@@ -66,7 +66,8 @@ def _warn_of(old: str, new: str, options: Iterable[str]) -> None:
 
 
 def _method_name(codec: Codec | None, options: dict[str, Any]) -> str:
-    """Return the name of the exchange method that runs a codec with these options, for messages.
+    """Return the name of the exchange method that runs a codec with these options, for messages:
+    ``inceptionn:bound=2^-10,feedback``, ``codec:name=(int8:256),feedback=no``.
 
     Args:
         codec: the codec; None stands for INCEPTIONN with its default bound.

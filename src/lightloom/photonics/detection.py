@@ -109,16 +109,19 @@ class DigitReceiver:
         return self.noise_bandwidth * self.symbol_rate
 
     def word_error(self, power: float, scheme: Scheme = "wavelengths") -> float:
-        """Return the share of words received wrong, from 0 to 1, at ``power`` watts of a server's highest level at the
-        detector.
+        """Return the share of words received wrong, from 0 to 1.
 
-        A word is wrong if the sum of any of its digits is. With `wavelengths` powers add on one photodiode; with
-        `homodyne` fields of locked lasers add, and the power is that of a server's lane in front of the combiner;
-        `separate` is a receiver for each server, which follows its power, so that levelling costs it nothing; there a
-        word is wrong if that of any server is.
+        A word is wrong if the sum of any of its digits is.
+
+        Args:
+            power: watts of a server's highest level at the detector; with ``homodyne``, of a server's lane in front of
+                the combiner.
+            scheme: ``wavelengths`` (powers add on one photodiode), ``homodyne`` (fields of locked lasers add), or
+                ``separate`` (a receiver for each server, which follows its power, so that levelling costs it nothing; a
+                word is wrong if that of any server is).
 
         Raises:
-            ConfigError: there are too many servers to average over all compositions of a sum (not for `separate`).
+            ConfigError: there are too many servers to average over all compositions of a sum (not for ``separate``).
         """
         if scheme == "separate":
             alone = replace(self, servers=1, levelling=0.0).word_error(power)

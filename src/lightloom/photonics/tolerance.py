@@ -65,7 +65,8 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Construction, window, copies if above 1, ``regenerated`` if bits are, and mapping, as one text."""
+        """Construction, window, copies if above 1, ``regenerated`` if bits are, and mapping, as one text: ``msb-first,
+        window 1/4, 2 copies, compact``."""
         return f"{self.construction.name}, window {self.how.window}{self.how.words}, {self.mapping}"
 
     @property
@@ -688,7 +689,9 @@ def tolerance_document(result: TolerantAverager, advance: Advance = ignore) -> D
     tolerates.
 
     ``tolerated_share`` is the largest share, at least 1, of all errors at once, ``tolerated_alone`` the largest value
-    of each error alone, which are measured here.
+    of each error alone (for ``power``, in watts, and ``dac-bits`` the least), which are measured here.
+    ``lane_power_watts`` is that of a server's lane, None without noise; ``largest_gain_db`` is in dB. ``advance`` is
+    called with 1 for every step of a bisection.
     """
     mapped, request, seed = result.mapped, result.request, result.seed
     # The whole request is tolerated: that was measured with more words than shares of it are.

@@ -81,7 +81,8 @@ class BlockFormat:
 
     @property
     def mean_scale(self) -> bool:
-        """True if the scale is the mean size of the block's values, False if it is their largest size."""
+        """True if the scale is the mean magnitude of the block's values, False if it follows from their largest
+        magnitude."""
         return self.kind in ("lloyd", "sign")
 
     @property
@@ -92,7 +93,7 @@ class BlockFormat:
 
     @property
     def largest_code(self) -> int:
-        """The number q: the largest size of a linear code, 2^(bits - 1) - 1, or of an fp8 code's value, 448."""
+        """The number q: the largest magnitude of a linear code, 2^(bits - 1) - 1, or of an fp8 code's value, 448."""
         return FP8_LARGEST if self.kind == "fp8" else (1 << (self.bits - 1)) - 1
 
     @property
@@ -146,13 +147,14 @@ def quantise(fmt: BlockFormat, x: Any, xp: Any) -> tuple[Any, Any]:
     """Return (scales, codes) of blocks of float32 values.
 
     Args:
-        fmt: format of the blocks.
+        fmt: format of the blocks, of B values each.
         x: float32 [blocks, B].
         xp: module whose arrays are used, NumPy or torch.
 
     Returns:
         Scales as bit patterns of float32, int32 [blocks, 1] (that of NaN where a block has no finite scale), and codes
-        in the low bits of bytes, uint8 [blocks, B].
+        in the low bits of bytes, uint8 [blocks, B], 0 in blocks without a finite scale; linear codes are two's
+        complement.
     """
     size = abs(x)
     scale_bits = _mean_scale(fmt, size, xp) if fmt.mean_scale else _linear_scale(fmt, size, xp)
@@ -181,12 +183,12 @@ def _fp8_codes(scaled: Any, xp: Any) -> Any:
 
 
 def _linear_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
-    """Return the scales of linear or fp8 blocks as bit patterns of float32, int32 [blocks, 1]; NaN where a block has no
-    finite scale, 0 where it is 2^-128 or less.
+    """Return the scales of linear or fp8 blocks, the largest magnitude over the largest code, rounded up to bfloat16,
+    as bit patterns of float32, int32 [blocks, 1]; NaN where a block has no finite scale, 0 where it is 2^-128 or less.
 
     Args:
         fmt: format of the blocks.
-        size: sizes of the values, float32 [blocks, B].
+        size: magnitudes of the values, float32 [blocks, B].
         xp: NumPy or torch.
     """
     largest = xp.amax(size, 1)[:, None]
@@ -198,12 +200,12 @@ def _linear_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
 
 
 def _mean_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
-    """Return the mean sizes of the values of blocks, rounded to bfloat16, as bit patterns of float32, int32 [blocks,
-    1]; NaN where the mean is not finite.
+    """Return the mean magnitudes of the values of blocks, rounded to bfloat16, as bit patterns of float32, int32
+    [blocks, 1]; NaN where the mean is not finite.
 
     Args:
         fmt: format of the blocks.
-        size: sizes of the values, float32 [blocks, B].
+        size: magnitudes of the values, float32 [blocks, B].
         xp: NumPy or torch.
     """
     total = size * (1.0 / fmt.block)
@@ -471,8 +473,8 @@ def encode(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
 
 
 def encode_feedback(fmt: BlockFormat, gradient: Float32s, residual: Float32s, out: Bytes) -> None:
-    """Write the message of ``residual + gradient`` to ``out``, and replace ``residual`` by the errors, in place;
-    ``gradient`` stays.
+    """Write the message of ``residual + gradient`` to ``out``, and replace ``residual``, in place, by that sum less
+    what the message decodes to, 0 where a block has no finite scale; ``gradient`` stays.
 
     Raises:
         InputError: an array has another type or size, or is not flat, contiguous or writable.
@@ -496,7 +498,8 @@ def decode(fmt: BlockFormat, wire: Bytes, out: Float32s, *, add: bool = False) -
 
 
 def decode_adding(fmt: BlockFormat, wire: Bytes, out: Float32s) -> None:
-    """Add the values of a message to ``out``, in place; raises InputError as :func:`decode` does."""
+    """Add the values of a message to ``out``, in place; raises InputError for arrays of another type, that are not
+    flat, contiguous and writable, or for a message of another size than so many values take."""
     decode(fmt, wire, out, add=True)
 
 

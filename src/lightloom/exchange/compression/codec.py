@@ -48,7 +48,8 @@ class Codec(ABC):
 
     @abstractmethod
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
-        """Decompress into ``out`` (contiguous float32 of the right size, returned as given) or a new flat array.
+        """Decompress the stream ``buffer`` into ``out`` (contiguous float32 of the right size, returned as given) or a
+        new flat array. Codecs with frames decode them in ``threads`` threads.
 
         Raises:
             CodecError: the stream is malformed, truncated, corrupted, of another codec, or does not fit ``out``.

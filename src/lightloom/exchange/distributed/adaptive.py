@@ -187,7 +187,8 @@ class Statistics:
 
     @classmethod
     def of(cls, codec: Codec | None, *, tag_histogram: bool) -> Statistics:
-        """Return new statistics, with or without a count of tags.
+        """Return new statistics, with a count of the tags of INCEPTIONN's codec if ``tag_histogram``, else without
+        (``tags`` is then None).
 
         Raises:
             ConfigError: tags are to be counted and the codec has none.

@@ -75,9 +75,9 @@ class CastFormat(WireFormat):
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
         """Write a share of ``values``, divided by ``divisor`` and cast, to the bytes ``wire``.
 
-        With ``residual``, a buffer like ``values``, the sum of values and residual is divided and cast instead, and
-        within the share the residual becomes the error, in undivided values, 0 where that is not finite. ``values`` is
-        left alone.
+        With ``residual`` (a buffer like ``values``; None without error feedback), the sum of values and residual is
+        divided and cast instead, and within the share the residual becomes the error, in undivided values, 0 where that
+        is not finite. ``values`` is left alone.
         """
         cast = wire.view(self.dtype)
         for first, length, at in share.runs:
@@ -128,9 +128,9 @@ class BlockKernels(BlockWire):
     """Blocks in CPU memory."""
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's codes to the bytes ``wire``, by the CPU kernels. With ``residual``, a buffer like ``values``,
-        they are codes of the sum of values and residual, and within the share the residual becomes their error;
-        ``values`` is left alone, ``divisor`` is not used."""
+        """Write a share's codes to the bytes ``wire``, by the CPU kernels. With ``residual`` (a buffer like ``values``;
+        None without error feedback), they are codes of the sum of values and residual, and within the share the
+        residual becomes their error; ``values`` is left alone, ``divisor`` is not used."""
         left, runs = None if residual is None else residual.numpy(), self._places(share, values.shape, values.device)
         blocks.encode_runs(self.fmt, values.numpy(), left, runs, wire.numpy())
 
@@ -149,9 +149,9 @@ class BlockTriton(BlockWire):
         return gpu_blocks.places(self.fmt, super()._find_places(share, buffer, device)).to(device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's codes to the bytes ``wire``, by Triton kernels. With ``residual``, a buffer like ``values``,
-        they are codes of the sum of values and residual, and within the share the residual becomes their error;
-        ``values`` is left alone, ``divisor`` is not used."""
+        """Write a share's codes to the bytes ``wire``, by Triton kernels. With ``residual`` (a buffer like ``values``;
+        None without error feedback), they are codes of the sum of values and residual, and within the share the
+        residual becomes their error; ``values`` is left alone, ``divisor`` is not used."""
         gpu_blocks.encode_runs(self.fmt, values, residual, self._places(share, values.shape, values.device), wire)
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
@@ -169,9 +169,9 @@ class BlockReference(BlockWire):
         return share.slots(buffer.numel(), device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's codes to the bytes ``wire``, by torch alone. With ``residual``, a buffer like ``values``,
-        they are codes of the sum of values and residual, and within the share the residual becomes their error;
-        ``values`` is left alone, ``divisor`` is not used."""
+        """Write a share's codes to the bytes ``wire``, by torch alone. With ``residual`` (a buffer like ``values``;
+        None without error feedback), they are codes of the sum of values and residual, and within the share the
+        residual becomes their error; ``values`` is left alone, ``divisor`` is not used."""
         places = self._places(share, values.shape, values.device)
         padded = _with_zero(values)[places]
         if residual is None:

@@ -193,9 +193,9 @@ def _popen(command: Sequence[str], job: RankJob, log: BinaryIO) -> subprocess.Po
 def _environment(rank: int, ranks: int, store: Any) -> dict[str, str]:
     """Return the environment of the process of rank ``rank`` of ``ranks``.
 
-    It is this process's own, overridden by the rank's place in its group (rank, number of ranks, the store's address,
-    import path, 127.0.0.1 as its host). Where this process's environment does not set them, OpenMP gets one thread and,
-    on Linux, gloo the loopback device.
+    It is this process's own, in which ``RANK``, ``LOCAL_RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT``
+    (the store's), ``PYTHONPATH`` and ``LIGHTLOOM_HOST`` (127.0.0.1) are replaced. Where this process's environment does
+    not set them, OpenMP gets one thread and, on Linux, gloo the loopback device.
     """
     own = {
         "LIGHTLOOM_HOST": "127.0.0.1",

@@ -570,8 +570,8 @@ class Mesh(ChannelGroup):
     def exchange(
         self, sends: Mapping[int, Payload], targets: Mapping[int, int | memoryview], *, marked: bool = False
     ) -> dict[int, Payload]:
-        """Send a message to some ranks and receive one from some, all at once; return the received bytes by rank (see
-        ``ChannelGroup.transfer``).
+        """Send a message to some ranks and receive one from some, all at once; return the received bytes by rank, in
+        the memory given or in new memory.
 
         Args:
             sends: contiguous bytes by rank.
@@ -579,7 +579,8 @@ class Mesh(ChannelGroup):
             marked: whether they are compressed.
 
         Raises:
-            TransportError: a rank died, left, fell silent, or exchanges something else (its ``stamp`` differs).
+            TransportError: a rank died, left, fell silent, or exchanges something else (its ``stamp`` differs). All
+                connections are then closed, and all ranks told.
         """
         outgoing = {self._peers[peer]: payload for peer, payload in sends.items()}
         incoming = {self._peers[peer]: target for peer, target in targets.items()}

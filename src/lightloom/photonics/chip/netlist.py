@@ -40,8 +40,8 @@ Paths = dict[tuple[str, str], Any]
 
 
 def dispersion_settings(dispersion: Dispersion) -> dict[str, float]:
-    """Return a dispersion as settings of the models, by name: ``wl0`` in µm, ``slope`` in radians per µm, and both
-    indices."""
+    """Return a dispersion as settings of the models, by name: ``wl0`` in µm, ``slope`` in radians per µm,
+    ``effective_index`` and ``group_index``."""
     lengths = {"wl0": dispersion.wavelength * _MICRO, "slope": dispersion.coupler_slope / _MICRO}
     return lengths | attributes(dispersion, "effective_index group_index")
 

@@ -567,7 +567,9 @@ def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.
     """Return powers in watts of lasers, lanes, oscillators and carriers, the peaks of signals, and gains in dB, as a
     JSON object.
 
-    ``beyond_optical_amplifiers`` lists the places of amplifiers whose peak exceeds `AMPLIFIER_LIMIT`.
+    ``peak_watts`` is the largest of ``peaks_watts``, at ``peak_place``; ``levels_raised_db`` is ``raised`` in dB,
+    ``largest_gain_db`` that of an amplitude gain. ``beyond_optical_amplifiers`` lists the places of amplifiers whose
+    peak exceeds `AMPLIFIER_LIMIT`.
 
     Args:
         chip: the averager's chip as designed.

@@ -20,7 +20,8 @@ RESAMPLES = 2000
 
 
 def clopper_pearson(wrong: int, words: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the lower and upper end of the exact two-sided confidence interval of a share (Clopper and Pearson).
+    """Return the lower and upper end of the exact two-sided confidence interval of a share (Clopper and Pearson), for a
+    probability of ``confidence`` that it covers the share.
 
     ``wrong`` of ``words`` independent words were wrong. The lower end is 0 if none is, the upper end 1 if all are.
     """
@@ -87,8 +88,8 @@ class WrongWords:
 
     @property
     def counts(self) -> Document:
-        """Rate and its 95 % interval, and the numbers of wrong words, of words in all and of fabrications, as fields of
-        JSON documents."""
+        """Fields of JSON documents: ``word_error_rate`` and ``interval_95`` (shares from 0 to 1), ``wrong_words``,
+        ``words`` (tried in all) and ``fabrications``."""
         wrong, count = int(self.wrong.sum()), int(self.wrong.size)
         errors = {"word_error_rate": self.rate, "interval_95": list(self.interval), "wrong_words": wrong}
         return {**errors, "words": self.words * count, "fabrications": count}

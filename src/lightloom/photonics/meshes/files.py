@@ -208,7 +208,8 @@ def check_belongs(parts: Mapping[str, Part], like: Mapping[str, Part], source: s
 
 
 def _outline(part: Part) -> str:
-    """Return the kind and size of every mesh of a part in words, joined by ``and``."""
+    """Return the kind and size of every mesh of a part in words, joined by ``and``: ``a rectangular mesh from 4 to 4
+    modes``."""
     sizes = [f"a {mesh.kind} mesh from {mesh.inputs} to {mesh.outputs} modes" for mesh in meshes_of(part).values()]
     return " and ".join(sizes)
 

@@ -79,8 +79,9 @@ def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Flo
 
 @njit_contracting
 def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rotation) -> None:
-    """Apply one rotation (s, c, e) to rows ``row`` (x0) and ``row + 1`` (x1) of the matrix, in place, in columns
-    ``start`` to before ``stop``: they become (s e x0 + c x1, c e x0 − s x1)."""
+    """Apply one rotation (s, c, e) to rows ``row`` (x0) and ``row + 1`` (x1) of the matrix ``planes`` [row, real |
+    imaginary, column], in place, in columns ``start`` to before ``stop``: they become (s e x0 + c x1, c e x0 − s
+    x1)."""
     s, c, er, ei = rotation
     a, b, x, y = (
         planes[row, 0, start:stop],
@@ -96,8 +97,9 @@ def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rot
 
 @njit_contracting
 def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation: _Rotation) -> None:
-    """Apply one rotation (s, c, e) to columns ``column`` (x0) and ``column + 1`` (x1) of the matrix, in place, in rows
-    ``start`` to before ``stop``: they become (s e x0 + c x1, c e x0 − s x1)."""
+    """Apply one rotation (s, c, e) to columns ``column`` (x0) and ``column + 1`` (x1) of the matrix ``planes`` [row,
+    real | imaginary, column], in place, in rows ``start`` to before ``stop``: they become (s e x0 + c x1, c e x0 − s
+    x1)."""
     s, c, er, ei = rotation
     pairs = planes[start:stop, :, column : column + 2]
     for v in range(pairs.shape[0]):
@@ -111,8 +113,8 @@ def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation
 
 @njit_contracting
 def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count: int, rotations: Floats) -> None:
-    """Apply a chain of ``count`` rotations, in place, to columns (first, first + 1), (first − 1, first), ... of a
-    matrix: columns (x0, x1) become (s e x0 + c x1, c e x0 − s x1).
+    """Apply a chain of ``count`` rotations, in place, to columns (first, first + 1), (first − 1, first), ... of the
+    matrix ``planes`` [row, real | imaginary, column]: columns (x0, x1) become (s e x0 + c x1, c e x0 − s x1).
 
     Rows ``start`` to before ``stop`` are rotated, each read once; ``rotations`` [count, 4] are (s, c, e real, e
     imaginary).
@@ -132,9 +134,11 @@ def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count:
 
 @njit_for_processor
 def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Floats) -> None:
-    """Null the matrix element (row, column), in place, by a rotation of columns ``column`` and ``column + 1``.
+    """Null the element (row, column) of the matrix ``planes`` [row, real | imaginary, column], in place, by a rotation
+    of columns ``column`` and ``column + 1``.
 
-    Rows from ``top`` down to ``row`` are rotated; ``out`` receives the rotation (s, c, e real, e imaginary).
+    Rows from ``top`` down to ``row`` are rotated; ``out`` receives the rotation (s, c, e real, e imaginary), which
+    takes the columns (x0, x1) to (s e x0 + c x1, c e x0 − s x1).
     """
     s, c, er, ei = _null_against(
         planes[row, 0, column], planes[row, 1, column], planes[row, 0, column + 1], planes[row, 1, column + 1]
@@ -148,9 +152,11 @@ def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Float
 
 @njit_for_processor
 def _null_from_left(planes: Floats, row: int, column: int, stop: int, out: Floats) -> None:
-    """Null the matrix element (row, column), in place, by a rotation of rows ``row - 1`` and ``row``.
+    """Null the element (row, column) of the matrix ``planes`` [row, real | imaginary, column], in place, by a rotation
+    of rows ``row - 1`` and ``row``.
 
-    Columns from ``column`` to before ``stop`` are rotated; ``out`` receives the rotation (s, c, e real, e imaginary).
+    Columns from ``column`` to before ``stop`` are rotated; ``out`` receives the rotation (s, c, e real, e imaginary),
+    which takes the rows (x0, x1) to (s e x0 + c x1, c e x0 − s x1).
     """
     s, c, er, ei = _null_against(
         planes[row, 0, column], planes[row, 1, column], planes[row - 1, 0, column], planes[row - 1, 1, column]

@@ -315,11 +315,12 @@ class MappedBlocks:
 def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular", gains: Gains = "rows") -> MappedBlocks:
     """Return the meshes of ``matrix`` [outputs, inputs] cut into square blocks along its longer side.
 
-    Each square is approximated by one mesh and a scale for each row (``sigma-u``); the last one is filled up with
-    zeros.
+    Each square is approximated by one mesh, of the layout ``kind``, and a scale for each row (``sigma-u``); the last
+    one is filled up with zeros. Amplifiers have a gain for each row, or with ``common`` one for all rows of a square.
 
     Raises:
         ConfigError: the argument is not a finite matrix.
+        UnknownNameError: the kind of mesh or of gains does not exist.
     """
     values = checked_matrix(matrix)
     blocks = tuple(map_matrix(block, "sigma-u", kind, gains) for block in _squares(values))
@@ -351,11 +352,13 @@ def map_components(
 ) -> MappedBlocks:
     """Return the meshes of every connected component of ``matrix`` [outputs, inputs], which are exact.
 
-    Rows and columns that no element joins to the others are mapped by themselves (`connected_components`), each by
-    `map_matrix` with the other arguments.
+    Rows and columns that no element joins to the others are mapped by themselves (`connected_components`), in the form
+    ``svd``, ``economy`` or ``compact``, to meshes of the layout ``kind``, with a gain for each row or a ``common`` one
+    for a component.
 
     Raises:
         ConfigError: the argument is not a finite matrix, or ``form`` is the approximation sigma-u.
+        UnknownNameError: the form, the kind of mesh or of gains does not exist.
     """
     MeshMapping(form=form, mesh=kind, gains=gains, components=True)  # refuses sigma-u
     values = checked_matrix(matrix)

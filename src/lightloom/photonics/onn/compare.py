@@ -174,8 +174,9 @@ def _digest(network: LayeredNetwork) -> str:
 
 
 def _measured(network: LayeredNetwork, function: AveragingFunction, mzi_count: int) -> dict[str, Any]:
-    """Return what is measured of a network for its row: wrong outputs, noise limit and error rates at `SIGMAS`; and its
-    sizes."""
+    """Return what is measured of a network for its row, and its sizes: nonlinearity, layers, number of MZIs, largest
+    gain in dB, wrong outputs and checked inputs, noise limit as a share of full scale, and error rates (0 to 1) at
+    `SIGMAS`."""
     return {
         "nonlinearity": network.nonlinearity,
         "layers": list(network.layers),
@@ -194,8 +195,9 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ``rows`` are those of the document. There is no comparison where no network with such units is trained.
 
     Returns:
-        A row for each comparison, with the names of both, ``units`` (``any`` or the nonlinearity), the ratios of noise
-        limits and of MZIs, constructed to trained, and ``met``, true where both targets are.
+        A row for each comparison: ``constructed`` and ``trained`` (names), ``units`` (``any`` or the nonlinearity),
+        ``tolerance_ratio`` and ``area_ratio`` (noise limits and MZIs, constructed to trained), and ``met``, true where
+        the noise limit is at least twice that of the trained one with less than 2 % of its MZIs.
     """
     comparisons = []
     for ours in (r for r in rows if r["kind"] == "constructed"):

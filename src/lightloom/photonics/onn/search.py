@@ -55,7 +55,8 @@ class SearchResult:
         return tuple(sorted(fronts(self.trials)[0], key=lambda t: t.mzi_count))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document of `lightloom onn train --search --json`: the ``front``, and all ``trials``."""
+        """Return the document of `lightloom onn train --search --json`: the trials of the ``front`` and all ``trials``,
+        each with its fields by name."""
         return {"front": [asdict(t) for t in self.front], "trials": [asdict(t) for t in self.trials]}
 
 

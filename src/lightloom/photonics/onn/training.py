@@ -69,7 +69,7 @@ class Checkpoint:
         self.saved = time.monotonic()
 
     def load(self) -> dict[str, Any] | None:
-        """Return the state that was saved last, None if there is no checkpoint in the folder.
+        """Return the state that `save` was given last, None if there is no checkpoint in the folder.
 
         Raises:
             ConfigError: it cannot be read, or belongs to another recipe.

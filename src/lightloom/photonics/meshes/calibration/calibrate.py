@@ -384,8 +384,12 @@ class Trial:
     """Matrix that the passive chip implements, [outputs, inputs]."""
 
     def row(self) -> Document:
-        """Return the figures of this chip as a JSON object; the errors ``error_aged`` and ``error_renewed`` are None
-        without aging."""
+        """Return the figures of this chip as a JSON object.
+
+        ``error_before``, ``error_after``, ``error_limit`` and ``error_in_twin`` are errors of the matrix relative to
+        its norm, so are ``error_aged`` and ``error_renewed``, which are None without aging; ``residuals`` are root mean
+        square differences of powers.
+        """
         made = self.calibration
         return {
             **attributes(made.twin.wiring, "inputs outputs mzi_count=devices"),
