@@ -358,8 +358,8 @@ def values_of_parts(movement: Movement, itemsize: int) -> Ints:
 
 
 def uneven_memory(movement: Movement, program: Program, itemsize: int) -> UnevenMemory:
-    """Return where a rank's chunks lie in one flat tensor, for a collective whose parts differ in size and values of
-    ``itemsize`` bytes.
+    """Return a rank's program for one flat tensor that holds all its chunks, and where in it the values of its input
+    and of its output lie, for a collective whose parts differ in size and values of ``itemsize`` bytes.
 
     Args:
         movement: all messages of the schedule.

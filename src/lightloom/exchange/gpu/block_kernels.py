@@ -25,7 +25,7 @@ def linear_scale(size, bits: tl.constexpr):
     finite scale, 0 for one of 2^-128 or less.
 
     Args:
-        size: bit patterns of the values' sizes, int32 [ROWS, G, 8].
+        size: bit patterns of the values' magnitudes, int32 [ROWS, G, 8].
         bits: bits of a code.
     """
     largest = tl.minimum(tl.max(tl.max(size, 2), 1), INFINITY)
@@ -39,11 +39,11 @@ def linear_scale(size, bits: tl.constexpr):
 
 @triton.jit
 def mean_scale(size, layout: tl.constexpr):
-    """Return the mean sizes of the values of blocks, rounded to bfloat16, as float32 bit patterns, int32 [ROWS]; NaN
-    where the mean is not finite. Values are added by halves, in a fixed order.
+    """Return the mean magnitudes of the values of blocks, rounded to bfloat16, as float32 bit patterns, int32 [ROWS];
+    NaN where the mean is not finite. Values are added by halves, in a fixed order.
 
     Args:
-        size: bit patterns of the values' sizes, int32 [ROWS, G, 8].
+        size: bit patterns of the values' magnitudes, int32 [ROWS, G, 8].
         layout: constants of the format.
     """
     total = tl.reshape(size.to(tl.float32, bitcast=True), [layout.rows, layout.block]) * (1.0 / layout.block)

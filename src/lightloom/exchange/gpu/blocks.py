@@ -124,8 +124,9 @@ def layout_of(fmt: BlockFormat) -> Layout:
 
 
 def _launch(kernel: str, fmt: BlockFormat, where: Tensor, *arguments: object) -> None:
-    """Run the kernel of that name on the device of ``where``, [blocks, 3], in as many programs as take all its blocks,
-    at least 1; ``arguments`` are the kernel's own, without the constants of the format."""
+    """Run the kernel ``encode_blocks`` or ``decode_blocks`` on the device of ``where``, [blocks, 3], in as many
+    programs as take all its blocks, at least 1; ``arguments`` are the kernel's own, without the constants of the
+    format. Raises UnsupportedError without triton or a GPU, and for fp8."""
     layout = layout_of(fmt)
     programs = (max(1, -(-len(where) // layout.rows)),)
     with torch.cuda.device_of(where):  # type: ignore[no-untyped-call]

@@ -49,7 +49,8 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
     with exit code 1 after an error.
 
     Rank, number of ranks, address of the store and host come from the environment. Where connecting fails, the process
-    starts again, up to four times.
+    starts again, for at most four tries in all; not where the launcher says that a rank has ended, nor on systems that
+    are not POSIX.
 
     Args:
         target: ``module:function``; it is called with a ``Worker``.

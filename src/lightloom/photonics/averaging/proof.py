@@ -215,7 +215,7 @@ class Verification:
 
     @property
     def accuracy(self) -> float:
-        """Share of inputs with all outputs correct."""
+        """Share, from 0 to 1, of the checked inputs with all outputs correct."""
         return 1 - self.wrong_outputs / self.checked_inputs
 
     @property

@@ -156,12 +156,12 @@ def map_matrix(
             matrix (eq. 4 to 6) with N(N+1)/2 MZIs.
         kind: layout of square meshes; others are triangular.
         gains: ``rows`` for a gain of each output, or ``common`` for amplification of every output by the largest
-            singular value (at least 1).
+            singular value (of ``sigma-u``, the largest row scale), at least 1.
 
     Raises:
         ConfigError: the argument is not a finite matrix, or ``sigma-u`` is given one that is not square (`map_blocks`
             takes it).
-        UnknownNameError: the form does not exist, or the kind of gains.
+        UnknownNameError: the form, the kind of mesh or the kind of gains does not exist.
     """
     MeshMapping(form=form, mesh=kind, gains=gains)  # refuses unknown names
     values = checked_matrix(matrix)

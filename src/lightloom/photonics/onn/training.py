@@ -86,7 +86,8 @@ class Checkpoint:
         return dict(state)
 
     def save(self, state: dict[str, Any]) -> None:
-        """Write the state of the training and its recipe to the checkpoint atomically, and note the time.
+        """Write the state of the training and its recipe to ``checkpoint.pt`` in the folder atomically, and note the
+        time.
 
         Raises:
             ConfigError: the folder cannot be written to.
