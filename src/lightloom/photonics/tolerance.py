@@ -381,9 +381,9 @@ def words_right(
     """Return a function that measures the share of words, from 0 to 1, that all servers receive right, for
     `monte_carlo`.
 
-    It takes the fabricated meshes of P, every layer and T and a generator, and sends ``words`` words. ``calibration``
-    says which gains are set (`averagers_of`); with ``correct``, couplers and crosstalk are corrected first
-    (`corrected`). Units and receivers detect with the detector noise of the devices.
+    It takes the fabricated meshes of P, every layer and T and a generator, and sends ``words`` words. ``calibration``,
+    ``rows``, ``matrix`` or ``none``, says which gains are set (`averagers_of`); with ``correct``, couplers and
+    crosstalk are corrected first (`corrected`). Units and receivers detect with the detector noise of the devices.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:

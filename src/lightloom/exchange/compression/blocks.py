@@ -173,8 +173,8 @@ def quantise(fmt: BlockFormat, x: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def _fp8_codes(scaled: Any, xp: Any) -> Any:
-    """Return the float8 e4m3 codes, uint8, of float32 values of size 448 at most, rounded to the nearest, ties to even;
-    ``xp`` is NumPy or torch."""
+    """Return the float8 e4m3 codes, uint8, of float32 values of magnitude 448 at most, rounded to the nearest, ties to
+    even; ``xp`` is NumPy or torch."""
     bits = scaled.view(xp.int32)
     size = bits & 0x7FFFFFFF
     rounded = ((size + 0x7FFFF + ((size >> 20) & 1)) >> 20) - 960

@@ -98,8 +98,8 @@ class SparseExchanger(Exchanger):
 
 
 def largest(values: Tensor, count: int) -> Tensor:
-    """Return the indices, int64 and ascending, of the ``count`` values of largest size in a flat tensor; the first ones
-    where sizes are equal.
+    """Return the indices, int64 and ascending, of the ``count`` values of largest magnitude in a flat tensor; the first
+    ones where magnitudes are equal.
 
     NaN counts as infinite. ``torch.topk`` alone leaves open which of equal values it returns.
     """
@@ -109,9 +109,11 @@ def largest(values: Tensor, count: int) -> Tensor:
 
 
 def largest_on_host(values: Tensor, count: int) -> Tensor:
-    """Return the indices, int64 and ascending, of the ``count`` values of largest size in a flat float32 CPU tensor,
-    the first ones where sizes are equal; NaN counts as infinite. Only the sizes that a sample finds large are
-    partitioned."""
+    """Return the indices, int64 and ascending, of the ``count`` values of largest magnitude in a flat float32 CPU
+    tensor, the first ones where magnitudes are equal; NaN counts as infinite.
+
+    Only values that reach a bound taken from a sample are partitioned, or all where fewer than ``count`` reach it.
+    """
     sizes = values.contiguous().numpy().view(np.int32) & _SIZE
     np.minimum(sizes, _INFINITY, out=sizes)
     large = np.flatnonzero(sizes >= _likely_bound(sizes, count))
@@ -125,12 +127,12 @@ def largest_on_host(values: Tensor, count: int) -> Tensor:
 
 
 def _likely_bound(sizes: NDArray[np.int32], count: int) -> np.int32:
-    """Return a size that probably somewhat more than ``count`` of the sizes reach, judged by a sample of them; 0, which
-    all reach, where few would be left out.
+    """Return a magnitude that probably somewhat more than ``count`` of the values reach, judged by a sample of them; 0,
+    which all reach, where few would be left out.
 
     Args:
-        sizes: bits of float32 values without their sign, in the order of which sizes are compared.
-        count: number of sizes that are wanted.
+        sizes: magnitudes as the bits of float32 values without their sign, which order as the magnitudes do.
+        count: number of values that are wanted.
     """
     sample = np.sort(sizes[:: max(sizes.size // _SAMPLE, 1)])
     beyond = round(1.5 * count * sample.size / sizes.size) + _SPARE
@@ -138,8 +140,11 @@ def _likely_bound(sizes: NDArray[np.int32], count: int) -> np.int32:
 
 
 def largest_on_device(values: Tensor, count: int) -> Tensor:
-    """Return the indices, int64 and ascending, of the ``count`` values of largest size in a flat tensor on any device,
-    the first ones where sizes are equal; NaN counts as infinite. The host does not wait for the device."""
+    """Return the indices, int64 and ascending, of the ``count`` values of largest magnitude in a flat tensor on any
+    device, the first ones where magnitudes are equal; NaN counts as infinite.
+
+    The host does not wait for the device.
+    """
     sizes = values.abs().nan_to_num_(nan=torch.inf, posinf=torch.inf)
     least = sizes.topk(count, sorted=False).values.min()
     above, level = sizes > least, sizes == least
@@ -288,8 +293,8 @@ def orthogonalised(factor: Tensor) -> Tensor:
 
 
 def _next_start(q: Tensor, start: Tensor) -> Tensor:
-    """Return ``q`` with each column scaled to a largest size of 1; columns of zeros, which could never grow again, and
-    columns that are not finite are those of ``start`` instead."""
+    """Return ``q`` with each column scaled to a largest magnitude of 1; columns of zeros, which could never grow again,
+    and columns that are not finite are those of ``start`` instead."""
     largest = q.abs().amax(0)
     return torch.where((largest > 0) & largest.isfinite(), q / _or_one(largest), start)
 

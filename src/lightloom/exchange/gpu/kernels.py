@@ -36,7 +36,7 @@ def load_groups(values, count):
 @triton.jit
 def tags_of(bits, bound: tl.constexpr):
     """Return the tag of each value, 0 to 3, in the shape of ``bits``: how many of INCEPTIONN's three thresholds its
-    size reaches, compared as integers.
+    magnitude reaches, compared as integers.
 
     Args:
         bits: float32 bit patterns, int32.

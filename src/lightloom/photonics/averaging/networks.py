@@ -78,7 +78,7 @@ class LayeredNetwork:
         Without ``biases`` all are 0. `proof.with_measured_full_scale` measures full scales.
 
         Raises:
-            InputError: shapes do not fit, or a weight or bias is not finite.
+            InputError: shapes do not fit, a weight or bias is not finite, or the nonlinearity does not exist.
         """
         matrices = tuple(np.atleast_2d(np.asarray(w, dtype=np.float64)) for w in weights)
         vectors = tuple(np.asarray(b, dtype=np.float64) for b in (biases or [np.zeros(w.shape[0]) for w in matrices]))
@@ -219,7 +219,8 @@ def save_network(
 
 
 def write_npz(path: Path, content: Mapping[str, Any]) -> Path:
-    """Write values as arrays of a compressed ``.npz`` file, atomically, and return its path.
+    """Write the values of ``content``, by name, as arrays of a compressed ``.npz`` file, atomically, and return its
+    path.
 
     Raises:
         ConfigError: the suffix is not ``.npz``, or the file cannot be written.

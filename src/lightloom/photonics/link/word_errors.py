@@ -36,7 +36,8 @@ def clopper_pearson(wrong: int, words: int, confidence: float = 0.95) -> tuple[f
 def bootstrap(rates: Floats, confidence: float = 0.95, seed: int = 0) -> tuple[float, float]:
     """Return the lower and upper end of the bootstrap percentile interval of the mean of ``rates`` [fabrications].
 
-    Rates are drawn anew with replacement 2,000 times.
+    The interval holds the share ``confidence`` of the means of 2,000 samples, which are drawn from ``rates`` with
+    replacement; ``seed`` is that of the draws.
     """
     rng = np.random.default_rng((seed, rates.size))
     means = rates[rng.integers(0, rates.size, (RESAMPLES, rates.size))].mean(axis=1)

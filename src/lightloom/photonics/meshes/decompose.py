@@ -32,6 +32,7 @@ def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float
 
     Raises:
         ConfigError: the argument is not a finite matrix, or this kind of mesh cannot have its shape.
+        UnknownNameError: the kind of mesh does not exist.
         InputError: the matrix deviates from a unitary one by more than ``tolerance``.
     """
     values = checked_matrix(matrix)
@@ -144,6 +145,7 @@ def switch(destinations: Sequence[int], kind: Kind = "rectangular") -> Mesh:
 
     Raises:
         ConfigError: ``destinations`` is not a permutation of 0, 1, ..., n − 1.
+        UnknownNameError: the kind of mesh does not exist.
     """
     outputs = list(destinations)
     if sorted(outputs) != list(range(len(outputs))) or not outputs:

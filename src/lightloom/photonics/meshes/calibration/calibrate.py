@@ -40,8 +40,8 @@ _THIRDS = 2 * np.pi / 3 * np.arange(3)
 def first_twin(chip: Chip, seed: int) -> Twin:
     """Return a twin of a chip whose phases are wholly unknown, with offsets good enough for :func:`fit` to start from.
 
-    Measures 7 settings a column and one for each interferometer with single inputs, then 3 a column with coherent ones.
-    ``seed`` is that of the random phases.
+    Measures 7 settings a column, one for each interferometer and one more with light in one input at a time, then 3
+    settings a column with coherent light in all inputs. ``seed`` is that of the random phases.
     """
     wiring = chip.wiring
     phases = np.random.default_rng((seed, 3)).uniform(0, 2 * np.pi, (2, wiring.devices))
@@ -461,7 +461,8 @@ def random_mesh(modes: int, kind: Kind, seed: int) -> Mesh:
     The same ``seed`` and number of modes draw the same matrix.
 
     Raises:
-        ConfigError: ``modes`` is below 1, or this kind of mesh does not exist.
+        ConfigError: ``modes`` is below 1.
+        UnknownNameError: the kind of mesh does not exist.
     """
     if modes < 1:
         raise ConfigError(f"modes={modes}: expected at least 1")
