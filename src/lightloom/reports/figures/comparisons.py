@@ -327,7 +327,7 @@ class Point(NamedTuple):
     """One plan as a point: its time and its energy for a sample."""
 
     kind: str
-    """A key of :data:`palette.KINDS`."""
+    """A key of :data:`canvas.KINDS`."""
     site: str
     """Where it runs: cluster and ranks."""
     name: str
