@@ -133,8 +133,8 @@ class Algorithm:
         return why or self.beyond_memory(kind, fabric)
 
     def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
-        """Return why the rows that the algorithm is estimated to make for a kind do not fit in the memory that is free;
-        None where they do."""
+        """Return a sentence that says why the rows that the algorithm is estimated to make for a kind of collective on
+        a fabric do not fit in the memory that is free; None where they do."""
         rows = self.rows(kind, fabric)
         return lacking_memory(rows * ROW_NBYTES, f"{self.name} on {fabric.ranks:,} ranks, with {rows:,} rows,")
 

@@ -400,8 +400,8 @@ class Collective:
         return np.full_like(part, 0 if holder == "root" else -1)
 
     def stated_parts(self) -> dict[str, object]:
-        """Return destinations and sizes as JSON values, under "destinations" and "sizes"; a field that is None has no
-        entry."""
+        """Return, as JSON values, the list of each rank's destination in a permute under "destinations", and the parts'
+        shares of all bytes, which add up to 1, under "sizes"; a field that is None has no entry."""
         stated: dict[str, object] = {"destinations": self.destinations and list(self.destinations)}
         stated |= {"sizes": self.sizes and self.sizes.share.tolist()}
         return {name: value for name, value in stated.items() if value is not None}

@@ -144,8 +144,7 @@ def max_min_rates(usage: Floats, flow_rates: Floats) -> Floats:
 
     Rates of flows are max-min fair: none can be raised without lowering one that is no higher. An exchange slows down
     as a whole: all of its flows run at the share of the flows on one link, which is the one that it loads most among
-    those
-    that other exchanges load too.
+    those that other exchanges load too.
 
     Args:
         usage: share of each link that an exchange takes at its own speed: [exchange, link], 0 to 1.

@@ -36,7 +36,8 @@ class GroupPhase(NamedTuple):
 
 
 def levels(kind: Kind, nbytes: float, fabric: Fabric, stride: int = 1) -> list[GroupPhase]:
-    """Return the collectives, one after the other, that together carry a collective on a fabric of parts.
+    """Return the collectives, one after the other, that together carry a collective on a fabric of parts, each with its
+    kind, its bytes, the ranks of a group and the stride between them.
 
     All groups of a phase run it at once. Inside is the innermost part, between are all others.
 

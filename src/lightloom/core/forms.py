@@ -47,7 +47,7 @@ class Form(NamedTuple):
 
     @property
     def suffixes(self) -> list[str]:
-        """Suffixes of its files, each with its dot, without ``.gz``."""
+        """Suffixes of the files of this form, each with its dot, without ``.gz``."""
         return self.endings.split()
 
 

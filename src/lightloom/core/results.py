@@ -91,8 +91,8 @@ class Result(ABC):
 
 
 def html_table(rows: Sequence[Mapping[str, object]], most: int = _ROWS_SHOWN) -> str:
-    """Return rows as an HTML table with the first row's keys as its heading; at most ``most`` rows, then how many more;
-    empty for no rows."""
+    """Return rows as an HTML table with the first row's keys as its heading; at most ``most`` rows (40 by default),
+    then how many more; empty for no rows."""
     if not rows:
         return ""
     columns = list(rows[0])
@@ -159,7 +159,8 @@ class _RowFormatter(Formatter):
     """Formats a row, a mapping or an object, in the form of a cell."""
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return the value of the row, ``args[0]``, under ``key``: an entry of a mapping, otherwise an attribute."""
+        """Return the value of the row, ``args[0]``, under ``key``: an entry of a mapping, otherwise an attribute.
+        ``kwargs`` is not used."""
         return args[0][key] if isinstance(args[0], Mapping) else getattr(args[0], str(key))
 
     def format_field(self, value: Any, format_spec: str) -> str:

@@ -181,7 +181,7 @@ SERPENTINE = Algorithm(
 
 def _both_axes(fabric: Fabric) -> list[build.Moves]:
     """Return the moves of each step of an all-gather on a square grid in which half of every share goes along the rows
-    first, the other half along the columns."""
+    first, the other half along the columns; chunks are 2 · rank, and + 1 for the other half."""
     grid = _ranks(fabric)
     return [_join_moves(a, b) for a, b in zip(_phases(grid, 2, 0), _phases(grid.T, 2, 1), strict=True)]
 

@@ -95,7 +95,8 @@ def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...
 
     Args:
         channels: wavelengths of each link, each way.
-        radices: parts into which parts are cut, a number a stage.
+        radices: for each stage in turn, the parts into which it cuts every part that the stage before made, at first
+            the whole ring.
 
     Time: O(N · sum of radices).
     """
@@ -188,7 +189,8 @@ def optree(
 
     Args:
         striped: transfers bundle channels that their stage leaves free.
-        radices: parts into which parts are cut, a number a stage; None: those of :func:`best_radices`.
+        radices: for each stage in turn, the parts into which it cuts every part that the stage before made, at first
+            the whole ring; None: those of :func:`best_radices`.
 
     Raises:
         ConfigError: radices that leave parts of more than one rank.
@@ -214,7 +216,8 @@ def exchange_stages(n: int, radices: Sequence[int]) -> tuple[list[build.Stage], 
 
     Args:
         n: ranks.
-        radices: parts into which parts are cut, a number a stage.
+        radices: for each stage in turn, the parts into which it cuts every part that the stage before made, at first
+            the whole ring.
 
     Raises:
         ConfigError: radices that leave parts of more than one rank.
@@ -256,7 +259,7 @@ class _Parts(NamedTuple):
 
     @classmethod
     def whole(cls, n: int) -> _Parts:
-        """Return the ring as one part, each rank with its own share."""
+        """Return the ring of ``n`` ranks as one part, each rank with its own share."""
         zero = np.zeros(1, np.int64)
         return cls(zero, np.full(1, n, np.int64), zero, np.arange(n, dtype=np.int32)[None])
 

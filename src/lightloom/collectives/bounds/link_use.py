@@ -272,8 +272,7 @@ def _segment(
     of which ``is_before`` holds, and for the second not.
 
     A corner is the link uses of a tree within ``hops`` hops in all levels but one, and those in that one level. The
-    first
-    corner uses more links in the one level than the second, as ``few`` does than ``many``.
+    first corner uses more links in the one level than the second, as ``few`` does than ``many``.
     """
     while True:
         price = (many[0] - few[0]) / (few[1] - many[1])
@@ -394,7 +393,7 @@ def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
 
 def hops_needed(demand: Demand, degree: int) -> int:
     """Return the fewest hops within which the rank with most peers may reach them all, over circuits that stand,
-    ``degree`` to and from each rank; some part makes as many at least."""
+    ``degree``, 1 or more, to and from each rank; some part makes as many at least. 0 where no rank has a peer."""
     return len(ranks_by_hops(demand.peers + 1, degree))
 
 

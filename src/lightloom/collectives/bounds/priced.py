@@ -148,7 +148,11 @@ class Prices:
         return len(self._capacity)
 
     def price(self) -> Floats:
-        """Return the price of an edge in each level, which does not fall with its length: [level, length]."""
+        """Return the price of an edge in each level by its length, counted from 0: [level, length].
+
+        Levels are first hops, then slots of one hop's length. Prices are relative and do not fall with the length: that
+        of a link in each level, times what a wavelength carries in the level, adds up to 1 over the levels.
+        """
         return (self._split / self._capacity[:, None]) @ self._part
 
     def carried_in_turn(self, before: int, after: int) -> float:

@@ -43,8 +43,7 @@ def run_at_once(work: TaskGraph, resources: int, begin: Floats, end: Floats) -> 
     it max-min fairly.
 
     A task waits for others, takes its ``lead``, uses its resources, and takes its ``tail``. Tasks that wait for each
-    other
-    in a circle never begin.
+    other in a circle never begin.
 
     Args:
         work: the tasks; ``waits`` is counted down.
@@ -125,8 +124,7 @@ def _speeds(work: TaskGraph, running: Ints, speed: Floats, used: Floats, rate: F
         running: numbers of the tasks that run.
         speed: out; entries of other tasks are left as they are: [task].
         used, rate: scratch: the share of each resource that is taken, 0 to 1, and the share that tasks without a speed
-            yet
-            would add to it for each unit of speed: [resource].
+            yet would add to it for each unit of speed: [resource].
     """
     used[:] = 0.0
     fixed: Mask = np.zeros(len(running), np.bool_)

@@ -87,7 +87,7 @@ def colour_intervals(start: Ints, end: Ints, nodes: int) -> tuple[Ints, int]:
     That number is the fewest possible: the most intervals that overlap anywhere.
 
     Args:
-        nodes: number of nodes of the line; ``start`` and ``end`` are 0 to ``nodes``.
+        nodes: number of nodes of the line; ``start`` and ``end`` are 0 to ``nodes``, and each interval has a node.
     """
     colour = np.empty(len(start), np.int64)
     ends = (column.astype(np.int64, copy=False) for column in (start, end))
@@ -102,7 +102,7 @@ def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints
     other, not for each colour.
 
     Args:
-        start, end: nodes, 0 to ``nodes``: [interval].
+        start, end: nodes, 0 to ``nodes``, start before end: [interval].
         count: number of colours: [interval].
         nodes: number of nodes of the line.
 

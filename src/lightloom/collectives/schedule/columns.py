@@ -543,7 +543,10 @@ def circuits_key(schedule: Schedule, channels: int, rows: Ints | None = None) ->
 
 
 def _content(schedule: Schedule, rows: Ints, begins: Ints) -> Ints:
-    """Return the columns by which steps are compared, lightpaths counted from the first of their step: [row, column].
+    """Return the columns by which steps are compared: [row, column].
+
+    They are the lightpath, counted from the first of its step, source, destination, route, fibre, first wavelength and
+    number of wavelengths, and of a folded schedule with channels a number that stands for those of all copies.
 
     Args:
         rows: numbers of rows, sorted by step.

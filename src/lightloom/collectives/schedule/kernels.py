@@ -17,8 +17,8 @@ def colour_by_sweep(order: Any, start: Any, end: Any, colour: Any, nodes: int) -
 
     Args:
         order: intervals by ascending start.
-        start, end: nodes, 0 to ``nodes``: [interval].
-        colour: out: [interval].
+        start, end: nodes, 0 to ``nodes``, start before end: [interval].
+        colour: out, from 0: [interval].
     """
     ending = np.full(nodes + 1, -1, np.int64)
     following = np.full(len(start), -1, np.int64)
@@ -52,7 +52,7 @@ def sweep_ranges(order: Ints, start: Ints, end: Ints, count: Ints, nodes: int) -
 
     Args:
         order: intervals by ascending start.
-        start, end, count: nodes, 0 to ``nodes``, and number of colours: [interval].
+        start, end, count: nodes, 0 to ``nodes``, start before end, and number of colours: [interval].
 
     Returns:
         Interval, first colour and number of colours of each range, [range] each, in the order of ``order``; and the

@@ -145,7 +145,8 @@ class Lift:
 def kautz(ranks: int, degree: int) -> StandingCircuits:
     """Return a generalised Kautz graph, every rank with ``degree`` circuits each way, on as many planes.
 
-    Circuits from a rank to itself, which some numbers of ranks ask for, lead to the next such rank instead.
+    Circuits from a rank to itself, which some numbers of ranks ask for, lead to the next such rank instead; some are
+    left where no exchange removes them.
     """
     source = np.repeat(np.arange(ranks), degree)
     destination = -(degree * source + np.tile(np.arange(1, degree + 1), ranks)) % ranks

@@ -282,7 +282,7 @@ class Fabric(Described):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Lines that say which part of the fabric cannot be built as described, and why."""
+        """Lines that say which part of the fabric cannot be built as described, and why; none by default."""
         return ()
 
     def stated_fields(self) -> dict[str, object]:
@@ -292,7 +292,8 @@ class Fabric(Described):
 
     @property
     def failures_text(self) -> str:
-        """Return the failures in words of files, joined by commas, for messages; empty if nothing has failed."""
+        """Return the failures in the form in which they are given, such as ``node:5``, joined by commas, for messages;
+        empty if nothing has failed."""
         return ""
 
     @property
@@ -684,11 +685,12 @@ class HopFabric(Fabric):
         return self.hop_latency * self.diameter()
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Return the latency of the diameter: all ranks are alike, or rank 0 is at an end or in a corner."""
+        """Return the seconds between rank 0 and the rank farthest from it, the same either way (``to_root``): the
+        latency of the diameter, as all ranks are alike, or rank 0 is at an end or in a corner."""
         return self.diameter_latency()
 
     def neighbour_latency(self) -> float:
-        """Return the latency of one link."""
+        """Return ``hop_latency``, the seconds of one link, as the least of a transfer between two ranks."""
         return self.hop_latency
 
 
@@ -808,7 +810,7 @@ class GroupFabric(Fabric):
         return self.whole.links
 
     def link_name(self, link: int) -> str:
-        """Return the name of a link of the whole fabric."""
+        """Return the name of link number ``link`` of the whole fabric."""
         return self.whole.link_name(link)
 
     @property
@@ -849,7 +851,7 @@ class GroupFabric(Fabric):
         return self.neighbour_latency() if self._bounded_by_whole else super().root_latency(to_root=to_root)
 
     def link_bandwidth(self) -> Floats:
-        """Return the bytes per second of every link of the whole fabric."""
+        """Return the bytes per second of every link of the whole fabric: [link]."""
         return self.whole.link_bandwidth()
 
     def link_latency(self) -> Floats:
@@ -893,7 +895,7 @@ class GroupFabric(Fabric):
         return np.roll(order, -int(np.argmin(order)))
 
     def wire_bytes(self, nbytes: float) -> float:
-        """Return the bytes on a link of the whole fabric for ``nbytes`` of data."""
+        """Return the bytes on a link of the whole fabric, headers of packets included, for ``nbytes`` of data."""
         return self.whole.wire_bytes(nbytes)
 
     def with_smaller_packets(self, ratio: float) -> Self:

@@ -433,8 +433,8 @@ class Graph(PacketFabric):
         return np.array([self.data_rate(rate) for rate in rates.tolist()])[place]
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links of each transfer as runs of one link each, a run for each link on its path; shorter paths
-        end in empty runs."""
+        """Return the links of each transfer, whatever the route number, as runs of one link each, a run for each link
+        on its path; shorter paths end in empty runs."""
         path = self._network.paths(source, destination)
         taken = path >= 0
         return Footprint(

@@ -118,7 +118,7 @@ class Mesh(HopFabric):
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the links of each transfer in the order in which it crosses them, the last dimension first, −1 filling
-        up within each dimension's part: [transfer, place]."""
+        up within each dimension's part: [transfer, place]; ``route`` is not used, as there is one."""
         runs = self.lattice.runs(source, destination)
         return ordered_links([run[:4] for run in runs], [run.backward for run in runs])
 

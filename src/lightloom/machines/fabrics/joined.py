@@ -53,7 +53,7 @@ class JoinedFabric(Fabric):
 
     @property
     def parts(self) -> tuple[Fabric, Fabric]:
-        """Return ``inside`` and ``between``."""
+        """Return ``inside``, the fabric of one group, and ``between``, that of the ranks of one place in all groups."""
         return self.inside, self.between
 
     def stated_fields(self) -> dict[str, object]:
@@ -99,7 +99,8 @@ class JoinedFabric(Fabric):
         return self.between.ranks * self.inside.links + self.inside.ranks * self.between.links
 
     def link_name(self, link: int) -> str:
-        """Return ``group 2: `` or ``place 1: `` and the name of the link in its part."""
+        """Return ``group 2: `` or ``place 1: ``, counted from 0, and the name of the link in its part: ``inside`` for
+        links of a group, ``between`` for those that join the ranks of one place in all groups."""
         inner = self.between.ranks * self.inside.links
         if link < inner:
             group, own = divmod(link, self.inside.links)

@@ -183,7 +183,7 @@ class OpticalAverager(StarGeometry):
 
     @property
     def built_of(self) -> str:
-        """Line on what the averager is built of; empty where that is not stated."""
+        """Text on the devices that the averager is built of (``built``); empty where that is not stated."""
         return "" if self.built is None else self.built.text()
 
     @property
@@ -210,14 +210,14 @@ class OpticalAverager(StarGeometry):
         return self.bandwidth
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the one link of each transfer: the source's uplink for transfers to the averager (``switch_rank``),
-        the destination's downlink for transfers from it."""
+        """Return the one link of each transfer, whatever ``route``: the source's uplink for transfers to the averager
+        (``switch_rank``), the destination's downlink for transfers from it."""
         up = np.asarray(destination) == self.switch_rank
         return Footprint.of([(np.where(up, 0, self.ranks), np.where(up, source, destination), 1, self.ranks)])
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        """Return the seconds of each transfer: ``hop_latency``, and for transfers to the averager also the time that
-        light spends in all of its levels, both ways: [transfer]."""
+        """Return the seconds of each transfer, whatever ``source`` and ``route``: ``hop_latency``, and for transfers to
+        the averager (``switch_rank``) also the time that light spends in all of its levels, both ways: [transfer]."""
         up = np.asarray(destination) == self.switch_rank
         return self.hop_latency + np.where(up, self.levels * self.averaging_latency, 0.0)
 

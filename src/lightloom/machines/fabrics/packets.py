@@ -140,7 +140,8 @@ class StarGeometry(EvenFabric):
         return f"uplink of rank {link}" if link < self.ranks else f"downlink of rank {link - self.ranks}"
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the source's uplink and the destination's downlink of each transfer, one run of one link each."""
+        """Return the source's uplink and the destination's downlink of each transfer, whatever ``route``, one run of
+        one link each."""
         return Footprint.of([(0, source, 1, self.ranks), (self.ranks, destination, 1, self.ranks)])
 
     def diameter(self) -> int:
@@ -148,11 +149,12 @@ class StarGeometry(EvenFabric):
         return 2
 
     def neighbour_latency(self) -> float:
-        """Return the latency of the diameter, as all ranks are equally far apart."""
+        """Return the least seconds of a transfer between two ranks: those of the diameter, as all ranks are equally far
+        apart."""
         return self.diameter_latency()
 
     def cuts(self) -> list[Cut]:
-        """Return the cut of one rank alone, whose capacity is that of a link."""
+        """Return, in a list, the cut around one rank alone, whose capacity is the bytes per second of a link."""
         return [Cut(self.port_cut, 1, self.link_rate)]
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:

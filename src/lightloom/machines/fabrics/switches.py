@@ -129,7 +129,8 @@ class CircuitSwitch(StarGeometry):
         return self.degree * self.bandwidth
 
     def share_unit(self, ranks: int, stride: int) -> int:
-        """Return 1, as any single plane can be set to circuits of one axis."""
+        """Return the planes of which a share that groups of ranks hold must be a multiple: 1, whatever ``ranks`` and
+        ``stride``, as any single plane can be set to circuits of one axis."""
         return 1
 
     def share(self, ranks: int, stride: int, channels: int) -> Self | None:
@@ -151,7 +152,8 @@ class CircuitSwitch(StarGeometry):
         return fabric.Lightpaths(*ends, local.route, axis.first + local.channel)
 
     def shift_unit(self, stride: int) -> int:
-        """Return 2, a plane each way; 1 where the rank ``stride`` further on is also the one ``stride`` before."""
+        """Return the fewest planes with which every rank can send to the rank ``stride`` further on and at once to the
+        one before: 2, a plane each way; 1 where these are one rank."""
         return 1 if 2 * stride == self.ranks else 2
 
     def shift(self, stride: int, channels: int) -> fabric.Shift:

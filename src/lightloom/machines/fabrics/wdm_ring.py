@@ -71,7 +71,7 @@ class RingGeometry(fabric.EvenFabric):
         return 1 - np.asarray(route)
 
     def diameter(self) -> int:
-        """Return half of the ranks, rounded down."""
+        """Return the number of links between the two ranks farthest apart: half of the ranks, rounded down."""
         return self.ranks // 2
 
     def cuts(self) -> list[Cut]:
@@ -87,7 +87,7 @@ class RingGeometry(fabric.EvenFabric):
 
     @property
     def rank_rate(self) -> float:
-        """Return the bytes per second of the two links into a rank."""
+        """Return the bytes per second that a rank can receive, and send, over its two links."""
         return 2 * self.link_rate
 
 
@@ -201,9 +201,10 @@ class SharedRing(WavelengthRing):
         return True
 
     def share_unit(self, ranks: int, stride: int) -> int:
-        """Return ``stride``, a channel for each of the groups that interleave; twice as many where the groups do not
-        reach around the ring, since light that would pass a group's end goes back the long way on wavelengths of its
-        own."""
+        """Return the channels of a link of which any share that groups of ``ranks`` ranks, each ``stride`` from the
+        next, hold together must be a multiple: ``stride``, a channel for each of the groups that interleave; twice as
+        many where the groups do not reach around the ring, since light that would pass a group's end goes back the long
+        way on wavelengths of its own."""
         return stride * (1 if self._closes(ranks, stride) else 2)
 
     def share(self, ranks: int, stride: int, channels: int) -> fabric.Fabric | None:
@@ -257,8 +258,9 @@ class SharedRing(WavelengthRing):
         return fabric.Lightpaths(*ends, route, channel)
 
     def shift_unit(self, stride: int) -> int:
-        """Return 1 where the ring closes, as each way around carries one direction of the sends; otherwise 2, as links
-        one way carry both."""
+        """Return the fewest channels of a link with which every rank can send to the rank ``stride`` further on and at
+        once to the one before: 1 where the ring closes, as each way around carries one direction of the sends;
+        otherwise 2, as links one way carry both."""
         return 1 if self.closes else 2
 
     def shift(self, stride: int, channels: int) -> fabric.Shift:

@@ -100,7 +100,9 @@ class Total:
         return range_text(self.value, self.low, self.high, self.unit)
 
     def to_json(self) -> Document:
-        """Return value, range and the lists of what is missing, limited and assumed as a document, in SI units."""
+        """Return a document of ``value``, ``low`` and ``high`` in the SI unit of the total, which it does not name
+        (None where nothing is known), and lists of names: figures that are ``missing``, parts counted ``at_most`` or
+        ``at_least``, and parts with ``assumptions``."""
         texts = {name: list(getattr(self, name)) for name in ("missing", "at_most", "at_least", "assumptions")}
         return {"value": self.value, "low": self.low, "high": self.high, **texts}
 
@@ -265,7 +267,10 @@ class Bill:
         return rows
 
     def to_json(self) -> Document:
-        """Return the bill as a document, in SI units; failures are per second."""
+        """Return the bill as a document: ranks, a row for each line (part, kind, number for each rank and its formula),
+        the totals as :meth:`Total.to_json` writes them (dollars, static watts, watts of dynamic energy at full load and
+        failures a second, each per rank; joules per bit), what is missing, and notes. Kind and bandwidth are left
+        out."""
         return {
             "ranks": self.ranks,
             "parts": [attributes(line, "part=part.name kind=part.kind per_rank formula=why") for line in self.lines],

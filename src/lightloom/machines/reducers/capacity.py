@@ -47,9 +47,9 @@ def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
 
 
 def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
-    """Return how many wavelengths, ``spacing`` hertz apart, may share the meshes of a network with a gain for each row
-    without leaving the window in which its means are right; at least 1. ``bits`` are those of a code, ``ports`` the
-    servers of one averager, None for one averager for all.
+    """Return how many wavelengths, ``spacing`` hertz apart (100 GHz by default), may share the meshes of a network with
+    a gain for each row without leaving the window in which its means are right; at least 1. ``bits`` are those of a
+    code, ``ports`` the servers of one averager, None for one averager for all.
 
     Raises:
         UnsupportedError: no network is constructed for so many servers.
@@ -76,6 +76,9 @@ class Capacity(BuiltAverager):
 
 def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
     """Return the instances of a reducer that carry a bandwidth, with watts, latency, area and limits of all of them.
+
+    The watts come with their range in 90 % of 100 draws of the constants, whose upper end is None where no light
+    suffices there.
 
     Args:
         averaging: names the reducer, one of ``lightloom onn build --reducers``, and states bits, wavelengths, ports and

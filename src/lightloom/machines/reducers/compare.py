@@ -67,8 +67,12 @@ def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e
     Args:
         saving: the share of energy saved, from the values of all constants in SI units.
         constants: the constants by name; the others keep their own values while one moves.
-        least: smallest change between the ends of a range that is listed; constants that turn the saving's sign always
-            are.
+        least: smallest change between the ends of a range that is listed; constants that turn the saving's sign
+            anywhere within their range, as far as nine values of it show, always are.
+
+    Returns:
+        For each constant, the savings at the two ends of its range, and its value at which the saving turns its sign,
+            in its own unit, None where it does not. Constants without a range are left out.
     """
     values = nominal(constants)
     turns = []
@@ -178,7 +182,10 @@ class ReducerComparison(Result):
         return f"{self.setting.servers} servers, {self.setting.bits} bits: {self.verdict[0]}"
 
     def rows(self) -> list[Document]:
-        """Return an entry for each rival: energy in joules per bit, latency in seconds, light in watts."""
+        """Return a row for each rival, the one of least energy first: joules per bit that a server sends, with their 5
+        % and 95 % quantiles over the draws and by part; latency in seconds, in all and by part; watts of light of a
+        server, and of a lane at the reducer; bits, square metres, limits and needs; and, by other rival, the share of
+        draws, 0 to 1, in which this one takes less."""
         return [
             attributes(rival, "rival=name title energy_per_bit_j=energy_per_bit")
             | attributes(spread, "energy_per_bit_low_j=low energy_per_bit_high_j=high")
@@ -188,7 +195,10 @@ class ReducerComparison(Result):
         ]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom onn build --reducers --json`` prints."""
+        """Return the comparison as a document: setting, loss of the light's path in dB, :meth:`rows` of the rivals,
+        refused ones with the reason, the pair and the constants that turn its verdict, the verdict's sentences, best-case
+        ratios, the proof of sums of digits with how many were tried and how many were wrong, all constants with their
+        sources, and provenance."""
         setting = self.setting
         given = {name: constant.value for name, constant in self.constants.items() if constant.given}
         identity = [setting.servers, setting.bits, setting.symbol_rate, setting.word_errors]
@@ -470,8 +480,9 @@ def _best_case(name: str, setting: Setting, chosen: Mapping[str, Constant]) -> f
 
 
 def _most_servers(name: str, setting: Setting, values: Values) -> int:
-    """Return the largest of the tried numbers of servers, 2 to 32, such that the rival ``name`` breaks no limit with it
-    or with any smaller one; 0 if it breaks one with 2."""
+    """Return the largest of the tried numbers of servers (2 to 8, then 10, 12, 14, 16, 20, 24, 32), in place of the
+    setting's, such that the rival ``name`` breaks no limit with it or with any smaller one; 0 if it breaks one with
+    2."""
     limits = (RIVALS[name](replace(setting, servers=servers), values).limits for servers in _SIZES)
     within = takewhile(lambda pair: not pair[1], zip(_SIZES, limits, strict=True))
     return max((servers for servers, _ in within), default=0)

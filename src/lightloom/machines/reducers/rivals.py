@@ -200,14 +200,15 @@ NEEDS = ("nothing beyond an ordinary link: error correction, retransmission and 
 
 def reducer_asic(setting: Setting, values: Values) -> Rival:
     """Return the costs of a dedicated chip with an optical end for every server, which corrects errors on the way in
-    and on the way out."""
+    and on the way out, in a ``setting`` of servers, bits and rates, by the constants' ``values`` in SI units."""
     costs = {"corrections": 2, "logic": values["reducer_logic"], "latency": values["reducer_latency"]}
     return _with_ends(setting, values, "reducer-asic", "reducer chip, an optical end for each server", **costs)
 
 
 def broadcasting_asic(setting: Setting, values: Values) -> Rival:
     """Return the costs of a dedicated chip that sends each mean once, split to all servers by light, on as few
-    transmitters as their modulators bear."""
+    transmitters as their modulators bear, in a ``setting`` of servers, bits and rates, by the constants' ``values`` in
+    SI units."""
     lanes = Lanes(setting=setting, values=values)
     down, transmitters = broadcast(lanes, RATE * lanes.plain_laser)
     chip = reducer_asic(setting, values)
@@ -222,7 +223,8 @@ def broadcasting_asic(setting: Setting, values: Values) -> Rival:
 
 
 def packet_switch(setting: Setting, values: Values) -> Rival:
-    """Return the costs of a packet switch with co-packaged optics that reduces in the network."""
+    """Return the costs of a packet switch with co-packaged optics that reduces in the network, in a ``setting`` of
+    servers, bits and rates, by the constants' ``values`` in SI units."""
     costs = {"corrections": 1, "logic": values["switch_silicon"], "latency": values["switch_latency"]}
     return _with_ends(setting, values, "packet-switch", "packet switch that reduces", **costs)
 
@@ -293,7 +295,8 @@ UNCORRECTED = "raw word errors: the way up is counted without error correction; 
 
 def digit_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
     """Return the costs of a sum of powers: a wavelength for each server, summed digit by digit on photodiodes, with
-    digital carries; ``levels`` is 4 for PAM4, 2 for on-off keying."""
+    digital carries. ``levels`` is 4 for PAM4, 2 for on-off keying; ``setting`` has servers, bits and rates, ``values``
+    the constants in SI units."""
     up = Lanes(setting=setting, values=values, levels=levels)
     power = needed(up.digit_receiver(setting.servers), setting.word_errors, "wavelengths")
     return _summing_rival(
@@ -310,7 +313,7 @@ def digit_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
 
 def homodyne_sum(setting: Setting, values: Values) -> Rival:
     """Return the costs of a sum of fields: locked lasers, combined digit by digit and detected against a local
-    oscillator, with digital carries."""
+    oscillator, with digital carries. ``setting`` has servers, bits and rates, ``values`` the constants in SI units."""
     up = Lanes(setting=setting, values=values)
     receiver = up.digit_receiver(setting.servers)
     power = needed(receiver, setting.word_errors, "homodyne")
@@ -428,7 +431,8 @@ def full_scale(made: Design, setting: Setting, values: Values) -> float:
 
 
 def row_gain_network(setting: Setting, values: Values) -> Rival:
-    """Return the costs of a network of interferometers with a gain for each row and limiting homodyne units.
+    """Return the costs of a network of interferometers with a gain for each row and limiting homodyne units, in a
+    ``setting`` of servers, bits and rates, by the constants' ``values`` in SI units.
 
     Raises:
         UnsupportedError: no network is constructed for so many servers.

@@ -392,7 +392,9 @@ def _runs_in_parts(program: Program, condition: Condition, where: str, room: int
 
 
 def _check_result(run: Run, where: str) -> None:
-    """Find the root, and check every chunk that must be there at the end.
+    """Find the root, kept as ``run.root``, and check every chunk that must be there at the end.
+
+    ``where`` names the file in messages.
 
     Raises:
         ConfigError: a chunk of the output is not what the collective needs; names the first one.

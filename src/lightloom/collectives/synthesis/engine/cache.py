@@ -51,7 +51,8 @@ _LIST_COLUMNS = {f"lists_{column}": column for column in ("chunks", "first", "co
 
 
 def cache_path(request: object, suffix: str = ".json") -> Path:
-    """Return the path of the cached result of a request, under a hash of the request and the search's version.
+    """Return the path of the cached result of a request, in the folder ``synthesis`` of the cache: a hash of the
+    request and the search's version, with the suffix.
 
     ``request`` may be any JSON value; ``suffix`` is that of the file.
     """
@@ -59,8 +60,9 @@ def cache_path(request: object, suffix: str = ".json") -> Path:
 
 
 def read_design(request: object) -> tuple[Design, Chords | None] | None:
-    """Return the design cached under a request, any JSON value, and the circulant graph that is faster, or None where
-    there is no such graph; None in place of both where nothing is cached or the entry is damaged.
+    """Return the design cached under a request, any JSON value, in the file of :func:`cache_path`, and the circulant
+    graph that is faster, or None where there is no such graph; None in place of both where nothing is cached or the
+    entry is damaged.
 
     The graph is its lengths of chords, pieces and slack.
 
@@ -107,7 +109,8 @@ def read_schedule(request: object, collective: Collective) -> Schedule | None:
 
 
 def write_schedule(request: object, schedule: Schedule) -> None:
-    """Cache a schedule under a request, any JSON value, without its collective.
+    """Cache a schedule under a request, any JSON value, without its collective, as an ``.npz`` file at
+    :func:`cache_path`.
 
     One of more than eight million stored rows is not written, and one that cannot be written is left out without an
     error.

@@ -635,8 +635,11 @@ def _better_tap(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance,
 
 @njit_cached
 def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> tuple[Int32s, Int32s, Int32s, Int32s, Floats, Ints]:
-    """Return the receptions of trees as the fields of :class:`Transmissions`, in their order, for list scheduling: tap,
-    child, sibling, fellow, left and roots.
+    """Return the receptions of trees as the fields of :class:`Transmissions`, in their order, for list scheduling.
+
+    They are the tap of each reception, −1 at a root; the first reception that waits for it, and the next one that waits
+    for the same, −1 for none; the next farther one of the same transmission, empty where every lightpath has one tap;
+    the seconds of the longest path below; and the receptions at the roots: [reception] each, but for the last.
 
     Reception (piece · roots + root) · ranks + rank is that of a rank in a tree.
 

@@ -100,7 +100,7 @@ class Level(NamedTuple):
 
     @property
     def skips(self) -> tuple[int, ...]:
-        """Hubs that chords reach ahead, the one length of the level."""
+        """Number of hubs that chords reach ahead, the one length of the level, in a tuple."""
         return (self.skip,)
 
     @property
@@ -257,7 +257,7 @@ class CirculantCircuits(HubCircuits):
         return len(self.chords)
 
     def base(self, level: int) -> int:
-        """Return the first channel of a level, which follows those of the levels before."""
+        """Return the first channel of level number ``level``, from 0, which follows those of the levels before."""
         return sum(other.wavelengths for other in self.levels[:level])
 
 

@@ -466,7 +466,8 @@ class Designs:
         return wiring._replace(feeder=feeder._replace(depth=depth, share=share))
 
     def _other_hubs(self, wiring: Wiring) -> Wiring:
-        """Return chords of about the same lengths between other numbers of hubs."""
+        """Return a wiring with another, random number of hubs, the hubs of chords in proportion and chords of about the
+        same lengths and widths; with a feeder of as many wavelengths as before, or 1, unless every rank is a hub."""
         hubs, feeder = int(self._rng.choice(self.hubs)), None
         chords: list[Level | Tours | MixedTours] = []
         for chord in wiring.chords:

@@ -164,7 +164,7 @@ class Level:
 
     @property
     def label(self) -> str:
-        """Name of the tier in the names of links."""
+        """Name of the tier in the names of links: its own, or ``tier N``, counted from 1, where it has none."""
         return self.tier.name or f"tier {self.number}"
 
     @property

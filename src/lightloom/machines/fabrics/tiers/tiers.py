@@ -123,7 +123,8 @@ class Tiers(PacketFabric):
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Return an axis for each dimension of several children of each tier, innermost first."""
+        """Return an axis for each dimension of several children of each tier, the innermost tier first, with the tier's
+        place from 0, the ports of a child into it, and True where its switches reduce."""
         return tuple(
             axis._replace(
                 stride=axis.stride * level.child,
@@ -164,7 +165,7 @@ class Tiers(PacketFabric):
         return sum(level.links for level in self.levels)
 
     def link_name(self, link: int) -> str:
-        """Return the name of a link, which begins with that of its tier."""
+        """Return the name of a link, numbered over all tiers, the innermost first; it begins with the tier's name."""
         level = next(level for level in reversed(self.levels) if link >= level.base)
         return level.link_name(link - level.base)
 
@@ -195,8 +196,9 @@ class Tiers(PacketFabric):
             target = np.where(crosses, gateway, target)
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links that each transfer occupies in all levels that it crosses, as runs of consecutive links.
-        Levels of which a transfer crosses at most one share columns of runs; runs that a transfer lacks are empty."""
+        """Return the links that each transfer occupies in all levels that it crosses, whatever ``route``, as runs of
+        consecutive links. Levels of which a transfer crosses at most one share columns of runs; runs that a transfer
+        lacks are empty."""
         columns: list[list[Ints]] = []
         first = 0
         for level, crosses, gateway, target in self.crossings(source, destination):
@@ -285,8 +287,8 @@ class Tiers(PacketFabric):
         return result
 
     def _halves(self, level: Level) -> Iterator[Cut]:
-        """Yield cuts through the middle of a level without a switch: one for each dimension of a grid, otherwise
-        one."""
+        """Yield cuts through the middle of a level without a switch, one for each dimension of a grid, otherwise one:
+        what its links carry into one half, and what enters that half from outer levels."""
         share = self._rate(level.classes[0])
         label = level.tier.name or level.tier.shape
         half = level.size // 2
