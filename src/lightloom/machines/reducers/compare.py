@@ -196,9 +196,9 @@ class ReducerComparison(Result):
 
     def to_json(self) -> Document:
         """Return the comparison as a document: setting, loss of the light's path in dB, :meth:`rows` of the rivals,
-        refused ones with the reason, the pair and the constants that turn its verdict, the verdict's sentences, best-case
-        ratios, the proof of sums of digits with how many were tried and how many were wrong, all constants with their
-        sources, and provenance."""
+        refused ones with the reason, the pair and the constants that turn its verdict, the verdict's sentences,
+        best-case ratios, the proof of sums of digits with how many were tried and how many were wrong, all constants
+        with their sources, and provenance."""
         setting = self.setting
         given = {name: constant.value for name, constant in self.constants.items() if constant.given}
         identity = [setting.servers, setting.bits, setting.symbol_rate, setting.word_errors]

@@ -82,8 +82,8 @@ def scales_array(scales: Scales) -> Floats:
 
 def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) -> WayColumns:
     """Return the ways of collectives that may be of different kinds as columns in the order of ``tasks``: for every way
-    its protocol (0 LL, 1 LL128, 2 Simple), its terms (seconds but for the posts, a number of peers) and its name. Terms
-    of ways that a collective lacks, as others have more, are infinite."""
+    its protocol (0 LL, 1 LL128, 2 Simple, −1 adding switches), its terms (seconds but for the posts, a number of peers)
+    and its name. Terms of ways that a collective lacks, as others have more, are infinite."""
     parts = []
     for kind, places in in_groups(range(len(tasks)), lambda place: tasks[place].kind).items():
         sizes = np.array([tasks[place][1:] for place in places], np.float64).T
@@ -102,9 +102,9 @@ def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) ->
 
 
 def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the ways of collectives of one kind as columns: for every way its protocol (0 LL, 1 LL128, 2 Simple), its
-    terms (seconds but for the posts, a number of peers) and its name. Latencies and posts are scaled to the
-    accelerator's clock; terms of ways that do not serve a task are infinite."""
+    """Return the ways of collectives of one kind as columns: for every way its protocol (0 LL, 1 LL128, 2 Simple, −1
+    adding switches), its terms (seconds but for the posts, a number of peers) and its name. Latencies and posts are
+    scaled to the accelerator's clock; terms of ways that do not serve a task are infinite."""
     every = list(ways(tasks, tiers, transport))
     count = len(tasks.ranks)
     terms = np.empty((_TERMS, len(every), count))
