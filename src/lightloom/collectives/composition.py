@@ -237,8 +237,8 @@ def _same_from_everywhere(kind: str, flat: Schedule, ranks: int) -> bool:
 
 
 def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[Phase], lane: int) -> Rows:
-    """Return the rows of one phase of a lane for all groups of ranks along its axis, or for those of the first period
-    of a folded schedule.
+    """Return the rows of one phase of a lane for all groups of ranks along its axis that take part in it, or for those
+    of the first period of a folded schedule.
 
     There is a row for each [flat row, group, share that the group holds beside its own, part of a chunk], in this
     order, flattened. Steps and lightpaths are numbered from 0.

@@ -116,7 +116,7 @@ def _passed_on(
     name: str, collective: Collective, fabric: Fabric, directions: int, pieces: int, striped: bool
 ) -> Schedule:
     """Return a gather, scatter or permute whose parts go from rank to rank around the ring, the shorter way where
-    ``directions`` is 2.
+    ``directions`` is 2; in a scatter those with the longest way leave first.
 
     Args:
         name: name of the algorithm.

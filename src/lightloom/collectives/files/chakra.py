@@ -236,7 +236,8 @@ def read_json_trace(path: Path) -> list[Node]:
     """Return the nodes of a trace in JSON, gzip or not: one object with the list ``workload_graph``, as MLCommons'
     feeder reads, or objects one after the other, as ``chakra_jsonizer`` writes.
 
-    Of the latter, objects without ``type``, such as the header, are skipped.
+    Of the former, nodes of the accelerator are named after the calls that launch them, and calls have duration 0. Of
+    the latter, objects without ``type``, such as the header, are skipped.
 
     Raises:
         ConfigError: unreadable, not JSON, without a node, or nodes that
@@ -283,7 +284,8 @@ def _feeder_node(entry: object, place: int, path: Path) -> Node:
     empty or 0.
 
     Raises:
-        ConfigError: the entry is no object, or an id, type or duration is not a whole number.
+        ConfigError: the entry is no object, an id, type or duration is not a whole number, or the dependencies are no
+            list.
     """
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{path}: node {place} (counted from 0): expected an object, found {type(entry).__name__}")
@@ -325,7 +327,8 @@ def _jsonizer_node(entry: Mapping[str, object], path: Path) -> Node:
     """Return a node of the jsonizer's form; fields that are missing, save the type, are empty or 0.
 
     Raises:
-        ConfigError: the type is unknown, or an id, time or duration is not a whole number.
+        ConfigError: the type is unknown, an id, time or duration is not a whole number, dependencies are no list, or an
+            attribute has no name.
     """
     where = f"{path}: node {entry.get('id', '0')}"
     kind = entry.get("type")

@@ -108,7 +108,7 @@ class ListsEntry(Config):
     """Chunks of each list."""
 
     def lists(self, where: str) -> ChunkLists:
-        """Return the lists of the entry as int32 columns.
+        """Return the lists of the entry as int32 columns; ``where`` names the file in messages.
 
         Raises:
             ConfigError: not as many places as counts.

@@ -786,7 +786,8 @@ class GroupFabric(Fabric):
         return self.whole.arithmetic_share
 
     def as_carried(self) -> Self:
-        """Return the same group of the whole fabric with links as fast as its library finds them."""
+        """Return the same group of the whole fabric without its collective library, its links as fast as the library
+        drives them."""
         return self.model_copy(update={"whole": self.whole.as_carried()})
 
     def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:

@@ -406,7 +406,8 @@ class Graph(PacketFabric):
 
     @property
     def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
-        """Kinds of part whose power is stated: network cards where there are switches; otherwise None."""
+        """Kinds of part whose watts ``power_per_rank`` states: network cards where there are switches; otherwise None,
+        all parts."""
         return ("nic",) if len(self._network.names) > self.ranks else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:

@@ -69,7 +69,7 @@ class Mesh(HopFabric):
 
     @property
     def grid(self) -> Grid | None:
-        """Return rows and columns; None where the grid has other than two dimensions."""
+        """Return rows, columns and whether both wrap around; None where the grid has other than two dimensions."""
         shape = self.shape
         return Grid(shape[0], shape[1], self.wraps) if len(shape) == 2 else None
 
@@ -183,5 +183,6 @@ class Torus(Mesh):
 
     @property
     def grid(self) -> Grid | None:
-        """Return rows and columns; None where the torus is twisted or has other than two dimensions."""
+        """Return rows, columns and True, as both wrap around; None where the torus is twisted or has other than two
+        dimensions."""
         return None if self.twisted else super().grid

@@ -181,7 +181,8 @@ _FORMER["oversubscription"] = "tiers.network.taper"
 
 def renewed(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a fabric's fields in which former spellings, the kind ``two-tier-switch`` and its fields, are
-    those of a fabric of two ``tiers``, and print a warning that names the new ones; nothing else changes."""
+    those of a fabric of two ``tiers``, and log a warning that names the new ones; its fields also beside ``tiers``
+    named ``domain`` and ``network``. Nothing else changes."""
     stated, former = dict(fields), fields.get("kind") == "two-tier-switch"
     spelt = {name: new for name, new in _FORMER.items() if name in fields}
     tiers = fields.get("tiers")

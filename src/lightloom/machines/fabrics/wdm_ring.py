@@ -357,8 +357,8 @@ class RingGroup(SharedRing):
         return np.asarray(self.hop_latency * np.abs(np.asarray(destination) - source), np.float64)
 
     def diameter_latency(self) -> float:
-        """Return ``hop_latency`` times half of the ranks; where the group does not reach around the ring, times the
-        links from its first rank to its last."""
+        """Return ``hop_latency`` times half of the ranks, rounded down; where the group does not reach around the ring,
+        times the links from its first rank to its last."""
         return super().diameter_latency() if self.closes else self.hop_latency * (self.ranks - 1)
 
 

@@ -213,8 +213,9 @@ def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: 
 
 
 def _single_pass_ways(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Iterator[Way]:
-    """Yield the rails and the parallel trees of an all-gather or a reduce-scatter, where the transport has them;
-    ``number`` is that of their protocol (2, Simple)."""
+    """Yield the rails and the parallel trees of an all-gather or a reduce-scatter, where the transport has them: rails
+    serve several domains of several ranks, parallel trees domains of one rank. ``number`` is that of their protocol (2,
+    Simple)."""
     n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes
     way = partial(Way, protocol=number, copy_seconds=_own(tasks, tiers))
     if transport.rails:

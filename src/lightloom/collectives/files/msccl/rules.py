@@ -83,7 +83,8 @@ class Condition:
     def place(self, rank: int, buffer: str, chunk: int) -> Place:
         """Return the memory of a chunk of a GPU's buffer ("i", "o" or "s"): GPU, buffer, chunk.
 
-        In place, a chunk of the smaller of input and output lies in the larger, at the GPU's own part of it.
+        In place, a chunk of the smaller of input and output lies in the larger, at the GPU's own part of it, and one of
+        two equally large buffers at the same place of the input.
         """
         if not self.in_place or buffer == "s":
             return rank, buffer, chunk
@@ -255,7 +256,7 @@ def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, whe
 
 def _check_peers(gpu: Gpu, name: str, where: str) -> None:
     """Raise ConfigError where more than 32 threadblocks of a GPU send, or receive, on one channel; ``name`` is that of
-    the GPU in messages."""
+    the GPU, ``where`` of the file, in messages."""
     for kind in ("send", "receive"):
         for channel, count in Counter(block.channel for block in gpu.blocks if getattr(block, kind) >= 0).items():
             if count > MOST_PEERS:

@@ -254,7 +254,11 @@ class ProgramWriter:
         return max(counts.values(), default=0) > MOST_BLOCKS or max(awaited.values(), default=0) > MOST_AWAITED + 1
 
     def program(self) -> Program:
-        """Return the program: steps in threadblocks, numbered by peers and channel."""
+        """Return the program that :meth:`write` has written: steps in threadblocks, numbered by peers and channel.
+
+        It runs in place, but out of place in an all-to-all, and is chosen for the size of the schedule, or from the
+        next below to the next above that its chunks divide. Steps get their dependencies here.
+        """
         gpus = []
         for rank in range(self.ranks):
             mine = sorted(block for block in self.steps if block[0] == rank)

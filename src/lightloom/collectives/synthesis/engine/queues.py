@@ -156,7 +156,11 @@ def ring_schedule(collective: Collective, fabric: Fabric, grown: RingTrees, note
 
 
 def hub_queues(circuits: HubCircuits) -> Queues:
-    """Return the queues of circuits in levels: number (chords · 2 + direction) · period + rank in its period."""
+    """Return the queues of circuits in levels, with their channels in each copy of the period, widths and directions.
+
+    A queue has the number (place of the chords' length · 2 + direction) · period + rank in its period, where direction
+    is 0 clockwise and 1 counter-clockwise.
+    """
     ranks, period, lines = circuits.ranks, circuits.period, 2 * len(circuits.chords)
     channel = np.zeros((ranks // period, lines, period), np.int32)
     for line in range(lines):

@@ -264,7 +264,8 @@ class Designs:
         )
 
     def plain(self) -> Iterator[Wiring | None]:
-        """Yield wirings of few parts, not all of which fit, and None where one has no room."""
+        """Yield wirings of few parts, not all of which fit, and None where one has no room: chains of unit links and
+        hubs, and chords or tours between each number of hubs, with feeders of few widths."""
         narrow = sorted({max(1, self._channels // parts) for parts in (64, 16, 8, 4)})
         yield from self._chains(narrow)
         for hubs in self.hubs:

@@ -140,7 +140,8 @@ def _combinations(levels: list[Level], count: int, ranks: int) -> Ints:
 
 def _estimated(levels: list[Level], count: int, task: RingTask) -> _Rows:
     """Return combinations of ``count`` nested levels, each with several lengths of the line of top chords, with their
-    estimated depths, and loads at width 1."""
+    estimated depths in seconds, and the seconds for which a lightpath of each level, and a unit link, is busy at width
+    1."""
     ranks, seconds = task.ranks, task.nbytes / task.timing.bandwidth
     which = _combinations(levels, count, ranks)
     spacing = np.array([ranks / level.hubs for level in levels])[which]

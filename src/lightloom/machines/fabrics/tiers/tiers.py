@@ -138,7 +138,8 @@ class Tiers(PacketFabric):
 
     @property
     def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
-        """Kinds of part whose power is stated: network cards where some tier is switched; otherwise None."""
+        """Kinds of part whose watts ``power_per_rank`` states: network cards where some tier is switched; otherwise
+        None, all parts."""
         return ("nic",) if any(level.switched for level in self.levels) else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
