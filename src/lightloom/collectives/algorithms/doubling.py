@@ -193,7 +193,9 @@ _ROUNDING = 1e-9
 def hierarchical_phases(kind: Kind, flats: Sequence[Algorithm], first: int = 0) -> list[Phase]:
     """Return the phases of a kind of collective along several axes, in order.
 
-    Data is scattered along axis ``first`` and those after it, around, and gathered in the opposite order.
+    An all-reduce scatters data along axis ``first`` and those after it, around; reduces all along the last of them; and
+    gathers in the opposite order. An all-gather and a broadcast pass the axes in the opposite order, and other kinds
+    from ``first`` on.
 
     Args:
         flats: flat algorithm for each axis.

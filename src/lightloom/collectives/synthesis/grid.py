@@ -223,7 +223,8 @@ def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
 
 
 def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
-    """Return an all-reduce of whole vectors, whose ranks go on adding to what they have sent; none of other kinds."""
+    """Return a list of one all-reduce of whole vectors, whose ranks go on adding to what they have sent; an empty list
+    for other kinds."""
     if collective.kind != "all-reduce":
         return []
     steps = recursive_doubling(collective, fabric)

@@ -182,8 +182,8 @@ class ReducerComparison(Result):
         return f"{self.setting.servers} servers, {self.setting.bits} bits: {self.verdict[0]}"
 
     def rows(self) -> list[Document]:
-        """Return a row for each rival, the one of least energy first: joules per bit that a server sends, with their 5
-        % and 95 % quantiles over the draws and by part; latency in seconds, in all and by part; watts of light of a
+        """Return a row for each rival, the one of least energy first: joules per bit that a server sends, with the 5 %
+        and 95 % quantiles over the draws and by part; latency in seconds, in all and by part; watts of light of a
         server, and of a lane at the reducer; bits, square metres, limits and needs; and, by other rival, the share of
         draws, 0 to 1, in which this one takes less."""
         return [

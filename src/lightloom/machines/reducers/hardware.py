@@ -186,7 +186,8 @@ def averager_for(
     """Return the hardware of the constructed averager for ``ranks`` ranks: one level, or two if ``servers``, the ports
     of one averager, are fewer than the ranks.
 
-    The layers' widths are cached on disk, since the search for a network that tolerates noise takes longest.
+    The layers' widths are cached in the folder ``averagers`` of :func:`~lightloom.core.files.cache_directory`, since
+    the search for a network that tolerates noise takes longest.
 
     Args:
         ranks: number of ranks.
