@@ -72,7 +72,8 @@ class Mnist:
         return torch.optim.SGD(model.parameters(), 0.05, 0.9)
 
     def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
-        """Return the mean loss in nats on a batch of 32 training images that ``chance`` draws."""
+        """Return the mean loss in nats on a batch of 32 training images that the generator ``chance`` draws with
+        replacement."""
         return _cross_entropy(model, self.training, chance.integers(len(self.training.labels), size=self.batch))
 
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
@@ -421,8 +422,8 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
 
     ``difference`` and ``spread`` compare the last validation loss, in nats, with that of the reference of the same
     seed. The other fields are the method's own, means over seeds: bytes of a float32 ring all-reduce for each byte
-    sent, seconds of a step, and the loss when the reference has done half its steps; ``on_front`` compares the rows
-    with each other.
+    sent, seconds of a step, and the loss when the reference has done half its steps; ``on_front`` is true for a row
+    unless another one saves at least as many bytes with a last loss at most as high.
 
     Args:
         results: of one task, one number of steps and of ranks; the reference among them for every seed.

@@ -546,16 +546,17 @@ class ScheduleExecutor:
             self._await(pending, peer)
 
     def _send(self, message: Message, work: Tensor) -> tuple[Any, int, Tensor]:
-        """Start to send a message's cells, copied where they may still be written; return (pending send, peer, buffer
-        to keep alive until it ends)."""
+        """Start to send a message's cells of the working memory ``work``, copied where they may still be written;
+        return (pending send, peer, buffer to keep alive until it ends)."""
         buffer = work[message.cells]
         if isinstance(message.cells, slice) and not message.in_place:
             buffer = buffer.clone()
         return self._start(dist.isend, buffer, message.peer, _DATA), message.peer, buffer
 
     def _agree(self, tensor: Tensor, values: int) -> None:
-        """Compare schedule, type, ``values`` and number of the call with every other rank, so that none mistakes what
-        comes, and count the call; raises ConfigError on all ranks where one differs from rank 0."""
+        """Compare schedule, type of ``tensor``, ``values`` (number of values that a rank brings; 0 where the collective
+        states sizes) and number of the call with every other rank, so that none mistakes what comes, and count the
+        call; raises ConfigError on all ranks where one differs from rank 0."""
         own = torch.tensor([*self._digest, _DTYPES.index(tensor.dtype), values, self._calls])
         others = [rank for rank in range(self.ranks) if rank != self.rank]
         headers = [own.clone() for _ in range(self.ranks)]
@@ -579,8 +580,8 @@ class ScheduleExecutor:
             self._fail(peer, error)
 
     def _await(self, pending: Any, peer: int) -> None:
-        """Wait until a send to or receive from ``peer`` has ended; raises TransportError if it fails or takes longer
-        than the timeout."""
+        """Wait until ``pending``, a send to or receive from ``peer``, has ended; raises TransportError if it fails or
+        takes longer than the timeout."""
         try:
             pending.wait(timedelta(seconds=self._timeout))
         except RuntimeError as error:

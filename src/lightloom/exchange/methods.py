@@ -193,8 +193,8 @@ class BlockExchange(BuiltInExchange):
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return a rank's work: it encodes as many values as the gradient has (the other ranks' shares of its gradient,
-        and the means of its own share), and decodes its own share from each other rank, then the means of all
-        shares."""
+        and the means of its own share), and decodes its own share from each other rank, then the means of all shares:
+        ``ranks`` messages are encoded and 2 ``ranks`` - 1 decoded."""
         return _work_of_shares(gradient.values, gradient.values * (1 + (ranks - 1) / ranks), ranks)
 
 
@@ -289,7 +289,7 @@ class PowerSgdExchange(BuiltInExchange):
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return a rank's work on the tensors that are sent as factors: M Q and Mᵀ P count every value as encoded
         twice, P Qᵀ as decoded once; each matrix takes three calls, and ``flops`` are those of the three products and of
-        Gram-Schmidt on P."""
+        Gram-Schmidt on P. Tensors sent as float32 count as no work; nothing depends on ``ranks``."""
         matrices = self._matrices(gradient)
         values = sum(rows * columns for rows, columns, _ in matrices)
         flops = sum(6 * rows * columns * rank + 2 * rows * rank * rank for rows, columns, rank in matrices)
@@ -476,8 +476,8 @@ class OpticalExchange(BuiltInExchange):
 
     @property
     def scale_free(self) -> bool:
-        """True if the averager is ``ideal``, which gives equal codes the same mean, without noise or errors of its
-        own."""
+        """True if the averager is ``ideal``, which gives equal codes the same mean, without noise or errors of its own,
+        so that multiplying all gradients by a power of two multiplies the result by it, bit for bit."""
         return self.averager == "ideal"
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
@@ -490,7 +490,8 @@ class OpticalExchange(BuiltInExchange):
         )
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return a rank's work: every value encoded and decoded once, in one message each."""
+        """Return a rank's work: every value encoded and decoded once, in one message each, whatever the number of
+        ``ranks``."""
         return Work(
             encoded_values=gradient.values, decoded_values=gradient.values, encoded_messages=1, decoded_messages=1
         )
@@ -521,7 +522,8 @@ class OuterExchange(BuiltInExchange):
 
     @property
     def scale_free(self) -> bool:
-        """True where the method inside is scale-free."""
+        """True where the method inside is scale-free: multiplying all gradients by a power of two multiplies the result
+        by it, bit for bit."""
         return self.coded_by.scale_free
 
     @property
@@ -615,7 +617,8 @@ class TwoLevelExchange(OuterExchange):
 
     @property
     def scale_free(self) -> bool:
-        """True where the codings inside and between nodes are scale-free."""
+        """True where the codings inside and between nodes are both scale-free: multiplying all gradients by a power of
+        two multiplies the result by it, bit for bit."""
         return self.between.scale_free and self.coded_inside.scale_free
 
     @property

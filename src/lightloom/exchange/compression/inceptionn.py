@@ -89,12 +89,14 @@ class _Inceptionn(FramedCodec):
 
     def encode_leaving(self, array: Float32s) -> memoryview:
         """Return the stream of ``array`` (flat, contiguous float32), and replace the array, in place, by the errors of
-        its values, in one pass of the kernel."""
+        its values (value less decoded value), in one pass of the kernel; raises InputError for an array that is not
+        so."""
         return self._encode(float32_target(array, array.size), 1, partial(self.encode_frames, leave=True))
 
     def decode_adding(self, buffer: object, out: Float32s) -> None:
-        """Add the values of a stream to ``out`` (flat, contiguous float32), in place, in one pass of the kernel; raises
-        CodecError for a stream that is not whole or does not fit, when ``out`` may hold part of the sum."""
+        """Add the values of the stream ``buffer`` to ``out`` (flat, contiguous float32), in place, in one pass of the
+        kernel; raises CodecError for a stream that is not whole or does not fit, when ``out`` may hold part of the
+        sum."""
         self._decode(buffer, out, 1, partial(self.decode_frames, add=True))
 
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int, add: bool = False) -> int:
@@ -131,7 +133,7 @@ class Inceptionn(_Inceptionn):
 
     @property
     def absolute_error(self) -> float:
-        """The bound itself, which no error reaches."""
+        """Bound on the error of a value, in the values' own units: ``bound`` itself, which no error reaches."""
         return self.bound
 
 
@@ -158,7 +160,7 @@ class InceptionnPrinted(_Inceptionn):
 
     @property
     def absolute_error(self) -> float:
-        """Bound on the error of a value: ``bound``, but at least 2^-7."""
+        """Bound on the error of a value, in the values' own units: ``bound``, but at least 2^-7."""
         return max(self.bound, 2.0**-7)
 
 
@@ -184,7 +186,8 @@ class _AtPower(Inceptionn):
     codec_id = 5
 
     def _header(self, count: int) -> Header:
-        """Return the header of a stream of ``count`` values, which states the power of two."""
+        """Return the header of a stream of ``count`` values, which states this object's power of two, by which the
+        values were multiplied."""
         return Header(self.codec_id, self.parameter, count, self.chunk, self.power)
 
 
@@ -250,7 +253,7 @@ class InceptionnScaled(Codec):
 
     def encode_leaving(self, array: Float32s) -> memoryview:
         """Return the stream of ``array`` (flat, contiguous float32), and replace the array, in place, by the errors of
-        its values, at their own scale."""
+        its values (value less decoded value), at their own scale."""
         power = power_of(array)
         _scaled(array, power, out=array)
         stream = _AtPower(self.bound, power).encode_leaving(array)

@@ -452,8 +452,14 @@ class NumpyCodec(FramedCodec):
         """Return the ``count`` values of the payload of one chunk, flat float32; None if it is malformed."""
 
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
-        """Write a frame for each ``chunk`` of flat values to ``out``, numbered from ``first``, and return the bytes
-        written."""
+        """Write a frame of each ``chunk`` values to ``out``, and return the bytes written.
+
+        Args:
+            values: flat values.
+            chunk: number of values in each frame; the last may have fewer.
+            first: number of the first frame.
+            out: memory for all frames.
+        """
         at = 0
         for begin in range(0, values.size, chunk):
             payload = np.ascontiguousarray(self.encode_payload(values[begin : begin + chunk]))
@@ -465,9 +471,9 @@ class NumpyCodec(FramedCodec):
         return at
 
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
-        """Fill ``out`` from the frames in ``data``, ``chunk`` values in each, numbered from ``first``, and return the
-        bytes read, or ``-(8 frame + reason)`` for the first frame that is not valid, the reason a key of
-        ``REASONS``."""
+        """Fill ``out``, flat, from the frames in ``data``, ``chunk`` values in each but the last, numbered from
+        ``first``, and return the bytes read, or ``-(8 frame + reason)`` for the first frame that is not valid, reason
+        1: cut short, 3: wrong checksum, 4: malformed payload."""
         at = 0
         for begin in range(0, out.size, chunk):
             index = first + begin // chunk

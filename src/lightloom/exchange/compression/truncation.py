@@ -67,8 +67,8 @@ class Truncation(NumpyCodec):
         return codes.astype(f">u{bits // 8}").view(np.uint8)
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
-        """Return the values of a payload, their dropped bits 0; None where it has another size or padding that is not
-        0."""
+        """Return the ``count`` values of a payload, flat float32, their dropped bits 0; None where it has another size
+        or padding that is not 0."""
         bits = 32 - self.dropped
         if payload.size != self.worst_bytes(count):
             return None
@@ -150,8 +150,8 @@ class BlockFixedPoint(NumpyCodec):
         return -(-count // BLOCK) * (1 + BLOCK * self.bits // 8)
 
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Return the blocks of flat float32 values as flat bytes, each block a byte of exponent and the codes of 32
-        values; raises UnsupportedError for NaN or Inf."""
+        """Return the blocks of flat float32 values as flat bytes, each block of 32 values a byte of exponent and their
+        codes, the last block padded with zeros; raises UnsupportedError for NaN or Inf."""
         if not np.isfinite(values).all():
             raise UnsupportedError(f"{self.name} cannot hold NaN or Inf")
         blocks = np.zeros((-(-values.size // BLOCK), BLOCK), np.float32)

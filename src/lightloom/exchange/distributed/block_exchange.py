@@ -73,11 +73,15 @@ class CastFormat(WireFormat):
         self.block_bytes = dtype.itemsize
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share of ``values``, divided by ``divisor`` and cast, to the bytes ``wire``.
+        """Write a share of ``(values + residual) / divisor``, cast, to the bytes ``wire``.
 
-        With ``residual`` (a buffer like ``values``; None without error feedback), the sum of values and residual is
-        divided and cast instead, and within the share the residual becomes the error, in undivided values, 0 where that
-        is not finite. ``values`` is left alone.
+        Args:
+            values: flat float32 buffer; not changed.
+            residual: like ``values``; within the share it becomes the error, in undivided values, 0 where that is not
+                finite, outside of it it stays. None without error feedback, then it counts as 0.
+            share: part of the buffer.
+            wire: memory for the share's values in the format's type; overwritten.
+            divisor: number that :meth:`divisor` returns.
         """
         cast = wire.view(self.dtype)
         for first, length, at in share.runs:
@@ -234,7 +238,8 @@ class BlockExchanger(Exchanger):
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values``, a flat float32 buffer, by their mean over ranks, in place: each rank averages its own
-        share, encodes it, and decodes all ranks' shares, its own too. With a single rank nothing is done."""
+        share, encodes it, and decodes all ranks' shares, its own too. Shares and residuals follow the tensors in
+        ``geometry``. With a single rank nothing is done."""
         rank, ranks = self.group.rank, self.group.ranks
         if ranks == 1:
             return
@@ -251,14 +256,21 @@ class BlockExchanger(Exchanger):
             self.format.decode(part, share, values)
 
     def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
-        """Put this rank's shard of the mean over ranks, ``output.numel()`` values, into ``output``; the mean is not
-        encoded again. Within ``values`` only this rank's own shard is overwritten."""
+        """Put this rank's shard of the mean over ranks into ``output``; the mean is not encoded again.
+
+        Args:
+            values: float32, flat: the shards of all ranks, equally long, by rank. Only this rank's own is overwritten,
+                by the mean.
+            geometry: tensors in ``values``, whose pieces are encoded in blocks of their own; no piece spans two shards.
+            output: float32, flat, as long as a shard.
+        """
         self._average_own_share(values, geometry, self._shares(geometry, sharded=True))
         output.copy_(torch.split(values, output.numel())[self.group.rank])
 
     def _find_shares(self, geometry: Geometry, *, sharded: bool) -> list[Share]:
-        """Return the shares of all ranks, by rank: with ``sharded`` the pieces of each rank's shard of the buffer, else
-        a part of each tensor."""
+        """Return the shares of a flat buffer that the ranks average, by rank: with ``sharded`` the pieces of each
+        rank's shard, one of equally long parts of the buffer, else a part of each tensor. ``geometry`` are the tensors
+        in the buffer."""
         ranks, block = self.group.ranks, self.format.block
         if not sharded:
             return cut_shares(geometry, ranks, block)

@@ -114,8 +114,13 @@ class Exchanger(ABC):
 
     @abstractmethod
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values``, flat and not empty, by their mean over ranks, in place; ``average`` calls it once all
-        ranks state the same exchange."""
+        """Replace ``values`` by their mean over ranks, in place; ``average`` calls it once all ranks state the same
+        exchange.
+
+        Args:
+            values: gradients of this rank, flat and not empty.
+            geometry: tensors in ``values``, the same on all ranks.
+        """
 
     def average_tensor(self, tensor: Tensor, geometry: Geometry, scale: float = 1.0) -> None:
         """Replace a dense tensor of floating-point or complex values, of any shape and strides, by its mean over ranks,
@@ -168,8 +173,14 @@ class Exchanger(ABC):
         self._exchange("mean of shards", values.dtype, geometry, run)
 
     def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
-        """Put this rank's shard of the mean of ``values``, flat and not empty, over ranks into ``output``;
-        ``reduce_scatter`` calls it once all ranks state the same exchange. Here it raises NotImplementedError."""
+        """Put this rank's shard of the mean of ``values`` over ranks into ``output``; ``reduce_scatter`` calls it once
+        all ranks state the same exchange. Here it raises NotImplementedError.
+
+        Args:
+            values: the shards of all ranks, equally long, by rank, flat and not empty; may be overwritten.
+            geometry: tensors in ``values``, the same on all ranks.
+            output: flat, as long as a shard.
+        """
         raise NotImplementedError
 
     def check_type(self, dtype: torch.dtype) -> None:
@@ -280,14 +291,20 @@ class PlainExchanger(Exchanger):
     shards = True
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values`` by their mean over ranks, in place; they are divided by the number of ranks, then added up
-        in their own type."""
+        """Replace ``values``, flat, by their mean over ranks, in place; they are divided by the number of ranks, then
+        added up in their own type. ``geometry`` is not used."""
         values /= self.group.ranks
         self.group.all_reduce(values)
 
     def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
-        """Put this rank's shard of the mean over ranks, ``output.numel()`` values, into ``output``; terms are added in
-        the order of ranks, and ``values`` are left divided by the number of ranks."""
+        """Put this rank's shard of the mean over ranks into ``output``; terms are added in the order of ranks, and
+        ``values`` are left divided by the number of ranks.
+
+        Args:
+            values: the shards of all ranks, equally long, by rank, flat.
+            geometry: not used.
+            output: flat, as long as a shard.
+        """
         values /= self.group.ranks
         output.copy_(self.group.reduce_scatter_in_order(values, [output.numel()] * self.group.ranks))
 

@@ -209,8 +209,9 @@ class FsdpState(Stepwise):
         self._end(last)
 
     def _begin(self, values: Tensor, geometry: Geometry) -> bool:
-        """Check the number and type of a module's gradients, and return whether they are the last of a step, which they
-        are once those of all modules have come. Gradients of a module that has had its turn in this step end it first.
+        """Check the number and type of a module's gradients, ``values``, flat, with the tensors of ``geometry``, one of
+        those given to this state; return whether they are the last of a step, which they are once those of all modules
+        have come. Gradients of a module that has had its turn in this step end it first.
 
         Raises:
             UnsupportedError: the gradients are not those of all parameters of the module, or of a type that the

@@ -74,8 +74,8 @@ class Periodic(Stepwise, ABC):
         return bool(due)
 
     def _average(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace flat values by their mean over ranks, in place, and count the exchange as a step of the
-        statistics."""
+        """Replace flat values, which hold the tensors of ``geometry``, by their mean over ranks, in place, and count
+        the exchange as a step of the statistics."""
         with self._counted(geometry, last=True):
             self._exchanger.average(values, geometry)
 

@@ -193,7 +193,8 @@ class RingExchanger(Exchanger):
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values``, flat float32, by their mean over ranks, in place, by a ring all-reduce whose every hop is
-        encoded; with a single rank nothing is done. Residuals are added first and replaced, with error feedback."""
+        encoded; with a single rank nothing is done. Blocks are cut, and residuals kept, by the tensors in ``geometry``;
+        with error feedback residuals are added first and replaced."""
         ring, ranks = self.group.ring(), self.group.ranks
         if ring is None:
             return
@@ -218,8 +219,15 @@ class RingExchanger(Exchanger):
         self.group.sent += down + all_gather(ring, message, codec, cut.sizes, put)
 
     def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
-        """Put this rank's shard of the mean over ranks, ``output.numel()`` values, into ``output``; partial sums are
-        encoded at every hop, the sum itself is not. Without error feedback ``values`` are overwritten."""
+        """Put this rank's shard of the mean over ranks into ``output``; partial sums are encoded at every hop, the sum
+        itself is not.
+
+        Args:
+            values: float32, flat: the shards of all ranks, equally long, by rank. Overwritten without error feedback,
+                unless there is a single rank.
+            geometry: tensors in ``values``, by which residuals are kept.
+            output: float32, flat, as long as a shard.
+        """
         ring, rank = self.group.ring(), self.group.rank
         if ring is None:
             output.copy_(values)
@@ -275,7 +283,7 @@ class OpticalExchanger(Exchanger):
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values``, flat float32, by the mean over ranks that the averager makes of their codes, in place,
-        the same bits on all ranks.
+        the same bits on all ranks; no block of codes spans two pieces of ``geometry``.
 
         Raises:
             AgreedError: a rank has NaN, an infinity or a size of 2^127 or more.

@@ -83,7 +83,8 @@ class SparseExchanger(Exchanger):
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values``, flat float32, in place by the sum of the values that the ranks sent, divided by the
-        number of ranks; 0 where no rank sent one. With a single rank nothing is done."""
+        number of ranks; 0 where no rank sent one. Each sends the largest of each tensor in ``geometry``. With a single
+        rank nothing is done."""
         ranks = self.group.ranks
         if ranks == 1:
             return
@@ -177,7 +178,8 @@ class _Matrix:
     rank: int
 
     def of(self, buffer: Tensor) -> Tensor:
-        """Return this tensor's matrix [rows, columns] in a flat buffer, as a view."""
+        """Return this tensor's matrix [rows, columns], in row order, in the flat ``buffer`` of all tensors, as a
+        view."""
         return buffer[self.offset : self.offset + self.rows * self.columns].view(self.rows, self.columns)
 
 
@@ -193,9 +195,9 @@ class LowRankExchanger(Exchanger):
         self._layout = cache(self._find_layout)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace, in place, each matrix in ``values`` by the product of its factors averaged over ranks, and each
-        other tensor by its float32 mean; with a single rank nothing is done. With error feedback residuals are added
-        first and replaced."""
+        """Replace, in place, each tensor in ``values``, flat float32 as ``geometry`` lays it out, that is sent as
+        factors, as a matrix, by the product of its factors averaged over ranks, and every other tensor by its float32
+        mean; with a single rank nothing is done. With error feedback residuals are added first and replaced."""
         if self.group.ranks == 1:
             return
         matrices, plain = self._layout(geometry)
@@ -346,9 +348,9 @@ class TwoLevelExchanger(Exchanger):
         self._cut = cache(self._find_cut)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values``, flat float32, by their mean over all ranks, in place: they are added up inside nodes,
-        averaged between nodes by the other method on this rank's slot, and gathered inside nodes. With a single node
-        nothing is sent between nodes.
+        """Replace ``values``, flat float32 with the tensors of ``geometry``, by their mean over all ranks, in place:
+        they are added up inside nodes, averaged between nodes by the other method on this rank's slot, and gathered
+        inside nodes. With a single node nothing is sent between nodes.
 
         Raises:
             InputError: the method between nodes refuses the values of this slot.

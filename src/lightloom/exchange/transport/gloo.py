@@ -24,8 +24,8 @@ _LOG = logging.getLogger("lightloom.exchange")
 
 
 def log_fault(rank: int, number: int, fault: str) -> None:
-    """Log a warning, to the logger ``lightloom.exchange``, that says why try ``number`` of this rank to connect
-    failed."""
+    """Log a warning, to the logger ``lightloom.exchange``, that says why try ``number`` (from 1 on) of this rank to
+    connect failed; ``fault`` is the reason in words."""
     _LOG.warning("rank %d: try %d of %d to connect failed (%s)", rank, number, TRIES, fault)
 
 

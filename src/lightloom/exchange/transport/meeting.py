@@ -211,7 +211,7 @@ class Meeting:
             raise TransportError(self._absence()) from None
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task of the meeting, whose error ends the meeting."""
+        """Start ``work`` as a task of the meeting, whose error ends the meeting."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end)
@@ -312,8 +312,8 @@ class Meeting:
         return f"rank {self._rank}: rank {peer} did not come in time{strangers if self._refused else ''}; {_REMEDY}"
 
     def _disagreement(self, who: Introduction) -> TransportError:
-        """Return, without raising it, the error of a proved caller that is not expected, or knows another number of
-        ranks."""
+        """Return, without raising it, the error of a caller ``who`` that proved to know the secret and is not expected,
+        or states another number of ranks."""
         expected = ", ".join(map(str, sorted({other.caller for other in self._incoming})))
         return TransportError(
             f"rank {self._rank} of {self._size} expects rank {expected} of {self._size}, rank {who.caller} of "
@@ -489,7 +489,7 @@ class _Board:
         self._deadline, self._setup_timeout = deadline, setup_timeout
 
     def publish(self, what: str, value: str) -> None:
-        """Set the key ``what`` of this meeting in the store."""
+        """Set the key ``what`` of this meeting to ``value`` in the store, for all ranks to read."""
         self._store.set(f"{self.key}/{what}", value)
 
     def read(self, what: str, peer: int) -> str:

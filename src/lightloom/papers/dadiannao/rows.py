@@ -169,13 +169,15 @@ def share(name: str, batch: int, constants: Constants = FITTED, bandwidths: Band
 
 def _dominant(constants: Constants, bandwidths: Bandwidths) -> str:
     """Return "dominant" if communication takes more than half of the step on 25-E in all cases of which the text says
-    so, else "not in all cases"."""
+    so, else "not in all cases". ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per
+    second."""
     cases = product(DOMINATED, FIGURE_2_BATCHES)
     return "dominant" if all(share(*case, constants, bandwidths) > 0.5 for case in cases) else "not in all cases"
 
 
 def _alexnet_with_batch(constants: Constants, bandwidths: Bandwidths) -> str:
-    """Return how AlexNet's share of communication on 25-E changes from batch 1 to 32: "grows" or "falls"."""
+    """Return how AlexNet's share of communication on 25-E changes from batch 1 to 32: "grows" or "falls". ``constants``
+    are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per second."""
     alone, many = (share("AlexNet", batch, constants, bandwidths) for batch in FIGURE_2_BATCHES)
     return "grows" if many > alone else "falls"
 
@@ -209,7 +211,8 @@ def _chips_of_cases() -> Iterator[Claim]:
 
 def worse(constants: Constants = FITTED, bandwidths: Bandwidths = MIXED) -> str:
     """Return the cases whose energy-delay product (EDP) is greater with optical links than with electrical ones, each
-    as text "network, batch 256, 400 Gb/s", separated by semicolons; empty where there is none."""
+    as text "network, batch 256, 400 Gb/s", separated by semicolons; empty where there is none. ``constants`` are R and
+    β, ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per second."""
     return "; ".join(
         f"{name}, batch {batch}, {speed} Gb/s"
         for (quantity, speed), figures in savings(constants, bandwidths).items()
@@ -224,21 +227,24 @@ _OTHERS = tuple(name for name in TABLE_2 if name != "AlexNet")
 
 def _saved_by_batch(speed: str, constants: Constants, bandwidths: Bandwidths) -> list[float]:
     """Return the mean percentage of time saved at each batch size (1, 32, 256), over all networks but AlexNet, by links
-    of ``speed`` Gb/s (``100`` or ``400``)."""
+    of ``speed`` Gb/s (``100`` or ``400``). ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in
+    bytes per second."""
     figures = savings(constants, bandwidths)["time", speed]
     return [fmean(figures[name, batch] for name in _OTHERS) for batch in BATCHES]
 
 
 def _saved_falls(constants: Constants, bandwidths: Bandwidths) -> str:
     """Return "falls, ever less" if mean time saved falls from batch to batch, by less the second time, at both speeds,
-    else "otherwise"; AlexNet is left out."""
+    else "otherwise"; AlexNet is left out. ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in
+    bytes per second."""
     means = (_saved_by_batch(speed, constants, bandwidths) for speed in BEST)
     return "falls, ever less" if all(a - b > b - c > 0 for a, b, c in means) else "otherwise"
 
 
 def _computation_rises(constants: Constants, bandwidths: Bandwidths) -> str:
     """Return "rises" if computation's share of a step on 25-E rises from batch to batch in every network but AlexNet,
-    else "not in all networks"."""
+    else "not in all networks". ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per
+    second."""
     shares = ([share(name, batch, constants, bandwidths) for batch in BATCHES] for name in _OTHERS)
     return "rises" if all(a > b > c for a, b, c in shares) else "not in all networks"
 

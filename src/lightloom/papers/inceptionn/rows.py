@@ -69,8 +69,8 @@ def base_at(runs: Record, run: Record) -> float:
 
 
 def mean_ratio(run: Record) -> float:
-    """Return the bytes of the exchanges in float32 over the bytes that were sent, over a whole run of one rank; all
-    ranks send equally many."""
+    """Return the bytes that the exchanges would send in float32 over the bytes that were sent, over a whole run of one
+    rank; all ranks send equally many."""
     return float(run["nbytes_raw"] / run["nbytes_sent"])
 
 
@@ -145,7 +145,8 @@ def reached(run: Record, level: float) -> int | None:
 
 def _extra_epochs(runs: Record) -> Claim:
     """Return the row of the epochs more that HDC takes with error feedback than float32 to reach a test accuracy of 98
-    %: the mean over the seeds where both reach it, as "1 or 2" between 0.5 and 2.5."""
+    %: the mean over the seeds where both reach it, as text: "1 or 2" from 0.5 to below 2.5, else the number with two
+    decimals. ``runs`` are the long runs on HDC by name."""
     every = runs[BASE][0]["iterations"][0]
     pairs = [
         (reached(plain, _LEVEL), reached(packed, _LEVEL))

@@ -92,13 +92,13 @@ def short_jobs() -> list[tuple[TrainingRun, int]]:
 
 
 def _measure(name: str, jobs: Sequence[tuple[TrainingRun, int]], work: Path, data: Path, advance: Advance) -> Path:
-    """Run the jobs without results in ``work``, write the records by network and then by run to ``name.json`` there,
-    and return its path.
+    """Run the jobs that have no file of results in ``work``, write the records by network and then by run to
+    ``name.json`` there, and return its path.
 
     Args:
         name: of the file of all records, without suffix.
         jobs: pairs of run and seed, in the order of execution.
-        work: folder for results, one file a job.
+        work: folder for results, one file a job, named after network, run and seed; it is made.
         data: the data folder with MNIST.
         advance: called with 1 after each job, kept or done.
 
@@ -119,9 +119,9 @@ def _measure(name: str, jobs: Sequence[tuple[TrainingRun, int]], work: Path, dat
 
 
 def _train_short(run: TrainingRun, seed: int, data: Path) -> Any:
-    """Train one run with one seed, all ranks in this process on one thread, and return its record's kept entries,
-    rounded to six digits; the networks that stand for training on ImageNet (``alexnet``, ``resnet50``, ``vgg16``) only
-    take a few steps."""
+    """Train one run with one seed, all ranks in this process on one thread, and return the entries of its record that
+    are kept, by name, rounded to six digits; the networks that stand for training on ImageNet (``alexnet``,
+    ``resnet50``, ``vgg16``) only take a few steps. ``data`` is the data folder with MNIST."""
     import torch
 
     from lightloom.papers.runs.digits import image_sets
@@ -280,11 +280,11 @@ def long_jobs() -> list[tuple[TrainingRun, int]]:
 
 
 def measure_long(work: Path, data: Path, advance: Advance = ignore) -> Path:
-    """Run the long training runs on HDC that have no result in ``work``, write ``training.json`` there after each, and
-    return its path. The checkpoints of a finished run are removed.
+    """Run the long training runs on HDC that have no ``result.json`` in their folder in ``work``, write
+    ``training.json`` there after each, and return its path. The checkpoints of a finished run are removed.
 
     Args:
-        work: folder for checkpoints and results, with a folder per run.
+        work: folder for checkpoints and results, with a folder for each run and seed.
         data: the data folder with MNIST.
         advance: called with 1 after each run, kept or done.
 

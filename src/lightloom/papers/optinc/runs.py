@@ -45,12 +45,12 @@ VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
 
 
 def measure_images(work: Path, data: Path, advance: Advance = ignore) -> Path | None:
-    """Train ResNet-50 on CIFAR-100 with each variant of the average that has no result in ``work``, write
-    ``images.json`` there after each, remove the run's checkpoint, and return the file's path; None, and nothing done,
-    where ``data`` holds no CIFAR-100.
+    """Train ResNet-50 on CIFAR-100 with each variant of the average that has no ``result.json`` in its folder in
+    ``work``, write ``images.json`` in ``work`` with the results of all variants so far after each, remove the run's
+    checkpoint, and return the path of ``images.json``; None, and nothing done, where ``data`` holds no CIFAR-100.
 
     Args:
-        work: folder for results and checkpoints.
+        work: folder for results and checkpoints, with a folder ``images-<variant>`` for each variant.
         data: the data folder.
         advance: called with 1 after each run, kept or done, and once with the number of all where there is no data set.
 
@@ -145,11 +145,11 @@ OWN_TEXT = "wikipedia"
 
 
 def measure_language(work: Path, data: Path, advance: Advance = ignore) -> tuple[Path, ...]:
-    """Run the training runs of both language models that have no result in ``work``, and write one file of results for
-    each series there.
+    """Run the training runs of both language models that have no ``result.json`` in their folder in ``work``, and write
+    one file of results for each series there.
 
     Args:
-        work: folder for results and checkpoints.
+        work: folder for results and checkpoints, with a folder for each series, variant and seed.
         data: the data folder with WikiText-2, or text of the user's own, a folder of .txt files or a file
             ``wikipedia``, which goes before.
         advance: called with 1 after each run, kept or done.
@@ -166,9 +166,12 @@ def measure_language(work: Path, data: Path, advance: Advance = ignore) -> tuple
 
 
 def measure_series(series: Series, corpus: Corpus, work: Path, advance: Advance = ignore) -> Path:
-    """Run what one series lacks in ``work``, and return the path of its file of results there, which is written anew
-    after each run; an interrupted run resumes from its checkpoint, which is removed at the run's end; ``advance`` is
-    called with 1 after each run, kept or done."""
+    """Run the pairs of variant and seed of one series that have no ``result.json`` in their folder in ``work``, and
+    return the path of the series' file of results in ``work``, which is written anew after each run.
+
+    An interrupted run resumes from ``checkpoint.pt`` in its folder, which is removed at the run's end. ``advance`` is
+    called with 1 after each run, kept or done.
+    """
     path = work / f"{series.file}.json"
     records: dict[str, list[dict[str, Any]]] = {}
     for name, seed in series.jobs():
@@ -256,8 +259,8 @@ def digits_jobs() -> list[tuple[DigitsRun, int]]:
 
 
 def measure_digits(work: Path, data: Path, advance: Advance = ignore) -> Path:
-    """Run the training runs of LeNet on MNIST that have no result in ``work``, write ``training.json`` there, and
-    return its path.
+    """Run the training runs of LeNet on MNIST that have no file of results in ``work``, write ``training.json`` there,
+    and return its path.
 
     All of it is one launch of four processes, as starting processes takes as long as some of the runs.
 
@@ -320,9 +323,9 @@ TUPLES = 1_000_000
 
 
 def measure_constructed(work: Path, _data: Path, advance: Advance = ignore) -> Path:
-    """Construct and try what has no result in ``work``, write ``constructed.json`` there, and return its path: the
-    network of each scenario of Table I, and the cascade. No data sets are needed; ``advance`` is called with 1 for each
-    of them, kept or done."""
+    """Construct and try what has no file ``constructed-<name>.json`` in ``work``, write ``constructed.json`` there, and
+    return its path: the network of each scenario of Table I, and the cascade. No data sets are needed; ``advance`` is
+    called with 1 for each of them, kept or done."""
     jobs = {f"{n.bits}x{n.servers}": partial(build, n.servers, n.bits, layers=n.layers) for n in TABLE_I}
     records = {}
     for name, job in (jobs | {"cascade": partial(build_cascade, 4, 4, 8)}).items():
@@ -359,9 +362,10 @@ EPOCHS = 3
 
 
 def measure_trained(work: Path, _data: Path, advance: Advance = ignore) -> Path:
-    """Train scenario 4 with each selection of approximated matrices that has no result in ``work``, write
-    ``trained.json`` there after each, and return its path. No data sets are needed; ``advance`` is called with 1 for
-    each selection, kept or done. Interrupted trainings resume at the last epoch."""
+    """Train scenario 4 with each selection of approximated matrices that has no ``result.json`` in its folder
+    ``trained-<selection>`` in ``work``, write ``trained.json`` there after each, and return its path. No data sets are
+    needed; ``advance`` is called with 1 for each selection, kept or done. Interrupted trainings resume at the last
+    epoch."""
     records = {}
     for rows in SELECTIONS:
         folder = work / f"trained-{rows}"

@@ -510,11 +510,13 @@ def _example_steps() -> Iterator[Claim]:
 
 
 def _example_stages() -> Iterator[Claim]:
-    """Yield the wavelengths that each stage of the example needs, counted as its steps on a ring of one wavelength, and
-    the steps of each of two stages on two wavelengths.
+    """Yield rows of the stages of the example's schedules of one, two and three stages: the wavelengths that each stage
+    needs, counted as its steps on a ring of one wavelength, and then the steps of the schedule of two stages on two
+    wavelengths, stage by stage.
 
     Raises:
-        RuntimeError: the counted steps do not add up to those of the schedule that is built and verified.
+        RuntimeError: the steps counted for the stages of a schedule of several stages do not add up to those of the
+            schedule that is built and verified.
     """
     yield PAPER.claim("example.one_stage_wavelengths", built("one-stage", N, 1).steps)
     printed = {

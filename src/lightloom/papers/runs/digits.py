@@ -296,7 +296,7 @@ class _DigitsRun(RecipeRun):
     def compute_gradients(self, iteration: int) -> float:
         """Leave the ranks' mean gradient, as DDP and its hook exchange it, in the parameters, that of the loss times
         ``gradient_scale``, and return this rank's loss without this factor; rank 0 counts or saves its own gradient
-        where it is due."""
+        where it is due. ``iteration`` counts from 1 and selects the batch."""
         recipe = self.recipe
         images, labels = batch_of(self.part, recipe, self.worker.rank, iteration)
         self.optimizer.zero_grad()
@@ -324,9 +324,10 @@ class _DigitsRun(RecipeRun):
         return int(count[0]), int(count[1])
 
     def finish(self, iteration: int, *, recorded: bool) -> None:
-        """Add the ratio of the last exchange to the record if the iteration was ``recorded``, note progress in a file,
-        and write the checkpoint of this rank, where one is due; the number in ``latest`` changes only once those of all
-        ranks are complete, and then the one before is removed."""
+        """Add the ratio of the last exchange to the record if the iteration was ``recorded``, note it in
+        ``progress.json`` (rank 0), and write the checkpoint of this rank every ``checkpoint_every`` iterations; the
+        number in the file ``latest`` changes only once those of all ranks are complete, and then the one before is
+        removed. Without a folder nothing is written. All ranks call it."""
         if recorded and self.state is not None:
             self.record.ratio.append(self.state.statistics.steps[-1].ratio)
         if recorded and self.worker.rank == 0 and self.folder is not None:

@@ -109,7 +109,7 @@ class EmulatedRun(RecipeRun):
     def compute_gradients(self, iteration: int) -> float:
         """Leave the mean gradient of all ranks, that of the loss times ``gradient_scale``, in the parameters, and
         return the loss without this factor: rank 0's, or that of all ranks' images where nothing needs the gradients of
-        each."""
+        each. ``iteration`` counts from 1 and selects the batches."""
         scale = self.recipe.gradient_scale
         batches = [batch_of(part, self.recipe, rank, iteration) for rank, part in enumerate(self.parts)]
         images, labels = map(torch.stack, zip(*batches, strict=True))
@@ -144,8 +144,8 @@ class EmulatedRun(RecipeRun):
         self.counted.append({"own": own, "ring": ring})
 
     def shares(self) -> dict[str, Any]:
-        """Return the shares of values by size (lists, bounds x 4), averaged over the iterations that were counted, by
-        what is counted, ``own`` or ``ring``, and then by loss, ``mean`` or ``summed``."""
+        """Return the shares (0 to 1) of values by size (lists, bounds x 4), averaged over the iterations that were
+        counted, by what is counted, ``own`` or ``ring``, and then by loss, ``mean`` or ``summed``."""
         return {
             what: {loss: np.mean([each[what][loss] for each in self.counted], axis=0).tolist() for loss in losses}
             for what, losses in self.counted[0].items()
