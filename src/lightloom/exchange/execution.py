@@ -554,9 +554,9 @@ class ScheduleExecutor:
         return self._start(dist.isend, buffer, message.peer, _DATA), message.peer, buffer
 
     def _agree(self, tensor: Tensor, values: int) -> None:
-        """Compare schedule, type of ``tensor``, ``values`` (number of values that a rank brings; 0 where the collective
-        states sizes) and number of the call with every other rank, so that none mistakes what comes, and count the
-        call; raises ConfigError on all ranks where one differs from rank 0."""
+        """Compare schedule, type of ``tensor``, ``values`` (length of the input, of a scatter's block instead; 0 where
+        the collective states sizes) and number of the call with every other rank, so that none mistakes what comes, and
+        count the call; raises ConfigError on all ranks where one differs from rank 0."""
         own = torch.tensor([*self._digest, _DTYPES.index(tensor.dtype), values, self._calls])
         others = [rank for rank in range(self.ranks) if rank != self.rank]
         headers = [own.clone() for _ in range(self.ranks)]

@@ -161,7 +161,8 @@ class _LanguageRun:
         return self.record
 
     def _loss_of(self, windows: NDArray[np.uint8], server: int) -> Tensor:
-        """Return the loss of one server's windows, out of those of all servers in a step."""
+        """Return the loss, in nats a token, of the windows of server number ``server`` (from 0), out of those of all
+        servers in a step, ``windows`` (servers, windows a server, sequence + 1)."""
         return self._loss(windows[server])
 
     def _loss(self, windows: NDArray[np.uint8]) -> Tensor:

@@ -96,5 +96,6 @@ def reach(system: System, k: int, groups: int) -> Reach:
 
 def link(system: System, k: int, groups: int, gbps: float) -> Link:
     """Return the link that prices a transfer in a group of k devices, with bytes per second: the whole port of ``gbps``
-    Gb/s of an electrical network, else the port's bandwidth divided by the most peers that a device may have."""
+    Gb/s of an electrical network, else the port's bandwidth divided by the most peers that a device may have; on OCS
+    these are fewer by one where there are several ``groups``."""
     return Link(bandwidth=gbps * GIGABIT / (1 if system == "electrical" else reach(system, k, groups).degree))

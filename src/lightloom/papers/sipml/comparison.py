@@ -135,8 +135,9 @@ class Comparison:
     def best(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> Choice | None:
-        """Return the split (k) with the fastest step of a model (a job's name) on one network of ``gbps`` Gb/s a GPU,
-        and its seconds; None if no split fits the memory or is served. KeyError where the network was not measured."""
+        """Return the split (k, devices per group) with the fastest step of a model (a job's name) on one network of
+        ``gbps`` Gb/s a GPU, and the seconds of that step; None if no split fits the memory or is served. KeyError where
+        the network was not measured."""
         choices = [Choice(k, row["step_s"]) for k, row in self.rows(model, system, gbps, ranks, accelerator).items()]
         return min(choices, key=lambda each: each.seconds, default=None)
 
@@ -167,7 +168,7 @@ class Comparison:
     def speedup(self, model: str, system: System, gbps: float, today: float, accelerator: str = "a100") -> float:
         """Return how many times as fast a system of ``gbps`` Gb/s a GPU trains a model (a job's name) as an electrical
         switch of the lesser of ``today`` and ``gbps``, each with its best placed split on 1,024 GPUs; NaN where either
-        has none that fits."""
+        has none that fits, KeyError where a network was not measured."""
         optical = self.best(model, system, gbps, accelerator=accelerator)
         electrical = self.best(model, "electrical", min(gbps, today), accelerator=accelerator)
         return electrical.seconds / optical.seconds if optical and electrical else nan

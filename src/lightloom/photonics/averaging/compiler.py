@@ -202,7 +202,8 @@ class _Layering:
                         self.shared |= {(kind, atom): (kind, first) for kind in ("raw", "bit")}
 
     def regenerated(self, layer: int) -> Iterable[Gadget]:
-        """Yield a second ramp for each bit whose first one is in the layer before; none unless bits are regenerated."""
+        """Yield a second ramp for each bit whose first one is in the layer before, but for bits that share another's
+        gadget; none unless bits are regenerated."""
         zero, one = Fraction(0), Fraction(1)
         for group, floor in self.circuit.floors:
             if self.how.regenerate and self.raw[group] == layer - 1:
@@ -213,7 +214,7 @@ class _Layering:
 
     def kept(self, layer: int) -> Iterable[Gadget]:
         """Yield a gadget for each distinct sum that this layer carries along: ready before it, and read from it or a
-        later one."""
+        later one, by a floor, a held form or an output."""
         readers = [(m.source, self.raw[g] - isinstance(m, Floor)) for g, m in enumerate(self.circuit.groups)]
         readers += [(form, self.depth) for form in self.circuit.outputs]
         seen = set()

@@ -161,7 +161,7 @@ class MappedParts:
 
     @property
     def gain(self) -> float:
-        """Largest amplitude gain of an amplifier behind any matrix."""
+        """Largest amplitude gain, as a factor, of an amplifier behind any matrix."""
         return max(matrix.gain for matrix in self.matrices)
 
 
@@ -278,7 +278,8 @@ class MappedAverager(MappedParts):
 
     @property
     def gain(self) -> float:
-        """Largest amplitude gain of an amplifier; P and T have no amplifiers."""
+        """Largest amplitude gain, as a factor, of an amplifier behind the matrix of a layer; P and T have no
+        amplifiers."""
         return self.layers.gain
 
     @property
@@ -374,7 +375,7 @@ class MappedCascade(MappedParts):
 
     @property
     def depth(self) -> int:
-        """Number of columns of MZIs that the light passes in both levels."""
+        """Number of columns of MZIs, Σ included, that the light passes in both levels together, without P and T."""
         return self.first.depth + self.second.depth
 
 
