@@ -257,7 +257,7 @@ def try_schedule(
         timeout: seconds for everything.
 
     Raises:
-        ConfigError: more ranks than ``MOST_RANKS``.
+        ConfigError: more ranks than 64 (``MOST_RANKS``).
         UnsupportedError: the schedule needs a reducing switch.
         LaunchError: a process failed, or took too long.
     """

@@ -85,8 +85,8 @@ def candidates(
     """Return all averagers that a search tries, those with the fewest interferometers first.
 
     These are every circuit of the function (`sturdy_circuits`) with every window, number of copies and regeneration of
-    its units (`sturdy_realisations`), in both `MAPPINGS`. Of equal ones those with fewer copies come first, then those
-    with a wider window.
+    its units (`sturdy_realisations`), in both `MAPPINGS`, ``compact`` and ``balanced``. Of equal ones those with fewer
+    copies come first, then those with a wider window.
 
     Args:
         arguments: servers, bits and the other arguments of the averaging function.
@@ -241,8 +241,8 @@ class Tolerance:
 
     @property
     def errors(self) -> dict[str, float]:
-        """Errors that are not 0, by their names in a request and in the units of `DEVICE_FIELDS`, then ``power`` in
-        watts, if noise is asked for."""
+        """Errors that are not 0, by their names in a request, such as ``phase-error``, in rad, dB or without a unit,
+        then ``power`` in watts, if noise is asked for."""
         given = {name: float(getattr(self.devices, field)) for name, (field, _) in DEVICE_FIELDS.items()}
         power = {} if self.full_scale is None else {POWER: self.full_scale}
         return {name: value for name, value in given.items() if value} | power
@@ -262,8 +262,8 @@ class Tolerance:
     def only(self, name: str, value: float) -> Tolerance:
         """Return the request with one error alone, of that value; the word error rate stays.
 
-        ``name`` is a key of `DEVICE_FIELDS`, without noise of amplifiers then, or ``power`` in watts, with ideal
-        devices.
+        ``name`` is ``phase-error``, ``coupler-error``, ``loss``, ``loss-spread``, ``crosstalk`` or ``dac-bits``,
+        without noise of amplifiers then, or ``power`` in watts, with ideal devices.
         """
         if name == POWER:
             return replace(self, devices=NonIdealities(), full_scale=value)
@@ -275,8 +275,9 @@ def describe(errors: dict[str, float]) -> str:
     """Return errors by name as one text with values to three digits and units, separated by commas; ``nothing`` if
     there are none.
 
-    Names and units are those of `Tolerance.errors`: keys of `DEVICE_FIELDS` (rad, dB, or no unit), and ``power`` in
-    watts, which is shown in milliwatts. Any other name is a KeyError.
+    Names and units are those of `Tolerance.errors`: ``phase-error`` and ``coupler-error`` in rad, ``loss`` and
+    ``loss-spread`` in dB, ``crosstalk`` and ``dac-bits`` without a unit, and ``power`` in watts, which is shown in
+    milliwatts. Any other name is a KeyError.
     """
     return ", ".join(described(name, value) for name, value in errors.items()) or "nothing"
 
@@ -284,8 +285,9 @@ def describe(errors: dict[str, float]) -> str:
 def described(name: str, value: float) -> str:
     """Return one error as text: name, value to three digits and unit.
 
-    ``name`` is a key of `DEVICE_FIELDS`, with ``value`` in its unit, or ``power``, which is given in watts and shown in
-    milliwatts. Any other name is a KeyError.
+    ``name`` is ``phase-error``, ``coupler-error``, ``loss``, ``loss-spread``, ``crosstalk``, ``dac-bits``, with
+    ``value`` in rad, dB or without a unit, or ``power``, which is given in watts and shown in milliwatts. Any other
+    name is a KeyError.
     """
     if name == POWER:
         return f"power {value * 1e3:.3g} mW"
@@ -622,7 +624,7 @@ def largest_alone(
     Args:
         mapped: the meshes of the averager.
         request: states the word error rate that must not be exceeded; its errors do not matter.
-        name: a key of `DEVICE_FIELDS`, or ``power``.
+        name: ``phase-error``, ``coupler-error``, ``loss``, ``loss-spread``, ``crosstalk``, ``dac-bits`` or ``power``.
         seed: seed of fabrications and words.
         advance: called with 1 for every step of the bisection.
     """

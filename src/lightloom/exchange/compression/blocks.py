@@ -427,8 +427,8 @@ Kernel = Portable | Native
 
 @cache
 def load(name: str) -> Kernel | None:
-    """Return the kernel of that name, one of ``kernels.NAMES``, ``fallback`` being NumPy's; None where it was not built
-    or this CPU cannot run it."""
+    """Return the kernel of that name, ``native-avx512``, ``native-avx2``, ``native-scalar`` or ``fallback`` (NumPy's);
+    None where it was not built or this CPU cannot run it."""
     if name == "fallback":
         return Portable()
     library = shared_object(Path(__file__).with_name("_blocks"), _SIGNATURES)

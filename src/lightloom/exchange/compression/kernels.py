@@ -115,7 +115,7 @@ class _Fallback:
             values: bit patterns of float32 values, uint32, flat.
             chunk: number of values in each frame; the last may have fewer.
             first: number of the first frame.
-            out: memory for the largest frames and ``SLACK`` bytes.
+            out: memory for the largest frames and ``SLACK`` (64) bytes.
             bound: k of the bound 2^-k.
             width: bits behind the sign of an 8-bit code.
             leave: replace ``values``, in place, by their errors, where they are writable.
@@ -147,7 +147,8 @@ class _Fallback:
 
     def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
         """Add the number of values of each tag, 0 to 3, to ``counts``, int64 [4], in place; return the bytes read, or
-        ``-(8 frame + reason)`` for a frame that is not valid, the reason a key of :data:`REASONS`.
+        ``-(8 frame + reason)`` for a frame that is not valid, reason 1: cut short, 2: impossible length, 3: wrong
+        checksum, 4: malformed groups.
 
         Args:
             data: bytes of all frames of a stream.
@@ -183,7 +184,7 @@ class _Native:
             values: bit patterns of float32 values, uint32, flat.
             chunk: number of values in each frame; the last may have fewer.
             first: number of the first frame.
-            out: memory for the largest frames and ``SLACK`` bytes.
+            out: memory for the largest frames and ``SLACK`` (64) bytes.
             bound: k of the bound 2^-k.
             width: bits behind the sign of an 8-bit code.
             leave: replace ``values``, in place, by their errors.
@@ -209,7 +210,8 @@ class _Native:
 
     def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
         """Add the number of values of each tag, 0 to 3, to ``counts``, int64 [4], in place, by the C kernel; return the
-        bytes read, or ``-(8 frame + reason)`` for a frame that is not valid, the reason a key of :data:`REASONS`.
+        bytes read, or ``-(8 frame + reason)`` for a frame that is not valid, reason 1: cut short, 2: impossible length,
+        3: wrong checksum, 4: malformed groups.
 
         Args:
             data: bytes of all frames of a stream.
@@ -229,7 +231,8 @@ Kernel = _Fallback | _Native
 
 @cache
 def load(name: str) -> Kernel | None:
-    """Return the kernel of that name, one of ``NAMES``; None where it was not built or this CPU cannot run it.
+    """Return the kernel of that name, ``native-avx512``, ``native-avx2``, ``native-scalar`` or ``fallback``; None where
+    it was not built or this CPU cannot run it.
 
     Raises:
         ConfigError: there is no kernel of that name.

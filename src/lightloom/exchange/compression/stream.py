@@ -134,7 +134,7 @@ class FramedCodec(Codec):
             values: flat values.
             chunk: number of values in each frame; the last may have fewer.
             first: number of the first frame.
-            out: memory for the largest frames and ``SLACK`` bytes.
+            out: memory for the largest frames and ``SLACK`` (64) bytes.
         """
 
     @abstractmethod
@@ -385,8 +385,8 @@ def as_bits(values: Float32s) -> Bits:
 
 
 def _invalid(header: Header, frame: int, reason: int) -> CodecError:
-    """Return, without raising it, the error of frame number ``frame`` that cannot be decoded; ``reason`` is a key of
-    ``REASONS``."""
+    """Return, without raising it, the error of frame number ``frame`` that cannot be decoded; ``reason`` is 1 (cut
+    short), 2 (impossible length), 3 (wrong checksum) or 4 (malformed groups)."""
     return CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
 
 

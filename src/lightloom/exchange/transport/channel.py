@@ -108,7 +108,7 @@ class Frame:
     digest: bytes = NO_STAMP.digest
 
     def pack(self) -> bytes:
-        """Return the frame as ``FRAME_SIZE`` bytes; a text of more than 480 bytes is cut."""
+        """Return the frame as bytes, always ``FRAME_SIZE`` many; a text of more than 480 bytes is cut."""
         reason = self.text.encode()[:_LONGEST]
         return _LAYOUT.pack(_MAGIC, self.kind, self.marked, self.sequence, self.nbytes, self.digest, reason)
 

@@ -224,7 +224,8 @@ def _await(
         processes: processes by rank.
         results: path of the result that each rank writes, by rank.
         timeout: seconds.
-        tell: called with a key (``LOST`` or ``ALL_DONE``) and words for it, which it sets in the ranks' store.
+        tell: called with a key and words for it, which it sets in the ranks' store: ``LOST`` with a sentence that names
+            the rank that has ended, ``ALL_DONE`` with an empty text.
     """
     deadline = time.monotonic() + timeout
     done = lost = False

@@ -75,8 +75,8 @@ def _verdict(template: str, judge: Callable[[Constants, Bandwidths], str], **val
 
     Args:
         template: key of the row in ``paper.yaml``.
-        judge: gives what the cases show, in words, under constants and bandwidths; ours is that under the fitted
-            constants and mixed bandwidths.
+        judge: gives what the cases show, in words, under constants (R and β) and bandwidths (of 25-E, 100-O and 400-O);
+            ours is that under the fitted constants and mixed bandwidths.
         values: fields of id and explanation.
     """
     ours = judge(FITTED, MIXED)

@@ -88,7 +88,8 @@ def error_shares(aware: Record, arm: str, name: str) -> list[float]:
     Args:
         aware: the record of trainings, ``kept("aware")``.
         arm: ``aware`` or ``unaware`` of errors in training.
-        name: of the phase errors under which averages were tried, such as ``phase 3e-3`` (rad; keys of :data:`PHASES`).
+        name: of the phase errors under which averages were tried, in rad: ``phase 1e-3``, ``phase 3e-3``, ``phase
+            5e-3`` or ``phase 1e-2``.
     """
     rows = sorted((row for row in aware["trainings"] if row["arm"] == arm), key=lambda row: row["seed"])
     return [row["wrong"][name] for row in rows]

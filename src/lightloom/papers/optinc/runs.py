@@ -74,8 +74,8 @@ def _train_images(name: str, folder: Path, data: Path) -> dict[str, Any]:
     """Train ResNet-50 with one variant of the average, on the GPU if there is one, and return the record.
 
     Args:
-        name: variant, ``float32`` or ``16-bit floor``, without errors or with those of a row of Table II (keys of
-            :data:`VARIANTS`).
+        name: variant, ``float32`` or ``16-bit floor``, without errors or with those of a row of Table II: ``16-bit
+            floor, errors 3-6`` or ``..., errors 4-8``.
         folder: of the checkpoint, from which an interrupted run resumes.
         data: the data folder with CIFAR-100.
     """

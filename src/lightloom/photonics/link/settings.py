@@ -42,7 +42,8 @@ def _option(default: Any, unit: str, words: str, name: str | None = None) -> Any
 
     Args:
         default: value of the field.
-        unit: unit of a bare number, a key of `_UNITS` or ``W``; ``name`` for one of several words.
+        unit: unit of a bare number, ``rad``, ``share``, ``symbols``, ``dB``, ``dB/Hz``, ``Hz``, ``A/W``, ``A/√Hz``,
+            ``bits`` or ``W``; ``name`` for one of several words.
         words: help of the option.
         name: name of the option; None takes that of the field, with hyphens and without ``_db``.
     """
@@ -182,13 +183,14 @@ def ideal(link: Link) -> Link:
 
 
 def only(link: Link, part: str) -> Link:
-    """Return the link with every part of `PARTS` ideal but ``part``, which is one of its keys."""
+    """Return the link with every part of `PARTS` ideal but ``part``, which is one of its keys, such as ``mesh
+    loss``."""
     return replace(ideal(link), **{name: getattr(link, name) for name in PARTS[part]})
 
 
 def erring(link: Link) -> list[str]:
-    """Return the parts, keys of `PARTS`, that are not ideal in this link; noise of amplifiers counts with optical gain
-    only."""
+    """Return the parts, keys of `PARTS`, that are not ideal in this link; such as ``mesh loss``; noise of amplifiers
+    counts with optical gain only."""
     parts = [part for part in PARTS if without(link, part) != link]
     return [part for part in parts if link.gain == "optical" or part != "amplifier noise"]
 
@@ -297,7 +299,8 @@ def _watts(text: str) -> float:
 
 
 def _number(text: str, unit: str) -> float:
-    """Return the number of a text in the base unit of ``unit``, a key of `_UNITS`; a bare number is in that base unit.
+    """Return the number of a text in the base unit of ``unit``, a key of `_UNITS` such as ``Hz``; a bare number is in
+    that base unit.
 
     Raises:
         ValueError: it is not a finite number with one of its units.

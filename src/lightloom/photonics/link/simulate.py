@@ -569,7 +569,7 @@ def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.
 
     ``peak_watts`` is the largest of ``peaks_watts``, at ``peak_place``; ``levels_raised_db`` is ``raised`` in dB,
     ``largest_gain_db`` that of an amplitude gain. ``beyond_optical_amplifiers`` lists the places of amplifiers whose
-    peak exceeds `AMPLIFIER_LIMIT`.
+    peak exceeds `AMPLIFIER_LIMIT`, 17.24 dBm.
 
     Args:
         chip: the averager's chip as designed.

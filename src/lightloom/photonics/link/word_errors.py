@@ -191,9 +191,11 @@ def enlarged(link: Link, factor: float) -> Link:
 def contributions(chip: Chip, link: Link, together: WordErrors, *, advance: Advance = ignore, **tried: Any) -> Document:
     """Return, as a JSON object, the word errors without each part of a link and with each part alone.
 
-    Rows in ``parts`` begin with the part without which fewest words are wrong. Errors are enlarged by the first of
-    `FACTORS` at which `ENOUGH` words are wrong, else by the last (``errors_enlarged_by``); ``together``, the word
-    errors of all parts, is at that factor, and ``weakest_part`` is None if too few words are wrong even so.
+    Parts are those of `PARTS` that err in the link. Rows in ``parts``, each with ``part``, and word errors ``without``
+    it and of it ``alone``, begin with the part without which fewest words are wrong, which is also ``weakest_part``.
+    Errors are enlarged by the first of `FACTORS` (1 to 10) at which 50 words are wrong, else by the last
+    (``errors_enlarged_by``); ``together``, the word errors of all parts, is at that factor, and ``weakest_part`` is
+    None if fewer words are wrong even so.
 
     Args:
         chip: the averager's chip as designed.

@@ -79,7 +79,7 @@ class MappedMatrix:
 
     @property
     def gain(self) -> float:
-        """Largest amplitude gain of an amplifier behind an output."""
+        """Largest amplitude gain, as a factor, of an amplifier behind an output."""
         return float(self.gains.max())
 
     @property
@@ -103,12 +103,12 @@ class MappedMatrix:
 
     @property
     def outputs(self) -> tuple[Ints, ...]:
-        """Outputs of the only block, all of them in order."""
+        """Numbers of the outputs of the only block, all of them in order: a tuple of one array."""
         return (np.arange(self.shape[0]),)
 
     @property
     def inputs(self) -> tuple[Ints, ...]:
-        """Inputs of the only block, all of them in order."""
+        """Numbers of the inputs of the only block, all of them in order: a tuple of one array."""
         return (np.arange(self.shape[1]),)
 
     def joined(self, matrices: Sequence[Column]) -> Complex:
@@ -279,7 +279,7 @@ class MappedBlocks:
 
     @property
     def gain(self) -> float:
-        """Largest amplitude gain of an amplifier, over all outputs (`gains`)."""
+        """Largest amplitude gain, as a factor, of an amplifier, over all outputs (`gains`)."""
         return float(self.gains.max())
 
     @property
@@ -557,7 +557,8 @@ class MeshMapping:
         return replace(self, **changes)
 
     def to_json(self) -> Document:
-        """Return form, mesh, gains and components by name."""
+        """Return the fields ``form``, ``mesh`` and ``gains`` (words) and ``components`` (true or false) by name, for
+        JSON."""
         return asdict(self)
 
     def __str__(self) -> str:

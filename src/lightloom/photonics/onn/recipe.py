@@ -240,8 +240,8 @@ class Curriculum:
     def observe(self, right: float) -> None:
         """Update the training noise in place after a batch of which the share ``right`` was received correctly.
 
-        The running share is updated first. The noise rises by 0.2 % where that is above `RISING`, else it falls by as
-        much, and stays between `START` and ``largest``.
+        The running share is updated first. The noise rises by 0.2 % where that is above `RISING` (0.9995), else it
+        falls by as much, and stays between `START` (5e-4) and ``largest``.
         """
         self.right += _MEMORY * (right - self.right)
         self.sigma *= 1 + _STEP if self.right > RISING else 1 - _STEP

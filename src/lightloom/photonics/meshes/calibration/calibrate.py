@@ -220,9 +220,9 @@ def calibrate(
             offsets are wholly unknown.
         seed: of the random settings.
         advance: called with 1 for every step of the fit.
-        conditions: fields of `Conditions`: ``settings`` (their number), ``unknowns`` (errors that are fitted),
-            ``unknown_offsets`` (found by sweeps first), ``real`` (real parts are detected) and ``output_orders`` (other
-            orders of the outputs that are tried).
+        conditions: fields of `Conditions`: ``settings`` (their number, by default that of `default_settings`),
+            ``unknowns`` (errors that are fitted), ``unknown_offsets`` (found by sweeps first), ``real`` (real parts are
+            detected) and ``output_orders`` (other orders of the outputs that are tried).
 
     Raises:
         ConfigError: ``settings`` is below 1, or the chip is another than that of ``ideal``.
@@ -388,7 +388,8 @@ class Trial:
 
         ``error_before``, ``error_after``, ``error_limit`` and ``error_in_twin`` are errors of the matrix relative to
         its norm, so are ``error_aged`` and ``error_renewed``, which are None without aging; ``residuals`` are root mean
-        square differences of powers.
+        square differences of powers before the first step of the fit and after each; ``settings`` and ``measurements``
+        count what was measured, and ``fitted_loss_db`` is the loss of a device.
         """
         made = self.calibration
         return {
@@ -441,7 +442,8 @@ def try_calibration(
 def _aged(
     chip: SimulatedChip, made: Calibration, target: Fields, conditions: Conditions, seed: int
 ) -> tuple[float | None, float | None]:
-    """Age the chip, and return its error before and after a second calibration; (None, None) without aging.
+    """Age the chip, and return its error, relative to the norm of ``target``, before and after a second calibration;
+    (None, None) without aging.
 
     Receivers read the outputs in the order of the first calibration ``made``; ``target`` [outputs, inputs] has its rows
     in that order. The second calibration starts from the first one's twin and fits phase offsets alone.
