@@ -33,7 +33,7 @@ _EXCHANGED = 7
 
 def draw_input(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
     """Return a rank's input, ``values`` long and flat, which rank and seed fix: integers uniform over the range of
-    their type (sums wrap), or standard normal floats times 2^k, k uniform from -8 to 8."""
+    their type but for its largest (sums wrap), or standard normal floats times 2^k, k uniform from -8 to 8."""
     random = torch.Generator().manual_seed(1000 * seed + rank)
     if not dtype.is_floating_point:
         range_ = torch.iinfo(dtype)

@@ -278,8 +278,9 @@ class PowerSgdExchange(BuiltInExchange):
         return (rows, columns, rank) if (rows + columns) * rank < rows * columns else None
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return up to three float32 all-reduces, in this order: of tensors that are not factored, of all P, and of all
-        Q; empty ones are left out. The sizes do not depend on ``ranks``."""
+        """Return up to three float32 all-reduces, in this order: of tensors that are not factored, of the factors P
+        [rows, rank] of all others, and of their Q [columns, rank]; empty ones are left out. The sizes do not depend on
+        ``ranks``."""
         matrices = self._matrices(gradient)
         plain = sum(prod(shape) for shape in gradient.shapes if self.factors(shape) is None)
         left = sum(rows * rank for rows, _, rank in matrices)

@@ -132,9 +132,10 @@ class BlockKernels(BlockWire):
     """Blocks in CPU memory."""
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's codes to the bytes ``wire``, by the CPU kernels. With ``residual`` (a buffer like ``values``;
-        None without error feedback), they are codes of the sum of values and residual, and within the share the
-        residual becomes their error; ``values`` is left alone, ``divisor`` is not used."""
+        """Write a share's scales and codes, block by block, to the bytes ``wire``, by the CPU kernels. With
+        ``residual`` (a buffer like ``values``; None without error feedback), they are those of the sum of values and
+        residual, and within the share the residual becomes their error, 0 in blocks without a finite scale; ``values``
+        is left alone, ``divisor`` is not used."""
         left, runs = None if residual is None else residual.numpy(), self._places(share, values.shape, values.device)
         blocks.encode_runs(self.fmt, values.numpy(), left, runs, wire.numpy())
 
@@ -153,9 +154,10 @@ class BlockTriton(BlockWire):
         return gpu_blocks.places(self.fmt, super()._find_places(share, buffer, device)).to(device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's codes to the bytes ``wire``, by Triton kernels. With ``residual`` (a buffer like ``values``;
-        None without error feedback), they are codes of the sum of values and residual, and within the share the
-        residual becomes their error; ``values`` is left alone, ``divisor`` is not used."""
+        """Write a share's scales and codes, block by block, to the bytes ``wire``, by Triton kernels. With ``residual``
+        (a buffer like ``values``; None without error feedback), they are those of the sum of values and residual, and
+        within the share the residual becomes their error, 0 in blocks without a finite scale; ``values`` is left alone,
+        ``divisor`` is not used."""
         gpu_blocks.encode_runs(self.fmt, values, residual, self._places(share, values.shape, values.device), wire)
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
@@ -173,9 +175,10 @@ class BlockReference(BlockWire):
         return share.slots(buffer.numel(), device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's codes to the bytes ``wire``, by torch alone. With ``residual`` (a buffer like ``values``;
-        None without error feedback), they are codes of the sum of values and residual, and within the share the
-        residual becomes their error; ``values`` is left alone, ``divisor`` is not used."""
+        """Write a share's scales and codes, block by block, to the bytes ``wire``, by torch alone. With ``residual`` (a
+        buffer like ``values``; None without error feedback), they are those of the sum of values and residual, and
+        within the share the residual becomes their error, 0 in blocks without a finite scale; ``values`` is left alone,
+        ``divisor`` is not used."""
         places = self._places(share, values.shape, values.device)
         padded = _with_zero(values)[places]
         if residual is None:

@@ -65,7 +65,8 @@ class TensorBlocks:
         return torch.split(flat, self.sizes)
 
     def gather(self, buffer: Tensor, blocks: Sequence[Tensor], *, add: bool = False) -> None:
-        """Copy the values of a flat buffer to their places in all blocks, or add them there with ``add``."""
+        """Copy the values of a flat buffer to their places in all ``blocks`` (flat, by number), in place, or add them
+        there with ``add``."""
         for block, moves in zip(blocks, self._moves, strict=True):
             for in_buffer, in_block in moves:
                 if add:
@@ -133,8 +134,9 @@ class CodecByTensor(Codec):
         return target
 
     def _join(self, array: Any, encode_piece: Callable[[Float32s], memoryview]) -> memoryview:
-        """Return the message of a block: for each piece the length of its stream, 4 bytes little-endian, then the
-        stream that ``encode_piece`` returns for the piece's values."""
+        """Return the message of a block, ``array``, which must be one of those given to ``place``: for each piece the
+        length of its stream, 4 bytes little-endian, then the stream that ``encode_piece`` returns for the piece's
+        values."""
         message, at = bytearray(), 0
         for length in self._at[array.ctypes.data]:
             stream = encode_piece(array[at : at + length])

@@ -237,7 +237,8 @@ class Channel:
 
     def wanted(self) -> dict[socket.socket, int]:
         """Return the selector events to wait for, by socket: those of unsent and of awaited bytes; sockets with nothing
-        to wait for are left out."""
+        to wait for are left out. The control connection is read unless a message's data is arriving, a message is
+        announced that is not expected yet, or the peer is known to be gone."""
         wanted = dict.fromkeys(self._sends, selectors.EVENT_WRITE)
         if self._rest:
             wanted[self.data] = wanted.get(self.data, 0) | selectors.EVENT_READ

@@ -199,7 +199,10 @@ def train(worker: Worker) -> dict[str, Any]:
     nothing), ``snapshots`` (iterations at which rank 0 writes its own gradient there, as ``gradient-<i>.npy``).
 
     Returns:
-        The fields of the record, and those of the recipe under ``recipe``.
+        The fields of the record, and those of the recipe under ``recipe``: lists with an entry for each
+        ``record_every`` iterations, of ``iterations``, ``accuracy`` (0 to 1), ``loss`` (this rank's), ``ratio``
+        (float32 bytes for each sent) and ``tags`` (rank 0 alone), and ``nbytes_raw``, ``nbytes_sent`` and ``seconds``
+        of the whole run.
 
     Raises:
         ConfigError: the data set is missing.
@@ -324,10 +327,10 @@ class _DigitsRun(RecipeRun):
         return int(count[0]), int(count[1])
 
     def finish(self, iteration: int, *, recorded: bool) -> None:
-        """Add the ratio of the last exchange to the record if the iteration was ``recorded``, note it in
-        ``progress.json`` (rank 0), and write the checkpoint of this rank every ``checkpoint_every`` iterations; the
-        number in the file ``latest`` changes only once those of all ranks are complete, and then the one before is
-        removed. Without a folder nothing is written. All ranks call it."""
+        """Add the ratio of the last exchange to the record if the iteration was ``recorded``, write the iteration's
+        number to ``progress.json`` then (rank 0), and write the checkpoint of this rank every ``checkpoint_every``
+        iterations; the number in the file ``latest`` changes only once those of all ranks are complete, and then the
+        one before is removed. Without a folder nothing is written. All ranks call it."""
         if recorded and self.state is not None:
             self.record.ratio.append(self.state.statistics.steps[-1].ratio)
         if recorded and self.worker.rank == 0 and self.folder is not None:

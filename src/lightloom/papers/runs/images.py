@@ -126,7 +126,8 @@ def train(
         advance: called with the number of epochs done before, and with 1 after each epoch.
 
     Returns:
-        The fields of the record, and those of the recipe under ``recipe``.
+        The fields of the record, ``training_loss`` (mean, in nats) and ``accuracy`` (on ``test``, 0 to 1), lists of one
+        entry an epoch, and those of the recipe under ``recipe``.
 
     Raises:
         ConfigError: there are fewer training images than one step takes, or no test images, or the averager is for

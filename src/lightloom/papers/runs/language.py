@@ -97,7 +97,9 @@ def train(
         advance: called with the number of steps done before, and with 1 after each step.
 
     Returns:
-        The fields of the record, those of the recipe under ``recipe``, and the name of the ``corpus``.
+        The fields of the record, those of the recipe under ``recipe``, and the name of the ``corpus``. Of the record
+        ``steps``, ``training_loss`` and ``validation_loss`` (nats a token) are lists with an entry every
+        ``record_every`` steps and at the last one, ``cpu_seconds`` is a number.
 
     Raises:
         ConfigError: the text is too short for one step, or has none to validate, or the averager is for another number

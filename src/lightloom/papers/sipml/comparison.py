@@ -109,7 +109,7 @@ class Comparison:
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Self:
-        """Load the measurements of a folder if it has some, else those of the package.
+        """Load the measurements in ``comparison.json`` of a folder if it has this file, else those of the package.
 
         Raises:
             ConfigError: the file cannot be read, or has no results.

@@ -66,7 +66,8 @@ def all_to_all_case(nodes: int, wavelengths: int) -> RingCase:
 
 def solve(matrix: Floats, wavelengths: int, fibres: int = 1) -> RingCase:
     """Assign a ring's circuits to a traffic matrix by the integer program and by the fast algorithm, verify both, and
-    return them.
+    return the circuits of the worst pair by the program, those of its circuits without a wavelength, and the fast
+    assignment.
 
     Args:
         matrix: bytes [sender, receiver].

@@ -304,7 +304,7 @@ def calibrated(
         designed: designed amplitude gains behind it, [outputs].
         statistics: of its inputs over known words; only ``words`` uses them.
         how: ``none`` keeps the design; ``rows`` sets gains; ``levels`` also the levels of inputs; ``words`` gains and
-            biases.
+            biases. A row that fits no positive gain keeps its own.
     """
     nothing, even = np.zeros_like(designed), np.ones(passive.shape[1])
     if how == "none":

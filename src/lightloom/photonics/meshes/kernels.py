@@ -38,8 +38,8 @@ class _Rotation(NamedTuple):
 def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
     """Return the rotation that moves the complex number ``a`` into ``b``, so that 0 is left in its place.
 
-    s = |b| / h, c = |a| / h with h² = |a|² + |b|², and e is the unit number of phase arg a − arg b. Real and imaginary
-    parts are given one after the other.
+    s = |b| / h, c = |a| / h with h² = |a|² + |b|², and e is the unit number of phase arg a − arg b, 1 where a or b is 0
+    (s = 1 for a = 0, else c = 1). Real and imaginary parts are given one after the other.
     """
     a2, b2 = ar * ar + ai * ai, br * br + bi * bi
     if a2 < _NEGLIGIBLE:
