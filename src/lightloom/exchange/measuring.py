@@ -38,7 +38,7 @@ class KernelRates:
 
 
 def rates_path() -> Path:
-    """Return the path of the file of rates in the cache, which need not exist."""
+    """Return the path of the file of rates in the cache, ``exchange-rates.json``, which need not exist."""
     return cache_directory() / "exchange-rates.json"
 
 

@@ -105,7 +105,7 @@ class DigitReceiver:
 
     @property
     def bandwidth(self) -> float:
-        """Noise bandwidth of the receiver in hertz: its share of the symbol rate."""
+        """Noise bandwidth of the receiver in hertz: the share ``noise_bandwidth`` of the symbol rate."""
         return self.noise_bandwidth * self.symbol_rate
 
     def word_error(self, power: float, scheme: Scheme = "wavelengths") -> float:

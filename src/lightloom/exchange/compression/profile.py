@@ -93,7 +93,8 @@ class CompressionProfile(Config):
         return next((profile for profile in self.codecs if profile.codec == codec), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the profile as plain types, which :func:`read_profile` accepts."""
+        """Return the profile as plain types for JSON, fields by name and ``schema``, which :func:`read_profile`
+        accepts."""
         return self.model_dump(mode="json", by_alias=True)
 
 

@@ -320,7 +320,8 @@ class OpticalExchanger(Exchanger):
 
     def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank, by which the averager's generator of noise is set; raises
-        ConfigError where rank or number of ranks differ, or only one of both has a generator."""
+        ConfigError where rank or number of ranks differ, or only one of both has a generator. A checkpoint without a
+        number of ranks is taken for one of as many."""
         # Exchanges attached by name left the number of ranks out of their first checkpoints.
         saved = {_RANKS: self.group.ranks} | dict(state_dict)
         if saved[_RANKS] != self.group.ranks:

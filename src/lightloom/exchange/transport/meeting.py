@@ -382,7 +382,8 @@ def route_to_store(store: object) -> str:
 
 def address_for(own: str, callers: Iterable[str]) -> str:
     """Return the address at which callers reach this rank: ``own``, unless that is a loopback address and a caller's is
-    not; then the address from which this host reaches that caller."""
+    not; then the address from which this host reaches the first such caller to which there is a route that is no
+    loopback."""
     if is_loopback(own):
         for caller in callers:
             if not is_loopback(caller) and (route := route_to(caller)) is not None and not is_loopback(route):

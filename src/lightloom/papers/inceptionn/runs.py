@@ -325,7 +325,8 @@ def _folder(work: Path, run: TrainingRun, seed: int) -> Path:
 
 
 def _train_long(run: TrainingRun, seed: int, folder: Path, data: Path) -> dict[str, Any]:
-    """Train one long run in four processes, a rank each, and return rank 0's record.
+    """Train one long run in four processes, a rank each, and return rank 0's record (fields of the record, and of the
+    recipe under ``recipe``).
 
     Only the first seed's float32 run saves gradients, those of iterations 100, 500 and 10,000.
 

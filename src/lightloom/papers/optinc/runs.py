@@ -201,8 +201,8 @@ def _folder_words(name: str) -> str:
 
 
 def _document(corpus: Corpus, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the content of a series' file: the corpus and its tokens, threads, the records by variant (a list in the
-    order of seeds), and provenance."""
+    """Return the content of a series' file: the name of the ``corpus``, its numbers of ``tokens`` for ``training`` and
+    ``validation``, ``threads``, ``runs`` (the records by variant, a list in the order of seeds), and ``provenance``."""
     sizes = {"training": int(corpus.training.size), "validation": int(corpus.validation.size)}
     made_by = origin({name: len(runs) for name, runs in records.items()}, seed=0)
     return {"corpus": corpus.name, "tokens": sizes, "threads": THREADS, "runs": records, "provenance": made_by}
@@ -336,11 +336,12 @@ def measure_constructed(work: Path, _data: Path, advance: Advance = ignore) -> P
 
 
 def _tried(job: Callable[[], Construction | Cascade]) -> dict[str, Any]:
-    """Construct a network or a cascade by ``job``, try it on all inputs, and return its record with the CPU seconds.
+    """Construct a network or a cascade by ``job``, try it on all inputs, and return its record with ``cpu_seconds``.
 
-    Of a network: name, MZIs, layers, tolerance, errors, the noise it bears (``noise_limit``), and how far its matrices
-    are from the form Σ · U, as a share of each one's largest element. Of a cascade: errors of each level, and those of
-    a million drawn tuples from end to end.
+    Of a network: ``name``, ``mzi_count``, ``layers``, the proved ``tolerance``, ``wrong_outputs`` of
+    ``checked_inputs``, the noise it bears as a share of full scale (``noise_limit``), and ``largest_difference``, by
+    how much an element of a matrix is at most off the form Σ · U, as a share of the matrix's largest element. Of a
+    cascade: these counts of each level under ``levels``, and under ``end_to_end`` those of a million drawn tuples.
     """
     start, made = process_time(), job()
     if isinstance(made, Cascade):
@@ -377,8 +378,9 @@ def measure_trained(work: Path, _data: Path, advance: Advance = ignore) -> Path:
 
 
 def _train_selection(rows: str, folder: Path) -> dict[str, Any]:
-    """Train scenario 4 with one selection of approximated matrices and return what it reached: the share of right
-    inputs, the five most frequent errors, and the history by epoch.
+    """Train scenario 4 with one selection of approximated matrices and return its record, as `Trained.to_json` has it:
+    the recipe, ``accuracy`` (share of right inputs, 0 to 1), counts, ``history`` by epoch, and ``errors`` cut to the
+    five most frequent.
 
     Args:
         rows: key of :data:`SELECTIONS`, such as "4-7".

@@ -429,7 +429,7 @@ def shape(steps: list[int]) -> str:
 @cache
 def constructed(ranks: int, depth: int) -> tuple[tuple[int, ...], int] | None:
     """Return (integer radices, steps) of the tree with fewest steps of that depth, on 64 wavelengths, among the
-    near-uniform ones; None where the depth exceeds log2 of the ranks.
+    near-uniform ones and the searched one where it has that depth; None where the depth exceeds log2 of the ranks.
 
     All stages but the first take a radix near N^(1/k), in any mixture, larger ones last (parts that do not divide cost
     the most early on); the first stage takes what is left. The most promising by estimate are counted from the load of

@@ -367,15 +367,16 @@ class _DigitsRun(RecipeRun):
         return replace(self.record, nbytes_raw=raw, nbytes_sent=sent)
 
     def _path(self, folder: Path, iteration: int) -> Path:
-        """Return the path of this rank's checkpoint after an iteration, in the folder of checkpoints."""
+        """Return the path of this rank's checkpoint after an iteration, in the folder of checkpoints:
+        ``checkpoint-<iteration>-rank<rank>.pt``."""
         return folder / f"checkpoint-{iteration}-rank{self.worker.rank}.pt"
 
 
 def save_checkpoint(
     path: Path, net: nn.Module, optimizer: torch.optim.Optimizer, record: dict[str, Any], more: dict[str, Any]
 ) -> None:
-    """Write the states of a network and its optimizer, a record under ``record``, and the entries of ``more``, to one
-    file, so that a reader never sees half of it."""
+    """Write the states of a network (``net``) and its optimizer (``optimizer``), a record under ``record``, and the
+    entries of ``more``, to one file, so that a reader never sees half of it."""
     content = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "record": record, **more}
     torch.save(content, path.with_suffix(".part"))
     path.with_suffix(".part").replace(path)
@@ -383,7 +384,7 @@ def save_checkpoint(
 
 def load_checkpoint(path: Path, net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Restore a network and its optimizer, in place, from a file of :func:`save_checkpoint`, and return the whole
-    content of the checkpoint by name."""
+    content of the checkpoint by name: ``net``, ``optimizer``, ``record`` and what else was saved."""
     content: dict[str, Any] = torch.load(path, weights_only=True)
     net.load_state_dict(content["net"])
     optimizer.load_state_dict(content["optimizer"])

@@ -39,8 +39,8 @@ class RunCheckpoint:
         self.rng = getattr(averager, "rng", None)
 
     def save(self, done: int, record: dict[str, Any]) -> None:
-        """Save network, optimizer, record and the averager's generator after ``done`` steps or epochs, and note
-        ``done`` in a file ``progress.json``; nothing without a folder."""
+        """Save network, optimizer, record and the averager's generator after ``done`` steps or epochs in
+        ``checkpoint.pt`` in the folder, and note ``done`` in a file ``progress.json``; nothing without a folder."""
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -50,8 +50,8 @@ class RunCheckpoint:
         write_atomically(self.folder / "progress.json", json.dumps({"done": done}))
 
     def load(self) -> tuple[int, dict[str, Any]]:
-        """Restore network, optimizer and the averager's generator in place; return the number of finished steps or
-        epochs and the record, or 0 and an empty one without a checkpoint."""
+        """Restore network, optimizer and the averager's generator in place from ``checkpoint.pt`` in the folder; return
+        the number of finished steps or epochs and the record, or 0 and an empty one without a checkpoint."""
         if self.folder is None or not (self.folder / "checkpoint.pt").exists():
             return 0, {}
         content = load_checkpoint(self.folder / "checkpoint.pt", self.net, self.optimizer)

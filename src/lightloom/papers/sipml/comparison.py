@@ -89,7 +89,7 @@ class Network(NamedTuple):
     @property
     def key(self) -> str:
         """Key under which results of placed plans are stored: model, accelerator, system, ranks and Gb/s, with spaces
-        between."""
+        between: ``resnet50 a100 ocs 1024 512``."""
         return f"{self.model} {self.accelerator} {self.system} {self.ranks} {self.gbps:g}"
 
 

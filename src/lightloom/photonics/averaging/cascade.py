@@ -156,7 +156,8 @@ class Cascade:
 
     @property
     def mzi_count(self) -> int:
-        """Number of interferometers of the averagers of all groups and of level 2, without P and T."""
+        """Number of interferometers, in the paper's convention, of the averagers of all groups and of level 2, without
+        P and T."""
         return self.groups * self.first.mzi_count + self.second.mzi_count
 
 

@@ -41,8 +41,8 @@ _MAPPED_KEYS = ("schema", "shape", "gains", "attenuations", "input_mesh", "outpu
 
 
 def document(mesh: Mesh) -> dict[str, Any]:
-    """Return a mesh as a JSON object: schema, convention and order of the MZIs, kind, numbers of inputs and outputs,
-    phases in radians."""
+    """Return a mesh as a JSON object: ``schema``, ``convention`` and ``order`` of the MZIs, ``kind``, numbers of
+    ``inputs`` and ``outputs``, and lists of phases in radians, ``theta``, ``phi`` and ``output_phases``."""
     phases = {name: getattr(mesh, name).tolist() for name in ("theta", "phi", "output_phases")}
     return {**_HEADER, "kind": mesh.kind, "inputs": mesh.inputs, "outputs": mesh.outputs, **phases}
 
@@ -69,7 +69,8 @@ def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
 
 
 def mapped_document(mapped: MappedMatrix) -> dict[str, Any]:
-    """Return a mapped matrix as a JSON object: schema, shape, gains, attenuations, and both meshes.
+    """Return a mapped matrix as a JSON object: ``schema``, ``shape`` [outputs, inputs], ``gains`` (factors of
+    amplitude), ``attenuations`` (amplitude transmissions), ``input_mesh`` and ``output_mesh``.
 
     ``output_mesh`` is None in the form sigma-u.
     """
@@ -127,7 +128,8 @@ def meshes_of(part: Part) -> dict[str, Mesh]:
 
 
 def phases_document(parts: Mapping[str, Part]) -> dict[str, Any]:
-    """Return the parts of a network, by name, as a JSON object with its schema, in the order of the mapping.
+    """Return the parts of a network, by name, as a JSON object with its ``schema``, the list ``parts`` in the order of
+    the mapping.
 
     That order is the order of the light.
     """
@@ -215,7 +217,8 @@ def _outline(part: Part) -> str:
 
 
 def _part_document(name: str, part: Part) -> dict[str, Any]:
-    """Return a part as a JSON object: name, shape, blocks, and the waveguides of blocks that are not squares."""
+    """Return a part as a JSON object: ``name``, ``shape`` [outputs, inputs], the list of ``blocks``, and for blocks
+    that are not squares ``waveguides``, the ``outputs`` and ``inputs`` of each."""
     if isinstance(part, Mesh):
         return {"name": name, "shape": [part.outputs, part.inputs], "blocks": [document(part)]}
     content = {"name": name, "shape": list(part.shape), "blocks": [mapped_document(block) for block in part.blocks]}

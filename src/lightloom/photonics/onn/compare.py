@@ -175,9 +175,9 @@ def _digest(network: LayeredNetwork) -> str:
 
 
 def _measured(network: LayeredNetwork, function: AveragingFunction, mzi_count: int) -> dict[str, Any]:
-    """Return what is measured of a network for its row, and its sizes: nonlinearity, layers, number of MZIs, largest
-    gain in dB, wrong outputs and checked inputs, noise limit as a share of full scale, and error rates (0 to 1) at
-    `SIGMAS`, 24 standard deviations of the noise from 1e-4 to 3e-2 of full scale."""
+    """Return what is measured of a network for its row, and its sizes: ``nonlinearity``, ``layers``, ``mzi_count``,
+    ``largest_gain_db``, ``wrong_outputs``, ``checked_inputs``, ``noise_limit`` as a share of full scale, and
+    ``error_rates`` (0 to 1) at `SIGMAS`, 24 standard deviations of the noise from 1e-4 to 3e-2 of full scale."""
     return {
         "nonlinearity": network.nonlinearity,
         "layers": list(network.layers),

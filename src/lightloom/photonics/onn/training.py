@@ -69,7 +69,7 @@ class Checkpoint:
         self.saved = time.monotonic()
 
     def load(self) -> dict[str, Any] | None:
-        """Return the state that `save` was given last, None if there is no checkpoint in the folder.
+        """Return the state that `save` was given last, by name, None if there is no checkpoint in the folder.
 
         Raises:
             ConfigError: it cannot be read, or belongs to another recipe.
@@ -137,8 +137,9 @@ class Trained:
         return FunctionArguments(**{field.name: getattr(r, field.name) for field in fields(FunctionArguments)})
 
     def to_json(self) -> Document:
-        """Return the document of `lightloom onn train --json`: the recipe, the verification (accuracy as a share from 0
-        to 1), MZIs, the largest gain in dB, times in seconds, and history."""
+        """Return the document of `lightloom onn train --json`: ``recipe``, the verification (``accuracy`` as a share
+        from 0 to 1, counts, ``largest_deviation`` in levels, number of outputs by error under ``errors``),
+        ``mzi_count``, ``largest_gain_db``, ``epochs``, ``seconds``, ``cpu_seconds`` and ``history``."""
         v = self.verification
         return {
             "recipe": self.recipe.to_json(),
@@ -306,8 +307,8 @@ class _TrainingState:
 
     @torch.no_grad()
     def _evaluate(self, loss: float) -> None:
-        """Append an entry to the history: epoch, ``loss``, accuracy on the whole grid without noise, noise and CPU
-        seconds."""
+        """Append an entry to the history: ``epoch``, ``loss``, ``accuracy`` on the whole grid without noise (0 to 1),
+        ``noise`` (sigma of the training, relative to full scale) and ``cpu_seconds``."""
         pairs = zip(torch.split(self.light, 1 << 14), torch.split(self.ideal, 1 << 14), strict=True)
         accuracy = sum(float(_right(self.network(x), y, self.steps)) * len(x) for x, y in pairs) / len(self.light)
         noise = self.curriculum.sigma if self.recipe.noise else 0.0

@@ -66,7 +66,8 @@ class SimulatedChip:
         """θ and φ of ideal devices, [2, devices]."""
 
     def powers(self, settings: Floats, vectors: Fields) -> Floats:
-        """Set θ and φ [settings, 2, devices] in radians and measure the output powers [settings, outputs, vectors].
+        """Set θ and φ [settings, 2, devices] in radians and measure the output powers [settings, outputs, vectors] as
+        shares of the input power.
 
         ``vectors`` are input fields [inputs, vectors] of unit power, see :class:`Chip`. Every phase drifts before each
         setting, for good; powers have noise and may be negative.
