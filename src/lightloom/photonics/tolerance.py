@@ -692,8 +692,8 @@ def tolerance_document(result: TolerantAverager, advance: Advance = ignore) -> D
 
     ``tolerated_share`` is the largest share, at least 1, of all errors at once, ``tolerated_alone`` the largest value
     of each error alone (for ``power``, in watts, and ``dac-bits`` the least), which are measured here.
-    ``lane_power_watts`` is that of a server's lane, None without noise; ``largest_gain_db`` is in dB. ``advance`` is
-    called with 1 for every step of a bisection.
+    ``lane_power_watts`` is that of a server's lane, None without noise; ``tried`` counts the averagers up to this one,
+    ``columns`` those of MZIs that the light passes. ``advance`` is called with 1 for every step of a bisection.
     """
     mapped, request, seed = result.mapped, result.request, result.seed
     # The whole request is tolerated: that was measured with more words than shares of it are.

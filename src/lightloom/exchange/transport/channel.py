@@ -441,7 +441,7 @@ def decode_block(
     Args:
         codec: decoder; None takes the payload as float32 values, which share its memory.
         payload: the message.
-        size: number of values expected.
+        size: number of values expected; where it is 0, the payload must be empty, whatever the codec.
         rank, peer: receiver and sender, for messages.
         out: memory into which a codec decodes; the result may be this array.
 

@@ -273,8 +273,8 @@ def _outcome(rank: int, folder: Path, late: str | None, exit_code: int | None) -
 
 
 def _start_copies(jobs: Sequence[RankJob], folder: Path) -> list[ForkedRank]:
-    """Start one process that forks all ranks, and return the ranks, by rank; files with their jobs, process numbers and
-    exit codes appear in ``folder``."""
+    """Start one process that forks all ranks, and return the ranks, by rank; files with their jobs (``ranks.json``),
+    process numbers (``<rank>.process``) and exit codes (``<rank>.ending``) appear in ``folder``."""
     written = folder / "ranks.json"
     for job in jobs:
         Path(job.log).touch()
@@ -287,7 +287,8 @@ def _start_copies(jobs: Sequence[RankJob], folder: Path) -> list[ForkedRank]:
 
 def fork_ranks(written: str) -> None:
     """Import what the ranks run, fork them, and return once all have ended; the process number and exit code of each
-    are written to files beside ``written``, the path of a JSON file with the job of each rank."""
+    are written to ``<rank>.process`` and ``<rank>.ending`` beside ``written``, the path of a JSON file with the job of
+    each rank."""
     import torch.distributed  # noqa: F401
 
     from lightloom.exchange.transport import worker

@@ -186,7 +186,8 @@ def measure_series(series: Series, corpus: Corpus, work: Path, advance: Advance 
 
 def _train_language(series: Series, name: str, seed: int, corpus: Corpus, folder: Path) -> dict[str, Any]:
     """Train the language model of a series with the variant ``name`` and one seed, with a checkpoint in ``folder`` from
-    which an interrupted run resumes, and return the record."""
+    which an interrupted run resumes, and return the record, with the recipe and the name of the corpus, as
+    `papers.runs.language.train` does."""
     import torch
 
     from lightloom.papers.runs.language import Recipe, train

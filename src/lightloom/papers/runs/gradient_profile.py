@@ -76,8 +76,8 @@ class Training:
         return sorted({round(self.steps ** (i / (_SAMPLES - 1))) for i in range(_SAMPLES)})
 
     def describe(self) -> str:
-        """Return a phrase on how the gradients were made: inputs, SGD with its rate and momentum, batch, sampled steps
-        and seed, with commas between."""
+        """Return a phrase on how the gradients were made: inputs, SGD with its rate and momentum, batch, sampled steps,
+        seed and, where there are any, sums of batches, with commas between."""
         sums = f", sums of up to {self.terms} batches at the last" if self.terms > 1 else ""
         inputs = "MNIST" if self.data is not None else "random inputs and labels"
         return (

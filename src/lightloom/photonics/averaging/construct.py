@@ -257,8 +257,10 @@ class Construction:
         return quick >= 1 - 4 * (1 - TARGET) and noisy_accuracy(self.network, self.function, noise) >= TARGET
 
     def to_json(self, servers: int, bits: int, verification: Verification, limit: float) -> dict[str, Any]:
-        """Return the document of `lightloom onn build --json`: name, errors, steps of the proof, counts of MZIs,
-        layers, largest gain in dB, and noise limit as a share of full scale.
+        """Return the document of `lightloom onn build --json`: ``construction`` (name), ``nonlinearity``, the counts of
+        ``verification``, ``proof`` (steps), ``proved_tolerance`` (share of full scale), ``mzi_count`` and
+        ``mzi_count_economy``, ``_with_bias`` and ``_of_p_and_t``, ``layers``, ``largest_gain_db``, and ``noise_limit``
+        as a share of full scale.
 
         ``servers`` and ``bits`` give the size of P and T; ``verification`` and ``limit`` are figures measured before.
         """
@@ -362,8 +364,8 @@ def embedded(function: AveragingFunction, nonlinearity: Nonlinearity, layers: Se
 
 
 def recognise(network: LayeredNetwork, function: AveragingFunction) -> Construction | None:
-    """Return the first construction of the function that has exactly the network's weights and biases, None if there is
-    none.
+    """Return the first construction of the function, of `candidates`, of those `embedded` in the network's layers or of
+    the sturdy ones, that has exactly the network's weights and biases, None if there is none.
 
     Its proof then applies to the network.
     """

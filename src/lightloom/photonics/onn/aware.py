@@ -136,8 +136,9 @@ def _thinned(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:
 def _document(trainings: list[Document], constructed: list[Document], budget: float) -> Document:
     """Return the JSON document of the comparison from the rows of trainings and of constructed networks.
 
-    Its ``verdict`` counts the seeds that both arms have been trained with, and those of them with fewer wrong averages
-    at a phase error of 3e-3 with awareness. ``budget`` is in CPU seconds.
+    Rows are under ``trainings`` and ``constructed``, the arms' ``recipes`` by arm. Its ``verdict`` counts the seeds
+    that both arms have been trained with, and those of them with fewer wrong averages at a phase error of 3e-3 with
+    awareness. ``budget`` is in CPU seconds.
     """
     wrong = {(row["arm"], row["seed"]): row["wrong"]["phase 3e-3"] for row in trainings}
     pairs = [seed for seed in SEEDS if all((arm, seed) in wrong for arm in ARMS)]
