@@ -74,7 +74,7 @@ def _merge(h: np.uint64, a: np.uint64) -> np.uint64:
 
 @njit_threaded
 def xxh64(data: Bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
-    """Return the XXH64 of ``data[start:end]``, a 64-bit hash (Collet's specification, version 0.1.1)."""
+    """Return the XXH64 of ``data[start:end]``, a 64-bit hash under ``seed`` (Collet's specification, version 0.1.1)."""
     p = start
     h = seed + _P5
     if end - start >= 32:

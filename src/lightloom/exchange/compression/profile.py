@@ -191,7 +191,9 @@ class _Sums:
             self.tags = tags if self.tags is None else self.tags + tags
 
     def fit(self) -> Fit:
-        """Return ratio and errors over all that was added; needs at least one value."""
+        """Return the compression ratio (bytes as float32 over encoded ones) and the errors over all that was added;
+        needs at least one value. Where all values are 0, the relative L2 error is 0 and the cosine 1; where only the
+        decoded ones are, the cosine is 0."""
         error, size, decoded_size, product = self.products.tolist()
         norms = float(np.sqrt(size) * np.sqrt(decoded_size))
         return Fit(

@@ -73,8 +73,8 @@ def _short(name: str, seeds: Sequence[int] = SHORT_SEEDS[:1], **settings: Any) -
 
 def short_jobs() -> list[tuple[TrainingRun, int]]:
     """Return pairs of run and seed of the short runs, seed by seed, the most important first: float32, the codecs at
-    2^-10, error feedback at all bounds, truncation of gradients and of weights, and the codec as printed on the summed
-    loss."""
+    2^-10, error feedback at all bounds, truncation of gradients and of weights by 16, 22 and 24 bits, and the codec as
+    printed on the summed loss."""
     runs = [
         _short("float32", SHORT_SEEDS),
         _short("printed 2^-10", gradients="inceptionn-printed:2^-10"),

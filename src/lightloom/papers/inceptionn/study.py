@@ -135,7 +135,8 @@ def software_loop(loop: Record) -> Figure:
 
 def training_time() -> Figure:
     """Draw Figure 12: computation and communication of an iteration by our model, over the total of WA
-    (worker-aggregator), a panel for each model and a bar for each of WA, WA+C, INC and INC+C."""
+    (worker-aggregator), a panel for each model and a bar for each of WA, WA+C, INC and INC+C; a mark is Table II's
+    total."""
     figure, panels = canvas(len(MODELS), sharey=True)
     for axes, model in zip(panels, MODELS, strict=True):
         by_exchange = steps(model)
@@ -167,8 +168,8 @@ def measured_exchange(exchange: Record) -> Figure:
 
 
 def hooks(links: Record) -> Figure:
-    """Draw the step of DDP with each hook over that without one, with the range over rounds; a panel for each rate of
-    the links in the record."""
+    """Draw the step of DDP with each hook (fp16, PowerSGD, ours) over that without one, with the range over rounds; a
+    panel for each rate of the links in the record."""
     figure, panels = canvas(len(links["tables"]), sharey=True)
     for axes, (rate, table) in zip(panels, links["tables"].items(), strict=True):
         rows = list(table["rows"].values())
@@ -183,8 +184,8 @@ def hooks(links: Record) -> Figure:
 
 
 def learning(training: Record) -> Figure:
-    """Draw HDC's test accuracy over iterations of the first seed, a panel for each bound, float32 beside the three
-    forms of the codec: what Figs. 13 and 14(b) come from."""
+    """Draw HDC's test accuracy over iterations of the first seed, a panel for each bound, float32 beside the codec as
+    printed, windowed, and windowed with error feedback: what Figs. 13 and 14(b) come from."""
     figure, panels = canvas(len(BOUNDS), sharey=True)
     runs = training["runs"]
     for axes, k in zip(panels, BOUNDS, strict=True):
@@ -218,8 +219,8 @@ def bit_widths(table3: Record) -> Figure:
 
 
 def scalability() -> Figure:
-    """Draw Figure 15 and beyond: exchange time by section VIII-D's forms over WA's with four workers, against workers;
-    bands span the four models."""
+    """Draw Figure 15 and beyond: exchange time by section VIII-D's forms over WA's with four workers, against workers,
+    a panel for 4 to 8 and one for 4 to 1,024; bands span the four models."""
     figure, (near, far) = canvas(2)
     for axes, counts in ((near, list(MEASURED)), (far, list(FURTHER))):
         for name, colour in (("WA", ORANGE), ("INC", BLUE)):

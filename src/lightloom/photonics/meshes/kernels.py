@@ -312,7 +312,8 @@ _VECTOR_TILE: Effort = 32
 @njit_contracting
 def _pass_device(tile: Floats, mode: int, device: Floats) -> None:
     """Multiply the fields of modes ``mode`` and ``mode + 1`` of all vectors in a tile by a device's matrix, in place.
-    ``device`` has the real and imaginary parts of its four elements, row by row."""
+    ``tile`` holds, for every mode in turn, the real parts of 32 vectors and then their imaginary parts; ``device`` has
+    the real and imaginary parts of its four elements, row by row."""
     pair = tile[2 * mode * _VECTOR_TILE : (2 * mode + 4) * _VECTOR_TILE]
     ar, ai, br, bi = device[0], device[1], device[2], device[3]
     cr, ci, dr, di = device[4], device[5], device[6], device[7]
