@@ -108,7 +108,7 @@ class WordErrors(WrongWords):
     """Largest factor by which calibration raised the power of a lane or of a unit's output."""
 
     def to_json(self) -> Document:
-        """Return rate, interval and counts as a JSON object.
+        """Return rate, interval and counts as a JSON object: the fields of ``counts`` and three more.
 
         ``worst_fabrication`` is the largest rate of one fabrication, ``fabrications_all_right`` the number of those
         without a wrong word, and ``words_received_differently`` the number of words that not all servers received
