@@ -142,15 +142,16 @@ class Operator:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that it keeps from the forward pass to the backward pass, statistics and masks included, recomputed
-        ones not."""
+        """Bytes of the operator's results that are kept from the forward pass to the backward pass: elements (its whole
+        output where ``saved_bytes`` is None), statistics and masks; what a checkpoint region recomputes is left out."""
         return sum(self.saved_parts(output_sampled=True)) + self.saved_index_bytes
 
     def saved_parts(self, *, output_sampled: bool) -> tuple[int, int]:
-        """Return the kept bytes of its elements as (those that grow with the batch, those that do not).
+        """Return the kept bytes of the operator's elements as (those that grow with the batch, those that do not),
+        without ``saved_index_bytes`` and without what is recomputed.
 
-        Where nothing tells what is kept, it is the output, which grows if ``output_sampled``: the output depends on the
-        samples.
+        Where ``saved_bytes`` is None, the whole output is kept: it grows if ``output_sampled``, which says that the
+        output depends on the samples.
         """
         if self.saved_bytes is not None:
             return self.saved_bytes - self.saved_shared_bytes, self.saved_shared_bytes
@@ -159,8 +160,9 @@ class Operator:
     def with_batch(self, batch: int, traced: int, element_bytes: int) -> Operator:
         """Return the operator for ``batch`` samples, where this one is of ``traced``.
 
-        FLOPs and bytes grow in proportion, parameters and what samples share stay. An output without samples (a mean
-        loss, a sum over the batch) stays too, and so does an operator without a ``sample`` dimension.
+        FLOPs and bytes grow in proportion, rounded up; parameters and what samples share stay. An output without
+        samples (a mean loss, a sum over the batch) stays too, and so does an operator without a ``sample`` dimension.
+        ``element_bytes`` are those of the graph.
         """
         if "sample" not in self.dimensions:
             return self
@@ -199,8 +201,8 @@ _BYTES_OF_ELEMENTS = ("saved_bytes", *(name for name in COUNTS if name.endswith(
 
 
 def check_integer(name: str, key: str, value: object, least: int) -> None:
-    """Raise WorkloadError, which names the operator or graph and the count, unless ``value`` is a whole number of at
-    least ``least``."""
+    """Raise WorkloadError unless ``value`` is an ``int`` (no bool, no float) of at least ``least``; the message names
+    the operator or graph ``name`` and the field ``key``."""
     if type(value) is not int or value < least:
         raise WorkloadError(f"operator {name!r}: {key} is {value!r}, expected a whole number of at least {least}")
 
@@ -257,7 +259,8 @@ class MeasuredTimes:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> MeasuredTimes:
-        """Return the times in a document as :meth:`to_json` returns it."""
+        """Return the times in a document as :meth:`to_json` returns it; KeyError or TypeError where fields are missing
+        or unknown, WorkloadError where a time is negative."""
         fields = dict(document)
         return cls(forward=tuple(fields.pop("forward_s")), backward=tuple(fields.pop("backward_s")), **fields)
 
@@ -321,7 +324,8 @@ class ComputeGraph(Result):
 
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of the parameters, hence also of one gradient."""
+        """Bytes of the parameters that the forward pass uses, at the graph's element size; as many as one gradient of
+        all of them takes."""
         return sum(operator.parameter_bytes for operator in self.operators)
 
     @property
@@ -376,8 +380,11 @@ class ComputeGraph(Result):
     def with_batch(self, batch: int) -> ComputeGraph:
         """Return the graph for another number of samples.
 
-        FLOPs and activations of an operator with a ``sample`` dimension grow in proportion, parameters and
-        the rest stay (:meth:`Operator.with_batch`).
+        FLOPs and activations of an operator with a ``sample`` dimension grow in proportion, parameters and the rest
+        stay (:meth:`Operator.with_batch`); measured times stay those of their own batch.
+
+        Raises:
+            WorkloadError: ``batch`` is no whole number of at least 1.
         """
         check_integer(self.name, "batch", batch, 1)
         if batch == self.batch:
@@ -386,14 +393,16 @@ class ComputeGraph(Result):
         return replace(self, batch=batch, operators=operators)
 
     def with_element_bytes(self, element_bytes: int) -> ComputeGraph:
-        """Return the graph with every element stored in that many bytes (2 for bfloat16); FLOPs stay."""
+        """Return the graph with every element stored in that many bytes (2 for bfloat16): all counts of bytes scale but
+        ``saved_index_bytes``; FLOPs stay."""
         if element_bytes == self.element_bytes:
             return self
         operators = tuple(operator.with_element_bytes(element_bytes, self.element_bytes) for operator in self.operators)
         return replace(self, element_bytes=element_bytes, operators=operators)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a document of plain values, read back by :meth:`from_json`; fields at their default are left out."""
+        """Return a document of plain values, read back by :meth:`from_json`; operators' fields at their default are
+        left out, and so are ``uncounted`` and ``measured`` where there are none."""
         return {
             "schema": SCHEMA,
             "name": self.name,
@@ -424,7 +433,8 @@ class ComputeGraph(Result):
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one mapping for each operator in order: its name, its kind and every count of ``COUNTS``."""
+        """Return one mapping for each operator in order: ``name``, ``kind`` and every count that all operators have
+        (``COUNTS``: FLOPs, bytes and parameters by field, without ``saved_bytes``, which may be unknown)."""
         return [{name: getattr(operator, name) for name in ("name", "kind", *COUNTS)} for operator in self.operators]
 
     @classmethod
@@ -463,8 +473,9 @@ def _operator_to_json(operator: Operator) -> dict[str, Any]:
 def without_loss(operators: Sequence[Operator]) -> tuple[Operator, ...]:
     """Return the operators of a step without what follows its last linear layer, the logits, which then come last.
 
-    Left out are the loss, what leads to it, and its targets. Operators that do not end in a linear layer with a loss of
-    its outputs, or that have parameters behind it, are returned as they are.
+    Left out are the loss, all that follows from the logits, and inputs that only these read (targets). All operators
+    are returned where the last one that multiplies (of a kind in ``TENSOR_KINDS``) is no linear layer, no loss follows
+    from it, or what follows has parameters.
     """
     places = [place for place, operator in enumerate(operators) if operator.kind in TENSOR_KINDS]
     if not places or operators[places[-1]].kind != "linear":
@@ -508,8 +519,9 @@ def synapse_bytes(graph: ComputeGraph) -> int:
 
 
 def neuron_bytes(graph: ComputeGraph, batch: int | None = None) -> int:
-    """Return the bytes of the outputs of all layers in one forward pass, for ``batch`` samples or by default the
-    graph's own."""
+    """Return the bytes of the outputs of the operators that count as layers with neurons (:func:`layers`: inputs,
+    convolutions, pooling, fully connected ones and, but for Inception networks, normalisation, sums and concatenations)
+    in one forward pass, for ``batch`` samples or by default the graph's own."""
     rescaled = graph if batch is None else graph.with_batch(batch)
     return sum(operator.activation_bytes for operator in layers(rescaled))
 
@@ -518,7 +530,8 @@ def layers(graph: ComputeGraph) -> tuple[Operator, ...]:
     """Return the operators that count as layers with neurons, in order: input, convolutions, pooling and fully
     connected ones.
 
-    ``lrn``, ``batch_norm``, additions and concatenations count too, but in Inception networks.
+    ``lrn``, ``batch_norm``, additions and concatenations count too, except in Inception networks: graphs whose name
+    begins with ``googlenet`` or ``inception``.
     """
     kinds = BASE_KINDS if graph.name.startswith(INCEPTION_NETWORKS) else BASE_KINDS | MORE_KINDS
     return tuple(operator for operator in graph.operators if operator.kind in kinds)

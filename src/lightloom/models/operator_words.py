@@ -114,14 +114,16 @@ def plain_word(name: str) -> str:
 
 
 def is_move(name: str) -> bool:
-    """Return whether a call computes nothing: it allocates, moves, looks up or fills; views are not among them."""
+    """Return whether the call ``name`` (``aten::cat``; library and overload may be there) computes nothing: it
+    allocates, moves, looks up (embedding, gather) or fills; views such as reshape are not among these."""
     return plain_word(name) in _MOVES
 
 
 def has_rule(name: str) -> bool:
-    """Return whether the table says what a call costs: products, moves, views and the kinds that do no products.
+    """Return whether the table says what the call ``name`` costs: it is a product with a rule, a move, a view or of a
+    kind that does no products.
 
-    Of other calls one FLOP for each element is a guess.
+    False for all other calls, for which one FLOP for each element is a guess.
     """
     word = plain_word(name)
     kind = KIND_OF_WORD.get(word)
@@ -131,14 +133,15 @@ def has_rule(name: str) -> bool:
 def product(
     name: str, shapes: Sequence[Shape], result: Shape | None = None, values: Sequence[object] = ()
 ) -> Product | None:
-    """Return FLOPs, factors and shape of what a call multiplies; None for one that multiplies no matrices, or too few
-    shapes to tell.
+    """Return FLOPs, factors and shape of what a call multiplies; None for one that multiplies no matrices, or where the
+    shapes are too few or do not fit.
 
     Args:
-        name: of the function or call.
-        shapes: of its tensors, in the order of its arguments.
-        result: shape of what it returns, where that is known.
-        values: its arguments that are no tensors, in their order.
+        name: name of the function or call; library, overload and the in-place underscore may be there.
+        shapes: shapes of its tensors, in the order of its arguments; for the backward pass, the gradient of the output
+            comes first.
+        result: shape of what it returns; None where that is unknown.
+        values: its arguments that are no tensors, in their order, such as stride or an equation of einsum.
     """
     word = plain_word(name)
     rule = _PRODUCTS.get(word)
@@ -154,8 +157,9 @@ def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: 
     """Return the kind of one operator, one of ``graph.KINDS``, by its word and by what it calls.
 
     With products it is ``experts`` or ``linear`` where they say so, else the kind of its word if that multiplies, else
-    ``conv`` or ``matmul``. Without, it is the kind of its word; where that tells none, ``add`` for a sum of two
-    results, ``copy`` if all its calls only move data, else ``elementwise``.
+    ``conv`` or ``matmul``. Without, it is the kind of its word; where that is none, ``elementwise`` or one that
+    multiplies, it is ``add`` for the word "add" and two results or more, ``copy`` if all its calls only move data, else
+    ``elementwise``.
 
     Args:
         word: its plain word.
@@ -186,8 +190,8 @@ def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, su
     """Return the sizes of a product of experts by name, from its output (experts, visits, channels), or (visits of all
     experts, channels).
 
-    ``sequence`` is what one sample sends to each expert (1 at least), ``in_channel`` the length ``summed``; ``sample``
-    is left out where ``batch`` is None.
+    ``experts`` is their number. ``sequence`` is the visits to each expert over the samples in ``batch`` (1 at least),
+    ``in_channel`` the length ``summed``; ``sample`` is left out where ``batch`` is None.
     """
     visits, channels = int(shape[-2]), int(shape[-1])
     if len(shape) == 2:
@@ -227,7 +231,10 @@ def convolution_sizes(inputs: Shape, weight: Shape, outputs: Shape) -> dict[str,
     """Return ``in_channel`` (channels of the input), kernel sizes by axis, and ``groups``, from the shapes of input,
     weight and output.
 
-    A weight whose first axis is the input's channels, and not the output's, is taken as transposed.
+    Kernel sizes are ``kernel_length`` for one axis, ``kernel_height`` and ``kernel_width`` for two, with
+    ``kernel_depth`` before them for three. Input and output may have an axis of samples or not: they have one if they
+    have as many axes as the weight. A weight whose first axis is the input's channels, and not the output's, is taken
+    as transposed.
     """
     in_channel = inputs[1] if len(inputs) == len(weight) else inputs[0]
     out_channel = outputs[1] if len(outputs) == len(weight) else outputs[0]
@@ -239,8 +246,9 @@ def convolution_sizes(inputs: Shape, weight: Shape, outputs: Shape) -> dict[str,
 
 
 def heads_first(name: str, shape: Shape) -> Shape:
-    """Return the shape of an operand of a call of attention as (..., head, T, D), transposed where the call has T
-    first."""
+    """Return the shape of an operand of the call ``name`` of attention as (..., head, T, D): of four axes, T and head
+    are swapped where the call's word begins with ``flash_attn``, ``flash_attention`` or ``efficient_attention``, which
+    take (sample, T, head, D)."""
     if len(shape) == 4 and plain_word(name).startswith(_TOKENS_FIRST):
         return (shape[0], shape[2], shape[1], shape[3])
     return shape
@@ -293,8 +301,8 @@ def _grouped(_word: str, shapes: Sequence[Shape], result: Shape | None, _values:
 
 
 def _einsum(_word: str, shapes: Sequence[Shape], result: Shape | None, values: Sequence[object]) -> Product | None:
-    """Return the product that an equation states, all factors multiplied at once; None where not each axis has one
-    label."""
+    """Return the product that an equation, the first text among ``values``, states, all factors multiplied at once;
+    None where not each axis of each operand has one label, as with ``...``."""
     equation = next((value for value in values if isinstance(value, str)), "").replace(" ", "")
     terms, _, made = equation.partition("->")
     labels = terms.split(",")
@@ -310,7 +318,8 @@ def _einsum(_word: str, shapes: Sequence[Shape], result: Shape | None, values: S
 def _convolution(word: str, shapes: Sequence[Shape], result: Shape | None, values: Sequence[object]) -> Product | None:
     """Return the product of a convolution: each weight meets every position of the output in every sample.
 
-    Transposed, every position of the input. None where the shape of the result is neither given nor follows.
+    Transposed, every position of the input: so says the word, or the first truth value among the arguments of a general
+    ``convolution``. None where the result's shape is neither given nor follows from stride, padding and dilation.
     """
     x, w = shapes[0], shapes[1]
     transposed = "transpose" in word
@@ -324,7 +333,9 @@ def _convolution(word: str, shapes: Sequence[Shape], result: Shape | None, value
 
 
 def convolved_shape(x: Shape, w: Shape, values: Sequence[object]) -> Shape | None:
-    """Return the shape of a convolution's result from its stride, padding and dilation; None where they are unknown."""
+    """Return the shape of a convolution's result from the shapes of input and weight and from its stride, padding and
+    dilation, the first three lists of integers among ``values`` (one entry for each axis, or one for all); None where
+    there are fewer lists."""
     lists = [value for value in values if isinstance(value, (list, tuple)) and all(type(v) is int for v in value)]
     if len(lists) < 3:
         return None
@@ -342,7 +353,11 @@ def _convolution_backward(
     word: str, shapes: Sequence[Shape], _result: Shape | None, values: Sequence[object]
 ) -> Product:
     """Return the products of the gradients of input and weight that a mask asks for (both without one), each as large
-    as the forward one."""
+    as the forward one.
+
+    Shapes are those of the gradient of the output, the input and the weight; the mask is the last list of truth values.
+    The result has no factors and the input's shape.
+    """
     # gradient of the output, input, weight; the mask, which comes last, says which gradients are wanted
     masks = [value for value in values if isinstance(value, list) and value and isinstance(value[0], bool)]
     wanted = sum(map(bool, masks[-1][:2])) if masks else 2
@@ -356,7 +371,8 @@ def _attention(word: str, shapes: Sequence[Shape], _result: Shape | None, _value
     """Return the two products of attention, q kᵀ and the weights times v, as one; the backward pass counts twice that,
     without what it recomputes.
 
-    Shapes are (sample, head, T, D) or (sample, T, head, D). None for sequences of several lengths in one.
+    Shapes, (sample, head, T, D) or (sample, T, head, D), are those of q, k and v, in the backward pass behind that of
+    the output's gradient. None for sequences of several lengths in one. No mask is taken into account.
     """
     backward = "backward" in word
     q, k, v = shapes[backward], shapes[1 + backward], shapes[2 + backward]
@@ -371,9 +387,11 @@ _TOKENS_FIRST = ("flash_attn", "flash_attention", "efficient_attention")
 
 
 def _recurrent(word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product | None:
-    """Return the product of all steps and layers, backward twice the forward one; None without weights as matrices.
+    """Return the product of all steps and layers, backward twice the forward one; None where the input has not three
+    axes, or no weight is a matrix.
 
-    Inputs are (T, B, I) or (B, T, I); each weight meets every token of every sample.
+    Inputs are (T, B, I) or (B, T, I); each weight, a shape of two axes, meets every token of every sample. The result's
+    shape is empty.
     """
     x = shapes[0]
     rest = shapes[1:3] if "layer" in word else shapes[1:]  # a layer's states follow its weights, as matrices too

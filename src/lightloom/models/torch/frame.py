@@ -45,8 +45,9 @@ def output_dimensions(
 
     Args:
         shape: its sizes.
-        batch: the batch if the output depends on the samples, else None: axes are ``axis_0``, ``axis_1``, ...
-        axes: names that the operator's input had, kept if rank and batch fit.
+        batch: samples of the pass if the output depends on them, else None: axes are ``axis_0``, ``axis_1``, ...
+        axes: names that the operator's input had, kept if there are as many and the size along ``sample`` is the batch;
+            None for none.
 
     Returns:
         Named sizes, and the names in axis order (None when no order is meant, as in flattened tokens).
@@ -75,8 +76,8 @@ def _named_sizes(names: Sequence[str], shape: Sequence[int]) -> dict[str, int]:
 
 
 def image_axes(rank: int) -> tuple[str, ...] | None:
-    """Return the names of the axes (B, C, ...) as convolution and pooling lay them out; None unless ``rank`` is 3 to
-    5."""
+    """Return the names of the axes as convolution and pooling lay them out: ``sample``, ``channel``, then ``length``,
+    or ``height`` and ``width``, or ``depth`` before these; None unless the number of axes, ``rank``, is 3 to 5."""
     spatial = _SPATIAL.get(rank - 2)
     return ("sample", "channel", *spatial) if spatial else None
 
@@ -237,7 +238,8 @@ def key_of(tensor: Tensor) -> int:
 
 
 def distinct_elements(tensors: list[Tensor]) -> int:
-    """Return the number of elements that views cover together: summed by storage, at most the storage's own number."""
+    """Return the number of elements that tensors cover together: the sum over their storages of the elements of all
+    views of each, at most the storage's own number."""
     sizes: Counter[int] = Counter()
     capacities: dict[int, int] = {}
     for tensor in tensors:
@@ -283,10 +285,10 @@ def dimensions(
 
     Args:
         frame: the function, with its products.
-        kind: of the operator.
+        kind: kind of the operator, one of ``graph.KINDS``.
         sources: what it reads, from which names may be inherited.
         outputs: what it returned, of which the first is named.
-        batch: the batch if the operator depends on the samples, else None.
+        batch: samples of the pass if the operator depends on them, else None.
     """
     output = outputs[0]
     if kind == "attention":

@@ -73,8 +73,10 @@ def trace_configuration(
 
     Args:
         fields: the object in the file.
-        name: of the graph, and in messages.
-        sequence_length: tokens of a sample; else as many as the configuration allows, up to :data:`LONGEST`.
+        name: name of the graph, and of the model in messages.
+        batch: samples of the graph.
+        sequence_length: tokens of a sample; None takes as many as the configuration allows, up to :data:`LONGEST`
+            (4096), or 512 where it sets no limit.
 
     Raises:
         WorkloadError: ``transformers`` is missing, does not know the architecture, or cannot build or trace it.
@@ -102,7 +104,11 @@ def _traced(
     kind: Configuration, config: Configuration, name: str, batch: int, sequence_length: int | None
 ) -> tuple[ComputeGraph, list[str]]:
     """Return the model's graph and a sentence on each assumption: in training mode, or in evaluation mode where values
-    steer that."""
+    steer that.
+
+    ``kind`` is the class of the model and ``config`` its configuration; ``sequence_length`` is None for as many tokens
+    as the configuration allows. WorkloadError where neither mode can be traced.
+    """
 
     def traced(training: bool) -> tuple[ComputeGraph, list[str]]:
         """Return the graph and the assumptions of its inputs, traced in training or in evaluation mode."""
@@ -220,8 +226,8 @@ def _architecture(library: Configuration, config: Configuration, fields: Fields,
 
 
 def _build_module(kind: Configuration, config: Configuration, name: str) -> nn.Module:
-    """Return the module in float32, its experts in one grouped product where it offers that; WorkloadError if it
-    fails."""
+    """Return the module of the class ``kind`` for a configuration, in float32, its experts in one grouped product where
+    the class offers that; WorkloadError, which names the model ``name``, if it cannot be built."""
     options: dict[str, Any] = {"dtype": torch.float32}
     if getattr(kind, "_can_set_experts_implementation", lambda: False)():
         options["experts_implementation"] = _GROUPED
@@ -245,7 +251,8 @@ class _Inputs:
         self.assumptions: list[str] = []
 
     def with_module(self, module: nn.Module) -> tuple[nn.Module, dict[str, Tensor], int]:
-        """Return the module, its example inputs by argument for two samples, and the axis of samples (always 0).
+        """Return the module, its example inputs by argument for two samples, on the meta device and so without values,
+        and the axis of samples (always 0).
 
         The main input is what the module names so; images and targets (``decoder_input_ids``) are added where it takes
         them.
@@ -283,8 +290,8 @@ class _Inputs:
         return module, inputs, 0
 
     def _tokens(self, module: nn.Module) -> Tensor:
-        """Return two samples of tokens that are all 0, (2, T): the length asked for, else the limit of the
-        configuration (or 512), at most 4096.
+        """Return two samples of tokens, (2, T) integers on the meta device, which hold no values: the length asked for,
+        else the limit of the configuration (or 512), at most 4096.
 
         A length that was not asked for is noted as an assumption.
 
@@ -316,8 +323,8 @@ class _Inputs:
         return limit
 
     def _image(self) -> Tensor:
-        """Return two images of zeros (2, channels, height, width) of the configuration's size, or of 224 x 224, noted
-        as an assumption."""
+        """Return two images (2, channels, height, width) on the meta device, which hold no values, of the
+        configuration's size and channels (3 without); 224 x 224 where it states no size, noted as an assumption."""
         config = self._vision or self._config
         size, channels = getattr(config, "image_size", None), getattr(config, "num_channels", None) or 3
         if size is None:
@@ -327,13 +334,14 @@ class _Inputs:
         return torch.zeros(2, channels, height, width, device="meta")
 
     def _sound(self) -> Tensor:
-        """Return two waveforms of zeros (2, 160000), 10 s at 16 kHz, which is noted as an assumption."""
+        """Return two waveforms (2, 160000) on the meta device, which hold no values: 10 s at 16 kHz, which is noted as
+        an assumption."""
         self.assumptions.append(f"sound: {_SECONDS} s of {_SAMPLES_A_SECOND:,} samples a second, an assumption")
         return torch.zeros(2, _SECONDS * _SAMPLES_A_SECOND, device="meta")
 
     def _features(self) -> Tensor:
-        """Return features of sound, all zero: (2, mel bins, frames), twice as many frames as positions of the
-        source."""
+        """Return features of sound, (2, mel bins, frames), on the meta device, which hold no values: twice as many
+        frames as positions of the source; 80 bins and 3000 frames where the configuration says nothing."""
         frames = 2 * int(getattr(self._config, "max_source_positions", 0) or 1500)
         bins = int(getattr(self._config, "num_mel_bins", 0) or 80)
         return torch.zeros(2, bins, frames, device="meta")

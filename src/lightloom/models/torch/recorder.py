@@ -126,7 +126,8 @@ class Recorder:
     # Modules: which path are we in?
 
     def enter(self, path: str, module: nn.Module) -> None:
-        """Note that a module's forward begins; one that normalizes in parts is one operator, whatever it calls."""
+        """Note that the forward pass of the module at ``path`` (empty for the model itself) begins; one that normalizes
+        in parts (``LlamaRMSNorm``) is one operator, whatever it calls."""
         whole = self.frame is None and _normalizes(module)
         leaf = next(module.children(), None) is None and type(module).__module__.startswith("torch.nn.")
         self._scopes.append((path, (leaf or whole) and path != ""))
@@ -196,7 +197,8 @@ class Recorder:
                 )
 
     def pack(self, tensor: Tensor) -> None:
-        """Note that autograd keeps a tensor for the backward pass; parts of a function of one kernel keep nothing."""
+        """Note that autograd keeps a tensor for the backward pass: as a mask of one byte an element if dropout made it,
+        not at all if it belongs to the parts of attention or of a root-mean-square norm, which are one kernel each."""
         frame = self.frame
         if self._region is not None:
             self._region.note(len(self.operators), frame)
@@ -355,8 +357,8 @@ class Recorder:
         return operator, axes
 
     def _hidden(self, name: str, frame: Frame) -> Hidden:
-        """Return what the mask of an attention hides: ``is_causal`` without a mask; nothing, with a note, where its
-        values are unknown."""
+        """Return what the mask of an attention hides: what ``is_causal`` says without a mask; nothing, with a sentence
+        added to ``uncounted``, where its values are unknown. ``name`` is the operator's."""
         query, key, mask, causal = frames.attention_call(frame.arguments, frame.named)
         if mask is None:
             return Hidden(causal, None)
@@ -375,8 +377,11 @@ class Recorder:
         return sum(used[key] for key in fresh)
 
     def _place(self, word: str) -> tuple[str, str]:
-        """Return (name, block) of a new operator: a leaf module's path and its parent's, else the module's path with
-        the word, and that path."""
+        """Return (name, block) of a new operator: in a leaf module of ``torch.nn`` the module's path and its parent's,
+        else the module's path with the function's ``word`` behind a dot, and that path.
+
+        The name gets ``#2``, ``#3``, ... where it is taken.
+        """
         path, leaf = self._scopes[-1]
         name = path if leaf else f"{path}.{word}" if path else word
         return self._unique(name), path.rpartition(".")[0] if leaf else path

@@ -29,7 +29,14 @@ class _Reached(Exception):
 def sample_axis(module: nn.Module, inputs: Any, name: str, values: Values) -> int:
     """Return the axis of the first example input that holds the samples: 0, or 1 where sequences come first.
 
-    Layers with ``batch_first=False`` read (T, B, C): the size of their second axis is found again in the input.
+    Layers with ``batch_first=False`` read (T, B, C): the size of their second axis is found again in the input. Where
+    there are such layers, the module is moved to the meta device and its forward pass run up to the first of them.
+
+    Args:
+        module: the module.
+        inputs: its example inputs: a tensor, a tuple of positional arguments or a mapping of keyword arguments.
+        name: the model's name, for messages.
+        values: what is known of tensors without values; buffers that are moved are noted there.
 
     Raises:
         WorkloadError: no input with a leading size, or both axes could be the samples.
@@ -51,7 +58,7 @@ def sample_axis(module: nn.Module, inputs: Any, name: str, values: Values) -> in
 
 def _samples_of_sequence_first(module: nn.Module, inputs: Any, values: Values) -> int | None:
     """Return the second size of the (T, B, C) tensor that the first layer with ``batch_first=False`` to be called
-    reads; None where none is called.
+    reads; None where none is called, or none with a tensor of three axes.
 
     The forward pass is run on the meta device up to that layer, whatever error it raises before.
     """
@@ -83,10 +90,13 @@ def with_length(inputs: Any, axis: int, length: int, name: str) -> Any:
     tokens, and the last two of a square mask.
 
     Args:
-        axis: of the samples; the tokens lie along the other one of the first two.
+        inputs: tensors, nested in tuples, lists and mappings; the same nest of meta tensors is returned.
+        axis: axis of the samples, 0 or 1; the tokens lie along the other one.
+        length: tokens of a sample that are wanted.
+        name: the model's name, for messages.
 
     Raises:
-        WorkloadError: the first input has no tokens.
+        WorkloadError: the first input holds no tokens: it has not two axes (integers) or three (floating).
     """
     first = next(tensors_in([inputs]))
     if first.dim() != (3 if first.is_floating_point() else 2):
@@ -132,8 +142,8 @@ def steered_by(error: BaseException) -> str | None:
 
 
 def refusal(name: str, module: nn.Module, error: Exception) -> WorkloadError:
-    """Return, not raise, the error that says where the forward pass of a module fails on meta tensors, why, and where
-    values steer it what helps."""
+    """Return, not raise, the error that says where the forward pass of a module fails on meta tensors, why, and what
+    helps if the cause is that values steer it; ``name`` is the model's, ``error`` what the forward pass raised."""
     steered, cause = steered_by(error), _first_line(error)
     if steered is not None:
         cause = f"values cannot steer the forward pass, there are only shapes ({cause}): {_REMEDIES[steered]}"
@@ -172,7 +182,8 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str, values: Valu
 
     Args:
         module: left in its mode (training or not); parameters and buffers are moved to the meta device.
-        inputs: a tensor, a tuple of positional arguments or a mapping of keyword arguments.
+        inputs: a tensor, a tuple of positional arguments or a mapping of keyword arguments, with values or on the meta
+            device; they are not changed.
         batch: samples in ``inputs``, and of the graph.
         name: of the graph, and of the model in messages.
         values: what is known of tensors on the meta device, from where they were made.
@@ -351,8 +362,8 @@ def _call(factory: Any, name: str, arguments: Mapping[str, Any], values: Values)
 
 @contextmanager
 def _guarded(context: str) -> Iterator[None]:
-    """Run user code in the context; whatever it raises becomes a WorkloadError of one line, but for errors of input,
-    which pass."""
+    """Run user code in the context; whatever it raises, SystemExit too, becomes a WorkloadError of one line that begins
+    with the text ``context``, but for errors of input (InputError), which pass."""
     try:
         yield
     except InputError:
@@ -404,8 +415,8 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
 
 
 def _samples(inputs: object, axis: int, name: str) -> int:
-    """Return the size of the first example input along ``axis``; WorkloadError where it is no tensor, lacks the axis or
-    is empty along it."""
+    """Return the number of samples: the size of the first example input along ``axis``; WorkloadError, which names the
+    model ``name``, where there is no tensor, it lacks the axis or is empty along it."""
     first = next(tensors_in([inputs]), None)
     if not isinstance(first, Tensor) or first.dim() <= axis or first.shape[axis] == 0:
         raise WorkloadError(f"{name}: the first example input must be a tensor with samples along axis {axis}")

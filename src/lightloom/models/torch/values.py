@@ -139,8 +139,9 @@ class Values:
         """Note what an input of the model, ``stand_in`` on the meta device, holds: what ``example`` does, though it
         does not count as known.
 
-        Integers and truth values that are missing are taken as ones, and so are integers that are all zero: tokens
-        without a meaning, which would hide everything if they were a mask. Missing floating values stay unknown.
+        Integers and truth values that are missing are taken as ones, and so are integers that are all zero and truth
+        values that are all false: tokens without a meaning, which would hide everything if they were a mask. Missing
+        floating values stay unknown.
         """
         view = self._view(example)
         values = None if view is None else _computed(lambda computation: computation.whole(view))
@@ -156,9 +157,12 @@ class Values:
         self._contents[key_of(tensor)] = content
 
     def note(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Note a call that has returned tensors without values, so that they can be computed when asked for.
+        """Note a call of an ATen overload ``function`` that has returned ``result``, so that the values of its meta
+        tensors can be computed when asked for.
 
-        What was known of a tensor is dropped where an operand is unknown or the result says nothing.
+        Views, which share an operand's storage, need no note. What was known of an output, or of an operand that is
+        changed in place, is dropped where the values of an operand are unknown or the result says nothing (it is
+        random, or arithmetic on assumed values).
         """
         before = {key_of(tensor) for tensor in tensors_in([args, kwargs])}
         in_place = function._schema.is_mutable
@@ -182,7 +186,8 @@ class Values:
             self._contents[key] = _Content(storage=storage, known=known, assumed=assumed, call=call)
 
     def computed(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a call on constants returns: numbers, or meta tensors of which the computed values are noted.
+        """Return what a call of an ATen overload on constants returns, computed on the processor: numbers, or meta
+        tensors of which the computed values are noted.
 
         Raises:
             KeyError: an operand is no constant, or the values cannot be computed (too large, or the call fails).
@@ -204,7 +209,11 @@ class Values:
         return map_tensors(stand_in, result)
 
     def hidden(self, mask: Tensor, queries: int, keys: int) -> Hidden | None:
-        """Return what a mask (broadcast to [..., queries, keys]) hides; None where its values cannot be known."""
+        """Return what a mask (truth values, or numbers added to the scores; broadcast to [..., queries, keys]) hides;
+        None where its values cannot be known, or it hides everything.
+
+        ``queries`` and ``keys`` are the numbers of tokens. Masks of more than 2^24 scores are looked at in 2^20 points.
+        """
         view = self._view(mask)
         if view is None:
             return None
@@ -291,7 +300,8 @@ class _Computation:
         return Hidden(causal, None if exact else share)
 
     def whole(self, view: _View) -> Tensor:
-        """Return all values of a tensor in its shape; _UnknownValuesError where there are more than ``LARGEST``."""
+        """Return all values of a tensor in its shape; _UnknownValuesError where more than ``LARGEST`` (2^24) would have
+        to be computed, or the storage was written as another type."""
         content = view.content
         if content.given is not None:
             return content.given.as_strided(view.shape, view.strides, view.offset)
@@ -305,7 +315,13 @@ class _Computation:
         return elements.as_strided(view.shape, view.strides, view.offset)
 
     def at(self, view: _View, points: Tensor) -> Tensor:
-        """Return the values, shape [points], of a tensor at points [axis, point] of a shape that it broadcasts to."""
+        """Return the values, shape [points], of a tensor at points [axis, point] of a shape that it broadcasts to, its
+        axes matched from the last.
+
+        Raises:
+            _UnknownValuesError: the storage was written as another type, or by a call that cannot be computed point by
+                point.
+        """
         content = view.content
         offsets = view.offsets(points)
         if content.given is not None:
@@ -410,7 +426,8 @@ def _is_elementwise(function: Any) -> bool:
 def _says_something(function: Any, args: tuple[Any, ...], contents: list[_Content]) -> bool:
     """Return whether the result of a call is worth noting: it is not random, and not arithmetic on assumed values.
 
-    With assumed values, calls by element, moves, and look-ups at places that are not assumed are.
+    Where some of the operands' ``contents`` are assumed, calls that work element by element, moves, and look-ups at
+    places that are not assumed are worth it, all others (sums, products of matrices) are not.
     """
     if torch.Tag.nondeterministic_seeded in function.tags:
         return False
@@ -422,7 +439,8 @@ def _says_something(function: Any, args: tuple[Any, ...], contents: list[_Conten
 
 
 def _is_visible(mask: Tensor) -> Tensor:
-    """Return a mask as truth values, True where attention sees: of numbers, where they exceed ``HIDDEN``."""
+    """Return a mask as truth values, True where attention sees: a mask of numbers where they exceed ``HIDDEN``
+    (-10,000), one of truth values as it is."""
     return mask if mask.dtype == torch.bool else mask > HIDDEN
 
 
@@ -444,8 +462,8 @@ def _computed(action: Callable[[_Computation], Result]) -> Result | None:
 
 
 def to_meta(module: nn.Module, values: Values) -> None:
-    """Move parameters and buffers to the meta device; a tensor that is shared stays shared, values of buffers are
-    noted."""
+    """Replace the parameters and buffers of a module, in place, by tensors on the meta device; a tensor that is shared
+    stays shared, what buffers hold is noted in ``values``, what parameters hold is not."""
     moved: dict[int, Any] = {}
     for part in module.modules():
         for name, parameter in part._parameters.items():
@@ -553,10 +571,12 @@ class SavedTensors:
         self._statistics: Counter[int] = Counter()
 
     def keep(self, tensor: Tensor, region: str, reader: int, *, mask: bool = False) -> None:
-        """Note that a tensor is kept, by operator number ``reader``; a ``mask`` has one byte for each element.
+        """Note that a tensor is kept for the backward pass by operator number ``reader``, from 0; a ``mask`` counts one
+        byte for each element.
 
-        Parameters and buffers are not noted, and a storage counts once; being kept outside a region (an empty
-        ``region``) overrides being made anew in one.
+        ``region`` is the name of the checkpoint region that makes it anew, empty if it is kept throughout. Parameters
+        and buffers are not noted, and a storage counts once; being kept outside a region (an empty ``region``)
+        overrides being made anew in one.
         """
         key = key_of(tensor)
         earlier = self._kept.get(key)
@@ -569,13 +589,20 @@ class SavedTensors:
         self._kept[key] = Kept(storage, size, floating, region, reader)
 
     def keep_statistic(self, rows: int, reader: int) -> None:
-        """Note one float32 for each of ``rows`` rows of what operator number ``reader`` computes."""
+        """Note that operator number ``reader``, from 0, keeps one float32 for each of ``rows`` rows of what it
+        computes."""
         self._statistics[reader] += rows * _STATISTIC_BYTES
 
     def counted(self, operators: Sequence[Operator], origins: Mapping[int, Origin]) -> list[Operator]:
         """Return the operators, each with the bytes that autograd keeps of the storages it made.
 
-        A storage that no operator made counts at the one that keeps it first; statistics count at their reader.
+        A storage that no operator made counts at the one that keeps it first; statistics count at their reader. The
+        fields set are ``saved_bytes``, ``saved_shared_bytes``, ``saved_index_bytes`` and, for what a checkpoint region
+        makes anew, ``recomputed_bytes`` and ``recomputed_shared_bytes``.
+
+        Args:
+            operators: all operators of the pass, in order.
+            origins: which operator made each storage, by the storage's key.
         """
         position = {operator.name: index for index, operator in enumerate(operators)}
         sums = [dict.fromkeys(_SUMS, 0) for _ in operators]

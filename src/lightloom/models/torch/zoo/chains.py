@@ -37,7 +37,7 @@ class DigitModel(nn.Module):
         return self.layers(digits.view(-1, *self.shape))
 
     def example_inputs(self, batch: int) -> tuple[Tensor]:
-        """Return flattened images (batch, values), as ``forward`` takes them."""
+        """Return a tuple of one tensor: uninitialised flattened images (batch, values), as ``forward`` takes them."""
         return (torch.empty(batch, math.prod(self.shape)),)
 
 
@@ -97,8 +97,8 @@ def alexnet(*, published: bool = False) -> ConvolutionalChain:
 
 
 def vgg(stage_convolutions: tuple[int, ...]) -> ConvolutionalChain:
-    """Return a network of five stages of so many 3 x 3 convolutions, each stage ended by a pooling that halves the
-    image.
+    """Return a VGG network of five stages of 3 x 3 convolutions, each stage ended by a pooling that halves the image;
+    ``stage_convolutions`` are five numbers of convolutions.
 
     Three fully connected layers to 1000 classes follow.
     """

@@ -187,7 +187,8 @@ class Layer(nn.Module):
         self.feed_forward = Mixture(sizes) if mixes else FeedForward(sizes, sizes.ffn)
 
     def fed_forward(self, x: Tensor) -> Tensor:
-        """Return what is added to x (B, T, C) behind the attention, of the same shape."""
+        """Return what is added to x (B, T, C) behind the attention, of the same shape: the feed-forward layer or the
+        mixture on the normed x."""
         return self.feed_forward(self.feed_forward_norm(x))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -254,7 +255,8 @@ class LlamaLayer(Layer):
         self.down = nn.Linear(sizes.ffn, sizes.hidden, bias=False)
 
     def fed_forward(self, x: Tensor) -> Tensor:
-        """Return what is added to x (B, T, C) behind the attention, of the same shape."""
+        """Return what is added to x (B, T, C) behind the attention, of the same shape: the gated feed-forward layer on
+        the normed x."""
         inner = self.feed_forward_norm(x)
         return self.down(F.silu(self.gate(inner)) * self.up(inner))
 
@@ -270,7 +272,9 @@ class Llama(Decoder):
 
 
 def llama(**sizes: Any) -> Llama:
-    """Return the network of these sizes: ``intermediate`` is the inner width, ``sequence`` the tokens of an example.
+    """Return a Llama-shaped network of sizes by keyword: ``intermediate`` is the inner width of a feed-forward layer,
+    ``sequence`` the tokens of an example; all others are fields of ``DecoderSizes`` (``layers``, ``hidden``, ``heads``,
+    ``vocabulary``, ...).
 
     OptINC states 8 layers, hidden 384 and 8 heads of its Llama-like network, and no more. Assumed in the zoo: Llama 2's
     vocabulary of 32,000, its 8/3 rule for the feed-forward width (1024), a separate output layer as in Llama 2,
@@ -295,7 +299,7 @@ class MixtralLayer(Layer):
         self.mixture = Mixture(sizes)
 
     def fed_forward(self, x: Tensor) -> Tensor:
-        """Return what is added to x (B, T, C) behind the attention, of the same shape."""
+        """Return what is added to x (B, T, C) behind the attention, of the same shape: the mixture on the normed x."""
         return self.mixture(self.mixture_norm(x))
 
 
@@ -306,7 +310,9 @@ class Mixtral(Llama):
 
 
 def mixtral(**sizes: Any) -> Mixtral:
-    """Return the network of these sizes, as :func:`llama` takes them, with ``experts`` and ``visited``."""
+    """Return a Mixtral-shaped network of sizes by keyword: ``intermediate`` is the inner width of an expert,
+    ``sequence`` the tokens of an example, ``experts`` their number and ``visited`` how many each token visits; all
+    others are fields of ``DecoderSizes``."""
     return Mixtral(**sizes)
 
 

@@ -22,7 +22,8 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.o = (nn.Linear(hidden, hidden, bias=False) for _ in range(4))
 
     def forward(self, x: Tensor, memory: Tensor, causal: bool = False) -> Tensor:
-        """Return (B, T, C): queries from x, keys and values from memory; ``causal`` hides later places."""
+        """Return (B, T, C), multi-head attention with queries from x (B, T, C), keys and values from memory (B, S, C);
+        ``causal`` hides later places."""
         q, k, v = (
             layer(source).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for layer, source in ((self.q, x), (self.k, memory), (self.v, memory))
@@ -89,6 +90,7 @@ class Transformer(nn.Module):
         return self.dropout(vectors * math.sqrt(self.hidden) + positions)
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return source and target tokens, each (batch, sequence) and all 0."""
+        """Return source and target tokens, each (batch, sequence) integers that are all 0, by default of the model's
+        own sequence length."""
         tokens = torch.zeros(batch, sequence_length or self.sequence, dtype=torch.long)
         return tokens, torch.zeros_like(tokens)
