@@ -93,8 +93,8 @@ class NormFinder(ABC):
         return norm
 
     def _squares(self, place: int) -> bool:
-        """Return whether a node squares a tensor: a product of it with itself, or a node of word ``pow`` or ``square``,
-        whatever its exponent."""
+        """Return whether the node at ``place`` squares a tensor: a product of it with itself, or a node of word ``pow``
+        or ``square``, whatever its exponent."""
         word, read = self.words[place], self.reads[place]
         return word in ("pow", "square") or (word == "mul" and len(read) == 2 and read[0] == read[1])
 

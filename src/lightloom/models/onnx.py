@@ -122,8 +122,8 @@ def weight_place(node: Node) -> int:
 
 
 def _heads(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
-    """Return the shapes of queries, keys and values as (B, H, T, D), from (B, T, H · D) by the attributes that number
-    the heads (1 by default); those of four axes stay."""
+    """Return the shapes of queries, keys and values as (B, H, T, D), from (B, T, H · D) by the attributes of ``node``
+    that number the heads (1 by default); those of four axes stay. ``shapes`` are the three, in this order."""
     heads = [attribute(node, name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     return [
         shape if len(shape) == 4 else (shape[0], count, shape[1], shape[2] // count)

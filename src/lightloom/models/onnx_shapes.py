@@ -371,8 +371,8 @@ def attribute(node: Message, name: str, default: Any) -> Any:
 
 
 def makes_constants(node: Message, constants: Set[str]) -> bool:
-    """Return whether all results of a node are constants: it reads nothing, only shapes, or only tensors whose names
-    are in ``constants``."""
+    """Return whether all results of a node are constants: it is of a kind that only makes them (``Constant``,
+    ``Shape``, ``Range``, random numbers, ...), or all tensors that it reads are among the names in ``constants``."""
     return node.op_type in _MAKES_CONSTANTS or all(name in constants for name in node.input if name)
 
 
@@ -805,19 +805,14 @@ class _Merger:
         return [name for name, value in known if value.floating and value.shape[-1:] == last == (value.elements,)]
 
     def _only_reader(self, name: str) -> int | None:
-        """Return the place of the one node that reads a tensor.
-
-        None if several or none do, or if it is a result of the model.
-        """
+        """Return the place of the one node that reads the tensor ``name``; None if several or none do, or if the tensor
+        is a result of the model."""
         readers = self._readers.get(name, set())
         return next(iter(readers)) if len(readers) == 1 and name not in self._outputs else None
 
     def _closed(self, parts: set[int]) -> bool:
-        """Return whether nothing but the nodes at ``parts`` reads what they make, the results of the last of them
-        aside.
-
-        A result of the model counts as read by something else.
-        """
+        """Return whether nothing but the nodes at the places ``parts`` reads what they make, the results of the last of
+        them aside; a result of the model counts as read by something else."""
         return all(
             self._readers.get(name, set()) <= parts and name not in self._outputs
             for place in parts - {max(parts)}

@@ -190,7 +190,7 @@ def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, su
     """Return the sizes of a product of experts by name, from its output (experts, visits, channels), or (visits of all
     experts, channels).
 
-    ``experts`` is their number. ``sequence`` is the visits to each expert over the samples in ``batch`` (1 at least),
+    ``experts`` is their number. ``sequence`` is the visits to an expert for each of ``batch`` samples (1 at least),
     ``in_channel`` the length ``summed``; ``sample`` is left out where ``batch`` is None.
     """
     visits, channels = int(shape[-2]), int(shape[-1])

@@ -205,8 +205,8 @@ _NUMERIC = re.compile(r"[-+−±≈<>≤≥~]? ?(\$ )?\d[\d.,eE+\-−]*\s*([%×]
 
 
 def numeric(text: str) -> bool:
-    """Return whether a cell is to be set as a number: it is one, perhaps with a sign and a unit, or it is empty or a
-    dash."""
+    """Return whether the text of a cell is to be set as a number: it is one, perhaps with a sign and a unit of up to
+    eight letters, or it is empty or a dash."""
     return not text.strip(" –") or _NUMERIC.fullmatch(text.strip()) is not None
 
 

@@ -143,8 +143,8 @@ class DrawnResult(Result):
         """Return a matplotlib figure of the result."""
 
     def pictures(self) -> tuple[str, ...]:
-        """Return one HTML element, the drawing as SVG on white; its ids begin with a hash of the drawing, so that cells
-        of a notebook do not mix theirs."""
+        """Return a tuple of one HTML element, the drawing of :meth:`figure` as SVG on white; its ids begin with a hash
+        of the drawing, so that cells of a notebook do not mix theirs."""
         svg = to_svg(self.figure())
         element = inline_svg(svg, f"l{sha256(svg.encode()).hexdigest()[:8]}-")
         return (f'<div style="background: white; max-width: 100%; --ink: {INK}">{element}</div>',)

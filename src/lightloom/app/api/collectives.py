@@ -138,8 +138,10 @@ class VerifiedSchedule(DrawnResult):
         return {str(key): plain(value) for key, value in document.items()}
 
     def row(self) -> Document:
-        """Return the schedule's row in a ranking of algorithms: steps, seconds and their parts, the bound with what
-        sets it, joules, ratios to the bound, and notes of the algorithm."""
+        """Return the schedule's row in a ranking of algorithms: number of steps, seconds of one run and their parts,
+        the lower bound in seconds with what sets it, joules of all ranks in one run, time over bound with the set-up of
+        circuits (``ratio``) and of a repeated run without it (``ratio_without_setup``; each may be None), and notes of
+        the algorithm."""
         parts = "transmission_s=transmission conversion_s=conversion reconfiguration_s=reconfiguration"
         return {
             **attributes(self, "algorithm steps=cost.steps time_s=cost.time lower_bound_s=lower_bound.time"),

@@ -133,8 +133,8 @@ class PlanChange:
         return " → ".join(dict.fromkeys(map(form, (self.before, self.after))))
 
     def columns(self, name: str, key: str) -> Document:
-        """Return the values of field ``key`` in both rows, under ``name`` with ``before`` and ``after`` in the place of
-        its ``{}``."""
+        """Return the values of field ``key`` of the plan's rows in both rankings, by two names: ``name``
+        (``step_{}_s``) with ``before`` and with ``after`` in the place of its ``{}``."""
         return {name.format("before"): self.before[key], name.format("after"): self.after[key]}
 
     def parts(self) -> dict[str, float]:
@@ -237,8 +237,9 @@ class PlanComparison(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each plan in both, by the place in the second: places, seconds, costs and bytes before and
-        after, each part's change in seconds a sample, and why."""
+        """Return a row for each plan in both rankings, by the place in the second: places from 1, seconds of a step and
+        bytes of a rank before and after; the ratio of seconds a sample, after over before; each part's change in
+        seconds a sample; dollars and joules at the meter a sample, before and after (None where unknown); and why."""
         return [
             {
                 "label": change.label,

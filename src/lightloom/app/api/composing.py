@@ -81,7 +81,8 @@ class Row(NamedTuple):
 
 
 def _family(best: Best) -> str:
-    """Return the family of a plan's method of exchanging gradients; empty for gradients as they are."""
+    """Return the family of the method by which the plan of ``best`` exchanges gradients, the name before its options
+    (``int4``); empty for gradients as they are."""
     return "" if best.plan.gradient_exchange is None else best.plan.gradient_exchange.name.partition(":")[0]
 
 
@@ -189,8 +190,11 @@ class Composition(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each plan: seconds, what waits, joules at the meter and dollars as far as they are known,
-        what was measured of its accuracy, its ratio to its bound, and the question to ``plan`` whose answer it is."""
+        """Return a row for each of :attr:`plans`: seconds of a step and the part of them that waits for communication;
+        joules at the meter a sample and dollars a million samples, each as far as known (None where nothing is) with
+        the parts that are missing; what was measured of its accuracy; the step's time over its lower bound; its
+        ``gain`` over the best electrical plan as a share of a sample's time, with the half-width of the 90 % interval;
+        and the question to ``plan`` whose answer it is (cluster, strategies, algorithms, exchanges)."""
         rows = []
         for row in self.plans:
             plan, request = row.best.plan, row.best.request
@@ -322,8 +326,8 @@ def _over_bound(plan: Plan) -> float:
 
 
 def _amount(total: Total, factor: float, form: Callable[[float], str]) -> str:
-    """Return a total times a factor in words, rounded to three digits and formatted by ``form``, behind ≥ where parts
-    have no figure; – where nothing is known."""
+    """Return a total times a factor as text, rounded to three digits and formatted by ``form``, behind ≥ where parts
+    have no figure; – where nothing is known. The factor turns the total of a step into that of a sample or so."""
     if total.value is None:
         return "–"
     return f"{'' if total.complete else '≥ '}{form(float(f'{total.value * factor:.3g}'))}"

@@ -108,9 +108,10 @@ class DesignFront(Result):
         return [self._row(candidate) for candidate in self.exploration.candidates]
 
     def _row(self, candidate: Candidate) -> Document:
-        """Return a design's row: its plan, prices and watts of the whole and of the fabric per rank, where it breaks
-        even with the best of the other technology (None where nothing of that has a plan), and whether it is on the
-        front or leads its own technology."""
+        """Return a design's row: its plan; samples per dollar, per joule and per second; goodput, a share of the time;
+        dollars and watts of the whole, and of the fabric per rank; where it breaks even with the best of the other
+        technology (None where nothing of that has a plan); and whether it is on the front or leads its own
+        technology."""
         points = ("samples_per_dollar", "samples_per_joule", "samples_per_second")
         worth, even = candidate.worth, rival_break_even(candidate, self.exploration)
         per_rank = "fabric_dollars_per_rank=fabric_dollars fabric_watts_per_rank=fabric_watts"

@@ -116,8 +116,10 @@ class Goodput(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each cause: interruptions expected in ``months``, seconds of a restart and the chosen remedy
-        (None where no rate or no remedy is known), and the goodput with each alternative remedy."""
+        """Return a row for each cause: its group; the interruptions expected in ``months`` on all ranks and the seconds
+        of a restart (None where no rate is known); the chosen remedy (None where there is none); the source of the
+        rate; and under ``remedies`` each alternative with the goodput (share of the time, None where unknown), its
+        seconds of restart, the factor by which steps slow down (both None where it is impossible) and why."""
         seconds = self.months * MONTH * self.estimate.machine.ranks
         return [
             {
@@ -297,7 +299,8 @@ class PricedBill(Result):
         return f"{self.name}, {self.bill.ranks:,} ranks: {self.dollars.text()} a rank"
 
     def rows(self) -> list[Document]:
-        """Return a row for each line of the bill, in SI units per rank; None is unknown."""
+        """Return a row for each line of the bill: the part, how many of it a rank has, their dollars, their watts busy
+        or idle and their failures a second, all per rank (None where unknown), and the formula behind the count."""
         return [
             {
                 **attributes(line, "part=part.name per_rank"),

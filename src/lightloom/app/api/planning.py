@@ -337,9 +337,12 @@ class PlanRanking(DrawnResult):
         return {name: plain(value) for name, value in plan_document(self.search, self.origin, self.unrecorded).items()}
 
     def rows(self) -> list[Document]:
-        """Return one row for each plan by its place, in SI units; the parts of its step are columns.
+        """Return one row for each simulated plan by its place, in SI units: what was chosen, seconds of a step and of a
+        sample, bounds and intervals, joules and dollars, bytes of a rank. The parts of its step (``compute_s``,
+        ``exposed_communication_s``, ...) are columns, seconds of a step.
 
-        ``dollars_per_rank`` and ``least_dollars_per_step`` count what has a known price, and are None if nothing has.
+        ``dollars_per_rank`` (a price) and ``least_dollars_per_step`` count what has a known price, and are None if
+        nothing has.
         """
         rows = [plan_row(plan, self.search) for plan in self]
         for row in rows:

@@ -85,9 +85,10 @@ class TrafficResult(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each job: seconds alone and together (of a step, or of one collective), plans, channels
-        (wavelengths that each holds of a link, None on links of packets), and for each sort of exchange its busy
-        seconds alone, its slowdown, and the largest share of a link that it loads."""
+        """Return a row for each job: its ranks, seconds alone and together (of a step, or of one collective), their
+        ratio as ``slowdown``, plans, channels (wavelengths that each holds of a link, None on links of packets), and
+        for each sort of exchange its busy seconds alone, its slowdown (a factor), and the largest share (0 to 1) of a
+        link's bandwidth that it takes meanwhile, alone."""
         return [
             {
                 **attributes(each, "job=alone.job.label what=alone.job.what"),

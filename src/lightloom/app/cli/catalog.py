@@ -137,7 +137,8 @@ def _schema(name: str | None, out: Path | None) -> Shown:
 
 
 def _described(module: Any) -> dict[str, str]:
-    """Return the descriptions of a catalog's entries by name."""
+    """Return the descriptions of a catalog's entries by name; ``module`` is the catalog's, with ``names()`` and
+    ``description(name)``. The text is empty for an entry without one."""
     return {name: str(module.description(name).get("description", "")) for name in module.names()}
 
 
@@ -313,8 +314,9 @@ def _fields(
 
 
 def _derived(kind: str, name: str) -> dict[str, Any]:
-    """Return, under one key that names the ranks, figures of an entry's averager for a cluster's ranks, or for four
-    of a fabric; empty for entries without an averager of known parts."""
+    """Return, under one key that names the ranks, figures of the averager of the entry ``name`` of a ``kind`` (levels,
+    latency in seconds, watts of a rank, joules of a bit, what it is built of) for a cluster's ranks, or for four of a
+    fabric; empty for other kinds and for entries without an averager of known parts."""
     if kind == "cluster":
         fabric = clusters.load_cluster(name).fabric
     elif kind == "fabric" and fabrics.description(name).get("averaging") is not None:

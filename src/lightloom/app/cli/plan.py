@@ -117,8 +117,9 @@ def _export(paths: Sequence[Path], search: PlanSearch, document: dict[str, Any])
 
 
 def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
-    """Write the settings of the best plan that the framework of the file's suffix can express, and note them in
-    ``document``; yield a message where that plan is not the winner. UnsupportedError where it can express none."""
+    """Write the settings of the best plan that frameworks can express to ``path``, in the form of its suffix
+    (torchtitan's for .toml, Megatron-LM's for .sh), and note path, plan and notes in ``document`` under ``exported``;
+    yield a message where that plan is not the winner. UnsupportedError where no plan can be expressed."""
     (framework, text, notes), chosen = _FRAMEWORKS[path.suffix], expressible(search)
     job, rank = exported(chosen, search.graph), search.ranking.index(chosen) + 1
     entry = document.setdefault("exported", {"rank": rank, "label": chosen.label, "notes": {}})
@@ -176,8 +177,8 @@ _SWITCH = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def _definitions(given: Sequence[str] | None) -> dict[str, str]:
-    """Return NAME=VALUE texts as a mapping of texts, the last of a name; empty for None. ConfigError for a text without
-    a name or "="."""
+    """Return NAME=VALUE texts as a mapping of texts, the last value where a name is repeated; empty for None.
+    ConfigError for a text without a name or "="."""
     pairs = {}
     for text in given or ():
         name, equals, pairs[name] = text.partition("=")

@@ -92,8 +92,8 @@ def _longer(ratio: float) -> str:
 
 
 def times_the_bound(plan: Plan) -> float | None:
-    """Return the seconds of the step's collectives over the sum of their lower bounds; None for others than data
-    parallelism alone, and where the bounds are zero."""
+    """Return the seconds of all collectives of the plan's step, from dark fibres and hidden or not, over the sum of
+    their lower bounds; None for others than data parallelism alone, and where the bounds are zero."""
     if plan.prices is None or plan.result is None:
         return None
     priced = [plan.prices(exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges]
@@ -271,8 +271,8 @@ def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str
 
 
 def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
-    """Return ledgers of a step by the names of their places: of the first plan of each cluster, for up to four
-    clusters, and of the first plan on the electrical reference."""
+    """Return ledgers of a step by the names of their places (``NAME, 64 ranks``, ``reference KIND``): of the first plan
+    of each cluster, for up to four clusters, and of the first plan on the electrical reference."""
     first = search.first_of_clusters
     reference = [plan for plan in first if plan in search.reference]
     shown = [plan for plan in first if plan not in reference][:MOST_PLACES]

@@ -42,12 +42,14 @@ class Options:
         return ConfigError(f"{self.path}: {complaint}")
 
     def flag(self, name: str) -> bool:
-        """Return whether an option is given, with a value or without; it counts as used."""
+        """Return whether the option ``name`` (without dashes before it: ``swiglu``) is given, with a value or without;
+        it counts as used."""
         self.used.add(name)
         return name in self.given
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """Return the first value of an option, ``default`` where it is not given; it counts as used.
+        """Return the first value of the option ``name`` (without dashes before it: ``mlp-type``), ``default`` where it
+        is not given; it counts as used.
 
         Raises:
             ConfigError: it is given without a value, or with one that the file does not say.
@@ -68,7 +70,8 @@ class Options:
         return values[0]
 
     def count(self, name: str) -> int | None:
-        """Return the value of an option that is a whole number of at least 1; None where it is not given.
+        """Return the value, a whole number of at least 1, of the option ``name`` (without dashes before it:
+        ``num-layers``); None where it is not given. It counts as used.
 
         Raises:
             ConfigError: another value, none, or one that the file does not say.
@@ -80,7 +83,8 @@ class Options:
         return int(text)
 
     def needed(self, name: str) -> int:
-        """Return the value, a whole number of at least 1, of an option without which there is no model.
+        """Return the value, a whole number of at least 1, of the option ``name`` (without dashes before it:
+        ``hidden-size``), without which there is no model; it counts as used.
 
         Raises:
             ConfigError: it is missing or has another value.
@@ -136,7 +140,8 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
 
 
 def _held(script: Script) -> list[str]:
-    """Return the words of all variables of a script that hold options, those of the variable with the most words first.
+    """Return the words of all variables of a script that hold options (texts and arrays that begin with ``--``, and
+    texts with ``--num-layers``), those of the variable with the most words first.
 
     Variables whose words are all among that one's are left out; empty where none holds options.
     """
@@ -357,7 +362,7 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
 
 
 def _positions(options: Options) -> str:
-    """Return how positions enter: ``learned`` (Megatron's default), ``rotary`` or ``none``."""
+    """Return how positions enter by the options: ``learned`` (a table, Megatron's default), ``rotary`` or ``none``."""
     kind, without = options.text("position-embedding-type", "learned_absolute"), options.flag("no-position-embedding")
     options.used.add("max-position-embeddings")
     if options.flag("use-rotary-position-embeddings") or kind in ("rope", "yarn", "mrope"):

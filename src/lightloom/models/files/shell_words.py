@@ -54,14 +54,15 @@ _DEEPEST = 50
 
 
 def _quotient(left: int, right: int) -> int:
-    """Return a whole quotient, truncated towards zero; ScriptError where the divisor is 0."""
+    """Return the whole quotient of ``left`` by ``right``, truncated towards zero; ScriptError where ``right`` is 0."""
     if right == 0:
         raise ScriptError("a division by zero")
     return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
 
 
 def _power(base: int, exponent: int) -> int:
-    """Return a power, reduced modulo 2^64 to 0 ... 2^64 - 1; ScriptError for an exponent below zero."""
+    """Return ``base`` to the power ``exponent``, reduced modulo 2^64 to 0 ... 2^64 - 1; ScriptError for an exponent
+    below zero."""
     if exponent < 0:
         raise ScriptError("an exponent below zero")
     return pow(base, exponent, 1 << 64)
@@ -145,7 +146,7 @@ def evaluate(text: str, variables: Variables, unset: str | None = None, depth: i
 
 
 def _wrapped(number: int) -> int:
-    """Return a number in signed 64 bits."""
+    """Return a whole number wrapped around into signed 64 bits, -2^63 to 2^63 - 1."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

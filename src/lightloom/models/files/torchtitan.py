@@ -70,11 +70,11 @@ class JobConfiguration:
         return ConfigError(f"{self.path}: {complaint}")
 
     def get(self, key: str, kind: type, *sections: str) -> Any:
-        """Return the value of a key in the first of the sections that has it, which then counts as used; None where
-        none has it.
+        """Return the value of a key in the first of the ``sections`` (names of tables) that has it, which then counts
+        as used; None where none has it.
 
         Raises:
-            ConfigError: a value of another kind.
+            ConfigError: a value whose type is not exactly ``kind``.
         """
         for section in sections:
             held = self._sections.get(section)
@@ -313,8 +313,8 @@ def divided(layers: int, chunks: int, ends: tuple[int, int] = ENDS) -> tuple[int
     left over.
 
     Args:
-        layers: of the model.
-        chunks: of all stages together.
+        layers: number of layers of the model.
+        chunks: number of chunks of all stages together.
         ends: layers that the embedding and the head count as, which the first and the last chunk have fewer.
     """
     share, more = divmod(layers + sum(ends), chunks)

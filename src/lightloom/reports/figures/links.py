@@ -287,8 +287,9 @@ def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
 
 
 def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
-    """Return the sentences below the picture of :func:`wavelength_map`: which algorithm runs which collective, how full
-    the fabric is, what stays dark, and what colour means."""
+    """Return the sentences below the picture of :func:`wavelength_map`: which algorithm runs which collective; how full
+    the fabric is on average over steps, and which direction of a ring stays dark, on fabrics of circuits; what colour
+    means. The schedule may be of any kind; it is put into steps here."""
     collective = schedule.collective
     steps = f"in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}"
     if schedule.queued:
@@ -399,10 +400,11 @@ def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
 
 
 def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: list[int]) -> None:
-    """Draw a panel for each direction ``ways`` of a ring: the share of the wavelengths lit, links across, steps (or
-    bins of steps, averaged) downwards.
+    """Draw a panel for each direction of a ring in ``ways`` (0 clockwise, 1 counter-clockwise): the share of the
+    wavelengths lit, links across, steps (or bins of steps, averaged) downwards.
 
-    Colour reaches from 0 to the largest share that occurs in any direction.
+    Colour reaches from 0 to the largest share that occurs in any direction. The schedule must lie in steps, unfolded to
+    all ranks (:func:`in_steps`).
     """
     n = fabric.ranks
     amount, per_bin = link_use(schedule, fabric)

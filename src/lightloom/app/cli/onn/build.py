@@ -119,7 +119,8 @@ def link_command(document: Document) -> str:
 
 
 def tolerance_rows(document: Document) -> list[tuple[str, str]]:
-    """Return label and text of each fact of an averager that tolerates errors."""
+    """Return (label, text) of each fact of an averager that tolerates errors: wrong words, how much of each error it
+    bears alone, its size with P and T, and its light if power is limited; ``document`` is that of the tolerance."""
     errors = document["errors"]
     wrong = "{word_error_rate:.2g} ({0:.2g} to {1:.2g} at 95 %; at most {target:g})"
     alone = {name: value for name, value in document["tolerated_alone"].items() if value is not None}
@@ -209,8 +210,9 @@ def cascade_parts(document: Document) -> Parts:
 
 
 def _level(level: Level) -> Document:
-    """Return the document of one level: construction, layers, interferometers and proof, and its outputs verified
-    now."""
+    """Return the document of one level of a cascade: name of its construction, signals by layer, interferometers, what
+    trying its inputs gives (wrong outputs among the inputs checked), done here, and the steps of its proof, empty
+    for a trained level."""
     proof = list(level.proof.steps) if isinstance(level, Construction) else []
     network = {"construction": level.name, "layers": list(level.network.layers), "mzi_count": level.mzi_count}
     return {**network, **level.verify().counts, "proof": proof}
@@ -535,7 +537,7 @@ def _path(made: ReducerComparison) -> str:
 
 
 def _energies(made: ReducerComparison) -> Table:
-    """Return a table of pJ/bit with a row for each reducer and a column for each group of parts."""
+    """Return a table of pJ for a bit of a server, with a row for each reducer and a column for each group of parts."""
     rows = [
         [name, *(_pj(sum(rival.energy.get(part, 0.0) for part in parts)) for parts in PARTS.values())]
         for name, rival in made.rivals.items()
@@ -544,8 +546,9 @@ def _energies(made: ReducerComparison) -> Table:
 
 
 def _turns(made: ReducerComparison) -> Table:
-    """Return a table of the constants that change the comparison most: the first rival's saving with the constant at
-    either end of its range, and the value at which both are even."""
+    """Return a table of the constants, twelve at most, that change the comparison most: what the first rival saves
+    against the second, in per cent, with the constant at either end of its range, and the value at which both are
+    even; empty where there is none."""
     rows = [
         {**asdict(turn.constant), "kind": "assumption" if turn.constant.assumed else "sourced"}
         | {"least": _percent(turn.at_low), "most": _percent(turn.at_high)}

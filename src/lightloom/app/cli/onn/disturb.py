@@ -148,7 +148,8 @@ def disturb(
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:
-    """Return a field of `NonIdealities` and the values that it takes in a sweep, ascending.
+    """Return (field of `NonIdealities`, values that it takes in a sweep, ascending) from NAME=LOW..HIGH[:POINTS], 9
+    points where none are stated.
 
     Raises:
         ConfigError: not NAME=LOW..HIGH[:POINTS], or ends or points out of range.

@@ -121,8 +121,8 @@ def sweep_parts(text: str, example: str) -> tuple[str, str, str, str]:
 
 
 def sweep_values(name: str, low: float, high: float, points: int) -> list[float]:
-    """Return ascending values from ``low`` to ``high`` in equal ratios, in equal steps from 0; of ``dac-bits`` every
-    whole number, whatever ``points`` is."""
+    """Return ``points`` ascending values from ``low`` to ``high`` in equal ratios, or in equal steps where ``low`` is
+    0; of the option ``name`` = ``dac-bits`` every whole number between them, whatever ``points`` is."""
     if name == "dac-bits":
         return [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)]
     return [float(value) for value in (np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points))]

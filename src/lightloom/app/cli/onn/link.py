@@ -40,7 +40,8 @@ LinkSweep = tuple[str, list[float]]
 
 
 def read_sweep(text: str, link: Link) -> LinkSweep:
-    """Read ``NAME=LOW..HIGH[:POINTS]`` of a link, and return the option and its values; both ends may have units.
+    """Read ``NAME=LOW..HIGH[:POINTS]`` of a link, and return the option and its ascending values; both ends may have
+    units. There are 9 points where none are stated, in equal ratios, or equal steps from 0; of whole bits every one.
 
     Raises:
         ConfigError: another form, an option in words, or ends or points out of range.
@@ -113,7 +114,8 @@ def link(
         all: Show every row, the light, and every setting of the link with its source.
 
     Returns:
-        The result to print: word error rates of the link, its parts and sweeps, and its light.
+        The result to print: word error rates of the link, of each of its parts made ideal (with ``all`` also of each
+            erring alone), and of the sweeps, 9 points each unless given; and its light.
 
     Raises:
         InputError: a setting or a sweep that cannot be read or is out of range, or no such file.
@@ -133,8 +135,9 @@ def link(
 
 
 def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[str, int], rate_only: bool) -> Document:
-    """Return the document but for its provenance: word errors of the link as it is, of its parts unless ``rate_only``,
-    and of each point of every sweep. ``chip`` is the mapped averager.
+    """Return the document but for its provenance: word errors of the link as it is, of each part made ideal and of each
+    part erring alone unless ``rate_only``, and of each point of every sweep. ``chip`` is the mapped averager,
+    ``settings`` the link.
 
     ``tried`` holds the number of ``words`` and of ``fabrications``, and the ``seed``, as keywords.
     """
@@ -168,8 +171,8 @@ def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[s
 
 
 def _parts(document: Document, settings: Link, network: Path, all: bool) -> Parts:
-    """Yield what the terminal shows: the answer with rows of the sweeps, or else of the parts; with ``all`` also the
-    light and every setting with its source."""
+    """Yield what the terminal shows: the answer with rows of the sweeps, or else of the words wrong with each part made
+    ideal; with ``all`` also those with one part erring alone, the light, and every setting with its source."""
     compared, lit, legend = document["contributions"], document["light"], ""
     power = {name: format_quantity(value, "power") for name, value in lit.items() if isinstance(value, float)}
     shown, hidden = evenly(document["sweeps"], all)

@@ -292,8 +292,9 @@ def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) ->
 
 
 def _map_row(name: str, part: Part, matrix: Column) -> Document:
-    """Return the row of one mapped matrix: sizes, interferometers as mapped, as the full SVD and by economy, depth in
-    columns, gain in dB, and the largest error of an entry relative to the largest entry."""
+    """Return the row of one mapped matrix: its name, signals out and in, interferometers as mapped (``mzi_count``), as
+    the full SVD (``_paper``) and by economy, depth in columns, gain in dB, and the largest error of an entry relative
+    to the matrix's largest entry. ``part`` is the mapping of ``matrix``."""
     outputs, inputs = matrix.shape
     return {
         "name": name,

@@ -212,8 +212,8 @@ def _parts(document: Document, recipe: TrainingRecipe) -> Parts:
 
 
 def _function(scenario: int | None, servers: int | None, bits: int | None, rounding: str) -> FunctionArguments:
-    """Return the function to average by: that of given servers and bits, or else of a scenario of the paper, 1 without
-    a number."""
+    """Return the function to average by, with this rounding (``floor`` or ``half-up``): that of given servers and bits,
+    or else of a scenario of the paper, 1 without a number. ConfigError for only one of servers and bits."""
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
     if servers is None or bits is None:
