@@ -161,7 +161,8 @@ class StepComparison(Result):
         return [attributes(part, names) for part in self.step.parts]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return :meth:`rows` with times as text, differences with their sign."""
+        """Return a row for each part of a step as text: its name, the times measured and predicted with units,
+        predicted minus measured with its sign, and how it was measured or predicted."""
         columns = "part: {part} | measured: {measured_s:time} | predicted: {predicted_s:time} | difference: "
         return cells(f"{columns}{{difference_s:difference}} | how: {{note}}", self.rows())
 

@@ -99,7 +99,7 @@ class StepsCalibration(Fitted):
         return self.calibration.description
 
     def text(self) -> str:
-        """Return the calibration as YAML, which a cluster may name as its accelerator."""
+        """Return the calibration as the YAML text of a file that a cluster may name as its accelerator."""
         return calibration_text(self.calibration)
 
     def rows(self) -> list[Document]:
@@ -230,8 +230,9 @@ class ProfileCalibration(Fitted):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return :meth:`rows` as text; the column "fitted" is left out where nothing is fitted, and a missing price is
-        empty."""
+        """Return a row for each operator as text, the longest in all first: name, shapes of inputs, number format,
+        pass, calls a step, times of one call (measured, predicted by the priors, "fitted"), and share of all operators'
+        time in per cent; "fitted" is left out where nothing is fitted, and a missing price is empty."""
         columns = (
             "operator: {operator} | inputs: {inputs} | format: {format} | pass: {pass} | calls a step: "
             "{calls_per_step:.4g} | measured: {measured_s:time} | predicted: {predicted_s:time}"
@@ -318,7 +319,8 @@ class CollectiveAccuracy(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return :meth:`rows` as text, errors in signed per cent."""
+        """Return a row for each timed collective as text: system, nodes, GPUs, kind, bytes, times measured and
+        predicted, and the error (predicted over measured, minus 1) in signed per cent."""
         columns = (
             "system: {system} | nodes: {nodes} | GPUs: {gpus} | collective: {collective} | bytes: {nbytes:size} | "
             "measured: {measured_s:time} | predicted: {predicted_s:time} | error: {error:+.1%}"
@@ -407,7 +409,8 @@ class TransportCalibration(Fitted):
         return f"{self.system.transport.name} fitted to the {len(self.system.rows)} rows of {self.system.name}"
 
     def text(self) -> str:
-        """Return the fitted transport as YAML; its sources say what the scales were fitted to."""
+        """Return the fitted transport as the YAML text of a file that a fabric may name as its transport; its sources
+        say what the scales were fitted to."""
         document = self.transport.model_dump(mode="json", exclude_none=True, exclude={"name"})
         document["description"] = self.title
         document["sources"] = {**self.transport.sources, "scales": f"fitted to {self.system.name}"}
@@ -420,7 +423,8 @@ class TransportCalibration(Fitted):
         return [{"number": name, "typical": before[name], "fitted": after[name]} for name in after]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return :meth:`rows` as text, with words for names and factors as "× 1.2"."""
+        """Return a row for each of the four numbers as text: its name with spaces, and its factor on the transport's
+        own constant, typical and fitted, as "× 1.2"."""
         rows = [row | {"number": row["number"].replace("_", " ")} for row in self.rows()]
         return cells("number: {number} | typical: × {typical:.3g} | fitted: × {fitted:.3g}", rows)
 

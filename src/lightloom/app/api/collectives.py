@@ -313,7 +313,8 @@ class CollectiveRanking(DrawnResult):
         return [schedule.row() | self.ledger_of(schedule).to_json() for schedule in self.ranking]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each schedule, the fastest first."""
+        """Return a row of text for each schedule, the fastest first: algorithm, steps, time, time over the lower bound
+        ("vs bound") and that of a repeated run ("steady"), lower bound with what sets it, energy, and notes."""
         return [row for schedule in self.ranking for row in schedule.display_rows()]
 
     def figure(self) -> Figure:

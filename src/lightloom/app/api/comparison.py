@@ -179,7 +179,7 @@ class PlanComparison(DrawnResult):
 
     @property
     def winners(self) -> tuple[Row, Row]:
-        """First rows of both rankings, before and after; they may be of different plans."""
+        """Rows of the first plan of each ranking's document, (before, after); they may be of different plans."""
         return self.before["ranking"][0], self.after["ranking"][0]
 
     def summary(self) -> str:
@@ -259,8 +259,9 @@ class PlanComparison(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
-        """Return :meth:`rows` as text, memory, dollars and joules with an arrow between two values where they
-        differ."""
+        """Return a row for each plan in both rankings as text: the plan, its places from 1, the times of a step, the
+        ratio of seconds a sample (after over before), dollars and joules a sample, bytes of a rank, and why; two values
+        that differ have an arrow between them."""
         return [
             {
                 "plan": change.label,

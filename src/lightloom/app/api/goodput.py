@@ -59,7 +59,7 @@ class Goodput(Result):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Causes whose rate nothing states."""
+        """Names of the causes of interruptions whose rate nothing states; they are left out of the goodput."""
         return self.estimate.missing
 
     @property
@@ -144,7 +144,8 @@ class Goodput(Result):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each cause; "not sourced" where its rate is missing."""
+        """Return a row of text for each cause: its name, the interruptions expected in ``months`` ("not sourced" where
+        the rate is missing), the time of a restart (empty then), and the chosen remedy."""
         rows = self.rows()
         for row in rows:
             row["interruptions"] = "not sourced" if row["interruptions"] is None else f"{row['interruptions']:.3g}"

@@ -209,7 +209,8 @@ def read_traffic(path: Path) -> Traffic:
 
 
 def _read_matrix(path: Path) -> list[list[float]]:
-    """Return the bytes of a square matrix, [source][destination]; raise ConfigError for anything else."""
+    """Return the bytes of the square matrix in a CSV file, [source][destination], a row for each line that is not
+    blank; raise ConfigError for anything else."""
     lines = [line for line in read_csv(path) if any(cell.strip() for cell in line)]
     if not lines:
         raise ConfigError(f"{path}: the file is empty: expected a line for each rank, a size for each destination")

@@ -144,8 +144,8 @@ def chain_figure(parts: Mapping[str, Part], title: str = "") -> Figure:
 
 
 def _box(axes: Axes, fill: str, x: float, width: float, height: float, columns: int) -> None:
-    """Draw a box that begins at ``x`` and is centred on 0 in height, with crossings inside as a hint of a mesh: a
-    quarter as many columns of them as its ``columns``, 2 to 7."""
+    """Draw a box of colour ``fill`` that begins at ``x`` and is centred on 0 in height, with crossings inside as a hint
+    of a mesh: a quarter as many columns of them as ``columns`` (those of the mesh), 2 to 7."""
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Rectangle
 

@@ -50,10 +50,11 @@ def hdc(layers: int = 5) -> DigitModel:
 
 
 def lenet(channels: int = 1, side: int = 28, classes: int = 10) -> DigitModel:
-    """Return a network of 5x5 convolutions to 8 and 16 channels, then 128 and the classes; ReLUs and maxima, as is
-    usual now.
+    """Return a LeNet: two 5x5 convolutions to 8 and 16 channels, then fully connected layers to 128 and to the classes;
+    ReLUs and maxima, as is usual now.
 
-    It has 37,610 parameters for grey digits of 28 x 28 pixels.
+    Images have ``channels`` channels and ``side`` x ``side`` pixels. It has 37,610 parameters for grey digits of 28 x
+    28 pixels.
     """
     layers: list[nn.Module] = []
     for inputs, width in ((channels, 8), (8, 16)):

@@ -139,7 +139,8 @@ class InceptionV3(ImageModel):
         self.fc = nn.Linear(2048, 1000)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Return logits (B, 1000), followed by those of the auxiliary head if there is one."""
+        """Return logits (B, 1000) of images (B, 3, H, W), followed by those of the auxiliary head if there is one: a
+        tuple of one or two tensors."""
         x = self.grid17(self.grid35(self.stem(images)))
         heads = () if self.auxiliary is None else (self.auxiliary(x),)
         x = self.pool(self.grid8(x)).flatten(1)
@@ -235,7 +236,8 @@ class GoogLeNet(ImageModel):
         self.fc = nn.Linear(channels, 1000)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Return logits (B, 1000), followed by those of the two auxiliary heads if there are any."""
+        """Return logits (B, 1000) of images (B, 3, H, W), followed by those of the two auxiliary heads if there are
+        any: a tuple of one or three tensors."""
         x = self.stem(images)
         heads = []
         for name, block in self.blocks.items():

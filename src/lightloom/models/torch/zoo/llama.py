@@ -106,7 +106,7 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(inner, sizes.hidden, bias=sizes.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (B, T, C) for x (B, T, C): GELU between two products, or SiLU of the gate times the second one."""
+        """Return (B, T, C) for x (B, T, C): ``down(gelu(up(x)))``, or with a gate ``down(silu(gate(x)) * up(x))``."""
         inner = F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x)
         return self.down(inner)
 
@@ -192,7 +192,8 @@ class Layer(nn.Module):
         return self.feed_forward(self.feed_forward_norm(x))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Return x (B, T, C) plus attention, plus what the feed-forward part adds, each after its norm."""
+        """Return x (B, T, C) plus attention, plus what the feed-forward part adds, each on the normed sum before it;
+        cos and sin (T, D / 2) are of the positions' angles."""
         x = x + self.dropout1(self.attention(self.attention_norm(x), cos, sin))
         return x + self.dropout2(self.fed_forward(x))
 
@@ -340,7 +341,8 @@ class Gpt2Layer(nn.Module):
         self.dropout2 = nn.Dropout(0.1)
 
     def forward(self, x: Tensor, _cos: Tensor, _sin: Tensor) -> Tensor:
-        """Return x (B, T, C) after the layer; the rotations are not used."""
+        """Return x (B, T, C) after causal attention and the feed-forward layer, each added to what came in; the
+        rotations (cosines and sines) are not used."""
         # (B, T, 3C) to three of (B, H, T, D)
         q, k, v = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=0.1, is_causal=True)
