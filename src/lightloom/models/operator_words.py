@@ -280,7 +280,8 @@ def _summed_batch(_word: str, shapes: Sequence[Shape], _result: Shape | None, _v
 
 
 def _linear(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product:
-    """Return the product of (..., k) with a weight (n, k), or (k) for one result."""
+    """Return the product of an input (..., k) with a weight (n, k), or with (k) for one result: the shapes are those of
+    input and weight."""
     # (..., k) x (n, k), or (k) for one result
     x, w = shapes[0], shapes[1]
     made = (*x[:-1], *w[:-1])

@@ -155,8 +155,8 @@ class StepComparison(Result):
         return f"measured {format_time(measured)}, predicted {format_time(predicted)}{error}; {told}"
 
     def rows(self) -> list[Document]:
-        """Return a row for each part of a step: seconds measured and predicted, predicted minus measured, and a note on
-        how."""
+        """Return a row for each part of a step (``part`` is its name): seconds of a mean step measured and predicted,
+        predicted minus measured, and a note on how both were found."""
         names = "part=name measured_s=measured predicted_s=predicted difference_s=difference note"
         return [attributes(part, names) for part in self.step.parts]
 
@@ -172,7 +172,9 @@ class StepComparison(Result):
         return [*self._lines()]
 
     def _lines(self) -> Iterator[str]:
-        """Yield the lines that :meth:`lines` returns."""
+        """Yield the lines beside the table: the summary; how many steps were measured where, and for what they are
+        predicted; the three operators that change a step most; operators that are not priced; the first three kinds of
+        exchanges; events that are left out."""
         yield self.summary()
         steps = f"{self.step.steps} steps" if self.step.steps > 1 else "one step"
         yield f"mean of {steps} on {self.where}, predicted for {self.machine}; overlap as it was: " + (
@@ -207,7 +209,8 @@ class StepComparison(Result):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom accuracy PROFILE --json`` prints: seconds measured and predicted of a
-        step, its parts, kinds of exchanges and operators (``predicted_s`` None where there is no price)."""
+        step, its parts, and kinds of exchanges and operators with the times that they occur in a step and the seconds
+        of each time (``predicted_s`` None where there is no price)."""
         document = {
             "schema": "lightloom.profiled-step/1",
             **attributes(self, "profile=profile.name sha256=profile.sha256 accelerator=machine where"),

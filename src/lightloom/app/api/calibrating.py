@@ -103,7 +103,8 @@ class StepsCalibration(Fitted):
         return calibration_text(self.calibration)
 
     def rows(self) -> list[Document]:
-        """Return a row for each parameter: its name and all fields of the fitted parameter, in their own units."""
+        """Return a row for each parameter: its name and all fields of the fitted parameter, value and prior in the
+        parameter's own unit, spreads as shares of them."""
         return [
             {"parameter": name, **parameter.model_dump(mode="json")}
             for name, parameter in self.calibration.parameters.items()

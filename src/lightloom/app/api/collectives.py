@@ -542,7 +542,8 @@ def lower_bound(
         nbytes_per_rank: the same, divided by the number of ranks.
         permutation: to whom each rank sends in a permute; to the next without it.
         sizes: sizes of the parts of an all-to-all-v or a reduce-scatter-v.
-        cost_model: ``physical`` or ``paper``: whose costs the bound is on.
+        cost_model: ``physical`` (circuits change when needed) or ``paper`` (every step costs d/B + a), whose costs the
+            bound is on.
         set: fields of the fabric and their values.
         fields: fields of the fabric by keyword.
 

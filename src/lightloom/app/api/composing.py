@@ -236,8 +236,9 @@ class Composition(DrawnResult):
         return "not measured" if "averaging" in best.ideas else "as without it: sums of all gradients"
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each plan, and one of dashes for each kind of plan that has none; "=" marks a gain
-        within its error."""
+        """Return a row of text for each of :attr:`plans` (a step, the share of it that waits, what a rank sends and how
+        often it sets circuits in a step, the step over its bound, energy a sample, dollars a million samples, gain),
+        and one of dashes for each kind of plan that has none; "=" marks a gain within its error."""
         rows = []
         for row in self.plans:
             plan, metered, dollars = row.best.plan, row.best.plan.ledger.metered, row.best.plan.ledger.dollars

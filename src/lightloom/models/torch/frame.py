@@ -194,8 +194,9 @@ class Region:
         self.other_flops = frame.forward if frame else 0
 
     def repeated(self, index: int, operator: Operator) -> int:
-        """Return the forward FLOPs of operator number ``index`` that the second forward pass repeats: all before the
-        last keeper, none after it, of itself those before it keeps."""
+        """Return the forward FLOPs of operator number ``index``, from 0, that the second forward pass repeats: all of
+        an operator before the one that keeps the region's last tensor, none of those after it, and of that one those
+        that it had done when it kept the tensor."""
         if index == self.last:
             return self.product_flops if operator.kind in TENSOR_KINDS else self.other_flops
         return operator.forward_flops if index < self.last else 0

@@ -463,8 +463,12 @@ class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _grouped_shape(
     a: Tensor, b: Tensor, offs: Tensor | None = None, *_: Any, out_dtype: Any = None, **__: Any
 ) -> Tensor:
-    """Return an empty tensor of the shape of a grouped matrix product: PyTorch's own rule for shapes refuses all but
-    bfloat16."""
+    """Return an empty tensor of the shape of a grouped matrix product of a and b, of type ``out_dtype`` or else a's:
+    PyTorch's own rule for shapes refuses all but bfloat16.
+
+    One of three axes holds a matrix for each group: (m, k) x (group, k, n) makes (m, n), (group, m, k) x (k, n) makes
+    (m, n), and two matrices (m, k) x (k, n) make (group, m, n), as many groups as ``offs`` has entries.
+    """
     if b.dim() == 3:
         shape = (*a.shape[:-1], b.shape[-1])
     elif a.dim() == 3:

@@ -60,7 +60,8 @@ def _samples_of_sequence_first(module: nn.Module, inputs: Any, values: Values) -
     """Return the second size of the (T, B, C) tensor that the first layer with ``batch_first=False`` to be called
     reads; None where none is called, or none with a tensor of three axes.
 
-    The forward pass is run on the meta device up to that layer, whatever error it raises before.
+    Where there are such layers, the module is moved to the meta device, what its buffers hold is noted in ``values``,
+    and the forward pass is run up to that layer; errors that it raises before are passed over.
     """
     layers = [part for part in module.modules() if getattr(part, "batch_first", None) is False]
     sizes: list[int] = []

@@ -162,7 +162,7 @@ class Values:
 
         Views, which share an operand's storage, need no note. What was known of an output, or of an operand that is
         changed in place, is dropped where the values of an operand are unknown or the result says nothing (it is
-        random, or arithmetic on assumed values).
+        random, or arithmetic on assumed values); that of all operands where a call returns no meta tensor.
         """
         before = {key_of(tensor) for tensor in tensors_in([args, kwargs])}
         in_place = function._schema.is_mutable

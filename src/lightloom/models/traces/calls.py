@@ -79,7 +79,8 @@ class TraceTensor:
 
     @property
     def transposed(self) -> bool:
-        """True if its columns lie in one piece in memory, and its rows do not; False where strides are unknown."""
+        """True if the columns of its last two axes lie in one piece in memory, and the rows do not; False where strides
+        are unknown."""
         return len(self.strides) >= 2 and self.strides[-2] == 1 < self.strides[-1]
 
 

@@ -131,8 +131,8 @@ def sweep_values(name: str, low: float, high: float, points: int) -> list[float]
 def evenly(sweeps: Sequence[Document], everything: bool) -> tuple[list[tuple[Document, Document]], int]:
     """Return (pairs of a sweep and one of its ``rows``, number of rows left out): what a table of sweeps shows.
 
-    Of each sweep as many rows as of the others, evenly over it with both ends, are shown: eight of all sweeps together,
-    but two or more of each; all with ``everything``.
+    Of each sweep as many rows as of the others, evenly over it with both ends, are shown: at most eight of all sweeps
+    together, but two or more of each; all with ``everything``.
     """
     most = max(MOST_ROWS // max(len(sweeps), 1), 2)
     shown = []

@@ -41,7 +41,8 @@ LinkSweep = tuple[str, list[float]]
 
 def read_sweep(text: str, link: Link) -> LinkSweep:
     """Read ``NAME=LOW..HIGH[:POINTS]`` of a link, and return the option and its ascending values; both ends may have
-    units. There are 9 points where none are stated, in equal ratios, or equal steps from 0; of whole bits every one.
+    units. There are 9 points where none are stated, in equal ratios, or equal steps from 0; of ``dac-bits`` every whole
+    number.
 
     Raises:
         ConfigError: another form, an option in words, or ends or points out of range.
