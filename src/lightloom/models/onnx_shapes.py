@@ -455,7 +455,8 @@ class _Merger:
         self._outputs = set(model.outputs)
 
     def model(self) -> ShapedModel:
-        """Merge one kind of kernel after the other, and return the model with the nodes that are left."""
+        """Merge one kind of kernel after the other (norms, activations, attention, products of experts, products with a
+        bias), and return the model with the nodes that are left in their order."""
         self._rewrite(self._simplify)
         self._merge_norms()
         for merge in (self._merge_activation, self._merge_attention, self._merge_experts, self._merge_bias):

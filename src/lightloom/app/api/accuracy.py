@@ -57,7 +57,7 @@ class AccuracyReport(DrawnResult):
         return self.tables[index]
 
     def summary(self) -> str:
-        """Return the tables' sentences, joined by semicolons."""
+        """Return one sentence for each table on how near its predictions are, joined by semicolons."""
         return "; ".join(table.summary() for table in self.tables)
 
     def rows(self) -> list[Document]:

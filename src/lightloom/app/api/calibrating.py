@@ -306,7 +306,8 @@ class CollectiveAccuracy(DrawnResult):
     """Version and hash of the configuration."""
 
     def rows(self) -> list[Document]:
-        """Return a row for each timed collective, in SI units; ``error`` is predicted over measured, minus 1."""
+        """Return a row for each timed collective: system, nodes, GPUs, kind, bytes, seconds measured and predicted, and
+        ``error``, predicted over measured, minus 1 (above 0 where predicted too slow)."""
         return [
             {
                 "system": system.name,

@@ -79,7 +79,7 @@ class VerifiedSchedule(DrawnResult):
 
     @property
     def ratio(self) -> float | None:
-        """Time over lower bound; None where the bound is zero."""
+        """Duration of one run from dark circuits over its lower bound, 1 or more; None where the bound is zero."""
         return self.lower_bound.ratio(self.cost)
 
     @property
@@ -228,7 +228,7 @@ class CollectiveRanking(DrawnResult):
         of circuits twice as fast, ten times the bytes and a tenth of them.
 
         The same algorithms are ranked by the same cost model. A change that no algorithm or fabric admits is left out,
-        as is that of set-up where circuits take none; none are yielded among more than :data:`MOST_CHANGED` ranks,
+        as is that of set-up where circuits take none; none are yielded among more than :data:`MOST_CHANGED` (64) ranks,
         whose ranking takes long.
         """
         if self.fabric.ranks > MOST_CHANGED:
@@ -308,8 +308,9 @@ class CollectiveRanking(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each schedule, the fastest first: that of :meth:`VerifiedSchedule.row` with the fabric's
-        joules and dollars in one run."""
+        """Return a row for each schedule, the fastest first: steps, seconds of one run and their parts, lower bound,
+        joules sent, ratios to the bound and notes, as of :meth:`VerifiedSchedule.row`; and the fabric's watts of a
+        rank, and its joules and dollars in one run of all ranks (named per step)."""
         return [schedule.row() | self.ledger_of(schedule).to_json() for schedule in self.ranking]
 
     def display_rows(self) -> list[dict[str, str]]:
@@ -318,7 +319,8 @@ class CollectiveRanking(DrawnResult):
         return [row for schedule in self.ranking for row in schedule.display_rows()]
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure of the fastest schedule alone, as :meth:`VerifiedSchedule.figure` draws it."""
+        """Return a matplotlib figure of the fastest schedule alone: wavelengths of a ring, circuits of a switch, or
+        bytes on the links of packets."""
         return self.winner.figure()
 
 

@@ -261,7 +261,8 @@ class Composition(DrawnResult):
         return rows + [dict.fromkeys(rows[0], "–") | {"": " ", "idea": name} for name in lacking]
 
     def answer(self) -> Answer:
-        """Return the answer as the terminal and notebooks show it."""
+        """Return the answer as the terminal and notebooks show it: the best plan of all (the best electrical one where
+        nothing gains 0.05 %), a row for each kind of plan that has any, and in words what each idea is worth."""
         composed, graph = self.composed, self.composed.graph
         best, base = composed.best, composed.baseline
         gain = 1 - best.time / base.time

@@ -104,7 +104,8 @@ class DesignFront(Result):
 
     def rows(self) -> list[Document]:
         """Return a row for each design that was evaluated (none that was beaten at bounds, refused or over the budget),
-        in SI units; what is unknown is named under ``missing``."""
+        most samples per dollar first: its plan, samples per dollar, joule and second, goodput, dollars and watts in all
+        and of the fabric a rank, and break-even; what is unknown is named under ``missing``."""
         return [self._row(candidate) for candidate in self.exploration.candidates]
 
     def _row(self, candidate: Candidate) -> Document:

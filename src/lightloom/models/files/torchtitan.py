@@ -148,7 +148,7 @@ def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
 
 
 def read_job(path: Path) -> JobConfiguration:
-    """Return the settings of a file.
+    """Return the settings of a job configuration of torchtitan, a TOML file, of which none counts as used yet.
 
     Raises:
         ConfigError: unreadable, or no TOML.

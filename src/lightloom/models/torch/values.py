@@ -445,8 +445,8 @@ def _is_visible(mask: Tensor) -> Tensor:
 
 
 def _computed(action: Callable[[_Computation], Result]) -> Result | None:
-    """Return what an action does with values, run where no mode listens and no gradient flows; None where it fails,
-    whatever the reason."""
+    """Return what an action returns that computes values by the :class:`_Computation` it is given, run where no mode
+    listens and no gradient flows; None where it fails, whatever the reason."""
     try:
         with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
             return action(_Computation())

@@ -89,7 +89,8 @@ class MeshSettings(Config):
     """Whether connected components of a matrix get meshes of their own, whose waveguides cross."""
 
     def given(self) -> Document:
-        """Return the fields of the mapping that are set."""
+        """Return the fields of the mapping (``form``, ``mesh``, ``gains``, ``components``) that are not None, by
+        name."""
         return {name: value for name in MeshSettings.model_fields if (value := getattr(self, name)) is not None}
 
     def mapping(self, network: Path | None, default: MeshMapping, exact: bool = True) -> MeshMapping:

@@ -28,8 +28,8 @@ class Branches(nn.Module):
 
 
 def _chain(channels: int, *steps: tuple[int, int, int], stride: int = 1) -> nn.Module:
-    """Return convolutions of (output channels, kernel height, kernel width) that keep the grid, but for a last one with
-    ``stride`` 2.
+    """Return a chain of convolutions, one for each step (output channels, kernel height, kernel width), that keep the
+    grid; with a ``stride`` above 1 the last one has that stride and no padding.
 
     ``channels`` are those of the input; a single convolution is returned as it is.
     """

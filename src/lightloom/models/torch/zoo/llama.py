@@ -80,8 +80,8 @@ class CompressedAttention(nn.Module):
         self.o = nn.Linear(sizes.heads * latent.value_width, sizes.hidden, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Return the mixed and projected values (B, T, C) for x (B, T, C); only the rotated part of a head is turned by
-        cos and sin."""
+        """Return the mixed and projected values (B, T, C) for x (B, T, C); cos and sin (T, D / 2) are of the positions'
+        angles and turn only the rotated part of a head, D channels."""
         latent = self.latent
         q = self.q_up(self.q_norm(self.q_down(x))).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         plain, rotated = q.split([latent.plain_width, latent.rotated_width], -1)

@@ -46,8 +46,11 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(0.3)
 
     def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
-        """Return x (B, T, C) after the layer; ``memory`` is the encoder's output, which only a decoder's layer
-        reads."""
+        """Return x (B, T, C) after self-attention (in a decoder without later places), a decoder's attention to
+        ``memory``, and the feed-forward layer, each added to what it reads and then normed.
+
+        ``memory`` (B, S, C) is the encoder's output, which only a decoder's layer reads.
+        """
         x = self.norm1(x + self.dropout(self.self_attention(x, x, self.causal)))
         if self.cross_attention is not None and self.norm2 is not None:
             x = self.norm2(x + self.dropout(self.cross_attention(x, memory)))
