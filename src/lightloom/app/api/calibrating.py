@@ -200,7 +200,7 @@ class ProfileCalibration(Fitted):
         )
 
     def text(self) -> str:
-        """Return the calibration as YAML, which a cluster may name as its accelerator.
+        """Return the calibration as the YAML text of a file that a cluster may name as its accelerator.
 
         Raises:
             ConfigError: nothing is fitted.
@@ -419,8 +419,8 @@ class TransportCalibration(Fitted):
         return yaml.safe_dump(document, sort_keys=False, width=120)
 
     def rows(self) -> list[Document]:
-        """Return a row for each of the four numbers: its scale in the typical transport and the fitted one, factors of
-        no unit."""
+        """Return a row for each of the four numbers (latency and bandwidth, inside a domain and between domains): its
+        name, and its factor on the transport's own constant, typical and fitted, without a unit."""
         before, after = (each.scales.model_dump() for each in (self.system.transport, self.transport))
         return [{"number": name, "typical": before[name], "fitted": after[name]} for name in after]
 

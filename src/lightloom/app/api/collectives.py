@@ -139,9 +139,9 @@ class VerifiedSchedule(DrawnResult):
 
     def row(self) -> Document:
         """Return the schedule's row in a ranking of algorithms: number of steps, seconds of one run and their parts,
-        the lower bound in seconds with what sets it, joules of all ranks in one run, time over bound with the set-up of
-        circuits (``ratio``) and of a repeated run without it (``ratio_without_setup``; each may be None), and notes of
-        the algorithm."""
+        the lower bound in seconds with what sets it, joules of transmission of all ranks in one run (None where the
+        fabric's energy per bit has no source), time over bound with the set-up of circuits (``ratio``) and of a
+        repeated run without it (``ratio_without_setup``; each may be None), and notes of the algorithm."""
         parts = "transmission_s=transmission conversion_s=conversion reconfiguration_s=reconfiguration"
         return {
             **attributes(self, "algorithm steps=cost.steps time_s=cost.time lower_bound_s=lower_bound.time"),
@@ -164,7 +164,9 @@ class VerifiedSchedule(DrawnResult):
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a single row of text; "vs bound" is the time over the lower bound, "steady" that of a repeated run."""
+        """Return a single row of text: algorithm, steps, time, "vs bound" (time over the lower bound), "steady" (that
+        of a repeated run, without the first set-up of circuits), lower bound with what sets it, energy of transmission,
+        and notes."""
         columns = (
             "algorithm: {algorithm} | steps: {cost.steps} | time: {time:time} | vs bound: {ratio:ratio} | steady: "
             "{repeated_ratio:ratio} | lower bound: {lower_bound.time:time} | energy: {cost.energy:energy} | "

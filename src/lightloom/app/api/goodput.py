@@ -296,7 +296,7 @@ class PricedBill(Result):
         return self.bill.failure_rate
 
     def summary(self) -> str:
-        """Return a sentence: what is billed, its ranks, and the dollars of each."""
+        """Return a sentence: what is billed, its number of ranks, and the known dollars of its parts for one rank."""
         return f"{self.name}, {self.bill.ranks:,} ranks: {self.dollars.text()} a rank"
 
     def rows(self) -> list[Document]:

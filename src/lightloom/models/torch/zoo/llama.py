@@ -249,7 +249,8 @@ class LlamaLayer(Layer):
     """Attention, then a gated feed-forward layer whose products are the layer's own."""
 
     def add_feed_forward(self, sizes: DecoderSizes, number: int) -> None:
-        """Add a norm and the three products of a gated feed-forward layer; layers of all numbers are equal."""
+        """Add a norm and the three products of a gated feed-forward layer (``gate``, ``up``, ``down``) of these sizes
+        to the layer; those of all numbers are equal."""
         self.feed_forward_norm = _norm(sizes, sizes.hidden)
         self.gate = nn.Linear(sizes.hidden, sizes.ffn, bias=False)
         self.up = nn.Linear(sizes.hidden, sizes.ffn, bias=False)
@@ -295,7 +296,8 @@ class MixtralLayer(Layer):
     """Attention, then the mixture, each with its residual."""
 
     def add_feed_forward(self, sizes: DecoderSizes, number: int) -> None:
-        """Add a norm and a mixture; layers of all numbers are equal."""
+        """Add a norm and a mixture of experts of these sizes to the layer; those of all numbers are equal, dense layers
+        are not made."""
         self.mixture_norm = _norm(sizes, sizes.hidden)
         self.mixture = Mixture(sizes)
 
