@@ -40,6 +40,9 @@ def accuracy(
         figure: Draw predicted against measured (.svg, .png, .pdf).
         all: Show every row, and all that is known of a profile.
 
+    ``collectives`` is the function that predicts timed collectives, with its options ``cluster`` and ``gpus`` bound to
+    it; rows count as collectives if either is given.
+
     Returns:
         The result to print: predictions beside the measurements.
 
@@ -128,6 +131,8 @@ def calibrate(
         gpus: Number of GPUs of the collectives, if their file does not say it.
         out: Write the calibration (.yaml).
         all: Show every row, and what each parameter means.
+
+    ``fit`` is :func:`lightloom.calibrate` with its options bound to it: accelerator, cluster, transport and gpus.
 
     Returns:
         The result to print: the fitted parameters; with ``out`` they are written, too.

@@ -266,6 +266,8 @@ def circuits(
         all: Show every pair of ranks.
         figure: Draw traffic beside circuits (.svg, .png, .pdf).
 
+    ``ask`` is :func:`read_request` with its options bound to it: solver, time limit, holds and objective.
+
     Returns:
         The result to print: the circuits, and when all is sent through them.
 

@@ -67,6 +67,11 @@ def collective(
         worth: Show dollars, watts and joules of the fabric.
         figure: Draw the fastest schedule, wavelength, link and time, or times around failures (.svg, .png, .pdf).
 
+    ``kind`` is the collective, such as all-reduce; ``fabric`` a name of the catalog or a YAML file, with ``ranks``
+    ranks and the ``field=value`` texts of ``set``. ``rank`` is :func:`lightloom.collective` with its other options
+    bound to it, such as ``nbytes``. ``site`` are ``field=value`` texts of what turns parts and watts into dollars;
+    ``as_json`` asks for the document.
+
     Returns:
         The result to print: the ranking, or with ``without`` or ``straggler`` the times around failures; files that are
             asked for are written.

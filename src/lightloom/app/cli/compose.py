@@ -33,6 +33,9 @@ def compose(
         report: Write an HTML page.
         figure: Draw what each idea takes off the best electrical plan (.svg, .png, .pdf).
 
+    ``compared`` is :func:`lightloom.compose` with its other options bound to it, such as ``ranks`` and ``bandwidth``.
+    ``site`` are ``field=value`` texts of what turns parts and watts into dollars.
+
     Returns:
         The result to print: the best plans with the ideas, and what each is worth.
 

@@ -61,6 +61,9 @@ def design(
         explain: List all designs that lead their technology, and how optical and electrical ones compare.
         assumptions: List all that is assumed.
 
+    ``search`` is :func:`lightloom.design` with its other options bound to it, such as ``ranks`` and ``folder``.
+    ``site`` are ``field=value`` texts of what turns parts and watts into dollars, ``price`` are ``part=price`` texts.
+
     Returns:
         The result to print: the designs; its exit code is 130 where Ctrl-C has stopped the search after some were
             evaluated.

@@ -212,6 +212,8 @@ def bill(
         set: field=value of the fabric, or a choice of the bill (circuit_switch=polatis-7000); repeatable.
         explain: List all parts with the formula behind each count, and what each total leaves out or assumes.
 
+    ``price`` are ``part=price`` texts of parts of the fabric, in place of the catalog's prices.
+
     Returns:
         The result to print: the bill, and what some other choices would change of its price.
 

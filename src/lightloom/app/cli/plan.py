@@ -353,6 +353,10 @@ def plan(
             or as arguments of Megatron-LM (.sh), or the winner's step as Chakra traces for ASTRA-sim (a folder);
             repeatable.
 
+    ``rank`` is :func:`lightloom.plan` with its other options bound to it, such as ``strategy`` and ``tp``. ``site`` are
+    ``field=value`` texts of what turns parts and watts into dollars, ``price`` are ``part=price`` texts. ``as_json``
+    asks for the whole document, with the changed questions unless ``what_if`` is False.
+
     Returns:
         The answer and what was asked for besides; the document is complete only where JSON, a report or an explanation
             needs it.

@@ -72,6 +72,8 @@ def schedule(
         execute: Execute it in a process for each rank over gloo on this host's loopback, and compare the result with
             torch.distributed's own collective.
 
+    ``read`` is :func:`lightloom.verify` with its options bound to it: fabric, ranks and nbytes.
+
     Returns:
         The result to print: the verified schedule, what a program computes, or with ``execute`` the outcome of the
             execution.

@@ -254,8 +254,9 @@ class _Inputs:
         """Return the module, its example inputs by argument for two samples, on the meta device and so without values,
         and the axis of samples (always 0).
 
-        The main input is what the module names so; images and targets (``decoder_input_ids``) are added where it takes
-        them.
+        The main input is what the module names so. Targets (``decoder_input_ids``) are added where the model is an
+        encoder-decoder that takes them, images beside tokens where it takes them and they do not stand among the
+        tokens.
 
         Raises:
             WorkloadError: a sequence length is given and the model takes no tokens, or its table of positions is

@@ -537,8 +537,8 @@ class StepParts:
         that it made.
 
         Of a node of autograd, the calls inside it are added by their sequence numbers, and the gradients that it keeps.
-        Operators after the first backward call go to no list, and are counted as ``later`` unless they only allocate or
-        add.
+        Steps of the optimizer go to ``update``, operators after the first backward call to no list; both are counted as
+        ``later``, but for operators that only allocate or add.
         """
         if call.name.startswith(_COMMUNICATION):
             self.communication.append(call)

@@ -254,6 +254,8 @@ def build(
         figure: Draw errors against noise, or energies of reducers (.svg, .png, .pdf).
         explain: Show the proof, and what the numbers rest on.
 
+    ``settings`` is a YAML file of settings, and ``set`` are ``field=value`` texts that go before those of the file.
+
     Returns:
         The result to print: the network with its proof, or one of the other studies; files that are asked for are
             written.

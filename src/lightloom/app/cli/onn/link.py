@@ -114,6 +114,9 @@ def link(
         figure: Draw the parts and the sweeps (.svg, .png, .pdf).
         all: Show every row, the light, and every setting of the link with its source.
 
+    ``network`` is the file of a network (.npz). ``settings`` is a YAML file of settings, and ``set`` are
+    ``field=value`` texts that go before those of the file.
+
     Returns:
         The result to print: word error rates of the link, of each of its parts made ideal (with ``all`` also of each
             erring alone), and of the sweeps, 9 points each unless given; and its light.

@@ -107,6 +107,8 @@ def map_to_meshes(
         chain: Draw the whole network (.svg, .png, .pdf).
         all: Show every row, and everything that is assumed.
 
+    ``settings`` is a YAML file of settings, and ``set`` are ``field=value`` texts that go before those of the file.
+
     Returns:
         The result to print: the mapping or the study; files that are asked for are written.
 

@@ -60,6 +60,8 @@ def train(
         figure: Draw errors and loss by epoch (.svg, .png, .pdf).
         all: Show every network that a search tried.
 
+    ``settings`` is a YAML file of settings, and ``set`` are ``field=value`` texts that go before those of the file.
+
     Returns:
         The result to print: accuracy and size of the trained network, or all that a search tried; files that are asked
             for are written.
