@@ -156,10 +156,10 @@ def product(
 def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: int, *, stacked: bool = False) -> str:
     """Return the kind of one operator, one of ``graph.KINDS``, by its word and by what it calls.
 
-    With products it is ``experts`` or ``linear`` where they say so, else the kind of its word if that multiplies, else
-    ``conv`` or ``matmul``. Without, it is the kind of its word; where that is none, ``elementwise`` or one that
-    multiplies, it is ``add`` for the word "add" and two results or more, ``copy`` if all its calls only move data, else
-    ``elementwise``.
+    It is ``experts`` for products of experts and for ``bmm`` with a parameter that stacks matrices, ``linear`` for
+    scaled products. With other products it is the kind of its word if that multiplies, else ``conv`` or ``matmul``.
+    Without products it is the kind of its word; where that is none, ``elementwise`` or one that multiplies, it is
+    ``add`` for the word "add" and two results or more, ``copy`` if all its calls only move data, else ``elementwise``.
 
     Args:
         word: its plain word.
@@ -203,8 +203,8 @@ def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, su
 def flattened_sizes(shape: Sequence[int], batch: int) -> dict[str, int]:
     """Return the sizes by name where samples are merged with the first axis, (B·T, C), or gone, as in a mean loss.
 
-    ``sample`` is always there; ``sequence`` is the rest of a first axis that ``batch`` divides, other axes but the
-    channels of (B·T, C) are numbered.
+    ``sample`` is always there, of size ``batch``; ``sequence`` is the rest of a first axis that ``batch`` divides,
+    other axes but the channels of (B·T, C) are numbered (``axis_1``, ...). Axes of size 0 are left out.
     """
     merged: tuple[str, ...] = ()
     if shape and shape[0] and shape[0] % batch == 0:

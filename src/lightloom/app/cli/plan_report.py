@@ -145,8 +145,9 @@ _LETTERS = 58
 
 def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
     """Yield (file name without a suffix, title, figure, caption) of every picture: breakdown, Pareto front and the
-    winner's timeline always, the schedule where one was verified, and placement and traffic where a placed plan was
-    simulated."""
+    winner's timeline always, the schedule where one was verified; of the fastest placed plan, one that shares a model
+    between devices first, the timeline unless it is the winner's, the placement where it has several devices, and the
+    traffic where it has several ranks."""
     winner = search.winner
     # The fastest placed plan that shares a model between devices; without one, the fastest.
     shared = (plan for plan in search.ranking if plan.placed is not None and plan.placed.plan.k > 1)

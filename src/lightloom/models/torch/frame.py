@@ -313,8 +313,9 @@ def dimensions(
 
 
 def _inherited_axes(kind: str, sources: Sources, output: Tensor) -> tuple[str, ...] | None:
-    """Return the names of the output's axes, of its kind (images) or of the first sampled input of the same rank; None
-    where neither tells."""
+    """Return the names of the output's axes: those of images for a convolution, else those of the first input that
+    depends on the samples and has as many axes, else those of images for pooling, batch and local response norms; None
+    where nothing tells, and for embeddings."""
     if kind == "conv":
         return image_axes(output.dim())
     if kind == "embedding":

@@ -485,9 +485,10 @@ def meta_copy(value: Any) -> Any:
 
 @contextmanager
 def fake_tensors(module: nn.Module, values: Values) -> Iterator[None]:
-    """Replace a module's meta parameters and buffers by fake ones, for as long as the context lasts.
+    """Replace a module's meta parameters and buffers by fake ones (PyTorch's, without values too), for as long as the
+    context lasts.
 
-    What is created in the context is fake as well.
+    What is created in the context is fake as well. What ``values`` know of a tensor is noted of its fake one.
     """
     tables = [table for part in module.modules() for table in (part._parameters, part._buffers)]
     own = [dict(table) for table in tables]
