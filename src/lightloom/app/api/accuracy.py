@@ -72,8 +72,8 @@ class AccuracyReport(DrawnResult):
         return [{"table": table.steps.name, **row} for table in self.tables for row in table.display_rows()]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom accuracy --json`` prints: each table in sum, and the rows of all tables
-        in one list."""
+        """Return the document that ``lightloom accuracy --json`` prints: each table's name, checksum, what predicted it
+        (``basis``) and scores, and the rows of all tables in one list, as of :meth:`rows`."""
         return {
             "schema": "lightloom.accuracy/1",
             "tables": [{key: value for key, value in each.to_json().items() if key != "rows"} for each in self.tables],

@@ -289,8 +289,9 @@ class CollectiveRanking(DrawnResult):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom collective --json`` prints: the collective, cost model and fabric, a row
-        for each schedule, the algorithms that were refused with the reasons, and dollars and watts of the fabric."""
+        """Return the document that ``lightloom collective --json`` prints: the collective (bytes), cost model and
+        fabric, seconds by the collective library (None without one), a row for each schedule, the algorithms that were
+        refused with the reasons, and dollars and watts of each rank's share of the fabric."""
         kind, nbytes, fabric = self.collective.kind, self.collective.nbytes, self.fabric.model_dump(mode="json")
         parts = self.collective.stated_parts()
         document = {

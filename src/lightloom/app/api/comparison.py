@@ -138,8 +138,9 @@ class PlanChange:
         return {name.format("before"): self.before[key], name.format("after"): self.after[key]}
 
     def parts(self) -> dict[str, float]:
-        """Return, by the key of each part of a step, the seconds a sample by which it grew (negative: shrank); they add
-        up to the whole difference."""
+        """Return, by the key of each part of a step (``compute_s``, ``exposed_communication_s``,
+        ``exposed_reconfiguration_s``, ``idle_s``), the seconds a sample by which it grew from the first ranking to the
+        second (negative: shrank); they add up to the whole difference."""
         return {key: _share(self.after, key) - _share(self.before, key) for key in SHARES}
 
     @property

@@ -64,8 +64,9 @@ class Goodput(Result):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Single changes to the job or its machine, each with the goodput and the dollars that it is worth, the most
-        valuable first."""
+        """Single changes to the job or its machine, each with the goodput that it gives, the relative gain over the
+        goodput without it, and the dollars that it is worth (None where the machine has no price); the most valuable
+        first."""
         return changes(self.estimate)
 
     @property
@@ -91,8 +92,10 @@ class Goodput(Result):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom goodput --json`` prints: the goodput and the shares that are lost,
-        causes, checkpoints, spare nodes, changes and slices, the simulation (None without one), and what is assumed."""
+        """Return the document that ``lightloom goodput --json`` prints: the goodput and, under ``shares``, where all of
+        the time goes (shares of it that add up to 1); seconds between interruptions and between checkpoints; causes as
+        of :meth:`rows`; dollars of the machine; spare nodes, changes and slices, the simulation (None without one), and
+        what is assumed."""
         each = self.estimate
         document = {
             "schema": "lightloom.goodput/1",
@@ -314,8 +317,9 @@ class PricedBill(Result):
         ]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom bill --json`` prints: the bill's lines and totals per rank, its choices,
-        and those that changed nothing."""
+        """Return the document that ``lightloom bill --json`` prints: the parts with their number per rank, totals per
+        rank in SI units (dollars, watts busy or idle and of load, joules a bit, failures a second), each with its range
+        and what it lacks, and the choices with those that changed nothing."""
         document: Document = {
             "schema": "lightloom.bill/1",
             "name": self.name,

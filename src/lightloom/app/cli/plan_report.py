@@ -103,8 +103,9 @@ def times_the_bound(plan: Plan) -> float | None:
 
 
 def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
-    """Return a table with a row for each kind and size of collective of the fastest data parallelism whose schedules
-    are synthesized; none without one."""
+    """Return one table with a row for each kind and size of collective of the fastest data parallelism whose schedules
+    are synthesized: how often it occurs in a step, its time, its ratio to the lower bound and notes of its schedule; an
+    empty tuple without such a plan."""
     synthesized = (plan for plan in compared(search) if all(carrier(name).by_size for name in plan.algorithms))
     plan = next((plan for plan in synthesized if plan.exchanges), None)
     if plan is None or plan.result is None or plan.prices is None:

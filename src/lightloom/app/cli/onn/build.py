@@ -177,7 +177,8 @@ def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | 
 
 def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Document:
     """Return the document of both levels: what they are, how often each errs on its own grid, and how many of
-    ``tuples`` tuples arrive wrong from end to end."""
+    ``tuples`` random tuples of codes arrive wrong from end to end, with decimals between the levels and without, and
+    as a share without. ``configuration`` is what the provenance hashes."""
     with progress("Tuples", tuples) as advance:
         ends = end_to_end(cascade, tuples, advance=advance)
     return {
