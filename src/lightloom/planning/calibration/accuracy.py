@@ -135,7 +135,8 @@ class Accuracy(Result):
     scores: Scores
 
     def summary(self) -> str:
-        """Return one line: the table, the basis of the parameters, and the scores."""
+        """Return one line: the name of the table, the basis of the parameters, and the scores in words, as
+        percentages."""
         return f"{self.steps.name}, {self.basis}: {self.scores.line()}"
 
     def rows(self) -> list[Document]:
@@ -159,15 +160,17 @@ class Accuracy(Result):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return :meth:`rows` as texts with units, by heading of the column; measurements outside their interval are
-        marked."""
+        """Return a row for each measured step as texts with units, by heading of the column: row, model, GPUs,
+        measured, predicted, 90 % interval, error (a percentage with its sign) and assumed; measurements outside their
+        interval are marked."""
         columns = "row: {row} | model: {model} | GPUs: {gpus} | measured: {measured_s:time} | "
         columns += "predicted: {predicted_s:time} | 90 % interval: {low_s:time} to {high_s:time} | "
         columns += "error: {error:+.1%}{outside} | assumed: {assumed}"
         return cells(columns, ({**row, "outside": "" if row["inside"] else " outside"} for row in self.rows()))
 
     def to_json(self) -> Document:
-        """Return a document with ``table`` (name), its checksum ``sha256``, ``basis``, ``scores`` and ``rows``."""
+        """Return a document with ``table`` (name), its checksum ``sha256``, ``basis`` of the parameters in words,
+        ``scores`` (the fields of :class:`Scores`, errors as shares) and ``rows`` as :meth:`rows` returns them."""
         document = attributes(self, "table=steps.name sha256=steps.sha256 basis")
         return document | {"scores": asdict(self.scores), "rows": self.rows()}
 
@@ -260,7 +263,8 @@ def _predict_each_accelerator(
 
 
 def draw_accuracy(judged: Sequence[Accuracy]) -> Figure:
-    """Return a figure of predicted against measured steps, one colour for each table of rows."""
+    """Return a figure of predicted against measured seconds of steps, with the ends of the 90 % intervals, one colour
+    for each table of rows in ``judged``."""
     series = [
         PredictedSeries(
             measured=np.array([step.step_s for step in entry.steps.steps]),

@@ -64,8 +64,8 @@ class BreakEven:
     """How many of these a rank has."""
 
     def to_json(self) -> Document:
-        """Return the rivals' names and the break-even points in SI units, by name; None where a point does not
-        exist."""
+        """Return the rivals' names and the break-even points in SI units, by name: dollars and watts of the fabric for
+        each rank, joules for each bit; None where a point does not exist."""
         rivals = "rival_by_dollars=dollars_rival.design.name rival_by_joules=joules_rival.design.name"
         part = "unknown_part=part unknown_part_dollars=part_price unknown_parts_per_rank=part_count"
         return {

@@ -239,7 +239,8 @@ class Recovery:
 
     def with_part(self, name: str, seconds: float, source: str) -> Recovery:
         """Return the recovery with the default of one part (``name``, KeyError for one that restarts do not have)
-        replaced by these seconds, such as a fabric's own figure; a part whose seconds a user gave stays."""
+        replaced by these seconds, such as a fabric's own figure; a part whose seconds a user gave stays. ``source``
+        says where the seconds come from."""
         if self.steps[name].source == "given":
             return self
         return replace(self, steps=MappingProxyType({**self.steps, name: RestartPart(seconds, source)}))
@@ -257,7 +258,8 @@ class Recovery:
 
     def seconds(self, remedy: str) -> float:
         """Return the seconds of a restart, which is ``node`` (on another node), ``rewire``, ``damaged`` or
-        ``software``: ``whole`` where it is set, else the sum of its parts."""
+        ``software``: ``whole`` where it is set, whatever the remedy, else the sum of its parts (KeyError for another
+        remedy)."""
         return sum(self.steps[name].seconds for name in self.parts(remedy)) if self.whole is None else self.whole
 
     def assumptions(self) -> tuple[str, ...]:

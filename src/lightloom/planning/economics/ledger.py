@@ -393,7 +393,8 @@ class StepEnergy:
 
     def to_json(self) -> Document:
         """Return joules by name: ``total_j`` (None where a part is missing), ``known_j``, ``low_j`` and ``high_j`` of
-        what is known, each of the four shares, then ``missing`` and ``assumptions``."""
+        what is known; ``compute_j``, ``host_j``, ``transmission_j`` and ``interface_j``, each None where nothing of it
+        is known; then the names in ``missing`` and ``assumptions``. All are those of one step over all ranks."""
         total = self.total
         sums = {"total_j": self.total_j, "known_j": self.known_j, "low_j": total.low, "high_j": total.high}
         parts = {f"{part.name}_j": getattr(self, part.name).value for part in fields(self)}
@@ -508,12 +509,15 @@ class StepLedger:
 
     def figures(self) -> dict[str, float | None]:
         """Return ``watts_per_rank``, ``dollars_per_step``, ``samples_per_dollar``, ``samples_per_joule`` and
-        ``goodput`` by name, in SI units and before goodput; each is None where a part of it is missing."""
+        ``goodput`` by name, in SI units and before goodput: mean watts of a rank, dollars of a step over all ranks,
+        samples for a joule at the meter, and goodput as a share of the time; each is None where a part of it is
+        missing."""
         return {name: None if missing else value for name, (value, missing) in self._known_and_missing().items()}
 
     def to_json(self) -> Document:
         """Return the five figures of :meth:`figures` by name, None where a part is missing; under ``missing`` the
-        missing parts by figure; and under ``ledger`` the totals with their ranges, before and after goodput."""
+        missing parts by figure; and under ``ledger`` the totals with their ranges, samples per dollar and per joule
+        also after goodput, and the spare nodes over those in use."""
         samples = {"dollar": self.samples_per_dollar, "joule": self.samples_per_joule}
         after = {name: self.after_goodput(each) for name, each in samples.items()}
         return {

@@ -336,8 +336,8 @@ def _write_schedules(aside: Path, traces: StepTraces) -> None:
 
 
 def _system(traces: StepTraces, names: dict[CollectiveUse, str]) -> dict[str, object]:
-    """Return the content of ASTRA-sim's ``system.json``: it reads the plan's schedules where ``names`` (paths by
-    collective) has any, and runs rings for collectives without one."""
+    """Return the content of ASTRA-sim's ``system.json``: the simulator's settings by name, by which it reads the plan's
+    schedules where ``names`` (paths by collective) has any, and runs rings for collectives without one."""
     kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
     return {
         "scheduling-policy": "FIFO",

@@ -180,8 +180,8 @@ class SchedulePrices:
 
     @property
     def cached(self) -> Prices:
-        """Prices known so far, those from the disk included, by kind, size that the schedule was built for, and
-        size."""
+        """Prices known so far, those from the disk included, by kind, size that the schedule was built for (0 where one
+        serves all sizes), and bytes of the collective before coding."""
         return self._priced
 
     def preload(self, prices: Prices) -> None:
@@ -696,8 +696,8 @@ class CheapestPrices:
 
     @cached_method()
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices:
-        """Return the prices of the algorithm that carries this collective in the least time, its circuits in place;
-        cached. A single candidate whose schedule serves all sizes is returned without a price.
+        """Return the prices of the algorithm that carries a collective of ``nbytes`` bytes in the least time, its
+        circuits in place; cached. A single candidate whose schedule serves all sizes is returned without a price.
 
         Raises:
             UnsupportedError: every algorithm fails at this size.
@@ -865,8 +865,8 @@ class PhasedPrices(ABC):
         return [exchange_line(parts, (nothing, some - nothing), self.every)]
 
     def sums(self, kind: Kind, nbytes: float) -> Priced:
-        """Return the price of a collective as a step's share (1 / ``every``) of the sums over all phases, coding
-        included.
+        """Return the price of a collective of ``nbytes`` bytes before coding as a step's share (1 / ``every``) of the
+        sums over all phases, coding included.
 
         Its bound is the same share of the sum of the phases' bounds, set by the resource of the largest one; its
         algorithm is that of the phase with the most bytes. Joules are those of all ranks.
@@ -906,7 +906,8 @@ class LevelPrices(PhasedPrices):
         return self
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
-        """Return the collectives of the levels of the fabric of parts that carry one of ``nbytes`` bytes, in order."""
+        """Return the collectives of the levels of the fabric of parts that carry one of ``kind`` and ``nbytes`` bytes,
+        in order, each with its kind, bytes, ranks and stride."""
         return levels(kind, nbytes, self.fabric, self.stride)
 
     @cached_method()
@@ -948,15 +949,16 @@ class ExchangePrices(PhasedPrices):
         return self.exchange.every
 
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | LevelPrices | ExchangePrices:
-        """Return these prices for a collective that the method carries in at least one phase, otherwise those of the
-        algorithm that carries it as it is."""
+        """Return these prices for a collective of ``nbytes`` uncompressed bytes that the method carries in at least one
+        phase, otherwise those of the algorithm that carries it as it is."""
         if kind in self.element_bytes and self.phases(kind, nbytes):
             return self
         return self.plain(self.ranks, self.stride).choice(kind, nbytes)
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
-        """Return the collectives of an exchange, in order, in the place of one of ``nbytes`` uncompressed bytes; a kind
-        that carries no gradients is returned as its only phase. Empty where the group has one rank in every phase."""
+        """Return the collectives of an exchange, in order, in the place of one of ``kind`` and ``nbytes`` uncompressed
+        bytes, each with its kind, bytes, ranks and stride; a kind that carries no gradients is returned as its only
+        phase. Empty where the group has one rank in every phase."""
         if kind not in self.element_bytes:
             return [GroupPhase(kind, nbytes, self.ranks, self.stride)]
         return group_phases(self.exchange, kind, nbytes / self.element_bytes[kind], self.ranks, self.stride, self.adds)

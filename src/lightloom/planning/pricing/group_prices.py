@@ -724,7 +724,9 @@ class ScaledChannels(DividedChannels):
 
     def pricing(self, axis: Axis) -> Pricing:
         """Return estimated prices of an axis: those on all channels, where the time that bytes add to a collective of
-        no bytes is multiplied by the number of all channels over those of the axis."""
+        no bytes is multiplied by the number of all channels over those of the axis. For the pipeline, and an axis that
+        is not divided, they are those on all channels. The price function of a group raises UnsupportedError where the
+        axis' share refuses the collective."""
         part = super().pricing(axis)
         assert isinstance(part, GroupPrices)
         return _ScaledPrices(self._prices, part)

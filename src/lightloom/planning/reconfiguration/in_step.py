@@ -183,8 +183,8 @@ class _Search:
 
     def _standing(self, phases: Sequence[Phase], beside: bool) -> Iterator[SwitchedStep]:
         """Yield the step of every division of the planes that stands in all of ``phases``; none where divisions are
-        more than :data:`MOST_STANDING` or the planes too few. ``beside`` says whether gradients leave beside the last
-        pass."""
+        more than :data:`MOST_STANDING` (100) or the planes too few. ``beside`` says whether gradients leave beside the
+        last pass."""
         least = self._times.least
         free = self._planes - sum(least.values()) + len(least)
         if free < len(least) or comb(free - 1, len(least) - 1) > MOST_STANDING:
@@ -382,8 +382,8 @@ def faster_regranted(step: PlacedStep, plan: HybridPlan, fabric: Fabric, simulat
     these as a ``RegrantedStep``; the step itself where none of them is faster.
 
     Holds of 10 and of 4 reconfiguration times are tried, and longer ones where a step would have more than
-    :data:`MOST_GRANTS`; none where the fabric assigns no circuits, needs no time to set them up or has no traffic, and
-    none that is as long as the step.
+    :data:`MOST_GRANTS` (1,000) grants; none where the fabric assigns no circuits, needs no time to set them up or has
+    no traffic, and none that is as long as the step.
 
     Args:
         step: the step over circuits granted once.
@@ -480,8 +480,8 @@ class _Notes:
 
     @property
     def demands(self) -> dict[str, float]:
-        """Bytes of a step by axis, summed over stages, one rank each; axes without bytes, or whose bytes are not known,
-        are left out."""
+        """Bytes of a step by axis, summed over stages, one rank each, all micro-batches included; axes without bytes,
+        or whose bytes are not known, are left out."""
         demands: defaultdict[str, float] = defaultdict(float)
         for part, by_axis in self._bytes.items():
             for axis, nbytes in by_axis.items():
@@ -576,7 +576,8 @@ class SwitchedStrategyStep(StrategyStep):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Intervals of the step with the planes that they use, verified."""
+        """Intervals of the step in which circuits are set anew, with planes and bytes in the details of transmissions
+        and turns. VerificationError where the circuits cannot be so. ``in_step`` must be set."""
         assert self.in_step is not None
         return switched_timeline(self.in_step.best)
 

@@ -111,7 +111,8 @@ class PhasedTimes:
 
     def times(self, division: Planes) -> tuple[StageTimes, StageTimes]:
         """Return the times of a micro-batch and of the last one, which may be smaller (else both are the same), with
-        the planes of each axis that ``division`` says; computed once for each division."""
+        the number of planes of each axis that ``division`` says, all of them for axes that it lacks; computed once for
+        each division."""
         key = tuple(division.items())
         if key not in self._times:
             job, strategy = self._shared(division), self.strategy
@@ -133,7 +134,8 @@ class PhasedTimes:
         return late
 
     def _shared(self, division: Planes) -> Job:
-        """Return the job with the prices of a division of the planes."""
+        """Return the job with the prices of a division of the planes (number of planes by axis), in which axes that it
+        lacks have all planes."""
         return replace(self.job, shares=self.prices.shared(self.strategy, division))
 
     @cached_property
@@ -293,7 +295,8 @@ def best_division(
     """Return the number of planes of each axis that exchanges in the phases of ``active``, and of each pinned one: of
     all divisions of the planes the one that takes the least seconds; None where the planes are too few.
 
-    All planes are given out. Past :data:`MOST_DIVISIONS` divisions, planes go one by one to the axis that gains most.
+    All planes are given out. Past :data:`MOST_DIVISIONS` (5,000) divisions, planes go one by one to the axis that gains
+    most.
 
     Args:
         planes: planes of the switch.

@@ -170,7 +170,8 @@ def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
 
 
 def _cells(search: PlanSearch, rows: Sequence[DivisionRow]) -> Iterator[dict[str, str]]:
-    """Yield the cells of each row by column, as text, the mark of rows too close to the first under ""; columns of
+    """Yield the cells of each row by column, as text: the mark of rows too close to the first under "", ``plan``,
+    ``cluster``, ``samples``, ``batches`` (micro-batches), ``step``, ``MFU``, ``memory`` and ``waits``; columns of
     cluster, samples and micro-batches are left out where all rows have the same cluster, the same batch, or no
     micro-batches."""
     several = len({row.plan.site for row in rows}) > 1
@@ -228,8 +229,9 @@ def _percent(share: float) -> str:
 
 
 def _limit(search: PlanSearch, limit: float) -> str:
-    """Return in words whether computing or the network bounds the winner, and what a network without delay would gain
-    at most; ``limit`` is the time of a sample without exchanges as a share of the winner's."""
+    """Return in words whether computing (where the gain would be below 2 %) or the network bounds the winner, and what
+    a network without delay would gain at most; ``limit`` is the time of a sample without exchanges as a share of the
+    winner's."""
     if search.winner.cluster.ranks == 1:
         return "computing: one accelerator exchanges nothing"
     gain = 1 - limit

@@ -416,7 +416,8 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
 def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
     """Return one plan of a search in plain types and SI units, by field: what was chosen and its algorithms, step time,
     throughput and the 90 % interval, where the seconds go, joules and the ledger, memory, and what only some kinds of
-    plans have (``compression``, ``exchange``, ``channels``, ``placed``, ``in_step``). Figures that are unknown are
+    plans have (``compression``, ``exchange``, ``channels``, ``placed``, ``in_step``). Utilizations are shares of the
+    peak rate, energies joules of a step over all ranks unless the field says a sample. Figures that are unknown are
     None."""
     counted = any(operator.forward_flops for operator in search.graph.operators)
     tokens, interval, ledger = search.sequence_length, search.intervals.get(id(plan)), search.ledger_of(plan)
@@ -490,8 +491,8 @@ def _whole(number: float) -> int | float:
 
 def _placed(plan: Plan) -> dict[str, Any] | None:
     """Return, in plain types, how a placed plan was placed and what serves it: sub-operators, method of placement and
-    repairs, holds and circuits with their gap to the bound, seconds waited for circuits, relayed and sent bytes, and
-    circuits granted anew (``regranted``, else None); None for other plans."""
+    repairs, number of holds and of circuits with their gap to the bound, seconds waited for circuits, relayed and sent
+    bytes, and circuits granted anew (``regranted``, else None); None for other plans."""
     step = plan.placed
     if step is None:
         return None
@@ -534,9 +535,10 @@ _EFFECT = (
 
 
 def compression_json(plan: Plan) -> dict[str, Any] | None:
-    """Return in plain types how the replicas of a plan code gradients (codec, ratio to float32, the engine's rates and
-    their source); and, where the same plan without it was simulated too, what it changes: bytes, seconds coding and
-    saved, ``outcome`` and ``why`` in words. None for a plan that exchanges gradients as they are."""
+    """Return in plain types how the replicas of a plan code gradients (``codec``, ``ratio``: bytes of float32 for each
+    byte sent, the engine's rates in bytes per second and their source); and, where the same plan without it was
+    simulated too, what it changes: bytes, seconds coding and saved, ``outcome`` and ``why`` in words. None for a plan
+    that exchanges gradients as they are."""
     exchange, effect = plan.gradient_exchange, verdict(plan)
     if exchange is None:
         return None

@@ -147,8 +147,9 @@ class WhatIfs:
 
     def changes(self) -> Iterator[Change]:
         """Yield the changes of the winner's question, as far as each applies: links twice as fast, the electrical
-        reference or circuits in place of packets, the exchange method, half and twice the batch, and the accelerator's
-        successor."""
+        reference or circuits in place of packets, the exchange method, half and twice the batch where that leaves a
+        sample a rank, and the accelerator's successor. Changes of the network come on more than one rank only; the
+        exchange method only where one is given and the request has none."""
         cluster, request = self._winner.cluster, self._request
         if cluster.ranks > 1:
             twice, settings = faster(cluster.fabric, 2.0)

@@ -469,13 +469,15 @@ class StepResult:
 
     @property
     def compute_time(self) -> float:
-        """Seconds of the step in which a rank computes, longer where exchanges beside it take part of the
-        arithmetic."""
+        """Seconds of the step in which a rank computes forward and backward passes, recomputation included, and the
+        optimizer's update, longer where exchanges beside it take part of the arithmetic; the same for every rank.
+        Codecs count as communication."""
         return self.breakdown["compute_s"]
 
     @property
     def communication_time(self) -> float:
-        """Seconds in which the network transmits or changes circuits or a codec works, hidden by computing or not."""
+        """Seconds of the step in which the network transmits (conversion included) or changes circuits or a codec
+        works, hidden by computing or not; the same for every rank."""
         return self.busy_time["transmission"] + self.busy_time["reconfiguration"] + self.busy_time["codec"]
 
 

@@ -82,7 +82,8 @@ class StageTimes:
         return self.backward + self.backward_ring + self.backward_exchange
 
     def row(self, index: int) -> Self:
-        """Return the times of one row, where arrays have a leading axis of strategies."""
+        """Return the times of the row ``index``, from 0, where arrays have a leading axis of strategies: arrays
+        [chunks] and [stages] without that axis."""
         return type(self)(**{each.name: getattr(self, each.name)[index] for each in fields(self)})
 
 

@@ -359,8 +359,8 @@ MOST_TRANSFERS: Effort = 100_000
 
 def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, run: PlacedRun) -> Timeline:
     """Return every pass, transfer and reconfiguration of a group in one run of a placed step as intervals on devices,
-    circuits and micro-rings; a transfer that ran into the dark has several. Beyond :data:`MOST_TRANSFERS` transfers,
-    back-to-back ones of a port are one interval."""
+    circuits and micro-rings; a transfer that ran into the dark has several. Beyond :data:`MOST_TRANSFERS` (100,000)
+    transfers, back-to-back ones of a port are one interval."""
     holds = [
         Interval(resource="micro-rings", category="reconfiguration", name=f"hold {hold}", start=start, end=end)
         for hold, (start, end) in enumerate(run.dark_periods.tolist())
@@ -388,8 +388,8 @@ def _computing(plan: HybridPlan, work: PlacedWork, state: State) -> list[Interva
 
 
 def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stretches: Stretches) -> list[Interval]:
-    """Return the intervals in which pipes send, with their bytes; beyond :data:`MOST_TRANSFERS`, back-to-back transfers
-    of one port as a single interval."""
+    """Return the intervals in which pipes send, with their bytes; beyond :data:`MOST_TRANSFERS` (100,000), back-to-back
+    transfers of one port as a single interval."""
     messages, balanced = work.messages, plan.balanced
     k, message = circuits.k, _message_of(work)
     shared = np.bincount(circuits.port).max(initial=0) > 1
@@ -511,7 +511,7 @@ class PlacedRun:
         """Run the step to its end while the holds of ``circuits`` come round, each after a reconfiguration.
 
         Raises:
-            UnsupportedError: the step has not ended after :data:`MOST_HOLDS`.
+            UnsupportedError: the step has not ended after :data:`MOST_HOLDS` (1,000,000) holds.
         """
         rates, none = np.ascontiguousarray(circuits.bandwidth), np.zeros(self._pipes)
         holds = Holds(rates, none, float(timing.period), float(timing.reconfiguration), MOST_HOLDS)
@@ -728,7 +728,7 @@ def _regrant_holds(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
     circuits stay and nothing is dark.
 
     Raises:
-        UnsupportedError: the step has not ended after :data:`MOST_HOLDS`.
+        UnsupportedError: the step has not ended after :data:`MOST_HOLDS` (1,000,000) holds.
     """
     rate = regrant(run.sent)
     changed, early = True, max(timing.hold - timing.controller_latency, 0.0)

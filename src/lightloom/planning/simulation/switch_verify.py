@@ -57,7 +57,7 @@ def verify_switching(
 ) -> None:
     """Prove that the circuits of a step can follow it: planes carry one transmission at a time, of the axis that holds
     them, turn long enough and are at the end as at the beginning, and all bytes fit and are sent. For a switch that
-    turns in no time who holds a plane is not checked.
+    turns in no time (``reconfiguration_time`` 0) it is not checked which axis holds a plane.
 
     Args:
         timeline: one step, whose intervals name planes, bytes and stages in their details.

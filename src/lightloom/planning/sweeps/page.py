@@ -155,7 +155,9 @@ def wins(group: Sequence[Contest], title: str) -> Table:
 
 
 def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
-    """Return a table of winners for each kind of collective and cost model, one row a contest, the first 200."""
+    """Return a table of winners for each kind of collective and cost model, one row a contest, the first 200. Its
+    columns are where, bytes, fastest, time, vs bound (time over the lower bound), next (the fastest slower one) and
+    times as long (as the fastest)."""
     columns = "where: {place} | bytes: {winner[nbytes]:size} | fastest: {names} | time: {winner[time_s]:time} | "
     columns += "vs bound: {winner[ratio]:ratio} | next: {second} | times as long: {times_as_long}"
     groups = grouped(collectives, "collective", "cost_model")
@@ -164,7 +166,8 @@ def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
 
 def plan_table(plans: Sequence[Contest]) -> Table:
     """Return the table of the fastest training steps, one row a contest, the first 200; there must be at least one
-    contest."""
+    contest. Its columns are model, where, fastest, step, computation, exposed, memory, next (the fastest slower one)
+    and times as long (as the fastest)."""
     columns = "model: {winner[model]} | where: {place} | fastest: {names} | step: {winner[time_s]:time} | "
     columns += "computation: {winner[compute_s]:time} | exposed: {exposed:time} | memory: {memory} | "
     columns += "next: {second} | times as long: {times_as_long}"

@@ -71,7 +71,7 @@ class Swept:
 
     @property
     def statuses(self) -> Counter[str]:
-        """Number of rows with each status."""
+        """Number of rows with each status, by "done", "refused" and "failed"."""
         return Counter(row["status"] for row in self.rows)
 
 

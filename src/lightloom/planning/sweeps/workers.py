@@ -69,9 +69,10 @@ def compute(batch: Batch) -> list[tuple[str, Row]]:
 
 
 def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
-    """Return the columns of a collective's result, seconds and joules in SI units, or of a refusal where the algorithm
-    declines it. ``built`` holds the prices of earlier points of the batch, where one schedule serves all sizes, and is
-    filled in place."""
+    """Return the columns of a collective's result by name: seconds and joules in SI units, its lower bound and
+    ``ratio``, the time over that bound (None for a bound of 0); or those of a refusal where the algorithm declines it.
+    ``built`` holds the prices of earlier points of the batch, where one schedule serves all sizes, and is filled in
+    place."""
     algorithm, fabric = find(point.algorithm), point.site.fabric
     reason = algorithm.refusal(point.kind, fabric, point.cost_model)
     if reason:
@@ -94,8 +95,9 @@ def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
 
 
 def _plan_row(point: PlanPoint) -> Row:
-    """Return the columns of a plan's result in SI units: the winner of a search of the point's one strategy without
-    recomputation, whether it fits or not."""
+    """Return the columns of a plan's result by name in SI units (seconds and joules of a step, the figures of its
+    ledger, where the seconds go, bytes of the fullest rank and whether these fit, None where the memory is unknown):
+    the winner of a search of the point's one strategy without recomputation, whether it fits or not."""
     cluster = point.site.place
     assert isinstance(cluster, Cluster)
     graph = _traced_graph(point.workload, point.workload_content, point.batch, point.sequence_length)

@@ -356,13 +356,25 @@ class SlowedPrices(Pricing):
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
         """Return the sentence by which the prices that are slowed refuse a collective of this kind in a group of
-        ``ranks`` ranks at a ``stride``; None where they have it. The arguments are those of :meth:`Pricing.refusal`."""
+        ``ranks`` ranks at a ``stride``; None where they have it.
+
+        Args:
+            kind: of the collective.
+            algorithm: name of an algorithm, or "auto" for the cheapest.
+            ranks: ranks of the group.
+            exchange: number, from 1 on, of the method by which gradients are exchanged; 0 for gradients as they are.
+            stride: distance between neighbouring ranks of the group.
+        """
         return self._pricing.refusal(kind, algorithm, ranks, exchange, stride)
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """Return the function of kind and bytes that prices collectives in a group of ``ranks`` ranks at a ``stride``,
-        with the arguments of :meth:`Pricing.price`: the time of each collective is multiplied by the slowdown of its
-        sort, 1 where none is given; all else of a price, such as joules, is kept."""
+        """Return the function of kind and bytes that prices collectives in a group of ``ranks`` ranks at a ``stride``:
+        the time of each collective is multiplied by the slowdown of its sort, 1 where none is given; all else of a
+        price, such as joules, is kept.
+
+        ``algorithm`` names an algorithm or is "auto" for the cheapest; ``exchange`` is the number, from 1 on, of the
+        method by which gradients are exchanged, 0 for gradients as they are.
+        """
         whole = self._pricing.price(algorithm, ranks, exchange, stride)
 
         def priced(kind: Kind, nbytes: float) -> Priced:
