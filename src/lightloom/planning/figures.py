@@ -47,7 +47,7 @@ def shares(plan: HybridPlan) -> Floats:
 @canvas.styled
 def placement_figure(plan: HybridPlan) -> Figure:
     """Return a figure of which device of one group (downwards) computes what share of each operator (to the right, in
-    order), beside bars of the time that each device is busy; all groups are alike."""
+    order), beside bars of the milliseconds that each device is busy forward and backward; all groups are alike."""
     from matplotlib.ticker import MaxNLocator
 
     share = shares(plan)
@@ -74,8 +74,8 @@ def placement_figure(plan: HybridPlan) -> Figure:
 
 
 def _load(axes: Axes, plan: HybridPlan) -> None:
-    """Draw on ``axes`` the time of a step that each device of a group computes, in milliseconds: a bar each, forward
-    then backward."""
+    """Draw on ``axes`` the time of both passes of a micro-batch, without the update, that each device of a group
+    computes, in milliseconds: a bar each, forward then backward."""
     from matplotlib.ticker import MaxNLocator
 
     balanced, device = plan.balanced, plan.placement.device

@@ -77,7 +77,8 @@ def networks(ranks: int, bandwidth: float) -> list[Network]:
     plan on it may use.
 
     Each rank has ``bandwidth`` bytes per second in all for sending, and as much for receiving: half of it each way
-    around a ring, a quarter a link of a mesh. Software delays none of them.
+    around a ring, a quarter a link of a mesh. Wavelengths of a ring are of about 25 Gbit/s each, at most 256 of them,
+    which together have the bandwidth. Software delays none of the networks.
     """
     wavelengths = min(max(1, round(bandwidth / 2 / WAVELENGTH_RATE)), _MOST_WAVELENGTHS)
     light = {"wavelengths": wavelengths, "wavelength_bandwidth": bandwidth / 2 / wavelengths}
@@ -123,9 +124,10 @@ def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) ->
 
 
 def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tuple[list[Network], dict[str, str]]:
-    """Return the networks of equal bandwidth a rank, or of at most the power or the price of the electrical ring with
-    that bandwidth, each with the most bandwidth, tried up to about 360 times as much, that costs no more; and, by name,
-    the reasons of networks that are left out because a part has no such figure or they cost more at any bandwidth.
+    """Return the networks of :func:`networks` at equal bandwidth a rank, or of at most the power or the price of the
+    electrical ring with that bandwidth, each with the most bandwidth, tried up to about 360 times as much, that costs
+    no more; and, by name, the reasons of networks that are left out because a part has no such figure or they cost more
+    at any bandwidth.
 
     Args:
         ranks: ranks of each network.
@@ -271,7 +273,8 @@ def compose(
     built_in: Mapping[str, PricedExchange] = MappingProxyType({}),
     advance: Callable[[], None] = lambda: None,
 ) -> Composed:
-    """Return the best plan of each network, with gradients as they are and with compressed ones.
+    """Return the best plan of each network, with gradients as they are and with compressed ones; on networks with the
+    idea "placement" the best placed plan takes its place where that is faster.
 
     Args:
         graph: the model, at any batch.

@@ -180,8 +180,8 @@ def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple
 
 
 def _limit(cluster: Cluster) -> str:
-    """Return a sentence that no schedule among all ranks of a cluster was small enough to try; empty where a library or
-    some schedule serves all ranks at once."""
+    """Return a sentence that no schedule among all ranks of a cluster was small enough to try, of at most 131,072
+    transfers; empty where a library or some schedule serves all ranks at once."""
     fabric = cluster.fabric
     if fabric.library is not None:
         return ""

@@ -305,8 +305,9 @@ def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[f
 
 
 def _failures(fabric: Fabric, kind: Kind | None) -> list[Failure]:
-    """Return the failures of the fabric that one failed part of a kind makes, at node 0 as all nodes are alike; empty
-    for kinds without such a failure."""
+    """Return the failures of the fabric that one failed part of a kind makes, at node 0 as all nodes are alike: of an
+    engine, transceiver, modulator, receiver, ring or network card its first transceiver, of a light source up to 16
+    transceivers of the node, of a fibre, cable or amplifier cable 0; empty for kinds without such a failure."""
     if kind in ("engine", "transceiver", "modulator", "receiver", "ring", "nic"):
         return [Failure.parse("transceiver:0:0")]
     if kind == "light-source":

@@ -182,7 +182,8 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
 
     A failed link is followed by the remedy that ``options`` name, else by the one with the most goodput for the price
     of nodes and spares, chosen for one cause after the other. Where options state an ``interruption_time``, one cause
-    "all" stands for everything, and there are no spares and no choice of remedies.
+    "all" stands for everything, repairs take no part, and there are no spares and no choice of remedies. Repairs take
+    24 hours in the mean where options state nothing else.
 
     Args:
         machine: ranks on a fabric with their bill.
@@ -346,8 +347,8 @@ def estimate_cluster(
             cluster's.
 
     Raises:
-        InputError: an option that cannot be read, is out of range or contradicts another, or a number of ranks out of
-            range.
+        InputError: an option that cannot be read, is out of range or contradicts another, or a number of ranks below a
+            node's or above 10,000,000.
     """
     chosen = options_of(options)
     machine = machine_of(cluster, chosen)

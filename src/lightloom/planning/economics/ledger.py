@@ -547,7 +547,9 @@ MOST_PLACES = 4
 
 def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tuple[str, ...]]:
     """Return the rows of a table: the figure's name, and its value as text at every place, in the order of ``ledgers``
-    (by name of the place), with its range.
+    (by name of the place), with its range. Figures are dollars a rank (its price), watts a rank, joules of a step over
+    all ranks, the same at the meter, dollars of a step, samples per dollar and per joule at the meter, both before
+    goodput, and goodput in per cent.
 
     ``≥`` marks a lower bound, ``≤`` an upper one and ``~`` what misses something and counts other things at a limit;
     :func:`ledger_notes` names these. Rows of samples and of goodput are left out where no step trains any.

@@ -109,7 +109,7 @@ def communicator_groups(traces: StepTraces) -> Groups:
     number 0.
 
     Raises:
-        UnsupportedError: more than :data:`MOST_GROUPS` groups, as many as ASTRA-sim counts.
+        UnsupportedError: more than :data:`MOST_GROUPS` (2,147) groups, as many as ASTRA-sim counts.
     """
     groups = Groups({}, {})
     for operation in (operation for stage in traces.stages for operation in stage):
@@ -146,7 +146,7 @@ def node_count(traces: StepTraces) -> int:
     that several collectives share counts once.
 
     Raises:
-        UnsupportedError: more than :data:`MOST_NODES`.
+        UnsupportedError: more than :data:`MOST_NODES` (5,000,000).
     """
     count = traces.ranks // len(traces.stages) * sum(map(len, traces.stages))
     rows = {id(carrier.schedule): len(carrier.schedule) for carrier in traces.carriers.values() if carrier.schedule}

@@ -123,8 +123,8 @@ def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCol
 
 def _library_line(prices: LibraryPrices, kind: Kind, nbytes: float) -> Line:
     """Return the time model of a ring's messages over which the ring takes as long as the library's closed form, for
-    ``nbytes`` (``Collective.nbytes``) and sizes around it; without a latency where the closed form does not grow like a
-    line there.
+    ``nbytes`` (``Collective.nbytes``) and sizes around it, its slope that between half and twice as many bytes; without
+    a latency where the closed form does not grow like a line there.
 
     The closed form changes its way with the size, so that no line has its times at all sizes.
     """

@@ -42,7 +42,7 @@ def logits_of(operators: Sequence[Operator]) -> Operator | None:
 
 def bytes_of_logit(element_bytes: int) -> int:
     """Return the bytes that the loss holds for each logit at its worst moment: the logit itself, of ``element_bytes``,
-    and :data:`FLOAT32_COPIES` copies of 4 bytes."""
+    and :data:`FLOAT32_COPIES` (3) copies of 4 bytes."""
     return element_bytes + 4 * FLOAT32_COPIES
 
 

@@ -273,14 +273,14 @@ def strategy_space(
         node_ranks: ranks of a node, inside which hybrid sharding shards (``Fabric.node_ranks``).
         micro_batch: samples of every micro-batch; where they do not divide a replica's batch, the last one is smaller
             and stages are not interleaved. Without it all divisions into equal ones.
-        most_micro_batches: any divisor of a replica's batch up to this is a number of micro-batches; those that pp
-            divides may be interleaved.
-        most_virtual_stages: the most chunks a stage.
+        most_micro_batches: any divisor of a replica's batch up to this, 256 if not given, is a number of micro-batches;
+            those that pp divides may be interleaved.
+        most_virtual_stages: the most chunks a stage, 4 if not given.
 
     Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
-    codec where there is one replica. Hybrid sharding is kept only without expert parallelism and where
-    replicas lie in several nodes, several in each; codecs are not combined with it or with ``zero-1``.
-    Rows: O(divisors³ · the other choices).
+    codec where there is one replica. Hybrid sharding is kept only without expert parallelism and where replicas lie in
+    several nodes, several in each; codecs are not combined with it or with ``zero-1``. Rows: O(divisors³ · the other
+    choices).
     """
     choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]
     degrees: list[Strategy] = []

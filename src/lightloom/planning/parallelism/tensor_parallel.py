@@ -334,8 +334,8 @@ def _sliceable(operator: Operator, length: int, read: set[int]) -> bool:
 
 def searched_degrees(graph: ComputeGraph) -> list[int]:
     """Return the context-parallel degrees that a search tries, ascending from 1: divisors of :func:`context_degree`
-    that leave every rank at least :data:`LEAST_TOKENS` of the longest attention's sequence; [1] where no larger one
-    does."""
+    that leave every rank at least :data:`LEAST_TOKENS` (4,096) of the longest attention's sequence; [1] where no larger
+    one does."""
     lengths = [each.dimensions.get("sequence", 0) for each in graph.operators if each.kind == "attention"]
     longest = max(lengths, default=0)
     degree = context_degree(graph) if longest >= 2 * LEAST_TOKENS else 1

@@ -620,7 +620,8 @@ class LibraryPricing:
         self._library = fabric.library
 
     def on_axis(self, _: object) -> Callable[[Kind, Ints, Ints, Ints, Ints, Floats], Floats]:
-        """Return :meth:`exchange_time`, whatever axis of parallelism is given."""
+        """Return the function that gives the seconds of columns of collectives in groups of an axis,
+        :meth:`exchange_time`: the same one whatever axis of parallelism is given."""
         return self.exchange_time
 
     def exchange_time(

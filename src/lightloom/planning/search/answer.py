@@ -52,8 +52,8 @@ def division_rows(search: PlanSearch, most: int | None = MOST_ROWS) -> list[Divi
     """Return the best plan that fits (or the winner) of each division of the job, cluster and exchange method, in the
     ranking's order, with its place from 1 and its interval.
 
-    At most ``most`` rows are returned; the best placed plan and the best with gradients as they are, where there are
-    such, take the last ones even if they are slower. With ``most`` None, a row for every plan.
+    At most ``most`` rows, 6 if not given, are returned; the best placed plan and the best with gradients as they are,
+    where there are such, take the last ones even if they are slower. With ``most`` None, a row for every plan.
     """
     rows: dict[object, tuple[int, Plan]] = {}
     for place, plan in enumerate(search.ranking, start=1):
@@ -89,7 +89,7 @@ def plan_answer(
         what_ifs: answers to changed questions.
         limit: seconds of a sample that no network makes shorter, as a share of the winner's.
         assumptions: number of assumptions that the winner rests on.
-        everything: True for a row of every plan that was simulated, in place of one for each division.
+        everything: True for a row of every plan that was simulated, in place of at most six, one for each division.
     """
     rows = division_rows(search, None if everything else MOST_ROWS)
     legend = "MFU: share of the peak rate; waits: share of the step that waits for the network"
@@ -130,7 +130,7 @@ def _question(search: PlanSearch) -> str:
 
 def _batch(search: PlanSearch) -> str:
     """Return the samples of the winner's step in words, and where the request states no batch what is published for the
-    model or assumed."""
+    model or assumed, with how many samples or tokens that makes where it differs by 10 % or more."""
     winner, length = search.winner, search.sequence_length
     words = f"{winner.global_batch:,}{' samples' if length is None else f' x {length:,} tokens'} a step"
     if search.request.largest_batches:
@@ -254,7 +254,8 @@ _SPENT = {
 
 def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
     """Yield lines of text on how the same question is answered on another cluster: how much slower or faster a sample
-    is, by which plan, on which part of the step the difference is spent, and in what the clusters differ."""
+    is, by which plan, on which parts of the step (computing, waiting for the network or circuits, idle) the difference
+    of a sample is spent, those of at most 0.05 % left out, and in what the clusters differ."""
     ours, theirs = search.winner, other.winner
     ratio = theirs.sample_time / ours.sample_time
     change = f"{_percent(abs(1 - ratio))} {'slower' if ratio > 1 else 'faster'} a sample"

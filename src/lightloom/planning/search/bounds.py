@@ -105,7 +105,8 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
 
 def memory(job: Job, strategies: Strategies) -> Floats:
     """Return the bytes that the fullest rank of each strategy holds at the worst moment of a step: [rows]. The result
-    is cached with the model, for all fabrics that have the same ranks in a node and the same strategies."""
+    is cached with the model, the latest 64, for all fabrics that have the same ranks in a node and the same
+    strategies."""
     columns = [getattr(strategies, name).tobytes() for name in Strategy._fields if name != "algorithm"]
     kept = tuple(method.state_bytes for method in job.exchanges)
     key = job.fabric.node_ranks, kept, blake2b(b"".join(columns)).digest()

@@ -121,8 +121,8 @@ def break_even_bandwidth(
 ) -> float | None:
     """Return the largest speed of links, in bytes per second, at which the method of a trial shortens the step.
 
-    It is found by bisection, which takes a method that pays at one speed to pay at lower ones too; None where it does
-    not pay even at the slower speed, the faster speed where it still pays there.
+    It is found by 14 bisections on a logarithmic scale, which takes a method that pays at one speed to pay at lower
+    ones too; None where it does not pay even at the slower speed, the faster speed where it still pays there.
 
     Args:
         trial: with exactly one method.

@@ -508,9 +508,9 @@ def _placed(plan: Plan) -> dict[str, Any] | None:
 
 
 def regranted_json(step: RegrantedStep) -> dict[str, Any]:
-    """Return, in plain types, how often circuits are granted anew within a step (``grants``), the seconds for which
-    they are held and set (``hold_s``, ``reconfiguration_time_s``), the seconds of the step over standing circuits, and
-    the seconds gained."""
+    """Return, in plain types, the most times that circuits are granted anew within a step (``grants``), the seconds for
+    which they are held and set (``hold_s``, ``reconfiguration_time_s``), the seconds of the step over standing circuits
+    (``standing_step_s``), and the seconds gained (``gain_s``)."""
     timing = "hold_s=timing.hold reconfiguration_time_s=timing.reconfiguration"
     return attributes(step, f"{timing} grants standing_step_s=standing_time gain_s=gain")
 
@@ -548,9 +548,10 @@ def compression_json(plan: Plan) -> dict[str, Any] | None:
 
 
 def exchange_json(plan: Plan) -> dict[str, Any] | None:
-    """Return in plain types the method by which replicas of a plan exchange gradients: its phases for the whole model's
-    gradient, after how many steps it exchanges, and what is known of its accuracy; None for a plan that exchanges
-    gradients as they are."""
+    """Return in plain types the method by which replicas of a plan exchange gradients: ``method``, ``label``, ``every``
+    how many steps it exchanges, whether it is ``synchronous``, has ``feedback`` and is ``scale_free``,
+    ``state_bytes_per_parameter``, number of ``replicas``, ``phases`` for the whole model's gradient, and what is known
+    of its ``accuracy``, in words and as rows of ``evidence``; None for a plan that exchanges gradients as they are."""
     exchange = plan.gradient_exchange
     if exchange is None:
         return None

@@ -110,8 +110,9 @@ class SearchedRows:
 
 
 def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> SearchedRows:
-    """Return the placed plans of these global batches (samples of a step) that may fit the memory, with their first
-    bounds, and how many were left out and why. Where the fabric runs no placed plans there are no rows and one reason.
+    """Return the placed plans of these global batches (samples of a step) that may fit the memory and have at most
+    30,000 sub-operators, with their first bounds, and how many were left out and why. Where the fabric runs no placed
+    plans there are no rows and one reason.
 
     Micro-batches and recomputation are tried where the request pins them, and otherwise for rows whose devices hold
     more than half of the memory on average.

@@ -145,8 +145,9 @@ class Played:
     def send(self, moved: Floats, rate: Floats, now: float) -> None:
         """Take ``moved`` bytes [pair] off what is left, and add them, once for each hop, to what was carried.
 
-        A pair with at most round-off left is finished: its finish is the moment at which its last byte was sent.
-        ``rate`` [pair] are the bytes per second at which each sent from the time ``now``, in seconds, on.
+        A pair with at most round-off left (1e-9 of its bytes) is finished: its finish is the moment at which its last
+        byte was sent. ``rate`` [pair] are the bytes per second at which each sent from the time ``now``, in seconds,
+        on.
         """
         before = self.left
         after = before - moved

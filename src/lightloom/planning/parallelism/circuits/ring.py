@@ -364,8 +364,8 @@ def colour_arcs(start: Ints, length: Ints, nodes: int, enough: int = 0) -> tuple
     """Return colours [arc], numbered from 0, such that overlapping arcs of a ring differ, and how many colours they
     are, which is the largest load or more.
 
-    The fewest colours of several sweeps are returned, from cuts with the fewest arcs first; each takes time linear in
-    arcs.
+    The fewest colours of several sweeps are returned, two from each of at most 16 cuts, those with the fewest arcs
+    first; each takes time linear in arcs.
 
     Args:
         start: first link of each arc: [arc].

@@ -172,7 +172,7 @@ def moves(problem: Problem, effort: int) -> int:
 
 def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
     """Yield the placements of all deterministic starts (forward passes, blocks, lines) that keep reach and memory,
-    those made so by a repair included unless ``repair`` is False."""
+    those made so by a repair (of 8 backward and forward sweeps) included unless ``repair`` is False."""
     k, clique = problem.devices, problem.reach.clique(problem.devices)
     rounds = ROUNDS if repair else 0
     for method, early in (("earliest free device", False), ("earliest finish", True)):
@@ -224,9 +224,9 @@ def last_resort(problem: Problem) -> Iterator[Start]:
 
 
 def random_starts(problem: Problem, effort: int) -> Iterator[Start]:
-    """Yield up to :data:`FURTHER` random placements made valid, as under tight limits moves cannot lead from one
+    """Yield up to :data:`FURTHER` (16) random placements made valid, as under tight limits moves cannot lead from one
     placement to all others. None are yielded with one device or sub-operator, or where the effort (edges to look at) is
-    too small for :data:`THOROUGH` moves for each sub-operator and start."""
+    too small for :data:`THOROUGH` (50) moves for each sub-operator and start."""
     size, k = problem.balanced.size, problem.devices
     if k == 1 or size < 2 or moves(problem, effort) < (SEARCHED + FURTHER) * THOROUGH * size:
         return
@@ -314,10 +314,10 @@ def place(
     each other that all reach one another; and lines that fill device after device in topological order. Small graphs,
     of up to about fifteen sub-operators, are searched from random starts too.
 
-    It ends, with a placement unless memory refuses it. A repair makes at most 2 · :data:`ROUNDS` sweeps, each visiting
-    a sub-operator once; there is at most one repair for each sub-operator, and one that has not settled by then gives
-    up its start. Starts on a clique, which has at least one device, break no reach and need no repair; neither does a
-    line over ``Reach.span`` devices.
+    It ends, with a placement unless memory refuses it. A repair makes at most 2 · :data:`ROUNDS` (8) sweeps, each
+    visiting a sub-operator once; there is at most one repair for each sub-operator, and one that has not settled by
+    then gives up its start. Starts on a clique, which has at least one device, break no reach and need no repair;
+    neither does a line over ``Reach.span`` devices.
 
     Args:
         balanced: what to place.
@@ -326,7 +326,7 @@ def place(
         memory: bytes of one device; None for no limit.
         link: what a transfer between two devices costs; transfers do not wait for each other.
         repair: False leaves out the starts that needed a repair.
-        effort: edges that the search around the best starts may look at; 0 for no search.
+        effort: edges that the search around the best starts may look at, 2,000,000 if not given; 0 for no search.
 
     Raises:
         ConfigError: no device, or a memory that is not positive.
@@ -347,7 +347,8 @@ def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, ef
     """Return the placement that the search makes fastest of the four fastest starts and of random ones, with its times
     and the method and repair of its start.
 
-    ``starts`` is sorted in place by iteration time, and the search changes the devices of the fastest.
+    ``effort`` is the number of edges that the search may look at. ``starts`` is sorted in place by iteration time, and
+    the search changes the devices of the fastest.
     """
     times = np.zeros((4, problem.balanced.size))
     starts.sort(key=lambda start: iteration_time(problem.rows, start.device, times))
