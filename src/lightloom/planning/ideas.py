@@ -274,7 +274,9 @@ def compose(
     advance: Callable[[], None] = lambda: None,
 ) -> Composed:
     """Return the best plan of each network, with gradients as they are and with compressed ones; on networks with the
-    idea "placement" the best placed plan takes its place where that is faster.
+    idea "placement" the best placed plan takes its place where that is faster. On electrical networks each method of
+    ``exchanges`` gives a plan of its own, on others the best of them counts, and networks that are built for a method
+    have that alone.
 
     Args:
         graph: the model, at any batch.

@@ -137,7 +137,8 @@ def _convolution(call: Call, data: tuple[int, ...], weight: tuple[int, ...], fir
 
 
 def _attention_kernel(call: Call) -> ProfiledKernel | None:
-    """Return the kernel of one of PyTorch's fused attention calls, forward or backward; None for other calls."""
+    """Return the kernel of one of PyTorch's fused attention calls, forward or backward; None for other calls.
+    IndexError for a call that records fewer inputs or values than are read, which :func:`kernel_of` turns into None."""
     if call.word not in _CAUSAL:
         return None
     first, place = _CAUSAL[call.word]

@@ -229,8 +229,9 @@ _COLUMNS += ("fabric a rank", "breaks even at", "goodput", "unknown", "plan")
 
 
 def _designs_table(exploration: Exploration, technology: str) -> Table:
-    """Return the table of the evaluated designs of one technology, those that are equal in all objectives in one
-    row."""
+    """Return the table of the evaluated designs of one technology, those that are equal in all objectives in one row.
+    Its columns are design, ranks, samples per $, samples per J, step, fabric a rank (dollars), breaks even at (dollars
+    of the fabric a rank), goodput (a share), unknown and plan."""
     chosen = [each for each in exploration.candidates if each.design.technology == technology]
     return Table(
         title=f"{technology.capitalize()} designs",

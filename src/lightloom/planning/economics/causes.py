@@ -375,7 +375,8 @@ def responses(
 
 def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:
     """Return the response of going on around the failure with slower steps until the repair; not possible where the
-    slowdown is not given and the damage is not or cannot be priced.
+    slowdown is not given and the damage is not or cannot be priced. Of a step only the share of communication takes
+    longer, all of it where options state none; a failure makes two restarts.
 
     Args:
         cause: the failure.

@@ -282,7 +282,8 @@ def board_of(accelerator: Accelerator, site: Site) -> Part:
 def host_of(accelerator: Accelerator, site: Site) -> Part:
     """Return the catalog's host of an accelerator, or a part of which nothing is known, with the site's ``host_power``
     and ``host_price`` in place of its own where these are stated. The inputs are for each accelerator and are
-    multiplied by the accelerators of a host, as figures of the part are for the whole host."""
+    multiplied by the accelerators of a host, as figures of the part are for the whole host. Stated watts count as
+    holding those of network cards and of links within the node."""
     host = _part_for("host", accelerator)
     given: dict[str, Power | Price] = {}
     if site.host_power is not None:
@@ -294,7 +295,8 @@ def host_of(accelerator: Accelerator, site: Site) -> Part:
 
 
 def _given_price(dollars: float) -> Price:
-    """Return the price in dollars that an input states, with the input as its source."""
+    """Return the price in dollars that an input states, with the input as its source, confidence "read" and year 2025,
+    as a price must have one."""
     # A price has a year; nothing is made of that of an input.
     return Price(value=dollars, confidence="read", source=_GIVEN, year=2025)
 
@@ -383,12 +385,12 @@ class StepEnergy:
 
     @property
     def known_j(self) -> float:
-        """Sum of the parts that have a figure, in joules; 0 where none has."""
+        """Sum of the parts that have a figure, in joules of one step over all ranks; 0 where none has."""
         return self.total.value or 0.0
 
     @property
     def total_j(self) -> float | None:
-        """Joules altogether; None when a part is missing."""
+        """Joules of one step over all ranks altogether; None when a part is missing."""
         return None if self.missing else self.known_j
 
     def to_json(self) -> Document:

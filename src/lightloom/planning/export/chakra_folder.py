@@ -172,7 +172,8 @@ def collective_nodes(traces: StepTraces) -> dict[int, CollectiveUse]:
 
 def rank_nodes(traces: StepTraces, groups: Groups) -> Iterator[list[Node]]:
     """Yield the list of nodes of each rank's trace, rank after rank; ``groups`` are the communicator groups of the same
-    traces."""
+    traces. Ids are those of :func:`collective_nodes`, the same on every rank of a stage, and durations whole
+    microseconds, 0 of communication."""
     per_stage, stride = traces.ranks // len(traces.stages), max(map(len, traces.stages))
     durations = [_microseconds(operations) for operations in traces.stages]
     for rank in range(traces.ranks):
@@ -310,7 +311,8 @@ def _scheduled(traces: StepTraces) -> dict[CollectiveUse, str]:
 
 
 def _check_size(traces: StepTraces) -> None:
-    """Raise UnsupportedError where the schedules of the step would take more bytes than an export may."""
+    """Raise UnsupportedError where the schedules of the step would take more bytes, as estimated, than an export may
+    (:data:`LARGEST`, 1 GB)."""
     sizes = [
         export_size(Path("schedule.et"), carrier.schedule) for carrier in traces.carriers.values() if carrier.schedule
     ]

@@ -177,8 +177,9 @@ def computation_time(network: Network, batch: int, chips: int, rate: float) -> f
 def broadcast_step(
     network: Network, batch: int, chips: int, rate: float, link: ChipLink, moved: Moved, constants: Constants = FITTED
 ) -> BroadcastStep:
-    """Return the step of a batch on so many chips, by the paper's equations; reads of the synapses that a chip holds, β
-    times their bytes over 6.4 GB/s, count as computation.
+    """Return the step of a batch on so many chips, by the paper's equations; multipliers pass ``constants.passes``
+    times at the peak rate for one pass of broadcasts, and reads of the synapses that a chip holds, β times their bytes
+    over 6.4 GB/s, count as computation.
 
     Args:
         network: sizes and counts for one sample.

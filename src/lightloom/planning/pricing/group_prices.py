@@ -263,7 +263,7 @@ class GroupPrices(Pricing):
     def _cheapest(self, algorithm: str, ranks: int, exchange: int, stride: int) -> CheapestPrices | LevelPrices:
         """Return the prices, cached, in a group of ``ranks`` that lie ``stride`` apart, where each collective takes its
         cheapest algorithm, coded by method ``exchange`` unless that is 0; on a fabric of parts level by level, not
-        coded."""
+        coded. ``algorithm`` names the only algorithm to take, or is "auto" for all choices."""
         part = self._part(ranks, stride)
         if part is not None and part.parts:
             return LevelPrices(self._plain_prices(algorithm), part, ranks, stride, self.model)
@@ -272,7 +272,8 @@ class GroupPrices(Pricing):
     @cached_method()
     def _phased(self, algorithm: str, ranks: int, exchange: int, stride: int) -> ExchangePrices:
         """Return the prices, cached, of the method of number ``exchange``, which sends in phases of its own, in a group
-        of ``ranks`` that lie ``stride`` apart."""
+        of ``ranks`` that lie ``stride`` apart. ``algorithm`` names the only algorithm that carries a phase, or is
+        "auto" for all choices."""
 
         def adds(members: int, apart: int) -> bool:
             """Return whether groups of ``members`` ranks that lie ``apart`` are added up on their way."""
@@ -385,8 +386,9 @@ class GroupPrices(Pricing):
     def _bounded(
         self, algorithm: str, ranks: int, exchange: int, stride: int, kind: Kind
     ) -> Sequence[tuple[CollectivePrices, LowerPrice]]:
-        """Return the prices of every algorithm that may carry a kind of collective in a group of ``ranks`` that lie
-        ``stride`` apart, each with a lower bound for circuits in place, coded by method ``exchange`` unless that is 0.
+        """Return the prices of every algorithm (the one named ``algorithm``, all choices for "auto") that may carry a
+        kind of collective in a group of ``ranks`` that lie ``stride`` apart, each with a lower bound for circuits in
+        place, coded by method ``exchange`` unless that is 0.
 
         Raises:
             UnsupportedError: no algorithm may; with how they fail.
@@ -410,10 +412,11 @@ class GroupPrices(Pricing):
     def _candidates(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int
     ) -> Sequence[CollectivePrices]:
-        """Return the prices of the algorithms that neither decline the collective nor fail to build it in a group of
-        ``ranks`` that lie ``stride`` apart, coded by method ``exchange`` unless that is 0 or the kind carries no
-        gradients; empty where there are none. Algorithms that build by size and the library are not built for it. For
-        "auto", an algorithm whose striped form is usable is left out. The fabric must have the group."""
+        """Return the prices of the algorithms (the one named ``algorithm``, all choices for "auto") that neither
+        decline the collective nor fail to build it in a group of ``ranks`` that lie ``stride`` apart, coded by method
+        ``exchange`` unless that is 0 or the kind carries no gradients; empty where there are none. Algorithms that
+        build by size and the library are not built for it. For "auto", an algorithm whose striped form is usable is
+        left out. The fabric must have the group."""
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
         usable: dict[str, Algorithm] = {}

@@ -352,7 +352,8 @@ class DividedModel:
 
     @cached_property
     def gathered_bytes(self) -> float:
-        """Bytes of parameters that fully sharded data parallelism holds gathered at once on a rank."""
+        """Bytes that fully sharded data parallelism alone holds whole at once on a rank: the parameters of the largest
+        units, as many as are computed and gathered ahead, and the gradient of the largest one that is reduced."""
         return make_plan("fsdp", self.local_graph(self.settings.batch_per_rank), 2, self.settings).memory.gathered
 
     def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:

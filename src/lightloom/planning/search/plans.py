@@ -278,8 +278,8 @@ def order(plan: Plan) -> tuple[bool, bool, float, float, bool, str, str, bool, s
     """Return the sort key of a ranking, smallest first: plans that fit the memory (or whose memory is unknown), of
     these first those that a framework can run, then less time a sample.
 
-    Of equal times, first less time of communication, then plans that recompute nothing, then by names of algorithm,
-    kind, exchange and label.
+    Of equal times, first less time of communication, then plans that recompute nothing, then by names of algorithm and
+    of kind, then gradients as they are before those of a method, then by label.
     """
     return (
         plan.fits is False,
@@ -362,7 +362,7 @@ class Plan:
 
     @cached_property
     def ledger(self) -> StepLedger:
-        """Joules and dollars of a step."""
+        """Ledger of the joules and dollars of a step over all ranks, made when it is first asked for."""
         return self.make_ledger()
 
     @property
@@ -451,7 +451,8 @@ class Plan:
 
     @property
     def algorithm(self) -> str:
-        """Algorithm of the largest exchange; "none" without collectives."""
+        """Name of the algorithm of the largest collective; "none" without collectives, as on one rank and for placed
+        plans."""
         return self.exchanges[0].algorithm if self.exchanges else "none"
 
     @property

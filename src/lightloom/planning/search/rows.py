@@ -261,7 +261,8 @@ class PlacedPlans:
 
     def _placed(self, balanced: BalancedGraph, choice: PlacedChoice, effort: int) -> HybridPlan:
         """Return a plan that is placed now and not cached, with search ``effort`` around the heuristic's result, 0 for
-        none. Counts a placement.
+        none. Copies share out the optimizer's state in it, and passes are stretched to what the host takes to launch
+        them. Counts a placement.
 
         Raises:
             UnsupportedError: it does not fit the memory.
@@ -704,7 +705,8 @@ class ClusterRows:
 
     def strategies(self, batches: tuple[int, ...]) -> Strategies:
         """Return every strategy of these global batches (samples of a step) that the request searches, its kinds and
-        pins applied, whether it fits or not; without placed plans."""
+        pins applied, whether it fits or not; without placed plans. Selective recomputation is among them where
+        attention keeps scores, or where it is pinned."""
         kinds = [KINDS.index(kind) for kind in self.request.kinds if kind != "placed"]
         pins = self.request.pins
         # Selective recomputation pays where attention keeps scores that it can recompute.

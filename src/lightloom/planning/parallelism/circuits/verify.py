@@ -89,8 +89,8 @@ def _check_channels(circuits: Circuits, fabric: Fabric) -> None:
 
 
 def _check_ports(circuits: Circuits, fabric: Fabric) -> None:
-    """Raise VerificationError where a rank sends or receives on more channels in a hold than it has, or than its
-    transmitters."""
+    """Raise VerificationError where a rank sends or receives on more channels in a hold, all routes together, than a
+    link has times the fabric's routes, or than the rank has transmitters."""
     limit = fabric.routes * fabric.channels
     if fabric.transmitters is not None:
         limit = min(limit, fabric.transmitters)
