@@ -283,7 +283,7 @@ LEAST_ROWS = 4
 
 def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore) -> calibrated.Calibration:
     """Return a calibration of an accelerator: its parameters, fitted from its priors to steps measured on it, with the
-    errors on rows left out.
+    errors on rows left out, in folds drawn by chance (:func:`random_folds`).
 
     Args:
         steps: the measured rows.

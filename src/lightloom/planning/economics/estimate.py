@@ -483,7 +483,8 @@ def changes(base: Estimate) -> tuple[Change, ...]:
 
 def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
     """Return numbers of spares from two below to two above the chosen one, ascending, none below 0, each with its
-    goodput and the price below which its last node pays."""
+    goodput and the price below which its last node pays: in prices of a node in use, infinite where nothing trains
+    without that node, and in dollars, None where no price is known and for no spares."""
     job = base.job
     price = base.node_price.value
 

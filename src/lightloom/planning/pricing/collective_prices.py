@@ -641,7 +641,7 @@ class LibraryPricing:
         return np.where(nbytes > 0, self._library.seconds(kind, ranks, stride, nbytes), 0.0)
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Return None: the library serves every kind on every group."""
+        """Return None: the library serves every kind on every group, whatever the arguments."""
         return None
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:

@@ -395,7 +395,7 @@ class _Search:
     def _known_best(self, row: Row) -> bool:
         """Return True where the row's kind, which cannot win, has been compared enough: at least one of its rows was
         simulated, and this row's bound is not below the best of them, or 32 of them were simulated (three in a search
-        for divisions without comparison), or 12 bounds of placed rows were refined."""
+        for divisions without comparison), or 12 bounds of placed rows were refined since this kind's turn began."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         most = COMPARED if self._request.compare or not self._request.divisions else _OF_A_DIVISION
         return len(times) > 0 and (len(times) >= most or self._refined >= _REFINED or row.per_sample >= min(times))

@@ -417,7 +417,7 @@ def partition(
     graph: ComputeGraph, durations: Floats, k: int, quantum: float, rules: PartitionRules | None = None
 ) -> BalancedGraph:
     """Return a graph in which every operator is split into min(k, ⌊t / quantum⌋) parts rounded down to a power of two,
-    at least one, or as many as its dimensions allow. The model's inputs are left out.
+    at least one, or as many as its dimensions and the rules allow. The model's inputs are left out.
 
     Of the splits with the most parts the one that exchanges least is taken, its producers being split already: bytes of
     inputs that come from elsewhere, partial sums sent on, gradients of copied parameters, all in both directions. A
