@@ -270,8 +270,8 @@ def _only_response(cause: Cause, recovery: Recovery) -> Response:
 
 
 def best_spares(job: Job, ratio: float) -> int:
-    """Return the number of spare nodes with the most availability of a job for the price of nodes and spares; a spare
-    costs ``ratio`` times a node in use. The job's own spares are ignored.
+    """Return the number of spare nodes, below 100,000, with the most availability of a job for the price of nodes and
+    spares; a spare costs ``ratio`` times a node in use. The job's own spares are ignored.
 
     Spares change nothing but the availability. One more pays while it raises the goodput by more than it raises the
     price; where even a job that never waits would not pay for one more, no larger number does.

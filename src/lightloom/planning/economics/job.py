@@ -81,7 +81,7 @@ class Shares:
 
     def at_speed(self, speed: float) -> Shares:
         """Return the shares where training runs at ``speed``, 1 for that of a sound cluster: the useful share is
-        multiplied by it, and the rest of that share becomes slowed."""
+        multiplied by it, and the rest of that share becomes slowed, in place of what was slowed before."""
         return replace(self, useful=self.useful * speed, slowed=self.useful * (1 - speed))
 
 

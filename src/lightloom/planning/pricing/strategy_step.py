@@ -183,7 +183,8 @@ class StrategyStep:
     breakdown: Mapping[str, float]
     """Seconds of the step by what a rank waits for, the mean over all stages, as ``Timeline.breakdown`` names them."""
     communication_time: float
-    """Seconds that networks transmit, change circuits or wait for a codec, hidden or not."""
+    """Seconds that networks transmit, change circuits or wait for a codec, hidden or not; but for data parallelism
+    alone, seconds of all exchanges and sends, summed over all stages."""
     exchanges: tuple[ExchangeUse, ...]
     """Collectives of the step, the largest first."""
     result: StepResult | None = None

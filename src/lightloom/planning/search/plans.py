@@ -145,7 +145,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class _Slopes:
-    """A plan with the derivatives of its step time by the parameters of its prices."""
+    """A plan with the derivatives of the logarithm of its step time by those of the parameters of its prices."""
 
     plan: Plan
     belief: Belief
@@ -227,8 +227,8 @@ def influences(plan: Plan) -> dict[str, float]:
 
 @lru_cache(maxsize=64)
 def _with_slopes(plan: Plan) -> _Slopes | None:
-    """Return a plan with the numerical derivatives of its step time by the parameters of its prices, for the latest 64
-    plans cached; None where no spread of its accelerator is known."""
+    """Return a plan with the numerical derivatives of the logarithm of its step time by those of the parameters of its
+    prices, for the latest 64 plans cached; None where no spread of its accelerator is known."""
     job, belief = plan.job, belief_of(plan.job.accelerator, plan.job.fabric)
     if belief is None:
         return None
@@ -474,7 +474,8 @@ class Plan:
     @property
     def communication_time(self) -> float | None:
         """Seconds of the step that networks transmit, change circuits or wait for a codec, hidden behind computing or
-        not; None for placed plans, whose transfers overlap."""
+        not, with pipeline stages or other axes summed over all stages; None for placed plans, whose transfers
+        overlap."""
         return None if isinstance(self.step, PlacedStep) else self.step.communication_time
 
     @cached_property

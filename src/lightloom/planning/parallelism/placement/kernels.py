@@ -194,7 +194,7 @@ def forward_pass(
 def _arrivals(before: Neighbours, state: PlacementState, x: int) -> Arrivals:
     """Return when the inputs of ``x`` arrive by transfers from other devices, in seconds of the forward pass; set
     ``state.latest`` [device] to the end of the latest producer on each device, which is the arrival there without a
-    transfer."""
+    transfer. Rows with a negative delay are not waited for."""
     device, end, latest = state.device, state.end, state.latest
     latest[:] = 0.0
     first, second, first_device = 0.0, 0.0, -1
