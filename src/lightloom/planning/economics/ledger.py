@@ -306,7 +306,7 @@ def without_covered(bill: Bill, host: Part) -> Bill:
     marked as counted elsewhere.
 
     A host holds cards up to so many bytes per second per rank. The fabric's cards beyond that are not among the host's:
-    they become a line of their own, which counts.
+    they become a line of their own, which counts. Parts of a kind that it states no such limit for are all its own.
     """
     left, lines = dict(host.holds), []
     for line in bill.lines:

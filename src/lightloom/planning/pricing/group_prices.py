@@ -750,8 +750,8 @@ class _ScaledPrices(Pricing):
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
         """Return the function that prices collectives in a group of ``ranks`` that lie ``stride`` apart: at the prices
         on all channels, where the time that bytes add to a collective of no bytes is multiplied by the number of all
-        channels over those of the share. ``algorithm`` is a name or "auto", ``exchange`` the number of a method, 0 for
-        none.
+        channels over those of the share; what a cost splits its time into stays as on all channels. ``algorithm`` is a
+        name or "auto", ``exchange`` the number of a method, 0 for none.
 
         The function raises UnsupportedError where the share refuses the collective.
         """
