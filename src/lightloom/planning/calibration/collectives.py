@@ -101,7 +101,7 @@ def read_collectives(name: Path | str, *, gpus: int | None = None) -> list[Measu
 
 def _rows_of_csv(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCollective]:
     """Yield the rows of nccl-tests' CSV, all on one node and all-reduces, with the mean of the nanoseconds out of place
-    and in place; ``path`` is for messages.
+    and, where the file has them, in place; ``path`` is for messages.
 
     Raises:
         ConfigError: ``gpus`` is None, or a cell is missing or no number above 0.

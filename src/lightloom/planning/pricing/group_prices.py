@@ -687,7 +687,8 @@ class Divisions:
 
 
 class DividedChannels:
-    """Prices of collectives where each axis of a strategy has its own share of the channels."""
+    """Prices of collectives where each axis of a strategy has its own share of the channels. ``prices`` are those on
+    all channels, ``division`` says which axis has how many."""
 
     def __init__(self, prices: GroupPrices, division: Division) -> None:
         self._prices, self.division = prices, division
@@ -736,7 +737,8 @@ class ScaledChannels(DividedChannels):
 
 
 class _ScaledPrices(Pricing):
-    """Prices of collectives on a share of the channels, estimated from those on all channels."""
+    """Prices of collectives on a share of the channels, estimated from those on all channels. ``whole`` prices on all
+    channels; ``part`` is on the share and says what it refuses."""
 
     def __init__(self, whole: GroupPrices, part: GroupPrices) -> None:
         self._whole, self._part = whole, part

@@ -239,7 +239,7 @@ class CutOperators(NamedTuple):
 
 class PartTable:
     """Number of parts into which a partition cuts each operator of a model, for columns of rows, as ``Partitions``
-    does; and how long each part takes by its own shape."""
+    does; and how long each part takes by its own shape. ``model`` is the model at any batch."""
 
     def __init__(self, model: DividedModel) -> None:
         operators = model.graph.operators

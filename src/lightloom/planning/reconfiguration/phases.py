@@ -101,7 +101,8 @@ _EXCHANGING = (*WITHIN, *REPLICAS)
 
 
 class PhasedTimes:
-    """Seconds of one strategy's step for every way to share out the planes of a switch."""
+    """Seconds of one strategy's step for every way to share out the planes of a switch. ``prices`` give the seconds of
+    exchanges by the planes that an axis has."""
 
     def __init__(self, job: Job, strategy: Strategy, prices: PlanePrices) -> None:
         self.job, self.strategy, self.prices = job, strategy, prices

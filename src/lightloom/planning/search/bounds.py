@@ -389,7 +389,8 @@ def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
 
 def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     """Return the bounds of some placed rows at once: a step takes at least the work spread over the devices, the
-    longest chain of operators, and the exchange between groups, and earlier micro-batches besides."""
+    longest chain of operators, and the exchange between groups, and earlier micro-batches besides; with the number of
+    parts of all operators, and the mean bytes of a device, which some device holds at least."""
     parts, (forward, backward), totals = table.parts(rows, job.operators)
     parameters = job.model.columns["parameters"] * table.placed
     # The host of a device launches what the device computes of an operator, however little.

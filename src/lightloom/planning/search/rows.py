@@ -451,7 +451,7 @@ class Row(NamedTuple):
 
 class ClusterRows:
     """All rows, plans not yet simulated, of a search for one model on one cluster, with counts and reasons of those
-    left out."""
+    left out. ``prices`` are those of the cluster's fabric and of the request."""
 
     def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
         self.cluster, self.request, self.prices = cluster, request, prices

@@ -225,7 +225,8 @@ def _reference(
 
 
 class _Search:
-    """The search of a model's plans on one cluster."""
+    """The search of a model's plans on one cluster. ``advance`` is called once for each row that is taken up; ``below``
+    is the seconds a sample above which no plan counts."""
 
     def __init__(
         self,
@@ -247,7 +248,8 @@ class _Search:
 
     def run(self, batches: tuple[int, ...]) -> tuple[list[Plan], list[RefusedPlan], Counts, tuple[str, ...]]:
         """Search these global batches in the order of the bounds and return four things: the simulated plans, best
-        first; data-parallel plans that were refused; counts; and the reasons why rows were left out.
+        first; data-parallel plans that were refused; counts; and the reasons why rows were left out. The winner and the
+        fastest plan that fits are refined (:meth:`ClusterRows.refine_winner`), and the winner that results is verified.
 
         Raises:
             UnsupportedError: there is no row, or none that fits.

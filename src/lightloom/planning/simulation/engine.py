@@ -173,7 +173,8 @@ def slowing(computing: Floats, exchanging: Floats, share: float) -> Floats:
 
 
 class SlowedComputing:
-    """Computing of one accelerator beside exchanges that follow each other."""
+    """Computing of one accelerator beside exchanges that follow each other. Beside an exchange it goes on at 1 -
+    ``share`` of its rate."""
 
     def __init__(self, share: float) -> None:
         self._rate = 1.0 - share
@@ -300,7 +301,8 @@ def compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
 class _PlanTasks:
     """Appends tasks, each behind the last of its resource: both resources serve in order.
 
-    The list is in an order that respects every dependency.
+    The list is in an order that respects every dependency. ``priced`` are the prices of the plan's exchanges, in their
+    order.
     """
 
     def __init__(self, priced: list[Priced]) -> None:
@@ -415,7 +417,12 @@ def step_duration(
 
 
 class _Clock:
-    """When positions are computed, each after the exchanges that it waits for."""
+    """When positions are computed, each after the exchanges that it waits for.
+
+    Args:
+        before: seconds of computing before each position: [positions].
+        arithmetic_share: share of the arithmetic that exchanges take while they run, 0 to 1.
+    """
 
     def __init__(self, before: Floats, arithmetic_share: float) -> None:
         self._before: list[float] = before.tolist()

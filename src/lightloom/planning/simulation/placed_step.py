@@ -445,7 +445,8 @@ def _message_of(work: PlacedWork) -> Ints:
 
 
 class PlacedRun:
-    """The state of the events, and the stretches in which hops that ran into the dark have sent."""
+    """The state of the events, and the stretches in which hops that ran into the dark have sent. ``devices`` is the
+    number of devices of a group, ``pipes`` that of the pipes of its circuits."""
 
     def __init__(self, work: PlacedWork, devices: int, pipes: int) -> None:
         nodes, size, resources = work.nodes, len(work.waits), work.resources
