@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from math import inf, nextafter
+from math import inf, nextafter, prod
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -389,7 +389,7 @@ def model_gradient(graph: ComputeGraph) -> Gradient:
     for operator in graph.operators:
         sizes = operator.dimensions
         inner = sizes.get("in_channel", 0) // sizes.get("groups", 1)
-        inner *= sizes.get("kernel_height", 1) * sizes.get("kernel_width", 1)
+        inner *= prod(sizes.get(f"kernel_{axis}", 1) for axis in ("length", "depth", "height", "width"))
         if operator.kind == "embedding":
             inner = sizes.get("channel", 0)
         rows, rest = divmod(operator.parameters, inner) if inner else (0, operator.parameters)

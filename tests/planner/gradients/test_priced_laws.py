@@ -201,6 +201,8 @@ def test_gradients_have_the_shapes_of_their_layers_and_every_parameter_once() ->
         (layer("linear", 2, in_channel=3, channel=4), [(2,)]),
         (layer("conv", 72, in_channel=4, channel=6, groups=2, kernel_height=3, kernel_width=2), [(6, 12)]),
         (layer("conv", 78, in_channel=4, channel=6, groups=2, kernel_height=3, kernel_width=2), [(6, 12), (6,)]),
+        (layer("conv", 60, in_channel=4, channel=3, kernel_length=5), [(3, 20)]),
+        (layer("conv", 123, in_channel=2, channel=3, kernel_depth=5, kernel_height=2, kernel_width=2), [(3, 40), (3,)]),
         (layer("embedding", 30, channel=5, in_channel=7), [(6, 5)]),
         (layer("embedding", 6, channel=2), [(3, 2)]),
         (layer("embedding", 7, in_channel=2), [(7,)]),
