@@ -94,6 +94,9 @@ def test_drawn_cells_are_the_traffic_of_the_first_groups(kind: str, k: int, grou
     without = {(float(c), float(r)) for r, c in np.argwhere((sent[..., 3] > 0) & (served[..., 3] == 0))}
     assert crossed == without
     assert bool(crossed) == (kind == "few" and k == 16)
+    told = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    kinds = {"model parallel": model.any(), "data parallel": data.any(), "no circuit, relayed": bool(crossed)}
+    assert told == [name for name, drawn in kinds.items() if drawn]
 
 
 def test_a_thousand_ranks_stay_readable() -> None:
@@ -173,6 +176,8 @@ def test_the_busiest_lanes_are_drawn(devices: int, links: int, most: int) -> Non
     assert list(shown)[: len(of_devices)] == [f"device {d}" for d in of_devices]
     assert sorted(of_devices) == list(range(devices))[-len(of_devices) :]
     assert len(of_devices) == min(devices, max(most // 2, most - links))
+    of_links = [int(name.split()[1]) for name in shown if name.startswith("circuits")]
+    assert of_links == list(range(links))[links - len(of_links) :]
     labels = [label.get_text() for label in timeline_figure(timeline, most).axes[0].get_yticklabels()]
     assert labels == [*shown, "waits for"]
 

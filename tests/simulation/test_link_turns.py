@@ -21,6 +21,7 @@ from lightloom.planning.simulation.engine import waiting
 from lightloom.planning.simulation.link_turns import (
     Groups,
     LinkTurns,
+    LinkUse,
     Pass,
     _first_alike,
     _undominated,
@@ -153,8 +154,8 @@ def test_an_exchange_is_under_way_until_the_busiest_of_its_links_has_carried_it(
     busy = np.minimum(rng.integers(0, 5, (rows, chunks, sets)), seconds[..., None])
     load, part = rng.integers(0, 3, (rows, 1, sets)) / 2, rng.choice([0.25, 0.5, 1.0], (rows, chunks))
     exchanging = rng.integers(0, 4, (rows, chunks)) / 2
-    found = Pass(seconds, share, busy, load).exchanged(part, exchanging)
-    prolonged = Pass(seconds, share, busy, load).prolonged(part, exchanging)
+    found = Pass(seconds, share, LinkUse(busy, load)).exchanged(part, exchanging)
+    prolonged = Pass(seconds, share, LinkUse(busy, load)).prolonged(part, exchanging)
     for row, chunk in np.ndindex(rows, chunks):
         longest, whole = float(exchanging[row, chunk]), float(part[row, chunk] * seconds[row, chunk])
         for used, loaded in zip(part[row, chunk] * busy[row, chunk], load[row, 0], strict=True):

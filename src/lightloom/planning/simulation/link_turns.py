@@ -43,6 +43,15 @@ class Groups(NamedTuple):
     all_to_all: bool = False
 
 
+class LinkUse(NamedTuple):
+    """How a pass, and the exchanges beside it, load each set of links that are loaded alike."""
+
+    busy: Floats
+    """Seconds in which the pass itself loads these links: [rows, chunks, set]."""
+    load: Floats
+    """Share of these links that the exchanges beside the pass load: [rows, 1, set]."""
+
+
 @dataclass(frozen=True)
 class Pass:
     """A pass of every chunk, and what exchanges may hide behind."""
@@ -51,11 +60,8 @@ class Pass:
     """Seconds of computing and of the exchanges that it waits for: [rows, chunks]."""
     share: float = 0.0
     """Share of the arithmetic that exchanges take from computing beside them."""
-    busy: Floats | None = None
-    """Seconds in which the pass itself loads links, for each set of links that are loaded alike: [rows, chunks, set];
-    None where exchanges share no links."""
-    load: Floats | None = None
-    """Share of these links that the exchanges beside the pass load: [rows, 1, set]."""
+    links: LinkUse | None = None
+    """Links that the pass and the exchanges load; None where exchanges share none."""
 
     def prolonged(self, part: Floats | float, exchanging: Floats) -> Floats:
         """Return the seconds by which exchanges prolong the part of the pass with which they begin: [rows, chunks].
@@ -71,10 +77,11 @@ class Pass:
 
         ``part`` is the share of the pass, 0 to 1, in the shape of the pass or as one number.
         """
-        if self.busy is None or self.load is None:
+        if self.links is None:
             return exchanging
         part = np.asarray(part)[..., None]
-        whole, busy, load = part * self.seconds[..., None], part * self.busy, self.load * exchanging[..., None]
+        whole, busy = part * self.seconds[..., None], part * self.links.busy
+        load = self.links.load * exchanging[..., None]
         left = whole - busy
         hidden = (load <= left) & (left > 0)
         stretched = np.divide(whole * load, left, out=busy + load, where=hidden)
@@ -123,7 +130,7 @@ class LinkTurns:
             table[: len(own)] = own
         of_rows = loads[row]
         busy = np.einsum("arc,rsa->rcs", np.stack(within), of_rows[:, :, :-1])
-        return Pass(seconds, share, busy, of_rows[:, None, :, -1])
+        return Pass(seconds, share, LinkUse(busy, of_rows[:, None, :, -1]))
 
     @cached_method()
     def _sets(self, groups: tuple[tuple[int, int, bool], ...]) -> Floats:
