@@ -271,21 +271,29 @@ def test_groups_of_large_fabrics_are_bounded_by_what_holds_for_every_rank(
     sizes: tuple[int, int], most: int, alone: bool
 ) -> None:
     """Beyond so many ranks, and only where all groups are there; a single rank is a part, too."""
+
+    def figures_of(fabric: Fabric) -> tuple[object, ...]:
+        latencies = fabric.neighbour_latency(), fabric.diameter_latency()
+        to_root, from_root = (fabric.root_latency(to_root=to_root) for to_root in (True, False))
+        return fabric.cuts(), fabric.total_receive_bandwidth(), *latencies, to_root, from_root
+
     whole = Mesh(ranks=12, hop_latency=1e-6)
     exact = PartFabric.on(whole, range(1, sizes[0])) if alone else GroupFabric.of(whole, *sizes)
     if exact.ranks == 1:
         assert exact.diameter_latency() == exact.neighbour_latency() == exact.diameter() == 0
         return
-    figures = exact.cuts(), exact.total_receive_bandwidth(), exact.neighbour_latency(), exact.diameter_latency()
+    figures = figures_of(exact)
+    direct = derived.direct_latency(exact)[0, 1:].max()
+    assert figures[4:] == pytest.approx((direct, direct)), "a mesh relays as fast as it sends"
     with patch.object(base, "_MOST_PAIRED", most):
         exact = exact.model_copy()  # Without what it has found.
-        found = exact.cuts(), exact.total_receive_bandwidth(), exact.neighbour_latency(), exact.diameter_latency()
+        found = figures_of(exact)
     if most == 12 or alone:
         assert found == figures
         return
     ones = [cut for cut in whole.cuts() if cut.ranks == 1]
     assert found[0] == ones and found[1] == pytest.approx(whole.total_receive_bandwidth() * exact.ranks / 12)
-    assert found[2:] == (whole.neighbour_latency(), whole.neighbour_latency())
+    assert found[2:] == (whole.neighbour_latency(),) * 4
 
 
 def test_packets_alone_are_shared_by_groups_of_any_fabric() -> None:
