@@ -59,7 +59,7 @@ def test_sweeps_have_a_panel_each(count: int) -> None:
     rows = [{"value": v, "mean": 1 - v, "least": 1 - v, "largest": 1.0} for v in (1e-4, 1e-2, 0.5)]
     sweeps = [{"parameter": name, "rows": rows} for name in list(WORDS)[:count]]
     text = to_svg(sweep_figure(sweeps, "title"))
-    assert all(WORDS[each["parameter"]] in text for each in sweeps)  # type: ignore[index]
+    assert all(WORDS[each["parameter"]] in text for each in sweeps)
 
 
 def test_a_chain_adds_up_its_parts() -> None:
@@ -96,11 +96,11 @@ def test_a_panel_is_drawn_for_each_sweep_up_to_three_in_a_row(sweeps: int) -> No
     sweep = {"option": "--phase-lock", "unit": "rad", "rows": rows}
     figure = link_figure(facts | {"contributions": None, "sweeps": [sweep] * sweeps})
     drawn = [axes for axes in figure.axes if axes.has_data()]
-    places = {axes.get_subplotspec().colspan.start for axes in figure.axes}  # type: ignore[union-attr]
+    places = {axes.get_subplotspec().colspan.start for axes in figure.axes}
     assert len(drawn) == sweeps and len(places) == min(sweeps, 3)
 
 
-def lines(axes: Any) -> list[list[tuple[float, float]]]:
+def lines(axes: Any) -> Any:
     """Points of each line that holds any."""
     return [[(float(x), float(y)) for x, y in line.get_xydata()] for line in axes.lines if len(line.get_xydata())]
 
@@ -268,7 +268,7 @@ def test_half_an_input_stands_for_none_wrong_in_training() -> None:
 
 
 def test_waveguides_of_a_chain_are_counted_and_units_follow_the_layers_but_the_last() -> None:
-    parts: dict[str, Part] = {
+    parts: dict[str, Any] = {
         "P": map_matrix(RNG.normal(size=(4, 20))),
         "layer 1": map_matrix(RNG.normal(size=(24, 4)), gains="common"),
         "layer 2": map_matrix(np.eye(4, 24)),
@@ -292,16 +292,14 @@ def test_waveguides_of_a_chain_are_counted_and_units_follow_the_layers_but_the_l
     assert -low == pytest.approx(high - ends[-1] - gaps[0]) and low < 0
     assert [
         f"gain {20 * np.log10(each.gain):.1f} dB" in text
-        for each, text in zip(  # type: ignore[union-attr]
-            parts.values(), [text for text in words(axes) if "MZIs" in text], strict=True
-        )
-    ] == [each.gain > 1 for each in parts.values()]  # type: ignore[union-attr]
+        for each, text in zip(parts.values(), [text for text in words(axes) if "MZIs" in text], strict=True)
+    ] == [each.gain > 1 for each in parts.values()]
     assert figure.get_suptitle().startswith("a title: ") and figure.get_suptitle().endswith(
         "24 nonlinear units (orange)"
     )
     heights, widths = [box.get_height() for box in boxes], [box.get_width() for box in boxes]
     assert [height - 0.4 for height in heights] == pytest.approx([0.6 * n**0.5 for n in (20, 24, 24, 16)])
-    assert np.argsort(widths).tolist() == np.argsort([part.depth for part in parts.values()], kind="stable").tolist()  # type: ignore[union-attr]
+    assert np.argsort(widths).tolist() == np.argsort([part.depth for part in parts.values()], kind="stable").tolist()
 
 
 @pytest.mark.parametrize(("columns", "crossings"), [(1, 2), (11, 2), (12, 3), (40, 7)])
@@ -310,8 +308,8 @@ def test_boxes_of_a_chain_hint_at_as_many_columns_as_a_quarter(columns: int, cro
     assert mesh.layout.depth == columns
     (axes,) = chain_figure({"layer": mesh}).axes
     (box,) = (each for each in axes.collections if each.get_zorder() == 3)
-    paths = [path.vertices for path in box.get_paths()]
-    starts = sorted({round(float(path[0][0]), 9) for path in paths})  # type: ignore[index]
+    paths: list[Any] = [path.vertices for path in box.get_paths()]
+    starts = sorted({round(float(path[0][0]), 9) for path in paths})
     rows = len(paths) / 2 / len(starts)
     patch: Any = axes.patches[0]
     assert len(starts) == crossings and rows == max(2, round(patch.get_height() / (patch.get_width() / crossings)))
@@ -342,7 +340,7 @@ def test_devices_of_a_chip_lie_about_their_waveguides_within_their_length() -> N
     plan.guide(10.0, 40.0, 50.0)
     plan.routes.append((0.0, 0.0, 160.0, 32.0))
     guides, routes, *boxes = chip_figure(plan, "t").axes[0].collections
-    assert guides.get_paths()[0].vertices.tolist() == [[10, 50], [40, 50]]  # type: ignore[union-attr]
+    assert guides.get_paths()[0].vertices.tolist() == [[10, 50], [40, 50]]
     curve: Any = routes.get_paths()[0].vertices
     assert curve[:, 0].tolist() == list(range(0, 161, 10)) and np.allclose(curve[:, 1] + curve[::-1, 1], 32)
     assert curve[[0, -1], 1].tolist() == [0, 32] and (np.diff(curve[:, 1]) > 0).all()
@@ -359,7 +357,7 @@ def test_devices_of_a_chip_lie_about_their_waveguides_within_their_length() -> N
 
 
 def compared_rivals(energies: dict[str, dict[str, float]], turns: list[Any]) -> Any:
-    """What a comparison of reducers holds that is drawn: picojoules a bit of each rival by part, half to twice of it."""
+    """What is drawn of a comparison of reducers: picojoules a bit of each rival by part, half to twice of it."""
     rivals, ranges = {}, {}
     for name, parts in energies.items():
         joules = {part: 1e-12 * each for part, each in parts.items()}
@@ -377,7 +375,7 @@ def compared_rivals(energies: dict[str, dict[str, float]], turns: list[Any]) -> 
     )
 
 
-def bars(axes: Any) -> list[tuple[float, float, float]]:
+def bars(axes: Any) -> Any:
     """(left, width, row) of each bar."""
     return [(bar.get_x(), bar.get_width(), bar.get_y() + bar.get_height() / 2) for bar in axes.patches]
 
@@ -396,7 +394,7 @@ def test_energies_are_stacked_by_part_with_their_ranges_and_the_far_ones_end_at_
     edge = 1.08 * 16
     assert axes.get_xlim() == pytest.approx((0, edge)) and axes.yaxis_inverted() and ticks(axes, "y") == list("abcde")
     drawn = {row: [(left, width) for left, width, at in bars(axes) if round(at) == row and width] for row in range(5)}
-    expected = {
+    expected: dict[int, Any] = {
         0: [(0, 3), (3, 4)],
         1: [(0, 8)],
         2: [(0, edge)],
