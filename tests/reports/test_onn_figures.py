@@ -59,7 +59,7 @@ def test_sweeps_have_a_panel_each(count: int) -> None:
     rows = [{"value": v, "mean": 1 - v, "least": 1 - v, "largest": 1.0} for v in (1e-4, 1e-2, 0.5)]
     sweeps = [{"parameter": name, "rows": rows} for name in list(WORDS)[:count]]
     text = to_svg(sweep_figure(sweeps, "title"))
-    assert all(WORDS[each["parameter"]] in text for each in sweeps)
+    assert all(WORDS[each["parameter"]] in text for each in sweeps)  # type: ignore[index]
 
 
 def test_a_chain_adds_up_its_parts() -> None:
@@ -96,7 +96,7 @@ def test_a_panel_is_drawn_for_each_sweep_up_to_three_in_a_row(sweeps: int) -> No
     sweep = {"option": "--phase-lock", "unit": "rad", "rows": rows}
     figure = link_figure(facts | {"contributions": None, "sweeps": [sweep] * sweeps})
     drawn = [axes for axes in figure.axes if axes.has_data()]
-    places = {axes.get_subplotspec().colspan.start for axes in figure.axes}
+    places = {axes.get_subplotspec().colspan.start for axes in figure.axes}  # type: ignore[union-attr]
     assert len(drawn) == sweeps and len(places) == min(sweeps, 3)
 
 
@@ -339,7 +339,8 @@ def test_devices_of_a_chip_lie_about_their_waveguides_within_their_length() -> N
         places.append(device)
     plan.guide(10.0, 40.0, 50.0)
     plan.routes.append((0.0, 0.0, 160.0, 32.0))
-    guides, routes, *boxes = chip_figure(plan, "t").axes[0].collections
+    drawings: list[Any] = [*chip_figure(plan, "t").axes[0].collections]
+    guides, routes, *boxes = drawings
     assert guides.get_paths()[0].vertices.tolist() == [[10, 50], [40, 50]]
     curve: Any = routes.get_paths()[0].vertices
     assert curve[:, 0].tolist() == list(range(0, 161, 10)) and np.allclose(curve[:, 1] + curve[::-1, 1], 32)

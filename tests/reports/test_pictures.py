@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from lightloom.collectives.collective import OF_SIZE, Collective
 from lightloom.collectives.registry import admitted, build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.core.timeline import SHARES as CATEGORIES
 from lightloom.core.timeline import Interval, Timeline
@@ -18,9 +23,18 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import kinds
 from lightloom.machines.fabrics.wdm_ring import Ring
 from lightloom.planning.simulation.engine import Task, run
+from lightloom.reports.figures import links
 from lightloom.reports.figures.canvas import SHARES, TASKS, cyclic_colours, save, to_svg
 from lightloom.reports.figures.comparisons import breakdown_figure
-from lightloom.reports.figures.links import PARTS, in_steps, wavelength_caption, wavelength_map
+from lightloom.reports.figures.links import (
+    PARTS,
+    channel_map,
+    in_steps,
+    lightpaths,
+    link_use,
+    wavelength_caption,
+    wavelength_map,
+)
 from lightloom.reports.figures.timelines import timeline_figure, waits
 from tests.collectives.strategies import wdm_ring
 from tests.simulation.test_engine import task_lists
@@ -198,3 +212,68 @@ def test_matplotlib_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {name: matplotlib.rcParams[name] for name in names}
     to_svg(breakdown_figure([("a", {"compute_s": 1.0})]))
     assert {name: matplotlib.rcParams[name] for name in names} == before
+
+
+@pytest.mark.parametrize(
+    ("ranks", "wavelengths", "numbered"), [(16, 8, True), (16, 9, False), (17, 8, False), (17, 9, False), (3, 1, True)]
+)
+def test_small_maps_have_a_grid_and_the_rank_in_every_lit_cell(ranks: int, wavelengths: int, numbered: bool) -> None:
+    fabric = wdm_ring(ranks, wavelengths)
+    schedule = in_steps(build(find("ring"), Collective("all-gather", ranks, 6e4), fabric), fabric)
+    axes: Any = wavelength_map(schedule, fabric).axes[0]
+    lit = channel_map(lightpaths(schedule, fabric), fabric, 0)[:ranks]
+    written = {tuple(map(int, text.get_position())): text.get_text() for text in axes.texts}
+    cells = {(link, channel): str(lit[link, channel]) for link, channel in np.argwhere(lit >= 0).tolist()}
+    assert written == (cells if numbered else {})
+    lines = [segment.tolist() for grid in axes.collections for segment in grid.get_segments()]
+    across = [[[-0.5, at - 0.5], [ranks - 0.5, at - 0.5]] for at in range(1, wavelengths)]
+    upwards = [[[at - 0.5, -0.5], [at - 0.5, wavelengths - 0.5]] for at in range(1, ranks)]
+    assert lines == ([*across, *upwards] if numbered else [])
+    assert not axes.lines, "one fibre has no edge to another"
+
+
+def test_maps_of_fibres_have_a_row_for_each_way_and_a_column_for_each_step_that_is_shown() -> None:
+    fabric = wdm_ring(6, 2, fibres=3)
+    schedule = in_steps(build(find("ring-two-way-striped"), Collective("all-reduce", 6, 6e4), fabric), fabric)
+    figure = wavelength_map(schedule, fabric)
+    assert schedule.steps == 6
+    panels: Any = [axes for axes in figure.axes if axes.images and axes.lines]
+    assert len(panels) == 2 * 3
+    assert [axes.get_title() or axes.get_title("left") for axes in panels[:3]] == [f"step {n} of 6" for n in (1, 4, 6)]
+    assert [axes.get_ylabel() for axes in panels] == [
+        "clockwise\nwavelength, 3 fibres", "", "", "counter-clockwise\nwavelength, 3 fibres", "", ""
+    ]  # fmt: skip
+    assert [axes.get_xlabel() for axes in panels] == ["", "", "", "link", "link", "link"]
+    colours, paths = cyclic_colours(6), lightpaths(schedule, fabric)
+    for place, axes in enumerate(panels):
+        assert [line.get_ydata()[0] for line in axes.lines] == [1.5, 3.5], "lines part the fibres"
+        sources = channel_map(paths, fabric, (0, 3, 5)[place % 3])[place // 3 * 6 :][:6].T
+        picture = np.asarray(axes.images[0].get_array())
+        assert np.array_equal(picture[..., 3] > 0, sources >= 0)
+        assert np.allclose(picture[sources >= 0][:, :3], colours[sources[sources >= 0]])
+        assert [*axes.images[0].get_extent()] == [-0.5, 5.5, -0.5, 5.5]
+
+
+def test_the_share_of_wavelengths_lit_is_averaged_over_the_steps_of_a_bin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last bin holds fewer steps; the full colour is the largest share of either way."""
+    monkeypatch.setattr(links, "_MAXIMUM_CELLS", 2 * (2 * 10 + 1))
+    fabric = wdm_ring(10, 2)
+    schedule = in_steps(build(find("ring-two-way"), Collective("all-gather", 10, 6e4), fabric), fabric)
+    amount, per_bin = link_use(schedule, fabric)
+    assert (len(amount), per_bin, schedule.steps) == (2, 3, 5)
+    figure = wavelength_map(schedule, fabric)
+    heats: Any = [axes for axes in figure.axes if axes.images and axes.images[0].get_array().ndim == 2]
+    heats = [axes for axes in heats if "lit" in axes.get_title("left")]
+    lit = np.stack([np.asarray(axes.images[0].get_array()) for axes in heats])
+    whole, last = channel_sum(schedule, fabric, range(3)) / 3, channel_sum(schedule, fabric, range(3, 5)) / 2
+    assert np.allclose(np.concatenate(lit, axis=1), np.stack([whole, last]) / fabric.channels)
+    for axes, share in zip(heats, lit, strict=True):
+        assert axes.images[0].get_clim() == (0, lit.max())
+        assert axes.get_title("left").endswith(f": {share.mean():.0%} lit")
+    assert heats[0].get_ylabel() == "step" and not heats[1].get_ylabel()
+
+
+def channel_sum(schedule: Schedule, fabric: Fabric, steps: Iterable[int]) -> Floats:
+    """Lit channels of each link, added up over steps."""
+    paths = lightpaths(schedule, fabric)
+    return np.sum([(channel_map(paths, fabric, step) >= 0).sum(axis=1) for step in steps], axis=0).astype(float)
