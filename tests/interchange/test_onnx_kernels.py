@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from lightloom.core.errors import InputError
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.models.onnx import read_onnx
-from lightloom.models.onnx_shapes import Constants, is_view
+from lightloom.models.onnx_shapes import Constants, is_view, merged, shaped_model
+from tests.interchange.test_onnx import graph_of, written
 
 onnx = pytest.importorskip("onnx")
 torch: Any = pytest.importorskip("torch")
@@ -384,3 +386,240 @@ def test_a_long_chain_of_shapes_is_read_in_time(tmp_path: Path) -> None:
     path = tmp_path / "chain.onnx"
     path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
     assert read_onnx(path).graph.with_batch(4).operator("matmul").forward_flops == 2 * 4 * 8 * 6
+
+
+def merged_words(
+    folder: Path,
+    nodes: list[Any],
+    inputs: dict[str, list[Any]],
+    constants: dict[str, Any] | None = None,
+    outputs: tuple[str, ...] = (),
+) -> list[str]:
+    """Kinds of the nodes of a small model that are left once parts of kernels are merged; causal attention is
+    marked."""
+    model = graph_of(nodes, inputs, {})
+    for name, value in (constants or {}).items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), name))
+    for name in outputs:
+        model.graph.output.append(onnx.helper.make_tensor_value_info(name, 1, None))
+    shaped = shaped_model(written(folder, model), batch=2, sequence_length=None, definitions={})
+    return [
+        node.op_type + "!" * any(each.name == "is_causal" and each.i for each in node.attribute)
+        for node in merged(shaped).nodes
+    ]
+
+
+WEIGHT = np.zeros((8, 6), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("bias", "weight", "joined"),
+    [
+        (np.zeros(6, np.float32), WEIGHT, True),
+        (np.zeros((1, 1, 6), np.float32), WEIGHT, True),
+        (np.zeros((4, 6), np.float32), WEIGHT, False),
+        (np.zeros((1, 4, 1), np.float32), WEIGHT, False),
+        (np.zeros(1, np.float32), WEIGHT, False),
+        (np.zeros(6, np.float32), np.zeros((2, 8, 6), np.float32), False),
+        (np.zeros(6, np.int32), np.zeros((8, 6), np.int32), False),
+    ],
+)
+def test_a_bias_of_the_channels_is_part_of_the_product(tmp_path: Path, bias: Any, weight: Any, joined: bool) -> None:
+    node = onnx.helper.make_node
+    first = [] if bias.dtype == np.float32 else [node("Cast", ["x"], ["i"], to=6)]
+    nodes = [*first, node("MatMul", ["i" if first else "x", "w"], ["a"]), node("Add", ["a", "b"], ["y"])]
+    found = merged_words(tmp_path, nodes, {"x": [2, 4, 8]}, {"w": weight, "b": bias})
+    assert found[len(first) :] == (["Gemm"] if joined else ["MatMul", "Add"])
+
+
+def test_a_product_that_something_else_reads_or_of_no_weight_keeps_its_bias_apart(tmp_path: Path) -> None:
+    node = onnx.helper.make_node
+    product, added = node("MatMul", ["x", "w"], ["a"]), node("Add", ["a", "b"], ["y"])
+    sizes: dict[str, list[Any]] = {"x": [2, 4, 8]}
+    bias, constants = {"b": np.zeros(6, np.float32)}, {"b": np.zeros(6, np.float32), "w": WEIGHT}
+    assert merged_words(tmp_path, [product, added], sizes, constants, ("a",)) == ["MatMul", "Add"]
+    more = node("Relu", ["a"], ["z"])
+    assert merged_words(tmp_path, [product, more, added], sizes, constants, ("z",)) == ["MatMul", "Relu", "Add"]
+    assert merged_words(tmp_path, [product, added], {**sizes, "w": [8, 6]}, bias) == ["MatMul", "Add"]
+    twice = node("Sub", ["a", "b"], ["y"])
+    assert merged_words(tmp_path, [product, twice], sizes, constants) == ["MatMul", "Sub"]
+
+
+@pytest.mark.parametrize(
+    ("node", "left"),
+    [
+        (("Dropout", ["x", "none", "true"], {}), "Identity"),
+        (("Dropout", ["x", "half", "true"], {}), "Dropout"),
+        (("Cast", ["x"], {"to": 1}), "Identity"),
+        (("Cast", ["x"], {"to": 11}), "Cast"),
+        (("Gather", ["x", "first"], {"axis": 1}), "Squeeze"),
+        (("Gather", ["x", "two"], {"axis": 1}), "Gather"),
+        (("Gather", ["x", "chosen"], {"axis": 1}), "Gather"),
+    ],
+)
+def test_what_computes_nothing_is_a_view(
+    tmp_path: Path, node: tuple[str, list[str], dict[str, Any]], left: str
+) -> None:
+    constants = {
+        "none": np.float32(0),
+        "half": np.float32(0.5),
+        "true": np.True_,
+        "first": np.int64(0),
+        "two": np.array([0, 1]),
+    }
+    kind, read, attributes = node
+    nodes = [
+        onnx.helper.make_node("Cast", ["c"], ["chosen"], to=7),
+        onnx.helper.make_node(kind, read, ["y"], **attributes),
+    ]
+    assert merged_words(tmp_path, nodes, {"x": [2, 3, 4], "c": []}, constants) == ["Cast", left]
+
+
+@pytest.mark.parametrize(
+    ("perm", "shape", "left"),
+    [([0, 2, 1], [2, 12], "Contiguous"), ([0, 2, 1], [2, 4, 3], "Reshape"), ([1, 0, 2], [12, 2], "Contiguous"),
+     (None, [24], "Contiguous"), ([0, 1, 2], [24], "Reshape")],
+)  # fmt: skip
+def test_reshapes_that_no_strides_express_are_copies(
+    tmp_path: Path, perm: list[int] | None, shape: list[int], left: str
+) -> None:
+    node = onnx.helper.make_node
+    options = {} if perm is None else {"perm": perm}
+    nodes = [node("Transpose", ["x"], ["t"], **options), node("Reshape", ["t", "shape"], ["y"])]
+    found = merged_words(tmp_path, nodes, {"x": [2, 3, 4]}, {"shape": np.array(shape)})
+    assert found == ["Transpose", left]
+
+
+@pytest.mark.parametrize(
+    ("length", "left"), [(1, ["Sigmoid"]), (2, ["Swish"]), (12, ["Swish"]), (13, ["Swish", "Neg"])]
+)
+def test_an_activation_has_two_to_twelve_parts(tmp_path: Path, length: int, left: list[str]) -> None:
+    node = onnx.helper.make_node
+    chain = [node("Sigmoid", ["x"], ["a0"])] + [node("Neg", [f"a{n}"], [f"a{n + 1}"]) for n in range(length - 1)]
+    chain[-1].output[0] = "y"
+    assert merged_words(tmp_path, chain, {"x": [2, 3]}) == left
+
+
+@pytest.mark.parametrize(
+    ("second", "outputs", "left"),
+    [
+        (("Mul", ["x", "s"]), (), ["Swish"]),
+        (("Mul", ["s", "c"]), (), ["Swish"]),
+        (("Mul", ["x", "s"]), ("s",), ["Sigmoid", "Mul"]),
+        (("Mul", ["z", "s"]), (), ["Sigmoid", "Mul"]),
+        (("Mul", ["s", "row"]), (), ["Sigmoid", "Mul"]),
+        (("Softmax", ["s"]), (), ["Sigmoid", "Softmax"]),
+    ],
+)
+def test_an_activation_is_a_function_of_one_tensor_and_scalars_whose_insides_nothing_reads(
+    tmp_path: Path, second: tuple[str, list[str]], outputs: tuple[str, ...], left: list[str]
+) -> None:
+    nodes = [onnx.helper.make_node("Sigmoid", ["x"], ["s"]), onnx.helper.make_node(*second, ["y"])]
+    constants = {"c": np.float32(2), "row": np.zeros(3, np.float32)}
+    assert merged_words(tmp_path, nodes, {"x": [2, 3], "z": [2, 3]}, constants, outputs) == left
+
+
+def test_each_sort_of_activation_has_its_name(tmp_path: Path) -> None:
+    for seed, kind in (("Erf", "Gelu"), ("Tanh", "Gelu"), ("Sigmoid", "Swish"), ("Exp", "")):
+        nodes = [onnx.helper.make_node(seed, ["x"], ["s"]), onnx.helper.make_node("Mul", ["x", "s"], ["y"])]
+        assert merged_words(tmp_path, nodes, {"x": [2, 3]}) == ([kind] if kind else [seed, "Mul"])
+
+
+UPPER = np.triu(np.ones((6, 6), np.float32), 1)
+
+
+@pytest.mark.parametrize(
+    ("inside", "left"),
+    [
+        ([], ["Attention"]),
+        ([("Mul", ["half"])], ["Attention"]),
+        ([("Add", ["low"])], ["Attention!"]),
+        ([("Add", ["nearly"])], []),
+        ([("Add", ["window"])], []),
+        ([("Add", ["row"])], []),
+        ([("Mul", ["low"])], []),
+        ([("Mul", ["half"]), ("Add", ["low"])], ["Attention!"]),
+        ([("Add", ["low"]), ("Add", ["window"])], []),
+        ([("Where left", [])], ["Attention!"]),
+        ([("Where right", [])], ["Attention!"]),
+        ([("Where wrong", [])], []),
+        ([("Relu", [])], []),
+    ],
+)
+def test_attention_is_read_where_its_masks_are_causal(
+    tmp_path: Path, inside: list[tuple[str, list[str]]], left: list[str]
+) -> None:
+    node, name = onnx.helper.make_node, "s"
+    nodes = [node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]), node("MatMul", ["q", "t"], ["s"])]
+    for number, (kind, more) in enumerate(inside):
+        read = {
+            "Where left": ["seen", name, "least"],
+            "Where right": ["hidden", "least", name],
+            "Where wrong": ["hidden", name, "least"],
+        }.get(kind, [name, *more])
+        nodes.append(node(kind.split()[0], read, [f"m{number}"]))
+        name = f"m{number}"
+    nodes += [node("Softmax", [name], ["p"], axis=-1), node("MatMul", ["p", "v"], ["y"])]
+    constants = {
+        "half": np.float32(0.5),
+        "low": -1e4 * UPPER,
+        "nearly": np.float32(-9999) * UPPER,
+        "window": -1e9 * (UPPER + UPPER.T),
+        "row": np.zeros((1, 6), np.float32),
+        "seen": UPPER == 0,
+        "hidden": UPPER == 1,
+        "least": np.float32(-1e9),
+    }
+    constants = {
+        key: value.astype(np.float32) if value.dtype == np.float64 else value for key, value in constants.items()
+    }
+    found = merged_words(tmp_path, nodes, {each: [2, 4, 6, 8] for each in "qkv"}, constants)
+    assert [word for word in found if word != "Transpose"] == (left or [each.op_type for each in nodes[1:]])
+
+
+@pytest.mark.parametrize(
+    ("axes", "axis", "perm", "joined"),
+    [
+        (4, 3, [0, 1, 3, 2], True),
+        (4, -1, [0, 1, 3, 2], True),
+        (4, 2, [0, 1, 3, 2], False),
+        (4, -2, [0, 1, 3, 2], False),
+        (3, -1, [0, 2, 1], False),
+    ],
+)
+def test_attention_has_four_axes_and_weights_over_the_last(
+    tmp_path: Path, axes: int, axis: int, perm: list[int], joined: bool
+) -> None:
+    node = onnx.helper.make_node
+    nodes = [
+        node("Transpose", ["k"], ["t"], perm=perm),
+        node("MatMul", ["q", "t"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=axis),
+        node("MatMul", ["p", "v"], ["y"]),
+    ]
+    for change in ((), ("y", "p"), ("y", "s")):
+        found = merged_words(tmp_path, nodes, {each: [2, 4, 6, 8][-axes:] for each in "qkv"}, {}, change[1:])
+        assert ("Attention" in found) is (joined and not change)
+    swapped = [*nodes[:3], node("MatMul", ["v", "p"], ["y"])]
+    same = {each: [2, 4, 6, 6][-axes:] for each in "qkv"}
+    assert "Attention" not in merged_words(tmp_path, swapped, same)
+
+
+def test_scalings_of_queries_and_keys_are_part_of_attention_unless_something_else_reads_them(tmp_path: Path) -> None:
+    node = onnx.helper.make_node
+    nodes = [
+        node("Div", ["q", "c"], ["scaled"]),
+        node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]),
+        node("Mul", ["t", "c"], ["u"]),
+        node("MatMul", ["scaled", "u"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=-1),
+        node("Dropout", ["p"], ["d"]),
+        node("MatMul", ["d", "v"], ["y"]),
+    ]
+    sizes = {each: [2, 4, 6, 8] for each in "qkv"}
+    constants = {"c": np.float32(2), "row": np.ones(8, np.float32)}
+    assert merged_words(tmp_path, nodes, sizes, constants) == ["Transpose", "Attention"]
+    read = [*nodes, node("Neg", ["scaled"], ["z"])]
+    assert merged_words(tmp_path, read, sizes, constants, ("z",)) == ["Div", "Transpose", "Attention", "Neg"]
+    by_row = [node("Mul", ["q", "row"], ["scaled"]), *nodes[1:]]
+    assert merged_words(tmp_path, by_row, sizes, constants) == ["Mul", "Transpose", "Attention"]

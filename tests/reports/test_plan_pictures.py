@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
 from lightloom.core.timeline import Interval, Timeline
+from lightloom.core.units import format_size
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
-from lightloom.planning.figures import assignment_figure, group_figure, placement_figure, shares
+from lightloom.planning.figures import _names, assignment_figure, group_figure, placement_figure, shares
 from lightloom.planning.parallelism.circuits import ring
-from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Traffic
+from lightloom.planning.parallelism.circuits.circuits import Assignment, Circuits, GroupCircuits, Traffic
 from lightloom.planning.parallelism.circuits.group import grant
 from lightloom.planning.parallelism.placement.cuts import PartitionRules
 from lightloom.planning.parallelism.placement.place import partition, place
@@ -232,3 +233,102 @@ def _image(axes: Any) -> Any:
 def _boxes(figure: Any, texts: Any) -> list[Any]:
     figure.draw_without_rendering()
     return [text.get_window_extent() for text in texts if text.get_text()]
+
+
+def test_a_matrix_is_coloured_on_a_logarithmic_scale_of_at_most_six_decades() -> None:
+    """From the palest for the least, or for a millionth of the largest, to full colour; nothing where nothing is
+    sent."""
+    matrix = np.zeros((6, 6))
+    matrix[0, 1:] = 1.0, 1e3, 1e6, 1e7, 0.0
+    found = ring.assign(Traffic.of(matrix), WdmRing(ranks=6))
+    axes = assignment_figure(found, 1e9).axes[0]
+    opacity = _image(axes)[0, :, 3]
+    decades = np.array([0, 2, 5, 6]) / 6
+    assert np.allclose(opacity, [0, *(0.2 + 0.8 * decades), 0], atol=4e-3)
+    assert np.allclose(_image(axes)[0, 1:5, :3], to_rgb(PARALLELISM[0]))
+    assert not _image(axes)[1:].any()
+    assert _scale(axes) == [format_size(value) for value in (1e7, 1e5, 1e3, 1e1)]
+
+
+@pytest.mark.parametrize(
+    ("least", "low", "ticks"), [(1.0, 1.0, 4), (1e4, 1e4, 4), (2e4, 2e4, 3), (2e5, 1e5, 3), (1e6, 1e5, 3)]
+)
+def test_a_scale_spans_a_decade_at_least_and_has_up_to_four_ticks(least: float, low: float, ticks: int) -> None:
+    matrix = np.zeros((3, 3))
+    matrix[0, 1:] = least, 1e6
+    axes = assignment_figure(ring.assign(Traffic.of(matrix), WdmRing(ranks=3)), 1e9).axes[0]
+    assert _scale(axes) == [format_size(value) for value in np.geomspace(1e6, low, ticks).tolist()]
+    palest = 0.2 + 0.8 * np.log(least / low) / np.log(1e6 / low)
+    assert np.allclose(_image(axes)[0, 1:, 3], [palest, 1.0], atol=4e-3)
+
+
+@pytest.mark.parametrize(("ranks", "side"), [(4, 6.0), (40, 3.5), (120, 2**0.5)])
+def test_crosses_shrink_with_the_cells(ranks: int, side: float) -> None:
+    matrix = np.ones((ranks, ranks)) - np.eye(ranks)
+    none = np.zeros(0, np.int64)
+    bare = Assignment(Traffic.of(matrix), Circuits(1, none, none, none, none, none), 1.0)
+    axes: Any = assignment_figure(bare, 1e9).axes[1]
+    (crosses,) = axes.collections
+    assert len(crosses.get_offsets()) == ranks * (ranks - 1)
+    assert crosses.get_sizes() ** 0.5 == pytest.approx([side])
+
+
+@pytest.mark.parametrize(
+    ("k", "groups", "edges"), [(2, 2, [2]), (2, 9, [2, 4, 6, 8]), (16, 2, [16]), (16, 4, [16, 32, 48]), (64, 2, [64])]
+)
+def test_groups_of_ranks_are_parted_and_named_at_their_first(k: int, groups: int, edges: list[int]) -> None:
+    """At most four groups, of 48 ranks together, or one; and what they send on to the next one."""
+    plan = planned(k, groups)
+    figure = group_figure(plan, granted(plan, "switch"))
+    for axes in figure.axes:
+        rows, columns = _image(axes).shape[:2]
+        upwards = [line.get_xdata()[0] for line in axes.lines if line.get_ydata()[0] != line.get_ydata()[1]]
+        across = [line.get_ydata()[0] for line in axes.lines if line.get_ydata()[0] == line.get_ydata()[1]]
+        assert upwards == [edge - 0.5 for edge in edges]
+        assert across == [edge - 0.5 for edge in edges if edge < rows]
+        assert columns == (edges[-1] + k if groups * k == edges[-1] + k else rows + k)
+        assert [*axes.images[0].get_extent()] == [-0.5, columns - 0.5, rows - 0.5, -0.5]
+        for axis in (axes.xaxis, axes.yaxis):
+            assert axis.get_major_locator()().tolist() == [0, *edges]
+
+
+@pytest.mark.parametrize(("k", "height"), [(1, 0.5), (2, 0.6), (8, 2.4), (16, 4.6)])
+def test_rows_of_devices_are_as_high_as_there_is_room(k: int, height: float) -> None:
+    assert placement_figure(planned(k, 1)).get_size_inches() == pytest.approx([9.0, 1.9 + height])
+
+
+def test_a_device_is_busy_forward_and_then_backward() -> None:
+    plan = planned(4, 1)
+    image, load = placement_figure(plan).axes
+    share, balanced = shares(plan), plan.balanced
+    assert np.array_equal(_image(image)[..., 3] > 0, share > 0)
+    assert np.allclose(_image(image)[..., 3][share > 0], 0.22 + 0.78 * share[share > 0], atol=4e-3)
+    seconds = [np.bincount(plan.placement.device, each, 4) for each in (balanced.forward, balanced.backward)]
+    bars: Any = load.patches
+    assert [bar.get_x() for bar in bars] == pytest.approx([0, 0, 0, 0, *(1e3 * seconds[0])])
+    assert [bar.get_width() for bar in bars] == pytest.approx([*(1e3 * seconds[0]), *(1e3 * seconds[1])])
+    assert load.get_xlim() == pytest.approx((0, 1.05e3 * sum(seconds).max()))  # type: ignore[union-attr]
+    assert [label.get_text() for label in load.get_legend().get_texts()] == ["forward", "backward"]
+
+
+@pytest.mark.parametrize(("count", "places"), [(22, range(22)), (23, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22])])
+def test_more_operators_than_names_are_named_by_their_blocks(count: int, places: list[int]) -> None:
+    """Of two operators each: a name where a block begins, as far apart as 22 names are."""
+    operators = tuple(f"layers.{n // 2}.{'ab'[n % 2]}" for n in range(count))
+    at, names = _names(operators)
+    assert at == list(places)
+    assert names == [operators[n] if count == 22 else f"layers.{n // 2}" for n in places]
+
+
+def test_names_of_blocks_keep_their_distance_and_their_ends() -> None:
+    operators = tuple(f"part{n}.x" for n in range(45))
+    at, names = _names(operators)
+    assert at == list(range(0, 45, 3)) and names == [f"part{n}" for n in at]
+    long = ("a" * 22, "b" * 23, "c$")
+    assert _names(long) == ([0, 1, 2], ["a" * 22, f"…{'b' * 21}", r"c\$"])
+
+
+def _scale(axes: Any) -> list[str]:
+    """Words beside the colour scale of a panel, from the largest value."""
+    (beside,) = axes.child_axes
+    return [label.get_text() for label in beside.get_yticklabels()]
