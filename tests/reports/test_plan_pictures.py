@@ -279,8 +279,8 @@ def test_crosses_shrink_with_the_cells(ranks: int, side: float) -> None:
 def test_groups_of_ranks_are_parted_and_named_at_their_first(k: int, groups: int, edges: list[int]) -> None:
     """At most four groups, of 48 ranks together, or one; and what they send on to the next one."""
     plan = planned(k, groups)
-    figure = group_figure(plan, granted(plan, "switch"))
-    for axes in figure.axes:
+    panels: list[Any] = [*group_figure(plan, granted(plan, "switch")).axes]
+    for axes in panels:
         rows, columns = _image(axes).shape[:2]
         upwards = [line.get_xdata()[0] for line in axes.lines if line.get_ydata()[0] != line.get_ydata()[1]]
         across = [line.get_ydata()[0] for line in axes.lines if line.get_ydata()[0] == line.get_ydata()[1]]
@@ -299,7 +299,8 @@ def test_rows_of_devices_are_as_high_as_there_is_room(k: int, height: float) -> 
 
 def test_a_device_is_busy_forward_and_then_backward() -> None:
     plan = planned(4, 1)
-    image, load = placement_figure(plan).axes
+    panels: list[Any] = [*placement_figure(plan).axes]
+    image, load = panels
     share, balanced = shares(plan), plan.balanced
     assert np.array_equal(_image(image)[..., 3] > 0, share > 0)
     assert np.allclose(_image(image)[..., 3][share > 0], 0.22 + 0.78 * share[share > 0], atol=4e-3)
