@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from matplotlib.colors import to_hex, to_rgb
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import build, find
 from lightloom.core.timeline import Counter, Interval, Timeline
-from lightloom.core.units import format_time
+from lightloom.core.units import format_energy, format_time
+from lightloom.machines.fabrics.link_budget import LinkBudget, dbm
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
@@ -29,9 +31,11 @@ from lightloom.reports.figures.comparisons import (
     ExchangePoint,
     Point,
     PredictedSeries,
+    _heights,
     accuracy_figure,
     break_even_figure,
     breakdown_figure,
+    budget_figure,
     damage_figure,
     exchange_figure,
     pareto_figure,
@@ -46,6 +50,7 @@ from lightloom.reports.figures.links import (
     steps_shown,
     wavelength_caption,
 )
+from lightloom.reports.figures.timelines import timeline_figure
 from lightloom.reports.html import bar_scale, numeric_columns
 from lightloom.reports.report import RankingRow, Table, table_of, write_perfetto_trace
 from tests.collectives.strategies import wdm_ring
@@ -412,3 +417,138 @@ def test_traces_hold_every_interval_in_microseconds_and_arrows_between_resources
         ("thread_name", 2, {"name": "ring"}),
         ("thread_sort_index", 2, {"sort_index": 2}),
     ]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_names_at_the_side_keep_their_distance_and_are_near_their_dots(preferred: list[float]) -> None:
+    """As far apart as all have room for, an eighth of the panel at most, and at the dot where no other is near."""
+    preferred = sorted(preferred, reverse=True)
+    heights, stride = _heights(preferred), min(1 / len(preferred), 0.12)
+    assert len(heights) == len(preferred)
+    assert all(above - below >= stride - 1e-9 for above, below in pairwise(heights))
+    assert stride / 2 - 1e-9 <= heights[-1] and heights[0] <= 1 - stride / 2 + 1e-9
+    apart = [1.0, *preferred, 0.0]
+    rest = range(len(preferred) - 1, -1, -1)
+    for place, (height, below) in enumerate(zip(preferred, rest, strict=True)):
+        free = apart[place] - height >= stride and height - apart[place + 2] >= stride
+        if free and height >= stride * (below + 0.5) and (not place or heights[place - 1] - height >= stride):
+            assert heights[place] == height
+    assert _heights([0.5]) == [0.5] and _heights([1.0]) == [0.94] and _heights([0.0]) == [pytest.approx(0.06)]
+    assert _heights([0.2, 0.2]) == pytest.approx([0.2, 0.08]) and _heights([0.1, 0.1]) == pytest.approx([0.18, 0.06])
+
+
+@pytest.mark.parametrize(
+    ("most", "ticks"), [(3.0, (1, 1.5, 2, 3, 4, 5, 6, 7, 8)), (3.1, (1, 2, 5)), (300.0, (1, 2, 5)), (301.0, (1,))]
+)
+def test_wider_scales_have_fewer_ticks_a_decade_and_air_at_both_ends(most: float, ticks: tuple[float, ...]) -> None:
+    points = [Point("ddp", "here", "a", 1.0, 1.0), Point("ddp", "here", "b", most, most)]
+    axes = pareto_figure(points, points[:1]).axes[0]
+    air = max(most**0.06, 1.06)
+    for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        locator: Any = axis.get_major_locator()
+        assert tuple(locator._subs) == ticks
+        assert limits == pytest.approx((1 / air, most * air)) and axis.get_scale() == "log"
+    assert [format_time(value) for value in (1.0, 2.0)] == [
+        axes.xaxis.get_major_formatter()(value, None) for value in (1.0, 2.0)
+    ]
+    assert axes.yaxis.get_major_formatter()(2.0, None) == format_energy(2.0)
+
+
+def test_methods_are_named_beside_their_dots_where_no_other_name_is() -> None:
+    """Right above first, then right below; and left of a dot that has no room on its right."""
+    alike = [ExchangePoint(f"method {n}", 2.0, 0.1, 0.0, 0.2, False) for n in range(8)]
+    (axes,) = exchange_figure([*alike, ExchangePoint("far", 64.0, 0.5, 0.4, 0.6, True)], "title").axes
+    told: Any = axes.texts
+    offsets = [text.get_position() for text in told[:-1]]
+    width = 4.2 * len("method 0") + 4
+    left = [at for at in ((-5 - width, 5), (-5 - width, -11)) if at in offsets]
+    assert offsets[:2] == [(5, 5), (5, -11)] and left, "both sides"
+    assert sorted(offsets[4:7]) == [(5, -21), (5, 15), (5, 25)] and offsets[7] == (5, 25), "the last where none is free"
+    assert told[-1].get_position() == (5, 5)
+    assert [text.xy for text in told] == [(2.0, 0.1)] * 8 + [(64.0, 0.5)]
+    drawings: list[Any] = [*axes.collections]
+    filled = [to_hex(dot.get_facecolor()[0]) for dot in drawings if len(dot.get_facecolor())]
+    assert filled.count("#ffffff") == 8
+    spreads = [np.asarray(line.get_segments())[0, :, 1].tolist() for line in drawings[::2]]
+    assert spreads == [[0.0, 0.2]] * 8 + [[0.4, 0.6]]
+    assert next(line for line in axes.lines if len(np.asarray(line.get_ydata())) == 2).get_ydata() == [0, 0]
+
+
+@pytest.mark.parametrize("taps", [1, 3, 40])
+def test_light_is_drawn_as_far_as_the_budget_reaches_and_one_link_on(taps: int) -> None:
+    budget = LinkBudget()
+    reach = budget.reach(taps)
+    (axes,) = budget_figure(budget, taps).axes
+    lines: list[Any] = [*axes.lines]
+    longer, light, served, floor, margin = ([*zip(*line.get_data(), strict=True)] for line in lines)
+    links = max(reach or 0, 1)
+    for drawn, length in ((longer, links + 1), (light, links)):
+        assert [x for x, _ in drawn] == list(range(1, length + 1))
+        assert [y for _, y in drawn] == budget.levels(length, min(taps, length)).tolist()
+    assert served == light[links - min(taps, links) :]
+    least = dbm(budget.sensitivity) + budget.receiving_loss
+    assert [y for _, y in floor] == [least] * 2 and [y for _, y in margin] == [pytest.approx(least + budget.margin)] * 2
+    told = "one destination" if taps == 1 else f"up to {taps} destinations"
+    title = axes.get_title("left") or axes.get_title()
+    assert title == f"Light of {budget.laser_dbm:.1f} dBm from the laser, {told}: {reach} links"
+
+
+def test_budgets_without_a_limit_are_drawn_to_256_links() -> None:
+    budget = LinkBudget(node_loss=0.0, fibre_length=0.0)
+    (axes,) = budget_figure(budget, 1).axes
+    assert budget.reach(1) is None and len(np.asarray(axes.lines[1].get_xdata())) == 256
+    assert (axes.get_title("left") or axes.get_title()).endswith("no limit")
+
+
+def test_bars_of_every_kind_are_as_high_whatever_their_number() -> None:
+    """A row more makes a figure higher by as much as a row is, or by the lines of its name."""
+
+    def height(figure: Any) -> float:
+        wide, high = figure.get_size_inches()
+        assert 7 <= wide <= 9
+        return float(high)
+
+    rows = [("a", {"compute_s": 1.0})]
+    assert height(breakdown_figure(2 * rows)) - height(breakdown_figure(rows)) == pytest.approx(0.36)
+    tall = [("a\nb\nc\nd", {"compute_s": 1.0})]
+    assert height(breakdown_figure(2 * tall)) - height(breakdown_figure(tall)) == pytest.approx(4 * 0.17)
+    steps = [("x", 1.0)]
+    one, two = (waterfall_figure(("a", 1.0), n * steps, ("b", 1.0), "t") for n in (1, 2))
+    assert height(two) - height(one) == pytest.approx(0.36) and height(one) == pytest.approx(1.15 + 3 * 0.36)
+    failed = [{"failures": [], "time_s": 1e-6, "lower_bound_s": 5e-7}]
+    one, two = (damage_figure(n * failed, "all-reduce") for n in (1, 2))
+    assert height(two) - height(one) == pytest.approx(0.36)
+    for lanes, each in ((7, 0.5), (8, 0.32), (9, 0.32)):
+        lines = Timeline.of(
+            [Interval(resource=f"r{n}", category="forward", name="f", start=0, end=1) for n in range(lanes)]
+        )
+        assert height(timeline_figure(lines)) == pytest.approx(1.25 + each * (lanes + 1))
+
+
+def test_stretches_are_bars_in_their_row_and_idle_ones_thin_lines() -> None:
+    line = Timeline.of([
+        Interval(resource="device", category="forward", name="f", start=0.0, end=0.5),
+        Interval(resource="device", category="backward", name="b", start=0.75, end=0.753),
+        Interval(resource="ring", category="transmission", name="t", start=0.5, end=0.625),
+        Interval(resource="ring", category="reconfiguration", name="t", start=0.75, end=1.0),
+    ])  # fmt: skip
+    (axes,) = timeline_figure(line).axes
+    kinds = {
+        name: [each for each in axes.collections if type(each).__name__ == name]
+        for name in ("PolyCollection", "LineCollection")
+    }
+    boxes = [path.get_extents() for each in kinds["PolyCollection"] for path in each.get_paths()]
+    lines = [np.asarray(segment) for each in kinds["LineCollection"] for segment in each.get_segments()]  # type: ignore[attr-defined]
+    drawn = [(box.x0, box.x1, (box.y0 + box.y1) / 2) for box in boxes]
+    waited = [(0, 500), (500, 625), (625, 750), (750, 753), (753, 1000)]
+    lanes = [(0, 500, 0), (750, 753, 0), (500, 625, 1), (750, 1000, 1)]
+    assert drawn == [pytest.approx(each) for each in (*lanes, *((*ends, 2) for ends in waited))]
+    assert [box.height for box in boxes] == pytest.approx([0.72] * 4 + [0.36] * 5)
+    begins = [(segment[0, 0], np.ptp(segment[:, 1])) for segment in lines if np.ptp(segment[:, 0]) == 0]
+    # Bars narrower than 0.4 % of the step begin without a line.
+    assert begins == [pytest.approx(each) for each in (
+        (0, 0.72), (500, 0.72), (750, 0.72), (0, 0.36), (500, 0.36), (625, 0.36), (753, 0.36)
+    )]  # fmt: skip
+    (idle,) = (segment for segment in lines if np.ptp(segment[:, 1]) == 0)
+    assert idle.tolist() == [[625, 2], [750, 2]] and axes.get_xlim() == (0, 1000)
+    assert axes.get_xlabel() == f"milliseconds; the step takes {format_time(1.0)}"
