@@ -112,12 +112,12 @@ def test_a_pair_has_the_rate_that_its_rows_leave_it(fabric: Fabric, algorithm: s
     assert line.spread == pytest.approx(np.mean(others))
 
 
-def _rate(fabric: Fabric, schedule: Any, rows: list[Any], row: Any) -> float:
+def _rate(fabric: Any, schedule: Any, rows: list[Any], row: Any) -> Any:
     step, source, destination, _ = row
     if fabric.exclusive:
         same = [place for place, other in enumerate(rows) if other[:3] == row[:3]]
         held = {int(schedule.lightpath[place]): int(schedule.wavelength_count[place]) for place in same}
-        return sum(held.values()) * fabric.channel_bandwidth
+        return float(sum(held.values()) * fabric.channel_bandwidth)
 
     def links(other: Any) -> set[int]:
         path = fabric.path(*(np.array([end]) for end in other[1:])).ravel()

@@ -66,8 +66,9 @@ def division_rows(search: PlanSearch, most: int | None = MOST_ROWS) -> list[Divi
         # The best placed plan, and the best with gradients as they are, have a row however slow they are.
         wanted = [next((row for row in shown if not row[1].runnable), None)]
         wanted += [next((row for row in shown if row[1].gradient_exchange is None), None)]
-        kept = [row for row in shown[most:] if any(row is each for each in wanted)]
-        shown = shown[: most - len(kept)] + kept
+        places = {row[0] for row in wanted if row is not None}
+        places.update([place for place, _ in shown if place not in places][: most - len(places)])
+        shown = [row for row in shown if row[0] in places]
     intervals = plan_intervals(search.winner, [plan for _, plan in shown])
     return [DivisionRow(place, plan, intervals.get(id(plan))) for place, plan in shown]
 
@@ -162,7 +163,8 @@ def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
     yield f"{three_digits(plan.step_time)}{spread}{mfu}, {held}; {rate}"
     carrier = "the collective library" if LIBRARY.name in plan.algorithms else " and ".join(plan.algorithms[:1])
     carried = f"; exchanges by {carrier}" if carrier else ""
-    faster = min((each for each in search.ranking if each.fits is not False), key=lambda each: each.sample_time)
+    fitting = (each for each in search.ranking if each.fits is not False)
+    faster = min(fitting, key=lambda each: each.sample_time, default=plan)
     if not faster.runnable and plan.runnable and faster.sample_time < plan.sample_time:
         share = 1 - faster.sample_time / plan.sample_time
         carried = f"; placing single operators takes {_percent(share)} less, which no framework runs"
