@@ -21,6 +21,7 @@ from lightloom.photonics.meshes.files import (
     load_phases,
     mapped_document,
     mapped_of,
+    meshes_of,
     netlist,
     phases_document,
     save_phases,
@@ -126,6 +127,92 @@ def test_a_part_without_a_list_of_meshes_is_refused(change: dict[str, Any], tmp_
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shape": 6}, "u: shape 6, expected two whole numbers"),
+        ({"shape": [6]}, r"u: shape \[6\], expected two"),
+        ({"shape": [6, 6, 6]}, r"u: shape \[6, 6, 6\], expected two"),
+        ({"shape": [6, 0]}, r"u: shape \[6, 0\], expected two"),
+        ({"shape": [6.0, 6]}, r"u: shape \[6.0, 6\], expected two"),
+        ({"shape": [True, 6]}, r"u: shape \[True, 6\], expected two"),
+        ({"shape": {"0": 6, "1": 6}}, "u: shape .*, expected two"),
+        ({"shape": [5, 6]}, "u: its meshes do not make a matrix of 5 x 6"),
+        ({"shape": [6, 5]}, "u: its meshes do not make a matrix of 6 x 5"),
+        ({"blocks": [1]}, "u: mesh 1: expected an object of schema"),
+        ({"name": 1}, "part 0: expected name, shape and blocks"),
+        ({"more": 1}, "part 0: expected name, shape and blocks"),
+    ],
+)
+def test_a_part_of_another_shape_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mesh.json"
+    content = phases_document({"u": meshes()[1]})
+    content["parts"][0] |= change
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=message):
+        load_phases(path)
+
+
+def test_parts_of_matrices_are_whole_ones_or_the_squares_that_cover_them(tmp_path: Path) -> None:
+    path, weights = tmp_path / "phases.json", np.random.default_rng(0).normal(size=(5, 2))
+    parts: dict[str, Part] = {"whole": map_matrix(weights), "squares": map_blocks(weights)}
+    written = phases_document(parts)
+    assert ["waveguides" in part for part in written["parts"]] == [False, False]
+    assert len(written["parts"][1]["blocks"]) == 3
+    whole, squares = (part["blocks"] for part in written["parts"])
+    for name, shape, blocks in (
+        ("the squares of a longer matrix", [7, 2], squares),
+        ("the squares of a wider matrix", [5, 3], squares),
+        ("two whole matrices", [5, 2], 2 * whole),
+        ("a whole matrix turned", [2, 5], whole),
+        ("squares and a whole one", [5, 2], [*squares[:2], *whole]),
+    ):
+        path.write_text(json.dumps({**written, "parts": [{"name": name, "shape": shape, "blocks": blocks}]}))
+        with pytest.raises(InputError, match=f"{name}: its meshes do not make a matrix of {shape[0]} x {shape[1]}"):
+            load_phases(path)
+    for shape in ([5, 2], [6, 2], [2, 5]):
+        path.write_text(json.dumps({**written, "parts": [{"name": "a", "shape": shape, "blocks": squares}]}))
+        assert load_phases(path)["a"].matrix().shape == tuple(shape)
+    for content, message in (
+        ({**written, "parts": []}, "expected a list of parts"),
+        ({**written, "parts": {}}, "expected a list of parts"),
+        ({**written, "parts": [1]}, "part 0: expected name, shape and blocks"),
+        ({**written, "schema": "lightloom.phases/3"}, "schema 'lightloom.phases/3', expected 'lightloom.phases/2'"),
+        ([], "schema None, expected 'lightloom.phases/2'"),
+    ):
+        path.write_text(json.dumps(content))
+        with pytest.raises(InputError, match=message):
+            load_phases(path)
+    path.write_text(json.dumps({**written, "schema": "lightloom.phases/1"}))
+    assert list(load_phases(path)) == ["whole", "squares"]
+
+
+def test_meshes_of_parts_are_named_in_the_order_of_the_light() -> None:
+    single, weights = meshes()[1], np.random.default_rng(0).normal(size=(4, 2))
+    assert meshes_of(single) == {"u": single}
+    whole, alone = map_matrix(weights), map_matrix(np.diag([0.5, 2.0]), "sigma-u")
+    assert meshes_of(whole) == {"v": whole.input_mesh, "u": whole.output_mesh} and [*meshes_of(whole)] == ["v", "u"]
+    assert meshes_of(alone) == {"u": alone.input_mesh}
+    blocks = map_blocks(weights)
+    assert meshes_of(blocks) == {f"u{n}": block.input_mesh for n, block in enumerate(blocks.blocks, 1)}
+    like = {"a": decompose(haar(6, 1)), "w": map_matrix(np.random.default_rng(1).normal(size=(4, 3)))}
+    with pytest.raises(InputError, match=r"w has the phases of a .* 2 to 2 modes and a .* 2 to 4 modes, expected a .* 3 to"):
+        check_belongs({"a": single, "w": whole}, like, "file")
+
+
+def test_how_far_matrices_differ_is_relative_to_the_largest_element_of_all_parts() -> None:
+    first, second = (np.random.default_rng(seed).normal(size=(3, 3)) for seed in (0, 1))
+    first, second = (matrix / np.abs(matrix).max() * scale for matrix, scale in ((first, 1.0), (second, 4.0)))
+    changed = first.copy()
+    changed[np.unravel_index(np.argmin(np.abs(first)), (3, 3))] += 0.5
+    more = second.copy()
+    more[np.unravel_index(np.argmin(np.abs(second)), (3, 3))] -= 1.0
+    like: dict[str, Part] = {"a": map_matrix(first), "b": map_matrix(second)}
+    assert check_belongs({"a": map_matrix(changed), "b": map_matrix(second)}, like, "f") == pytest.approx(0.5)
+    assert check_belongs({"a": map_matrix(changed), "b": map_matrix(more)}, like, "f") == pytest.approx(0.5)
+    assert check_belongs({"a": map_matrix(first), "b": map_matrix(more)}, like, "f") == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
     ("waveguides", "message"),
     [
         (None, "waveguides 1: expected lists"),
@@ -212,6 +299,30 @@ def test_every_port_of_the_netlist_is_joined_once(mesh: Any) -> None:
     assert len(found["instances"]) == mesh.mzis + mesh.outputs
     dark = mesh.layout.size - mesh.inputs
     assert len(ports) - len(found["connections"]) - mesh.outputs == 2 * mesh.mzis + mesh.outputs - dark
+
+
+def test_light_passes_the_netlist_from_column_to_column(mesh: Mesh) -> None:
+    """Along each mode from its input, through the devices on it in the order of their columns, to its output phase."""
+    found = netlist(mesh)
+    settings = {name: each["settings"] for name, each in found["instances"].items()}
+    for mode in range(mesh.outputs):
+        devices = [
+            (column, port, k)
+            for k, (upper, column) in enumerate(
+                zip(mesh.layout.modes.tolist(), mesh.layout.columns.tolist(), strict=True)
+            )
+            for port in (0, 1)
+            if upper + port == mode
+        ]
+        at = found["ports"].get(f"in{mode}", "")
+        assert bool(at) == (mode < mesh.inputs)
+        for column, port, k in sorted(devices):
+            name = f"mzi_{column}_{mode - port}"
+            assert at in (f"{name},in{port}", "")
+            assert settings[name] == {"theta": mesh.theta[k], "phi": mesh.phi[k]}
+            at = found["connections"].get(f"{name},out{port}", "")
+        assert at == f"phase_{mode},in0" and found["ports"][f"out{mode}"] == f"phase_{mode},out0"
+        assert settings[f"phase_{mode}"] == {"phase": mesh.output_phases[mode]}
 
 
 @pytest.mark.long
