@@ -123,7 +123,7 @@ def switched_plan(strategy: Strategy) -> Plan:
 
 
 @pytest.mark.parametrize("degrees", [{}, {"tp": 2, "pp": 2}])
-def test_stages_that_share_no_channels_are_counted_too(degrees: dict[str, int]) -> None:
+def test_stages_that_share_no_channels_are_counted_too(degrees: dict[str, Any]) -> None:
     """What crosses to the next stage, forward and back again, for each micro-batch."""
     strategy = STAGES._replace(**degrees)
     plan = switched_plan(strategy)
