@@ -21,7 +21,20 @@ from lightloom.papers.dadiannao.model import links, run
 from lightloom.papers.dadiannao.networks import ZOO, stored
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import tensor_split
-from lightloom.planning.pricing.broadcast_step import FITTED, Moved
+from lightloom.planning.pricing.broadcast_step import (
+    FITTED,
+    ChipLink,
+    Constants,
+    Moved,
+    Network,
+    broadcast_bytes,
+    broadcast_step,
+    broadcast_time,
+    chips_needed,
+    communication_time,
+    computation_time,
+    mesh_hops,
+)
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.step import pass_exchanges
@@ -177,3 +190,62 @@ def test_the_nine_networks_fit_64_chips_split_by_neurons(name: str) -> None:
     winner = search(load_workload(name, batch=1), load_cluster("dadiannao-100g"), request).winner
     assert winner.fits
     assert winner.choice._asdict()["tp"] > 1
+
+
+NETWORK = Network(name="n", layers=3, synapses=4e6, neurons=1e5, products=2e9, inputs=6e4)
+
+
+def test_chips_hold_all_neurons_and_synapses_between_them() -> None:
+    """Exactly full ones included."""
+    assert NETWORK.held_bytes(10) == 5e6
+    assert [chips_needed(NETWORK, 10, memory) for memory in (5e6, 5e6 - 1, 2.5e6, 1e6)] == [1, 2, 2, 5]
+    with pytest.raises(InputError, match="n: batch=0: expected at least 1"):
+        chips_needed(NETWORK, 0, 1e6)
+    assert chips_needed(NETWORK, 1, 1e9) == 1
+
+
+@pytest.mark.parametrize(("chips", "hops"), [(1, 0), (4, 2), (9, 4), (16, 6)])
+def test_a_broadcast_crosses_a_row_and_a_column_and_takes_in_what_the_others_have(chips: int, hops: int) -> None:
+    link = ChipLink(bandwidth=2e9, latency=1e-6)
+    assert mesh_hops(chips) == hops and link.hops is mesh_hops
+    assert broadcast_time(1e6, chips, link) == pytest.approx(hops * 1e-6 + (chips - 1) * 1e6 / 2e9)
+    around = link._replace(hops=lambda chips: chips / 2)
+    assert broadcast_time(0.0, chips, around) == pytest.approx(chips / 2 * 1e-6)
+    for moved, held in (("data", 4e6), ("model", 6e4 * 8)):
+        sides: Moved = "data" if moved == "data" else "model"
+        assert broadcast_bytes(NETWORK, 8, sides) == held
+        took = communication_time(NETWORK, 8, chips, link, sides)
+        assert took == pytest.approx(3 * hops * 1e-6 + held / chips * (chips - 1) / 2e9)
+    assert communication_time(NETWORK, 8, chips, link) == communication_time(NETWORK, 8, chips, link, "data")
+
+
+@pytest.mark.parametrize(("moved", "share"), [("data", 1), ("model", 4)])
+def test_a_step_computes_and_reads_what_a_chip_holds_after_all_broadcasts(moved: Moved, share: int) -> None:
+    link, constants = ChipLink(bandwidth=2e9, latency=1e-6), Constants(passes=10.0, synapse=0.5)
+    step = broadcast_step(NETWORK, 8, 4, 1e12, link, moved, constants)
+    assert computation_time(NETWORK, 8, 4, 1e12) == pytest.approx(2e9 * 8 / 4 / 1e12)
+    assert step.computation == pytest.approx(10 * 2e9 * 8 / 4 / 1e12 + 0.5 * 4e6 / share / 6.4e9)
+    assert step.communication_time == communication_time(NETWORK, 8, 4, link, moved) and step.chips == 4
+    assert step.step_time == step.computation + step.communication_time
+    first, second = step.timeline.intervals
+    assert (first.resource, first.start, second.resource, second.end) == ("network", 0.0, "compute", step.step_time)
+    assert second.start == first.end == step.communication_time
+    assert step.breakdown["compute_s"] == pytest.approx(step.computation)
+    assert step.breakdown["exposed_communication_s"] == step.communication_time
+    plain = broadcast_step(NETWORK, 8, 4, 1e12, link, moved)
+    assert plain == broadcast_step(NETWORK, 8, 4, 1e12, link, moved, FITTED)
+    bare = broadcast_step(NETWORK, 8, 4, 1e12, link, moved, Constants(passes=10.0))
+    assert bare.computation == pytest.approx(10 * computation_time(NETWORK, 8, 4, 1e12))
+
+
+def test_networks_are_counted_for_one_sample_and_resnets_have_no_layer_of_images() -> None:
+    made = network(16)
+    found = Network.of(made)
+    assert (found.name, found.convolutions, found.connected) == (made.name, 3, 1)
+    sample = made.with_batch(1)
+    weighted = [each for each in sample.operators if each.kind in ("conv", "linear")]
+    assert found.products == sum(each.forward_flops for each in weighted) / 2
+    assert found.inputs == 4 * WIDTH * WIDTH * (3 + 3 * 16)
+    assert found.synapses == sum(each.parameter_bytes for each in sample.operators)
+    named = Network.of(replace(made, name="ResNet-like"))
+    assert named.layers == found.layers - 1 and replace(named, name=found.name, layers=found.layers) == found
