@@ -127,8 +127,18 @@ def test_a_circle_is_named() -> None:
         Task(name="hen", resource="b", category="forward", duration=1, after=(1, 0)),
         Task(name="chick", resource="b", category="forward", duration=1, after=(1,)),
     ]
-    with pytest.raises(DeadlockError, match=r"wait for each other: egg → hen → egg|hen → egg → hen"):
+    with pytest.raises(DeadlockError, match="wait for each other: hen → egg → hen$"):
         run(tasks)
+
+
+def test_of_a_circle_each_task_is_named_before_the_one_that_waits_for_it() -> None:
+    """And none that only waits for one in it."""
+    after = {"late": "b", "a": "c", "b": "a", "c": "b"}
+    tasks = [Task(name, name, "forward", 1.0, (list(after).index(earlier),)) for name, earlier in after.items()]
+    with pytest.raises(DeadlockError, match="wait for each other: c → a → b → c$|a → b → c → a$|b → c → a → b$"):
+        run(tasks)
+    with pytest.raises(DeadlockError, match="wait for each other: x → x$"):
+        run([Task("x", "r", "forward", 1.0, (0,))])
 
 
 @pytest.mark.parametrize("duration", [-1.0, float("nan"), float("inf")])
@@ -138,8 +148,10 @@ def test_bad_durations_are_refused(duration: float) -> None:
 
 
 def test_bad_positions_are_refused() -> None:
-    with pytest.raises(ValueError, match="position 7, which does not exist"):
-        run([Task(name="x", resource="a", category="forward", duration=1, after=(7,))])
+    for place in (7, 1, -1):
+        with pytest.raises(ValueError, match=f"'x' comes after position {place}, which does not exist"):
+            run([Task(name="x", resource="a", category="forward", duration=1, after=(place,))])
+    assert run([]).step_time == 0.0
 
 
 def test_thirty_thousand_tasks_take_seconds_not_minutes() -> None:
