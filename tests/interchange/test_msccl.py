@@ -17,6 +17,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Collective
+from lightloom.collectives.files.msccl.check import Run, _chosen_sizes, sentence
+from lightloom.collectives.files.msccl.check import document as check_document
 from lightloom.collectives.files.msccl.program import (
     Content,
     Fault,
@@ -738,3 +740,58 @@ def test_what_a_schedule_cannot_say_is_refused(tmp_path: Path) -> None:
         match="chunk 1 of the output is nothing: allgather in place needs chunk 1 of GPU 1; 11 more chunks are",
     ):
         read_program(written(tmp_path, made), switch, 1e6)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "words"),
+    [
+        (1 << 20, 1 << 21, "from 1 MiB to less than 2 MiB"),
+        (0, 1 << 27, "from 0 B to less than 128 MiB"),
+        (5, 5, "never: minBytes=5, maxBytes=5, and it asks minBytes <= size < maxBytes"),
+        (6, 5, "never: minBytes=6, maxBytes=5, and it asks minBytes <= size < maxBytes"),
+        (1 << 20, (1 << 20) + 1, "for 1 MiB (1,048,576 bytes)"),
+        (1 << 20, (1 << 20) + 2, "for 1 MiB (1,048,576 to 1,048,577 bytes)"),
+    ],
+)
+def test_the_sizes_that_a_program_is_chosen_for_are_told(least: int, most: int, words: str) -> None:
+    made = Program(name="x", collective="allreduce", min_bytes=least, max_bytes=most, chunks=16)
+    told = _chosen_sizes(made)
+    assert told == (words if words.startswith("never") else f"{words}, where 16 divides the number of elements")
+
+
+def _run(collective: str = "allreduce", in_place: bool = True, **facts: Any) -> Any:
+    condition = SimpleNamespace(collective=collective, in_place=in_place)
+    return Run(condition=condition, **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("runs", "first"),
+    [
+        ([_run(messages=3)], "in place: every GPU ends with all chunks summed over all; 3 messages, no"),
+        ([_run(in_place=False, messages=3, copies=2, sums=1)],
+         "out of place: every GPU ends with all chunks summed over all; 3 messages, 2 local copies, 1 local sums, no"),
+        ([_run(messages=1), _run(in_place=False, messages=2, sums=5)],
+         "in place and out of place: every GPU ends with all chunks summed over all; 1 messages, no"),
+        ([_run("reduce", root=2)], "in place: GPU 2 ends with all chunks summed over all; 0 messages, no"),
+        ([_run("broadcast", root=1)], "in place: every GPU ends with the chunks of GPU 1; 0 messages, no"),
+        ([_run("custom")], "in place: what a custom collective computes is not in the file, so that values are not "
+         "checked; 0 messages, no"),
+    ],
+)  # fmt: skip
+def test_what_a_program_does_is_told_with_the_counts_of_its_first_run(runs: list[Any], first: str) -> None:
+    made = Program(name="p", collective=runs[0].condition.collective, gpus=[Gpu(chunks={}), Gpu(chunks={})])
+    lines = sentence(made, runs).splitlines()
+    assert lines[0] == f"p: {made.collective} over 2 GPUs, {first} step waits forever, none races"
+    assert lines[-1] == f"chosen by microsoft/msccl {_chosen_sizes(made)}" and len(lines) == 2
+    waiting = sentence(made, [*runs, _run(in_parts=False)]).splitlines()
+    assert len(waiting) == 3 and waiting[1].endswith("at such sizes this program waits forever")
+    told = check_document(made, runs)
+    assert (told["in_place"], told["out_of_place"]) == tuple(
+        any(run.condition.in_place is place for run in runs) for place in (True, False)
+    )
+    assert (told["messages"], told["local_copies"], told["local_sums"], told["root"]) == (
+        runs[0].messages, runs[0].copies, runs[0].sums, runs[0].root
+    )  # fmt: skip
+    assert told["values_checked"] is (made.collective != "custom") and told["gpus"] == 2
+    assert told["waits_at_large_sizes"] is False and told["chunks_sent"] == 0
+    assert check_document(made, [*runs, _run(in_parts=False)])["waits_at_large_sizes"] is True

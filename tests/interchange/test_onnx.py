@@ -196,7 +196,7 @@ def test_products_whose_operands_lack_axes_are_refused() -> None:
 def test_values_count_their_elements_and_know_floating_types() -> None:
     assert Value(shape=()).elements == 1 and Value(shape=(2, 0)).elements == 0 and Value(shape=(2, 3)).elements == 6
     floating = {number for number in range(1, 24) if Value(shape=(), data_type=number).floating}
-    assert floating == {1, 10, 11, 16, 17, 18, 19, 20}
+    assert floating == {1, 10, 11, 16, 17, 18, 19, 20} and Value(shape=()) == Value(shape=(), data_type=FLOAT)
 
 
 @pytest.mark.parametrize(

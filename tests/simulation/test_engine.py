@@ -127,7 +127,7 @@ def test_a_circle_is_named() -> None:
         Task(name="hen", resource="b", category="forward", duration=1, after=(1, 0)),
         Task(name="chick", resource="b", category="forward", duration=1, after=(1,)),
     ]
-    with pytest.raises(DeadlockError, match="wait for each other: hen → egg → hen$"):
+    with pytest.raises(DeadlockError, match=r"wait for each other: hen → egg → hen$"):
         run(tasks)
 
 
@@ -135,9 +135,9 @@ def test_of_a_circle_each_task_is_named_before_the_one_that_waits_for_it() -> No
     """And none that only waits for one in it."""
     after = {"late": "b", "a": "c", "b": "a", "c": "b"}
     tasks = [Task(name, name, "forward", 1.0, (list(after).index(earlier),)) for name, earlier in after.items()]
-    with pytest.raises(DeadlockError, match="wait for each other: c → a → b → c$|a → b → c → a$|b → c → a → b$"):
+    with pytest.raises(DeadlockError, match=r"wait for each other: c → a → b → c$|a → b → c → a$|b → c → a → b$"):
         run(tasks)
-    with pytest.raises(DeadlockError, match="wait for each other: x → x$"):
+    with pytest.raises(DeadlockError, match=r"wait for each other: x → x$"):
         run([Task("x", "r", "forward", 1.0, (0,))])
 
 
