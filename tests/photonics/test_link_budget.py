@@ -153,3 +153,27 @@ def test_no_tap_without_its_link() -> None:
 def test_every_default_says_where_it_comes_from() -> None:
     assert set(SOURCES) == set(LinkBudget.model_fields)
     assert dbm(1e-3) == 0
+
+
+def test_every_default_is_the_number_of_its_source() -> None:
+    light = LinkBudget()
+    stated = {
+        "wavelengths": f"{light.wavelengths} wavelengths",
+        "wavelength_bandwidth": f"{8e-9 * light.wavelength_bandwidth:g} Gb/s",
+        "laser_power": f"{1e3 * 64 * light.laser_power:g} mW, over 64",
+        "coupler_loss": f": {light.coupler_loss:g} dB",
+        "modulator_loss": f": {light.modulator_loss:g} dB",
+        "extinction_ratio": f": {light.extinction_ratio:g} dB",
+        "ring_loss": f": {light.ring_loss:g} dB",
+        "drop_loss": f": {light.drop_loss:g} dB",
+        "tap_loss": f"below {light.tap_loss:g} dB",
+        "fibre_loss": f"{1e3 * light.fibre_loss:g} dB/km",
+        "fibre_length": f": {light.fibre_length:g} m",
+        "responsivity": f": {light.responsivity:g} A/W",
+        "noise_density": f": {1e12 * light.noise_density:g} pA",
+        "noise_bandwidth": f": {light.noise_bandwidth:g} of the bit rate",
+        "error_rate": f": {light.error_rate:g},",
+        "margin": f": {light.margin:g} dB",
+    }
+    assert light.node_loss is None and stated.keys() == SOURCES.keys() - {"node_loss"}
+    assert [name for name, number in stated.items() if number not in SOURCES[name]] == []
