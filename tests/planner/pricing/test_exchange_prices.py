@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.collective import Kind
 from lightloom.collectives.cost.price import Cost
-from lightloom.planning.pricing.collective_prices import ExchangePrices
+from lightloom.collectives.levels import GroupPhase
+from lightloom.core.errors import UnsupportedError
+from lightloom.planning.pricing.collective_prices import ExchangePrices, PhasedPrices
 from lightloom.planning.simulation.engine import Priced
 from tests.planner.gradients.exchanges import by_name
 
@@ -95,3 +99,36 @@ def test_a_step_pays_its_share_of_what_comes_every_so_many_steps() -> None:
         assert getattr(seldom.cost, name) == pytest.approx(getattr(once.cost, name) / 20)
     assert part.time == pytest.approx(bound.time / 20) and part.bound_by == bound.bound_by
     assert seldom.circuits == once.circuits == "ring" and seldom.cost.static
+
+
+class Phased(PhasedPrices):
+    """A collective in as many phases as are given."""
+
+    def __init__(self, *phases: GroupPhase) -> None:
+        self.asked: list[object] = []
+        self.ranks, self.stride, self.on_parts, self._phases = 4, 1, False, list(phases)
+        self.plain = self._plain  # type: ignore[assignment]
+
+    def _plain(self, ranks: int, stride: int) -> Any:
+        def schedule(kind: Kind, nbytes: float) -> str:
+            self.asked.append((ranks, stride, kind, nbytes))
+            return f"schedule of {kind}"
+
+        return SimpleNamespace(schedule=schedule)
+
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        raise NotImplementedError
+
+    def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
+        return self._phases
+
+
+def test_a_collective_of_one_phase_alone_has_a_schedule() -> None:
+    first, second = GroupPhase("all-to-all", 8.0, 2, 3), GroupPhase("all-gather", 4.0, 4, 1)
+    one = Phased(first)
+    assert one.schedule("all-reduce", 16.0) == "schedule of all-to-all"  # type: ignore[comparison-overlap]
+    assert one.asked == [(2, 3, "all-to-all", 8.0)]
+    assert (one.every, one.coding("all-reduce", 1.0)) == (1, (0.0, 0.0))
+    for phases in ([], [first, second]):
+        with pytest.raises(UnsupportedError, match=f"all-reduce: {len(phases)} collectives have no schedule in common"):
+            Phased(*phases).schedule("all-reduce", 16.0)
