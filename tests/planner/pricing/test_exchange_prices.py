@@ -107,7 +107,7 @@ class Phased(PhasedPrices):
     def __init__(self, *phases: GroupPhase) -> None:
         self.asked: list[object] = []
         self.ranks, self.stride, self.on_parts, self._phases = 4, 1, False, list(phases)
-        self.plain = self._plain  # type: ignore[assignment]
+        self.plain = self._plain
 
     def _plain(self, ranks: int, stride: int) -> Any:
         def schedule(kind: Kind, nbytes: float) -> str:
