@@ -202,6 +202,34 @@ def test_lanes_of_what_computes_come_first_whatever_their_names() -> None:
     assert list(busiest(timeline, 16)) == ["rank 2", "rank 3", "rank 0 out", "rank 1 out"]
 
 
+def test_the_busiest_of_those_that_only_turn_circuits_has_a_lane_before_all_that_send() -> None:
+    def lane(name: str, category: str, start: float, seconds: float) -> Interval:
+        return Interval(resource=name, category=category, name="t", start=start, end=start + seconds)
+
+    lines = [lane(f"net {n}", "transmission", 0.0, 1.0 + n) for n in range(4)]
+    lines += [lane("net 3", "reconfiguration", 9.0, 0.5), lane("turns 1", "reconfiguration", 9.0, 0.1)]
+    lines += [lane("turns 2", "reconfiguration", 9.0, 0.2)]
+    assert list(busiest(Timeline.of(lines), 3)) == ["net 2", "net 3", "turns 2"]
+    assert list(busiest(Timeline.of(lines), 1)) == ["turns 2"]
+    assert list(busiest(Timeline.of(lines), 6)) == [*(f"net {n}" for n in range(4)), "turns 1", "turns 2"]
+
+
+def test_lanes_are_together_by_their_words_in_the_order_of_use_and_sorted_by_their_numbers() -> None:
+    names = ["stage 10", "stage 2", "host 7", "link 3 to 4", "ring", "link 3 to 12", "link 1 to 2"]
+    lines = [
+        Interval(
+            resource=name,
+            category="transmission" if name[:4] in ("link", "ring") else "forward",
+            name="t",
+            start=float(n),
+            end=n + 1.0,
+        )
+        for n, name in enumerate(names)
+    ]
+    found = list(busiest(Timeline.of(lines), 16))
+    assert found == ["stage 2", "stage 10", "host 7", "link 1 to 2", "link 3 to 4", "link 3 to 12", "ring"]
+
+
 def ranked(place: int, **facts: Any) -> RankingRow:
     fields: dict[str, Any] = {
         "place": place,
