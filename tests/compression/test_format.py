@@ -6,11 +6,12 @@ import struct
 import zlib
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
-from lightloom.core.errors import CodecError, InputError, UnsupportedError
+from lightloom.core.errors import CodecError, ConfigError, InputError, UnsupportedError
 from lightloom.exchange.compression import kernels, kernels_numba
 from lightloom.exchange.compression.codec import byte_target
 from lightloom.exchange.compression.inceptionn import Inceptionn
@@ -234,9 +235,19 @@ def test_memory_must_be_writable_and_contiguous() -> None:
     for wrong, message in (
         (np.frombuffer(bytes(10), np.uint8), "writable"),
         (np.zeros(20, np.uint8)[::2], "contiguous"),
+        (np.zeros(10, np.int8), "a flat uint8 array, not ndarray"),
+        (np.zeros((2, 5), np.uint8), "a flat uint8 array, not ndarray"),
+        (bytearray(10), "a flat uint8 array, not bytearray"),
     ):
         with pytest.raises(InputError, match=message):
-            byte_target(wrong, 10)
+            byte_target(wrong, 10)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bits", [1, 17, 8.0])
+def test_bits_of_fixed_point_are_a_whole_number_from_two_to_sixteen(bits: Any) -> None:
+    with pytest.raises(ConfigError, match=f"bits = {bits}: expected a whole number from 2 to 16"):
+        BlockFixedPoint(bits)
+    assert [BlockFixedPoint(fine).parameter for fine in (2, 16)] == [2, 16] and BlockFixedPoint().bits == 8
 
 
 @pytest.mark.parametrize(("text", "bound"), [("2^-3", 0.125), ("2**4", 16.0), ("0.25", 0.25), ("2^-1000", 2.0**-1000)])

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex, to_rgb
+from rich.table import Table as TerminalTable
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import build, find
+from lightloom.core.claims import Claim
 from lightloom.core.timeline import Counter, Interval, Timeline
 from lightloom.core.units import format_energy, format_time
 from lightloom.machines.fabrics.link_budget import LinkBudget, dbm
@@ -25,8 +27,8 @@ from lightloom.machines.fabrics.wdm_ring import WdmRing
 from lightloom.planning.figures import MOST_CELLS, assignment_figure
 from lightloom.planning.parallelism.circuits import ring
 from lightloom.planning.parallelism.circuits.circuits import Traffic
-from lightloom.reports.console import numeric, plain_table, rows_table, screen
-from lightloom.reports.figures.canvas import SHARES, cyclic_colours, evenly_spaced, ramp
+from lightloom.reports.console import claims_table, numeric, plain_table, rows_table, screen
+from lightloom.reports.figures.canvas import SHARES, cyclic_colours, evenly_spaced, ramp, save, to_svg
 from lightloom.reports.figures.comparisons import (
     ExchangePoint,
     Point,
@@ -50,7 +52,7 @@ from lightloom.reports.figures.links import (
     steps_shown,
     wavelength_caption,
 )
-from lightloom.reports.figures.timelines import timeline_figure
+from lightloom.reports.figures.timelines import task_kind, timeline_figure
 from lightloom.reports.html import bar_scale, numeric_columns
 from lightloom.reports.report import RankingRow, Table, table_of, write_perfetto_trace
 from tests.collectives.strategies import wdm_ring
@@ -72,6 +74,7 @@ def test_breakdowns_are_stacked_in_order_and_end_with_their_total() -> None:
     (axes,) = figure.axes
     assert bars(axes) == [(0, 1000, 0), (1000, 500, 0), (0, 3000, 1)]
     assert words(axes) == [format_time(1.5), format_time(3.0)]
+    assert axes.xaxis.get_ticklines()[0].get_markersize() > 0 == axes.yaxis.get_ticklines()[0].get_markersize()
     assert axes.get_xlim() == pytest.approx((0, 3300)) and axes.get_xlabel() == "milliseconds a sample"
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["compute", "idle"]
@@ -552,3 +555,46 @@ def test_stretches_are_bars_in_their_row_and_idle_ones_thin_lines() -> None:
     (idle,) = (segment for segment in lines if np.ptp(segment[:, 1]) == 0)
     assert idle.tolist() == [[625, 2], [750, 2]] and axes.get_xlim() == (0, 1000)
     assert axes.get_xlabel() == f"milliseconds; the step takes {format_time(1.0)}"
+
+
+def test_words_are_flush_left_and_numbers_flush_right_on_a_screen() -> None:
+    rows: list[dict[str, object]] = [{"n": 1, "words": "x y", "share": "3 %"}, {"n": 2, "words": "–", "share": "–"}]
+
+    def sides(**options: Any) -> list[str]:
+        (table,) = (part for part in screen("Which?", ["this"], rows, **options) if isinstance(part, TerminalTable))
+        return [str(column.justify) for column in table.columns]
+
+    assert sides() == ["left", "left", "right"]
+    assert sides(left=["share"]) == ["right", "right", "left"]
+    assert not [part for part in screen("Which?", ["this"], (), left=["n"]) if isinstance(part, TerminalTable)]
+
+
+def test_names_of_figures_alone_are_broken_after_dots_and_units_kept_whole() -> None:
+    why = "charged once a lightpath. The paper counts it twice. Both hold."
+    claim = Claim(id="optree.table1.steps", paper=1.5, ours=2.5, unit="s/img.of_one", why=why)
+    for width in (64, 72, 90):
+        table = claims_table([claim], width)
+        cells = {str(column.header): next(iter(column.cells)) for column in table.columns}
+        assert str(cells["unit"]) == claim.unit and str(cells.get("why", why)) == why
+        assert str(cells["figure"]).replace("\n", "") == claim.id
+        assert {column.header: column.width for column in table.columns}["unit"] >= len(claim.unit)  # type: ignore[operator]
+
+
+def test_the_origin_of_a_figure_is_in_its_file(tmp_path: Path) -> None:
+    figure = breakdown_figure([("a", {"compute_s": 1.0})])
+    assert "made by x" in to_svg(figure, "made by x") and "dc:description" not in to_svg(figure)
+    for suffix in (".svg", ".png", ".pdf"):
+        told, silent = (
+            save(figure, tmp_path / f"{len(origin)}{suffix}", origin).read_bytes() for origin in ("made by x", "")
+        )
+        assert (b"made by x" in told, b"made by x" in silent) == (True, False)
+
+
+def test_a_collective_colours_its_transmissions_alone() -> None:
+    def kind(category: str, **details: str) -> str:
+        interval = Interval(resource="r", category=category, name="x", start=0.0, end=1.0, details=details)
+        return task_kind(interval)
+
+    assert kind("transmission", collective="all-reduce") == "all-reduce"
+    assert kind("transmission", collective="broadcast") == kind("transmission") == "transmission"
+    assert kind("codec", collective="all-reduce") == "codec"

@@ -175,6 +175,7 @@ def test_parts_of_a_link_stand_on_two_rows_each_the_first_on_top() -> None:
     assert hollow == [True, False, False, True, False, False]
     assert lines(axes)[8] == [(2**-3, 0), (2**-3, 1)] and words(axes) == ["all parts"]
     assert ticks(axes, "y") == ["part 1", "part 0"] and axes.get_xscale() == "log"
+    assert axes.get_yticklabels()[0].get_fontsize() == 7.5 < axes.get_xticklabels()[0].get_fontsize()
     assert axes.get_xlim() == pytest.approx((2**-6 / 3, 3 * 2**-3))
     assert axes.get_xlabel() == "share of words wrong, all errors 2 times as large"
 

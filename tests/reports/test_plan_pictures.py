@@ -69,6 +69,9 @@ def test_operators_have_names_that_do_not_overlap(k: int, blocks: int) -> None:
     axes = figure.axes[0]
     assert _image(axes).shape[:2] == (k, len(planned(k, 1, blocks).balanced.operators))
     boxes = _boxes(figure, axes.get_xticklabels())
+    across, upwards = axes.get_xticklabels()[0], axes.get_yticklabels()[0]
+    assert (across.get_rotation(), upwards.get_rotation()) == (55, 0)
+    assert float(across.get_fontsize()) == 7 < float(upwards.get_fontsize())
     # Slanted alike, so they keep apart where their ends do, by more than the height of a letter.
     assert len(boxes) >= 4 and all(b.x1 - a.x1 > 9 for a, b in pairwise(boxes))
     assert all(box.x0 >= -1 and box.y0 >= -1 for box in boxes)
@@ -207,10 +210,10 @@ def test_the_busiest_of_those_that_only_turn_circuits_has_a_lane_before_all_that
         return Interval(resource=name, category=category, name="t", start=start, end=start + seconds)
 
     lines = [lane(f"net {n}", "transmission", 0.0, 1.0 + n) for n in range(4)]
-    lines += [lane("net 3", "reconfiguration", 9.0, 0.5), lane("turns 1", "reconfiguration", 9.0, 0.1)]
-    lines += [lane("turns 2", "reconfiguration", 9.0, 0.2)]
-    assert list(busiest(Timeline.of(lines), 3)) == ["net 2", "net 3", "turns 2"]
-    assert list(busiest(Timeline.of(lines), 1)) == ["turns 2"]
+    lines += [lane("net 3", "reconfiguration", 9.0, 0.5), lane("turns 1", "reconfiguration", 9.0, 0.2)]
+    lines += [lane("turns 2", "reconfiguration", 9.0, 0.1)]
+    assert list(busiest(Timeline.of(lines), 3)) == ["net 2", "net 3", "turns 1"]
+    assert list(busiest(Timeline.of(lines), 1)) == ["turns 1"]
     assert list(busiest(Timeline.of(lines), 6)) == [*(f"net {n}" for n in range(4)), "turns 1", "turns 2"]
 
 
@@ -290,6 +293,21 @@ def test_a_scale_spans_a_decade_at_least_and_has_up_to_four_ticks(least: float, 
     assert np.allclose(_image(axes)[0, 1:, 3], [palest, 1.0], atol=4e-3)
 
 
+def test_pairs_without_a_circuit_are_crossed_out_and_a_legend_says_so() -> None:
+    """Of three pairs with traffic one has a circuit; another circuit is of a pair without traffic."""
+    matrix = np.zeros((4, 4))
+    matrix[[0, 1, 2], [1, 2, 3]] = 1e6
+    columns = [np.array(column) for column in ([0, 0], [0, 3], [1, 0], [0, 0], [0, 0])]
+    traffic = Traffic.of(matrix)
+    figure = assignment_figure(Assignment(traffic, Circuits(1, *columns), 1.0), 1e9)
+    axes: Any = figure.axes[1]
+    assert sorted(map(tuple, axes.collections[-1].get_offsets().tolist())) == [(2, 1), (3, 2)]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["no circuit, relayed"]
+    assert np.argwhere(_image(axes)[..., 3]).tolist() == [[0, 1], [3, 0]]
+    every = [np.array(column) for column in ([0] * 3, [0, 1, 2], [1, 2, 3], [0] * 3, [0] * 3)]
+    assert not assignment_figure(Assignment(traffic, Circuits(1, *every), 1.0), 1e9).legends
+
+
 @pytest.mark.parametrize(("ranks", "side"), [(4, 6.0), (40, 3.5), (120, 2**0.5)])
 def test_crosses_shrink_with_the_cells(ranks: int, side: float) -> None:
     matrix = np.ones((ranks, ranks)) - np.eye(ranks)
@@ -336,6 +354,11 @@ def test_a_device_is_busy_forward_and_then_backward() -> None:
     bars: Any = load.patches
     assert [bar.get_x() for bar in bars] == pytest.approx([0, 0, 0, 0, *(1e3 * seconds[0])])
     assert [bar.get_width() for bar in bars] == pytest.approx([*(1e3 * seconds[0]), *(1e3 * seconds[1])])
+    assert load.xaxis.get_ticklines()[0].get_markersize() > 0 == load.yaxis.get_ticklines()[0].get_markersize()
+    load.figure.draw_without_rendering()
+    assert [any(tick.gridline.get_visible() for tick in axis.majorTicks) for axis in (load.xaxis, load.yaxis)] == [
+        True, False
+    ]  # fmt: skip
     assert load.get_xlim() == pytest.approx((0, 1.05e3 * sum(seconds).max()))  # type: ignore[union-attr]
     assert [label.get_text() for label in load.get_legend().get_texts()] == ["forward", "backward"]
 

@@ -360,7 +360,7 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
             style: dict[str, Any] = {"marker": marks[site], "color": colour, "alpha": 0.75, "linewidth": 0}
             axes.scatter(*np.reshape(here, (-1, 2)).T, s=22, zorder=2, **style)
     _scales(axes, points)
-    ends = sorted([(point.time, point.energy) for point in front], key=lambda end: end[0])
+    ends = sorted((point.time, point.energy) for point in front)
     axes.plot(*zip(*ends, strict=True), drawstyle="steps-post", color=canvas.INK, linewidth=0.9, zorder=1)
     axes.scatter(*zip(*ends, strict=True), s=60, facecolors="none", edgecolors=canvas.INK, linewidth=0.9, zorder=3)
     _label_plans(figure, axes, side, named)

@@ -411,7 +411,7 @@ def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: 
     steps = np.full((len(amount), 1), per_bin)
     steps[-1] = schedule.steps - per_bin * (len(amount) - 1)
     share = amount / (fabric.channels * steps)
-    most = float(share.max(initial=0.0)) or 1.0
+    most = float(share.max()) or 1.0
     panels = figure.subplots(1, len(ways), squeeze=False, sharey=True)[0]
     for axes, way in zip(panels, ways, strict=True):
         picture = share[:, way * n : (way + 1) * n]
