@@ -182,3 +182,67 @@ def test_lines_and_marks_are_neither_blots_nor_hairs_and_panels_fill_the_figure(
             assert all(4 <= size <= 100 for size in getattr(drawing, "get_sizes", list)())
     area = sum(panel.bbox.width * panel.bbox.height for panel in figure.axes)
     assert area >= 0.4 * figure.bbox.width * figure.bbox.height
+
+
+BOXED = ("damage", "budget", "circuits")
+"""Figures whose panels have a line all around, beside panels of pictures."""
+
+
+def is_bar(panel: Any) -> bool:
+    """Whether a panel is the scale of colours beside others."""
+    return hasattr(panel, "_colorbar")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_has_a_name_is_in_a_legend_and_numbers_along_an_axis_say_what_they_are(name: str) -> None:
+    figure = drawn(name)
+    assert name != "chip" or figure.axes[-1].get_xlabel() == "µm", "of both axes"
+    for panel in figure.axes:
+        own = [text.get_text() for text in panel.get_legend().get_texts()] if panel.get_legend() else []
+        named = [artist.get_label() for artist in (*panel.lines, *panel.collections, *panel.patches, *panel.containers)]
+        assert {str(label) for label in named if label and not str(label).startswith("_")} <= {*own}
+        if not panel.axison or name == "chip":
+            continue
+        for letter, shared in (("x", panel.get_shared_x_axes()), ("y", panel.get_shared_y_axes())):
+            axis = getattr(panel, f"{letter}axis")
+            words = [text.get_text() for text in axis.get_ticklabels() if text.get_visible() and text.get_text()]
+            labels = [getattr(each, f"{letter}axis").get_label_text() for each in shared.get_siblings(panel)]
+            counted = any(text.replace("−", "").replace(".", "").isdigit() for text in words)
+            assert any(labels) or not counted or (is_bar(panel) and letter == "x")
+    titles = [text for panel in figure.axes for text in (panel.get_title(), panel.get_title("left")) if text]
+    legends = [*figure.legends, *(panel.get_legend() for panel in figure.axes if panel.get_legend())]
+    headline = figure.get_suptitle() or "".join(part.get_suptitle() for part in figure.subfigs)
+    assert headline or titles or legends
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_panels_have_a_box_around_pictures_alone(name: str) -> None:
+    rows = name in ("breakdown", "waterfall", "timeline")
+    for panel in drawn(name).axes:
+        seen = {side for side, spine in panel.spines.items() if spine.get_visible() and side != "outline"}
+        if is_bar(panel):
+            assert not panel.spines["outline"].get_visible()
+        elif panel.axison and not (panel.images or name in BOXED):
+            assert seen == ({"bottom"} if rows else {"left", "bottom"})
+
+
+COUNTED = ("link", "step", "rank", "plane", "wavelength", "device", "chip")
+MEASURED = ("lit", "measured", "predicted", "milliseconds", "Gb/s")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_counted_has_ticks_at_whole_numbers(name: str) -> None:
+    for panel in drawn(name).axes:
+        for axis in (panel.xaxis, panel.yaxis):
+            label = axis.get_label_text()
+            if any(word in label for word in COUNTED) and not any(word in label for word in MEASURED):
+                assert all(float(place).is_integer() for place in axis.get_majorticklocs())
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_grids_lie_behind_what_is_drawn(name: str) -> None:
+    for panel in drawn(name).axes:
+        seen = [any(tick.gridline.get_visible() for tick in axis.majorTicks) for axis in (panel.xaxis, panel.yaxis)]
+        gridded = name in ("break-even", "exchange") or (name == "pareto" and panel.axison)
+        assert seen == [gridded or (name == "placement" and not panel.images), gridded]
+        assert not any(seen) or panel.get_axisbelow() is True
