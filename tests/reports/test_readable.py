@@ -246,3 +246,43 @@ def test_grids_lie_behind_what_is_drawn(name: str) -> None:
         gridded = name in ("break-even", "exchange") or (name == "pareto" and panel.axison)
         assert seen == [gridded or (name == "placement" and not panel.images), gridded]
         assert not any(seen) or panel.get_axisbelow() is True
+
+
+def test_figures_grow_with_their_panels_rows_and_names() -> None:
+    """In inches, and neither narrower nor wider than a page shows."""
+
+    def size(figure: Any) -> Any:
+        return pytest.approx(tuple(figure.get_size_inches()))
+
+    rows = [{"value": value, "word_error_rate": 0.1, "interval_95": [0.05, 0.2]} for value in (1.0, 2.0)]
+    facts = {"link": {"full_scale": 3e-3}, "word_error_rate": 0.1, "words": 1000, "servers": 4, "bits": 8}
+    sweep = {"option": "--phase-lock", "unit": "rad", "rows": rows}
+    for panels, inches in ((0, (5.6, 3.7)), (1, (5.6, 3.7)), (2, (7.2, 3.7)), (3, (10.8, 3.7)), (4, (10.8, 7.0))):
+        assert inches == size(link_figure(facts | {"contributions": None, "sweeps": [sweep] * panels}))
+    swept = [{"value": value, "mean": 0.9, "least": 0.8, "largest": 1.0} for value in (1.0, 2.0)]
+    one = {"parameter": "dac_bits", "rows": swept}
+    for panels, inches in ((1, (4.6, 3.0)), (2, (6.2, 3.0)), (3, (9.3, 3.0)), (4, (6.2, 5.7)), (7, (9.3, 8.4))):
+        assert inches == size(sweep_figure([one] * panels, "t"))
+    for names, high in ((1, 4.2), (5, 4.2), (6, 4.4), (10, 6.4), (20, 6.4)):
+        front = [Point("ddp", "here", f"plan {n}", 1.0 + n, 40.0 - n) for n in range(names)]
+        assert (9.0, high) == size(pareto_figure(front, front))
+    for parts, wide in ((1, 6.5), (40, 16.0)):
+        figure = chain_figure({f"layer {n}": map_matrix(np.eye(2)) for n in range(parts)})
+        assert (wide, 0.62 * (0.4 + 0.6 * 2**0.5) + 1.9) == size(figure)
+    for ranks, high in ((2, 1.8), (4, 1.4 + 3 * 0.22), (40, 4.2)):
+        ring = load_fabric("ring", ranks)
+        schedule = build(find("ring"), Collective("all-gather", ranks, 6e4), ring)
+        assert (9.0, high) == size(wavelength_map(schedule, ring))
+
+
+def test_every_job_has_its_colour_and_its_place_in_the_legend() -> None:
+    figure = shared_links_figure("t", ["a", "b", "c"], np.eye(3) / 2, ["x", "y", "z"], "%")
+    (axes,) = figure.axes
+    bars: Any = axes.patches
+    assert len({bar.get_facecolor() for bar in bars}) == 3 and len(bars) == 9
+    legend: Any = axes.get_legend()
+    assert (legend._ncols, [text.get_text() for text in legend.get_texts()]) == (3, ["a", "b", "c"])
+    assert axes.get_xlim() == pytest.approx((-0.6, 2.6))
+    assert shared_links_figure("t", ["a"], np.zeros((1, 1)), ["x"], "%").axes[0].get_xlim() == pytest.approx(
+        (-0.6, 0.6)
+    )
