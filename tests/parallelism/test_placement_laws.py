@@ -40,7 +40,7 @@ from lightloom.planning.parallelism.placement.place import (
     start_order,
     valid_starts,
 )
-from lightloom.planning.parallelism.placement.placement import BalancedGraph, Reach
+from lightloom.planning.parallelism.placement.placement import BalancedGraph, Reach, crossing_edges
 
 Rule = Literal["peers", "forward"]
 rules = st.sampled_from(["peers", "forward"])
@@ -352,3 +352,29 @@ def test_nothing_is_placed_in_no_time(devices: int) -> None:
     first, *_ = valid_starts(problem_of(nothing, devices, Reach(2), 1.0, LINK), True)
     assert (placement.method, placement.repaired) == (first.method, first.repaired)
     check(placement, nothing, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_same_elements_cross_to_a_device_once_however_many_read_them_there(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size, devices = 12, 3
+    balanced = random_case(rng, size, devices).balanced
+    # Every part reads all before it, of which it may have any of three contents.
+    parent = np.concatenate([np.arange(reader) for reader in range(size)]).astype(np.int32)
+    start = np.cumsum([0, *range(size)])
+    content = rng.integers(0, 3, len(parent))
+    balanced = replace(balanced, parent=parent, parent_start=start, nbytes=np.ones(len(parent)), content=content)
+    device = rng.integers(0, devices, size, np.int32)
+    edges, target = crossing_edges(balanced, device, devices)
+    reader = np.repeat(np.arange(size), np.diff(balanced.parent_start))
+    crossing = {
+        (int(balanced.parent[edge]), int(device[reader[edge]]), int(balanced.content[edge]))
+        for edge in range(len(reader))
+        if device[balanced.parent[edge]] != device[reader[edge]]
+    }
+    found = [
+        (int(balanced.parent[edge]), int(at), int(balanced.content[edge]))
+        for edge, at in zip(edges, target, strict=True)
+    ]
+    assert len(found) == len(set(found)) and set(found) == crossing and crossing
+    assert target.tolist() == device[reader[edges]].tolist()
