@@ -321,3 +321,15 @@ def test_one_part_is_the_whole_whatever_would_be_cut() -> None:
         assert layout(operator, split, 1) == whole != layout(operator, split, 2)
         assert need(operator, split, 1, 0) == need(operator, None, 1, 0) != need(operator, split, 2, 0)
     assert need(operator, None, 3, 0).reads == "whole"
+
+
+def test_what_a_part_reads_is_listed_by_its_producers_in_their_order() -> None:
+    """Whatever the order in which an operator names its inputs."""
+    graph = network("linear", "linear", "linear")
+    first, second, third = (each.name for each in graph.operators[1:])
+    added = replace(network("add").operators[1], name="sum", inputs=(third, first, second))
+    graph = replace(graph, operators=(*graph.operators, added))
+    balanced = partition(graph, seconds(graph), 4, 0.0)
+    read = np.split(balanced.parent, balanced.parent_start[1:-1])
+    assert any(len(set(parents.tolist())) > 2 for parents in read)
+    assert all((np.diff(parents) >= 0).all() for parents in read)
