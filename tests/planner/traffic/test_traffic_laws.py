@@ -371,3 +371,23 @@ def test_jobs_run_at_once_where_each_rank_is_there_and_in_one_job_at_most(ranks:
     else:
         with pytest.raises(ConfigError):
             check_jobs(jobs, 6)
+
+
+def test_of_algorithms_as_fast_as_each_other_a_collective_takes_the_first_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once circuits stand, however long they take to be set up."""
+    part = PartFabric.on(PacketSwitch(ranks=4, bandwidth=1e9), range(4))
+
+    def evaluated(name: str, repeated: float) -> Any:
+        schedule = build(find(name), Collective("all-reduce", 4, 4e6), part)
+        return SimpleNamespace(cost=SimpleNamespace(repeated_time=repeated), algorithm=find(name), schedule=schedule)
+
+    request: Any = SimpleNamespace(job=JOB, nbytes=4e6, algorithm=None)
+    for times, label in (
+        ({"ring": 2.0, "halving-doubling": 2.0}, "halving-doubling"),
+        ({"ring": 1.0, "halving-doubling": 2.0}, "ring"),
+    ):
+        evaluations = [evaluated(*each) for each in times.items()]
+        monkeypatch.setattr(together, "evaluate_all", lambda *_, found=evaluations, **__: (found, []))
+        assert together._collective(request, part, None).label == label
