@@ -438,6 +438,21 @@ def test_rows_of_a_step_stand_by_chunk_and_steps_in_their_order() -> None:
     assert sorted(order.rows) == list(range(len(schedule)))
 
 
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter"])
+def test_lightpaths_keep_the_order_of_their_queues_however_rows_are_listed(kind: Any) -> None:
+    fabric = ring(6)
+    schedule = build(find("synthesized"), Collective(kind, 6, 6e4), fabric).unfolded(fabric.fibre_channels)
+    assert schedule.queued and len(np.unique(schedule.lightpath)) < len(schedule)
+    mixed = np.random.default_rng(1).permutation(len(schedule))
+    columns: Any = {name: column[mixed] for name, column in schedule.columns().items()}
+    shuffled = replace(schedule, **columns)
+    rows = row_order(shuffled).rows
+    assert sorted(rows) == list(range(len(schedule)))
+    for path in np.unique(shuffled.lightpath).tolist():
+        queue = [int(shuffled.step[row]) for row in rows if shuffled.lightpath[row] == path]
+        assert queue == sorted(queue)
+
+
 def test_a_switch_that_reduces_has_no_trace(tmp_path: Path) -> None:
     fabric = OpticalAverager(ranks=4)
     schedule = build(find("in-network"), Collective("all-reduce", 4, 1e6), fabric)

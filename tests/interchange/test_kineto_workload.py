@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
-from lightloom.models.traces.calls import Call, TraceTensor, product_flops
+from lightloom.models.traces.calls import Call, TraceTensor, product_flops, walk
 from lightloom.models.traces.kineto import (
     OpenCalls,
     Wiring,
@@ -105,6 +105,16 @@ def test_operators_take_the_time_of_the_kernels_that_they_launched(tmp_path: Pat
     (exchange,) = reading.exchanges
     assert (exchange.kind, exchange.nbytes, exchange.ranks) == ("all-reduce", 80, 8)
     assert exchange.seconds == pytest.approx(40e-6)
+
+
+def test_of_calls_that_begin_together_the_longer_holds_the_shorter(tmp_path: Path) -> None:
+    """In whichever order a profile lists them."""
+    outer, inner = call("aten::linear", 10, 10, **tensors([6, 4], [4, 5], sequence=3)), call("aten::mm", 10, 6)
+    for listed in ([outer, inner], [inner, outer]):
+        profile = read_profile(written(tmp_path, [call("ProfilerStep#4", 0, 100), *listed]))
+        (found,) = (each for root in profile.roots for each in walk([root]) if each.name == "aten::linear")
+        assert [each.name for each in found.calls] == ["aten::mm"]
+        assert found.own_seconds == pytest.approx(4e-6) and found.calls[0].own_seconds == pytest.approx(6e-6)
 
 
 def test_what_a_profile_does_not_say_is_told(tmp_path: Path) -> None:
