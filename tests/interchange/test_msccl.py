@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +33,14 @@ from lightloom.collectives.files.msccl.program import (
     read_xml,
     to_xml,
 )
-from lightloom.collectives.files.msccl.read import check_program, read_program
+from lightloom.collectives.files.msccl.read import (
+    Row,
+    _Levels,
+    _logical_steps,
+    _versions,
+    check_program,
+    read_program,
+)
 from lightloom.collectives.files.msccl.rules import Condition, check_rules, condition_of
 from lightloom.collectives.files.msccl.write import NAMES, ProgramWriter, _channels_of_rows, program_of
 from lightloom.collectives.files.row_order import row_order
@@ -795,3 +803,31 @@ def test_what_a_program_does_is_told_with_the_counts_of_its_first_run(runs: list
     assert told["values_checked"] is (made.collective != "custom") and told["gpus"] == 2
     assert told["waits_at_large_sizes"] is False and told["chunks_sent"] == 0
     assert check_document(made, [*runs, _run(in_parts=False)])["waits_at_large_sizes"] is True
+
+
+def test_sums_of_a_step_come_before_its_copies_and_each_in_the_order_of_their_parts() -> None:
+    fabric = PacketSwitch(ranks=4)
+    rows = [Row(0, 1, n, n % 2 == 1) for n in range(6)]
+    columns = np.array([1, 1, 1, 1, 0, 0]), np.arange(6), np.array([5, 1, 4, 0, 3, 2])
+    levels = _Levels(*columns, frozenset())
+    steps = _logical_steps(rows, levels, Collective("all-reduce", 4, 4e6), fabric, 8, "file")
+    assert [step.reduces for step in steps] == [True, False, True, False]
+    assert [np.asarray(step.chunk).ravel().tolist() for step in steps] == [[5], [4], [3, 1], [2, 0]]
+
+
+def test_versions_of_a_chunk_follow_each_other_however_they_are_listed() -> None:
+    """Its own data, what arrival 3 adds, and then what arrival 5 adds; or arrival 3 in its place."""
+    own, one, two = frozenset({-1}), frozenset({-1, 3}), frozenset({-1, 3, 5})
+    uses = {own: (1, [0]), one: (3, [1]), two: (7, [2])}
+    alone, more = frozenset({3}), frozenset({3, 5})
+    replaced = {own: (1, [0]), alone: (2, [1]), more: (6, [2])}
+    for order in permutations(range(3)):
+        found = _versions(SimpleNamespace(), (0, 0), _listed(uses, order), 7, "file")  # type: ignore[arg-type]
+        assert found == [(1, frozenset(), -1, [0]), (3, {3}, -1, [1]), (7, {5}, -1, [2])]
+        found = _versions(SimpleNamespace(), (0, 0), _listed(replaced, order), 6, "file")  # type: ignore[arg-type]
+        assert found == [(1, frozenset(), -1, [0]), (2, {3}, 3, [1]), (6, {5}, -1, [2])]
+
+
+def _listed(uses: dict[Any, Any], order: tuple[int, ...]) -> dict[Any, Any]:
+    items = list(uses.items())
+    return dict(items[place] for place in order)
