@@ -808,11 +808,11 @@ def test_what_a_program_does_is_told_with_the_counts_of_its_first_run(runs: list
 def test_sums_of_a_step_come_before_its_copies_and_each_in_the_order_of_their_parts() -> None:
     fabric = PacketSwitch(ranks=4)
     rows = [Row(0, 1, n, n % 2 == 1) for n in range(6)]
-    columns = np.array([1, 1, 1, 1, 0, 0]), np.arange(6), np.array([5, 1, 4, 0, 3, 2])
+    columns = np.array([1, 1, 1, 1, 0, 0]), np.arange(6), np.array([1, 2, 3, 0, 4, 5])
     levels = _Levels(*columns, frozenset())
     steps = _logical_steps(rows, levels, Collective("all-reduce", 4, 4e6), fabric, 8, "file")
     assert [step.reduces for step in steps] == [True, False, True, False]
-    assert [np.asarray(step.chunk).ravel().tolist() for step in steps] == [[5], [4], [3, 1], [2, 0]]
+    assert [np.asarray(step.chunk).ravel().tolist() for step in steps] == [[5], [4], [3, 1], [0, 2]]
 
 
 def test_versions_of_a_chunk_follow_each_other_however_they_are_listed() -> None:
