@@ -62,6 +62,11 @@ def test_a_plan_is_the_commands_document(monkeypatch: pytest.MonkeyPatch, capsys
     assert json.loads(json.dumps(ranking.to_json())) == printed(monkeypatch, capsys, *command)
     assert "hdc on inceptionn-4" in repr(ranking) and "<svg" in ranking._repr_html_()
     assert len(ranking.rows()) == len(ranking) > 1
+    for row, told in zip(ranking.rows(), ranking.to_json()["ranking"], strict=True):
+        spent = told["ledger"]
+        assert row["dollars_per_rank"] == spent["dollars_per_rank"]["value"] > 0
+        assert row["least_dollars_per_step"] == spent["dollars_per_step"]["value"] > 0
+        assert row["compute_s"] == told["breakdown"]["compute_s"] > 0
 
 
 def test_a_wrong_schedule_is_refused_with_the_place() -> None:

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import lightloom as ll
+from lightloom.app.api import calibrating
 from lightloom.app.api.accuracy import StepComparison, compare_step
-from lightloom.app.api.calibrating import CollectiveAccuracy, TransportCalibration
+from lightloom.app.api.calibrating import CollectiveAccuracy, StepsCalibration, TransportCalibration
 from lightloom.app.api.comparison import PlanChange
 from lightloom.core.errors import ConfigError
+from lightloom.core.units import format_time
 from lightloom.machines.transports.transport import load_transport
 from lightloom.machines.transports.ways import Tiers
 from lightloom.models.traces.operators import TracedExchange
 from lightloom.planning.calibration.collectives import MeasuredCollective, System
-from lightloom.planning.calibration.profile import ExchangeRow, OperatorKey, ProfiledOperator, StepPart
+from lightloom.planning.calibration.profile import (
+    FITTED,
+    TIMED_FROM,
+    ExchangeRow,
+    OperatorKey,
+    ProfiledOperator,
+    StepPart,
+)
+from tests.calibration.gpu_profile import gpu_profile
+from tests.calibration.samples import made_calibration
 from tests.interchange.test_kineto_workload import events, written
 
 
@@ -162,10 +175,14 @@ def test_operators_that_change_a_step_most_are_told_first_and_three_of_them(comp
 
 def test_operators_without_a_price_are_named_once_and_six_of_them(comparison: StepComparison) -> None:
     unpriced = [(operator(f"aten::{name}", 1.0), None) for name in "aabcdefg"]
-    (line,) = with_step(comparison, operators=tuple(unpriced), exchanges=()).lines()[2:]
-    assert line == (
-        "not priced, taken as measured: 8 operators, 16 s (aten::a, aten::b, aten::c, aten::d, aten::e, ...)"
-    )
+    for steps, seconds in ((1, "16 s"), (2, "8 s")):
+        found = with_step(comparison, operators=tuple(unpriced), exchanges=(), steps=steps)
+        (line,) = found.lines()[2:]
+        named = "aten::a, aten::b, aten::c, aten::d, aten::e, ..."
+        assert line == f"not priced, taken as measured: 8 operators, {seconds} ({named})"
+        rows = found.to_json()["operators"]
+        assert [row["calls_per_step"] for row in rows] == [2 / steps] * 8
+        assert all(row["measured_s"] == 1.0 and row["predicted_s"] is None for row in rows)
 
 
 @pytest.mark.parametrize(("count", "more"), [(3, []), (5, ["... and 2 more kinds of exchanges, in --json"])])
@@ -261,3 +278,77 @@ def test_transports_are_fitted_to_three_rows_of_one_system(tmp_path: Path, rows:
     )
     with pytest.raises(ConfigError, match=r"2 systems \(timed, dgx-h100-64; timed, dgx-h100-256\): expected one"):
         ll.calibrate(collectives=path)
+
+
+def test_a_calibration_tells_each_parameter_by_what_it_rests_on() -> None:
+    made = made_calibration(gemm_fraction=0.6)
+    found = StepsCalibration(made, {})
+    rests = {row["parameter"]: row["rests on"] for row in found.display_rows()}
+    assert list(rests) == [row["parameter"] for row in found.rows()] == list(made.parameters)
+    assert {name for name, basis in rests.items() if basis == "rows"} == {"gemm_fraction"}
+    assert set(rests.values()) == {"rows", "prior"}
+    held, left = found.remarks()
+    assert held == (
+        "held out in 10 folds: mean error 5.0%, median 3.0%, bias +0.0%, nine of ten below 10.0%; "
+        "90 % intervals hold 90%"
+    )
+    others = [name for name in made.parameters if name != "gemm_fraction"]
+    assert left == f"the rows say little about {', '.join(others)}: near their priors"
+    all_known = made_calibration(**{name: each.value for name, each in made.parameters.items()})
+    assert StepsCalibration(all_known, {}).remarks() == [held]
+    assert found.to_json()["schema"] == "lightloom.calibration/1"
+
+
+def test_a_calibration_of_a_profile_tells_what_its_operators_determine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "gpu.json"
+    document = gpu_profile()
+    path.write_text(json.dumps(document))
+    found = ll.calibrate(accelerator="a100", profile=path)
+    monkeypatch.setattr(calibrating, "calibrate_on_profile", lambda *_: made_calibration(gemm_fraction=0.6))
+    steps, fitted, left, held = found.remarks()
+    assert steps.startswith("2 steps of 1000 ms each, ") and steps.endswith(" of it in these operators")
+    least = format_time(TIMED_FROM)
+    assert fitted == f"fitted to 11 operators that are priced and take {least} or more: gemm_fraction 0.85 to 0.6"
+    assert left == f"the operators say little about {', '.join(FITTED[1:])}: near their priors"
+    assert held.startswith("operators held out in 10 folds: mean error 5.0%, median 3.0%; ")
+    rows, shown = found.rows(), found.display_rows()
+    assert {row["operator"] for row in shown} == {"mm", "_scaled_dot_product_flash_attention", "add"}
+    assert [row["operator"] for row in rows] == [f"aten::{row['operator']}" for row in shown]
+    assert {row["format"] for row in rows} == {"bf16"} and {row["calls a step"] for row in shown} == {"1"}
+    assert {row["inputs"] for row in shown if row["operator"] == "add"} == {
+        f"{2**power} {2**power}" for power in (26, 27, 28)
+    }
+    assert all("fitted" in row for row in shown)
+    # The seconds of all operators of both steps, of which a remark says half.
+    total = sum(row["measured_s"] for row in rows)
+    assert format_time(total) in steps
+    assert [row["share"] for row in rows] == pytest.approx([row["measured_s"] / total for row in rows])
+    assert all(row["fitted_s"] > row["predicted_s"] for row in rows if row["operator"] == "aten::mm")
+    assert [row["fitted_s"] for row in rows if row["operator"] == "aten::add"] == pytest.approx(
+        [row["predicted_s"] for row in rows if row["operator"] == "aten::add"]
+    )
+    assert found.to_json()["refusal"] is None and found.to_json()["calibration"]["accelerator"] == "a100"
+
+
+def test_a_profile_that_calibrates_nothing_shows_no_fit(tmp_path: Path) -> None:
+    path = written(tmp_path, events())
+    found = ll.calibrate(accelerator="a100", profile=path)
+    assert found.refusal is not None and list(found.remarks())[-1] == f"nothing fitted: {found.refusal}"
+    assert all("fitted" not in row for row in found.display_rows())
+    assert all(row["fitted_s"] is None for row in found.rows())
+    assert (found.to_json()["calibration"], found.to_json()["refusal"]) == (None, found.refusal)
+
+
+def test_the_file_of_a_fitted_transport_says_what_it_was_fitted_to() -> None:
+    transport = load_transport("nccl-hopper")
+    system = System("s", [timed(2.0**20)] * 3, Tiers(8, 370e9, 48e9, True, 3.35e12), transport)
+    found = TransportCalibration(transport, system, {"lightloom": "1"})
+    document = yaml.safe_load(found.text())
+    assert document["description"] == "nccl-hopper fitted to the 3 rows of s"
+    assert document["sources"] == {**transport.sources, "scales": "fitted to s"}
+    assert "name" not in document and None not in document.values()
+    shown = [row["number"] for row in found.display_rows()]
+    assert shown == ["latency", "network latency", "bandwidth", "network bandwidth"]
+    assert found.to_json()["rows"] == 3 and found.to_json()["provenance"] == {"lightloom": "1"}

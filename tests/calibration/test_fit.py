@@ -8,27 +8,35 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError
+from lightloom.core.results import Advance
 from lightloom.machines.accelerators.calibrated import Calibration
 from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.planning.calibration import accuracy as accuracy_module
+from lightloom.planning.calibration import fit as fit_module
 from lightloom.planning.calibration.accuracy import (
     CrossValidation,
     accuracy,
     calibrate,
     cross_validated,
+    predictions,
     read_calibration,
     write_calibration,
 )
 from lightloom.planning.calibration.fit import (
+    Fit,
+    Predictions,
     fit,
     log_seconds,
     model_folds,
+    predict_held_out,
     prior_fit,
     scatter_of,
     sensitivity,
 )
-from lightloom.planning.calibration.rows import MeasuredSteps, jobs_of, priors_of
-from lightloom.planning.pricing.job import half_widths
+from lightloom.planning.calibration.rows import Jobs, MeasuredSteps, Priors, jobs_of, priors_of
+from lightloom.planning.pricing.job import PRIOR_SCATTER, half_widths
 from tests.calibration.samples import step, table_of, varied_steps
 
 MACHINE = load_accelerator("a100")
@@ -116,6 +124,65 @@ def test_rows_and_models_are_held_out(left_out: CrossValidation) -> None:
     held = cross_validated(timed(0.02), left_out)
     assert held.scores.mean < 0.06
     assert 0.8 <= held.scores.coverage <= 1
+
+
+@pytest.mark.parametrize("left_out", ["rows", "models"])
+def test_folds_are_drawn_or_hold_whole_models(monkeypatch: pytest.MonkeyPatch, left_out: CrossValidation) -> None:
+    steps = table_of(varied_steps()[8:20])
+    folds: list[Ints] = []
+
+    def held_out(jobs: Jobs, priors: Priors, fitted: Fit, fold: Ints, _: Advance) -> Predictions:
+        folds.append(fold)
+        return predictions(jobs, priors, fitted, 0.1)
+
+    monkeypatch.setattr(accuracy_module, "fit", lambda _, priors: prior_fit(priors))
+    monkeypatch.setattr(accuracy_module, "predict_held_out", held_out)
+    cross_validated(steps, left_out)
+    (fold,) = folds
+    pairs = set(zip(fold.tolist(), (each.hidden for each in steps.steps), strict=True))
+    assert len(pairs) == (4 if left_out == "rows" else 2)
+
+
+def test_held_out_rows_are_told_one_fit_after_another_and_scatter_as_the_other_folds_do() -> None:
+    """A lone fold is predicted from the priors; rows that are exactly as predicted narrow the others' intervals."""
+    rows = [step(micro_batch=micro) for micro in (1, 2, 4, 8)]
+    exact = predictions(jobs_of(rows, MACHINE), PRIORS, prior_fit(PRIORS), PRIOR_SCATTER)
+    timed_rows = [each.model_copy(update={"step_s": time}) for each, time in zip(rows, exact.seconds, strict=True)]
+    jobs, told = jobs_of(timed_rows, MACHINE), list[int]()
+    alone = predict_held_out(jobs, PRIORS, prior_fit(PRIORS), np.zeros(4, np.int64), told.append)
+    assert told == [1]
+    assert alone.seconds == pytest.approx(exact.seconds) and alone.half_width == pytest.approx(exact.half_width)
+    halves = predict_held_out(jobs, PRIORS, prior_fit(PRIORS), np.array([0, 1, 0, 1]), told.append)
+    assert told == [1, 1, 1]
+    assert halves.seconds == pytest.approx(exact.seconds, rel=1e-3)
+    assert (halves.half_width < exact.half_width).all()
+    assert [each.micro_batch for each in halves.steps] == [1, 2, 4, 8]
+
+
+def test_derivatives_are_taken_again_only_where_parameters_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Floats] = []
+
+    def noted(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
+        asked.append(logarithms)
+        return sensitivity(jobs, priors, logarithms)
+
+    monkeypatch.setattr(fit_module, "sensitivity", noted)
+    rows = [step(micro_batch=micro) for micro in (1, 2, 4, 8)]
+    exact = np.exp(log_seconds(jobs_of(rows, MACHINE), PRIORS, PRIORS.center))
+
+    def times(factor: float) -> Jobs:
+        slow = [each.model_copy(update={"step_s": time * factor}) for each, time in zip(rows, exact, strict=True)]
+        return jobs_of(slow, MACHINE)
+
+    settled = fit(times(1.0), PRIORS)
+    assert np.allclose(settled.logarithms, PRIORS.center) and len(asked) == 1
+    assert np.array_equal(asked.pop(), PRIORS.center)
+    fit(times(1.5), PRIORS)
+    assert len(asked) >= 2 and np.array_equal(asked.pop(0), PRIORS.center)
+    assert all(np.abs((each - PRIORS.center) / PRIORS.spread).max() >= 0.1 for each in asked)
+    asked.clear()
+    fit(times(1.5), PRIORS, PRIORS.center, sensitivity(times(1.5), PRIORS, PRIORS.center))
+    assert asked == []
 
 
 def test_a_fold_is_all_rows_of_one_model() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from functools import cache, partial
 from itertools import count, permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from lightloom.app.api import designing
 from lightloom.app.api.designing import DesignFront
 from lightloom.app.cli.design import _page, verdict_lines
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.planning.designs import explore
 from lightloom.planning.designs.explore import (
     Bounded,
@@ -27,7 +30,7 @@ from lightloom.planning.designs.explore import (
 )
 from lightloom.planning.designs.page import break_even, ratio
 from lightloom.planning.designs.space import read_space
-from lightloom.planning.economics.ledger import Site
+from lightloom.planning.economics.ledger import Site, board_of, site_of
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.search import search
 from lightloom.planning.search.rows import ClusterRows
@@ -274,6 +277,31 @@ def test_the_budget_that_a_refusal_names_is_the_least(space: Path) -> None:
     assert found == [pytest.approx(dollars, abs=1)] * len(found) and found
     with pytest.raises(UnsupportedError, match=re.escape(f"${named[1]} and")):
         ask(budget_dollars=dollars - 1)
+
+
+def test_a_budget_pays_as_many_ranks_as_its_boards_alone_allow() -> None:
+    board = board_of(load_accelerator("h100"), Site())
+    assert board.dollars is not None and board.static_power is not None
+    price, power = board.dollars.value, board.static_power.value
+
+    def ranks(dollars: float, watts: float, accelerator: str = "h100", **site: Any) -> tuple[int, ...]:
+        return designing._ranks(None, dollars, watts, accelerator, site_of(site))
+
+    assert ranks(32 * price, math.inf) == (8, 16, 32) == ranks(63.9 * price, math.inf)
+    assert ranks(math.inf, 16 * 2 * power, pue=2.0) == (8, 16) == ranks(math.inf, 31.9 * 2 * power, pue=2.0)
+    assert ranks(32 * price, 8 * power, pue=1.0) == (8,)
+    assert ranks(math.inf, 1e12) == tuple(8 << doubling for doubling in range(12))
+    with pytest.raises(ConfigError, match=f"at least {8 * price:,.0f} dollars and {8 * 2 * power:,.0f} W, 8 boards"):
+        ranks(8 * price - 1, math.inf, pue=2.0)
+    # What has no price costs nothing here.
+    with pytest.raises(ConfigError, match="expected at least 0 dollars and"):
+        ranks(math.inf, 1.0, accelerator="titan-xp")
+
+
+def test_one_sample_for_each_rank_is_a_batch(tmp_path: Path) -> None:
+    """What is refused is the file, which is read next."""
+    with pytest.raises(InputError, match=r"absent\.yaml"):
+        ll.design("resnet50", ranks=8, batch=1, space=tmp_path / "absent.yaml")
 
 
 @pytest.mark.parametrize(

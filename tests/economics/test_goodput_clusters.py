@@ -102,6 +102,15 @@ def test_checkpoints_that_block_are_said_to(save: str | None, blocks: bool) -> N
     assert ("checkpoints block: training waits until they are written" in lines) == blocks
 
 
+def test_only_a_simulation_draws_at_random_and_depends_on_its_seed() -> None:
+    alone, other = goodput(SWITCH, seed=3), goodput(SWITCH, seed=4)
+    assert alone.origin == other.origin and alone.origin["seed"] is None and alone.simulated is None
+    played, again = goodput(SWITCH, seed=3, simulate=True, runs=1), goodput(SWITCH, seed=3, simulate=True, runs=2)
+    assert played.origin["seed"] == 3
+    configurations = {each.origin["configuration"] for each in (alone, played, again)}
+    assert len(configurations) == 3
+
+
 def test_options_that_are_missing_say_why() -> None:
     answers = goodput(SWITCH).estimate.answers
     said = {response.remedy: response.why for answer in answers for response, _ in answer.alternatives}

@@ -126,6 +126,29 @@ def test_networks_are_told_by_their_accelerator_alone(small: Composition) -> Non
 
 
 @pytest.mark.long
+def test_the_answer_tells_each_row_its_gain_and_what_each_idea_is_worth(small: Composition) -> None:
+    rows, shown, answer = small.rows(), small.display_rows(), small.answer()
+    assert [row["name"] for row in rows] == [row.name for row in small.plans]
+    assert [each["idea"] for each in shown[: len(rows)]] == [row["name"] for row in rows]
+    for row, text, plan in zip(rows, shown[: len(rows)], small.plans, strict=True):
+        assert row["ratio_to_bound"] >= 1 - 1e-9
+        assert float(text["vs bound"]) == pytest.approx(row["ratio_to_bound"], rel=5e-3)
+        assert text["gain"] == str(plan.gain) and (text[""] == "=") == (not plan.gain.known)
+        baseline = small.composed.baseline.time
+        assert plan.gain.share == pytest.approx(1 - plan.best.time / baseline)
+    assert all(set(text.values()) - {" ", text["idea"]} == {"–"} for text in shown[len(rows) :])
+    assert not {text["idea"] for text in shown[len(rows) :]} & {row["name"] for row in rows}
+    assert [row["idea"] for row in answer.rows] == [
+        text["idea"] for text in shown[: len(rows)] if text["idea"] != "best of all"
+    ]
+    worth = {line.split(" alone ")[0] for line in answer.what_if}
+    assert worth == {idea for idea, gains in small.gains().items() if {str(gain) for gain in gains} != {"0 %"}}
+    assert answer.rests.startswith("ideal software everywhere, and INCEPTIONN's least printed ratio")
+    left = replace(small, left_out=("torus", "mesh")).answer()
+    assert left.rests == f"{answer.rests}; left out (--report says why): torus, mesh"
+
+
+@pytest.mark.long
 def test_bytes_and_settings_of_circuits_are_those_of_replicas_that_exchange_all_gradients(small: Composition) -> None:
     """Of data parallelism without a codec: gradients of float32 around, once each where light adds them up."""
     seen = set[str]()

@@ -86,6 +86,22 @@ def test_a_model_beside_a_collective_is_slowed_down_by_no_more_than_its_exchange
         assert 1 < model.slowdown <= max(model.slowdowns.values()) <= 2 + 1e-9
 
 
+def test_rows_say_what_each_exchange_loads_alone() -> None:
+    """A row's share of a link is that of its collective's bytes: 1 but for the hops of the steps."""
+    jobs = [f"{job},algorithm=ring" for job in (LOW, HIGH)]
+    result = ll.traffic(jobs, on({"base": "ring", "hop_latency": "0s"}))
+    late = ll.traffic(jobs, on({"base": "ring", "hop_latency": "1ms"}))
+    for found, slow, job in zip(result.rows(), late.rows(), result.jobs, strict=True):
+        (exchange,), (delayed,) = found["exchanges"].values(), slow["exchanges"].values()
+        assert exchange["most_of_a_link"] == pytest.approx(1.0)
+        bytes_of_a_link = exchange["busy_alone_s"] / delayed["busy_alone_s"]
+        assert delayed["most_of_a_link"] == pytest.approx(bytes_of_a_link) and bytes_of_a_link < 0.9
+        assert found["ranks"] == list(job.alone.job.ranks)
+    circuits = ll.traffic([LOW, HIGH], on("circuit-switch"))
+    assert [row["exchanges"] for row in circuits.rows()] == [{}, {}]
+    assert [row["channels_together"] for row in circuits.rows()] == [each.together.channels for each in circuits.jobs]
+
+
 def test_two_jobs_never_share_a_wavelength() -> None:
     cluster = on({"base": "sip-ring", "wavelengths": 16})
     beside = Request(job=TrafficJob.parse(ODD), graph=None, search=None, nbytes=1e8, algorithm="ring-two-way-striped")

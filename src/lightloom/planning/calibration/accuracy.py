@@ -189,24 +189,23 @@ def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = 
     if calibration is None:
         by_priors = lambda jobs, priors: predictions(jobs, priors, prior_fit(priors), PRIOR_SCATTER)  # noqa: E731
         return _predict_each_accelerator(steps, "priors only", by_priors)
+    for number, step in enumerate(steps.steps, 1):
+        if step.accelerator != calibration.accelerator:
+            raise ConfigError(
+                f"{steps.file}, row {number} ({step.row}): column 'accelerator': {step.accelerator!r}: "
+                f"the calibration is of {calibration.accelerator!r}"
+            )
     basis = f"calibrated on {calibration.rows.table}"
     basis += ", these very rows" if calibration.rows.sha256 == steps.sha256 else ""
-    if absent := _absent(calibration, steps):
+    transport = transport_of(load_accelerator(calibration.accelerator))
+    if absent := calibration.at_priors(transport.priors()):
         basis += f"; {', '.join(absent)} at priors, as the file is older"
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
-        """Return the predictions of one accelerator's rows by the calibration."""
+        """Return the predictions of the rows by the calibration."""
         return predictions(jobs, priors, fitted_parameters(calibration, priors), calibration.scatter)
 
-    return _predict_each_accelerator(steps, basis, predict, calibration.accelerator)
-
-
-def _absent(calibration: calibrated.Calibration, steps: MeasuredSteps) -> list[str]:
-    """Return the names of the parameters of kernels, and of the transport where some step is on the calibrated
-    accelerator, that a calibration is too old to have."""
-    if all(step.accelerator != calibration.accelerator for step in steps.steps):
-        return calibration.at_priors()
-    return calibration.at_priors(transport_of(load_accelerator(calibration.accelerator)).priors())
+    return _predict_each_accelerator(steps, basis, predict)
 
 
 def cross_validated(steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Advance = ignore) -> Accuracy:
@@ -232,7 +231,7 @@ def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Pred
 
 
 def _predict_each_accelerator(
-    steps: MeasuredSteps, basis: str, predict: Callable[[Jobs, Priors], Predictions], only: str | None = None
+    steps: MeasuredSteps, basis: str, predict: Callable[[Jobs, Priors], Predictions]
 ) -> Accuracy:
     """Return the predictions and scores of all rows, those of each accelerator made together by ``predict``.
 
@@ -240,18 +239,9 @@ def _predict_each_accelerator(
         steps: measured rows.
         basis: origin of the parameters, in words.
         predict: returns predictions from the jobs of one accelerator's rows and their priors.
-        only: the accelerator that all rows must have; None for any.
-
-    Raises:
-        ConfigError: a row is of another accelerator than ``only``.
     """
     (seconds, half), used = np.zeros((2, len(steps))), np.empty(len(steps), np.object_)
     for name, rows in in_groups(range(len(steps)), lambda row: steps.steps[row].accelerator).items():
-        if only is not None and name != only:
-            raise ConfigError(
-                f"{steps.file}, row {rows[0] + 1} ({steps.steps[rows[0]].row}): column 'accelerator': {name!r}: "
-                f"the calibration is of {only!r}"
-            )
         machine = load_accelerator(name)
         part = predict(jobs_of([steps.steps[row] for row in rows], machine), priors_of(machine))
         seconds[rows], half[rows], used[rows] = part.log_seconds, part.half_width, part.steps
