@@ -69,6 +69,18 @@ def test_a_plan_is_the_commands_document(monkeypatch: pytest.MonkeyPatch, capsys
         assert row["compute_s"] == told["breakdown"]["compute_s"] > 0
 
 
+def test_prices_may_be_of_the_fabric_that_a_cluster_is_compared_with() -> None:
+    """They change the configuration; a site without a statement does not."""
+    asked: dict[str, Any] = {"cluster": "terarack-64", "strategy": "ddp", "algorithm": "ring", "global_batch": 64}
+    plain, same, priced = (
+        ll.plan("hdc", **asked, every_algorithm=False, dp=64, site=site).origin["configuration"]
+        for site in (None, {}, {"prices": {"transceiver-400g": 5}})
+    )
+    assert plain == same != priced
+    with pytest.raises(ll.LightloomError, match="the price of splitter changes nothing here"):
+        ll.plan("hdc", **asked, site={"prices": {"splitter": 5}})
+
+
 def test_a_wrong_schedule_is_refused_with_the_place() -> None:
     made = ll.synthesize("all-gather", **RING, algorithm="ring")
     wrong = made.schedule.with_columns({"chunk": (made.schedule.chunk + 1) % made.schedule.chunks})

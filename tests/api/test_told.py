@@ -17,8 +17,9 @@ from lightloom.app.api import calibrating
 from lightloom.app.api.accuracy import StepComparison, compare_step
 from lightloom.app.api.calibrating import CollectiveAccuracy, StepsCalibration, TransportCalibration
 from lightloom.app.api.comparison import PlanChange
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_time
+from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.transports.transport import load_transport
 from lightloom.machines.transports.ways import Tiers
 from lightloom.models.traces.operators import TracedExchange
@@ -202,6 +203,8 @@ def test_a_profile_that_names_no_machine_needs_a_cluster(tmp_path: Path) -> None
     found = compare_step(nameless, "dgx-a100-64")
     assert found.machine == "a100-calibrated on dgx-a100-64"
     assert found.where == "an accelerator that the profile does not name"
+    with pytest.raises(UnsupportedError, match="'titan-xp' has no kernel model"):
+        compare_step(nameless, load_cluster("inceptionn-4"))
     odd = written(tmp_path, events(), deviceProperties=[{"name": "Abacus"}])
     with pytest.raises(ConfigError, match="measured on Abacus, which the catalog lacks"):
         compare_step(odd)
@@ -306,6 +309,7 @@ def test_a_calibration_of_a_profile_tells_what_its_operators_determine(
     document = gpu_profile()
     path.write_text(json.dumps(document))
     found = ll.calibrate(accelerator="a100", profile=path)
+    assert found.origin["seed"] == 0
     monkeypatch.setattr(calibrating, "calibrate_on_profile", lambda *_: made_calibration(gemm_fraction=0.6))
     steps, fitted, left, held = found.remarks()
     assert steps.startswith("2 steps of 1000 ms each, ") and steps.endswith(" of it in these operators")

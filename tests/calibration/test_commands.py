@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import lightloom as ll
+from lightloom.app.api import calibrating
 from lightloom.app.api.calibrating import StepsCalibration
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.load import cluster_from
@@ -50,9 +53,41 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_rows(tmp_path_factory.mktemp("few") / "steps.csv", *rows)
 
 
+Advances = tuple[int | None, list[int]]
+
+
 @pytest.fixture(scope="module")
-def fitted(few: Path) -> StepsCalibration:
-    return ll.calibrate(few, accelerator="a100")
+def fitted_with_bar(few: Path) -> tuple[StepsCalibration, Advances]:
+    """A calibration, with the length of its progress bar and what the bar was told."""
+    told: list[int] = []
+    totals: list[int | None] = []
+
+    @contextmanager
+    def bar(_: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        totals.append(total)
+        yield told.append
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibrating, "progress", bar)
+        calibration = ll.calibrate(few, accelerator="a100")
+    (total,) = totals
+    return calibration, (total, told)
+
+
+@pytest.fixture(scope="module")
+def fitted(fitted_with_bar: tuple[StepsCalibration, Advances]) -> StepsCalibration:
+    return fitted_with_bar[0]
+
+
+@pytest.mark.long
+def test_the_bar_of_a_calibration_is_as_long_as_its_fits(
+    fitted_with_bar: tuple[StepsCalibration, Advances], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One fit to all rows and one for each fold: two here, where a row each is left out of as many as ten."""
+    fitted, (total, told) = fitted_with_bar
+    assert told == [1, 1, 1]
+    assert total == 1 + fitted.calibration.cross_validated.folds == 5
+    assert fitted.origin["seed"] == 0
 
 
 @pytest.mark.long

@@ -111,6 +111,27 @@ def test_a_small_graph_is_counted_by_hand(tmp_path: Path) -> None:
     assert graph.operator("gemm").inputs == ("relu",) and graph.operator("first").kind == "linear"
 
 
+def test_only_one_bias_of_the_channels_of_a_matrix_is_part_of_its_product(tmp_path: Path) -> None:
+    """What is added else, and what is added to a stack of products, is a sum of its own."""
+    node = onnx.helper.make_node
+    weights = {"w": [8, 8], "stack": [3, 8, 8], "b": [8], "rows": [3, 8]}
+
+    def kinds(*names: str) -> list[str]:
+        product, weight, added = names
+        model = graph_of(
+            [node("MatMul", ["x", weight], ["a"]), node("Add", ["a", added], ["y"])],
+            {"x": [3, 4, 8] if weight == "stack" else [3, 8]},
+            {name: shape for name, shape in weights.items() if name in names},
+        )
+        graph = read_onnx(written(tmp_path, model)).graph
+        assert [each.kind for each in graph.operators][:2] == ["input", product]
+        return [each.kind for each in graph.operators][2:]
+
+    assert kinds("linear", "w", "b") == []
+    assert (kinds("linear", "w", "x"), kinds("linear", "w", "rows")) == (["add"], ["elementwise"])
+    assert kinds("linear", "stack", "b") == ["elementwise"]
+
+
 @pytest.mark.parametrize(
     ("node", "shape", "domain", "complaint"),
     [

@@ -133,6 +133,10 @@ def test_the_answer_tells_each_row_its_gain_and_what_each_idea_is_worth(small: C
     for row, text, plan in zip(rows, shown[: len(rows)], small.plans, strict=True):
         assert row["ratio_to_bound"] >= 1 - 1e-9
         assert float(text["vs bound"]) == pytest.approx(row["ratio_to_bound"], rel=5e-3)
+        dollars = plan.best.plan.ledger.dollars.value
+        assert dollars is not None and row["dollars_per_million_samples"] == pytest.approx(
+            1e6 * dollars / plan.best.plan.global_batch
+        )
         assert text["gain"] == str(plan.gain) and (text[""] == "=") == (not plan.gain.known)
         baseline = small.composed.baseline.time
         assert plan.gain.share == pytest.approx(1 - plan.best.time / baseline)
@@ -144,6 +148,7 @@ def test_the_answer_tells_each_row_its_gain_and_what_each_idea_is_worth(small: C
     worth = {line.split(" alone ")[0] for line in answer.what_if}
     assert worth == {idea for idea, gains in small.gains().items() if {str(gain) for gain in gains} != {"0 %"}}
     assert answer.rests.startswith("ideal software everywhere, and INCEPTIONN's least printed ratio")
+    assert ("no spread of a price is known" in answer.rests) == all(not row.gain.half_width for row in small.plans)
     left = replace(small, left_out=("torus", "mesh")).answer()
     assert left.rests == f"{answer.rests}; left out (--report says why): torus, mesh"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lightloom.app.api.planning import trace
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.models.graph import ComputeGraph, Operator, has_samples
 
 from .strategies import graphs
 
@@ -113,6 +113,15 @@ def test_invalid_operators_are_refused(change: dict[str, Any], words: str) -> No
 def test_other_documents_are_refused(document: Any) -> None:
     with pytest.raises(WorkloadError):
         ComputeGraph.from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("kind", "elements", "batch", "grows"),
+    [("loss", 1, 1, False), ("loss", 2, 2, True), ("loss", 2, 1, True), ("activation", 1, 1, True)],
+)
+def test_a_loss_of_one_element_has_no_samples(kind: str, elements: int, batch: int, grows: bool) -> None:
+    assert has_samples(kind, elements, batch) is grows
+    assert not has_samples(kind, batch + 2, batch + 1)
 
 
 def test_unknown_operator() -> None:

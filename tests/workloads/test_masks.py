@@ -77,6 +77,13 @@ def _gathered() -> Tensor:
     return _causal()[torch.arange(TOKENS)]
 
 
+def _turned() -> Tensor:
+    """A window over the first keys, whose rows are keys until it is turned: its elements lie column by column."""
+    key, query = _places()
+    seen = (key <= query) & (key > query - 5)
+    return seen.mT & (torch.arange(TOKENS) < TOKENS - 4)
+
+
 def _chosen() -> Tensor:
     return torch.where(_window(9), 0.0, float("-inf")).expand(BATCH, 1, -1, -1)
 
@@ -96,6 +103,7 @@ MASKS: list[Callable[[], Tensor]] = [
     _subtracted,
     _written_in_place,
     _gathered,
+    _turned,
     _chosen,
     _nothing,
 ]

@@ -50,6 +50,8 @@ def test_a_level_is_its_network_with_p_and_t(servers: int, bits: int) -> None:
     ]
     assert level.columns == sum(each.depth for each in mapped)
     assert level.mzis == sum(each.mzis for each in mapped)
+    hidden = map_network(network).matrices[:-1]
+    assert level.units == sum(each.shape[0] for each in hidden)
 
 
 def test_latency_is_the_way_of_the_light_and_what_stands_on_it() -> None:

@@ -99,8 +99,8 @@ class TrafficResult(DrawnResult):
                 "exchanges": {
                     exchange.sort: {
                         "busy_alone_s": exchange.busy,
-                        "slowdown": each.slowdowns.get(exchange.sort, 1.0),
-                        "most_of_a_link": float(exchange.usage.max(initial=0.0)),
+                        "slowdown": each.slowdowns[exchange.sort],
+                        "most_of_a_link": float(exchange.usage.max()),
                     }
                     for exchange in each.alone.exchanges
                 },
