@@ -96,6 +96,7 @@ def test_models_of_every_kind_have_the_same_graph() -> None:
     graph = ll.trace(module, inputs=torch.zeros(2, 16), batch=8, name="small")
     assert graph.batch == 8 and graph.parameters == 16 * 32 + 32 + 32 * 4 + 4
     assert ll.trace(graph, batch=4) == graph.with_batch(4)
+    assert graph.name == "small" and ll.trace(module, inputs=torch.zeros(2, 16), batch=8).name == "Sequential"
     with pytest.raises(ll.LightloomError, match="expected a model's name"):
         ll.trace(3)  # type: ignore[arg-type]
 

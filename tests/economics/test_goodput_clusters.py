@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from lightloom.app.api.goodput import Goodput, goodput
+from lightloom.app.api.goodput import Goodput, GoodputSettings, bill, format_duration, goodput
 from lightloom.core.errors import InputError
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.economics.causes import load_log, names
 from lightloom.planning.economics.estimate import spare_counts
+from lightloom.planning.economics.job import World
 
 RING: dict[str, Any] = {"mtbf": {"wdm-engine": "1e6h", "host": "400000h"}}
 SWITCH = "h100-1024-no-nvlink-400g"
@@ -40,6 +41,75 @@ def test_what_is_unknown_is_named_and_nothing_is_said_of_the_total() -> None:
     assert known.goodput is not None and known.goodput < result.most_goodput
     assert "a spare wavelength of every rank" in [change.name for change in known.changes]
     assert "a spare wavelength of every rank" not in [change.name for change in result.changes]
+
+
+def test_causes_without_a_rate_are_told_as_not_sourced_and_others_by_their_number() -> None:
+    """As many as the months and the ranks have, with the restart that each takes."""
+    result = goodput("terarack-64", mtbf={"host": "400000h"}, damage_slowdown=1.1, months=2)
+    rows, shown = result.rows(), result.display_rows()
+    for row, text, answer in zip(rows, shown, result.estimate.answers, strict=True):
+        assert text["cause"] == row["cause"] == answer.cause.name
+        assert (text["interruptions"] == "not sourced") == (row["interruptions"] is None) == (answer.cause.rate is None)
+        assert (text["restart"] == "") == (row["restart_s"] is None)
+        if answer.cause.rate is not None:
+            assert row["interruptions"] == pytest.approx(answer.cause.rate * 64 * 60 * 86400)
+            assert float(text["interruptions"]) == pytest.approx(row["interruptions"], rel=5e-3)
+            assert row["restart_s"] == answer.restart > 0 and text["restart"] == format_duration(answer.restart)
+    assert {text["interruptions"] == "not sourced" for text in shown} == {True, False}
+    for row in rows:
+        for told in row["remedies"]:
+            assert (told["restart_s"] is None) == (told["slowdown"] is None) == (told["goodput"] is None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (119.0, "119 s"),
+        (120.0, "2 min"),
+        (7199.0, "120 min"),
+        (7200.0, "2 h"),
+        (172_799.0, "48 h"),
+        (216_000.0, "2.5 days"),
+    ],
+)
+def test_durations_have_the_largest_unit_of_which_there_are_two(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+def test_settings_ask_for_a_simulation_where_only_that_uses_them() -> None:
+    assert "simulate" not in GoodputSettings().arguments() and GoodputSettings().arguments()["months"] == 1.0
+    assert GoodputSettings.model_validate({"weibull": 0.7}).arguments()["simulate"] == World(shape=0.7)
+    assert GoodputSettings.model_validate({"crews": 2}).arguments()["simulate"] == World(crews=2)
+    racks = GoodputSettings.model_validate({"rack": {"nodes": 4, "mtbf": "2h"}}).arguments()
+    assert racks["simulate"] == World(rack=4, rack_rate=1 / 7200) and "rack" not in racks
+
+
+def test_a_century_of_months_is_the_most() -> None:
+    assert goodput(SWITCH, months=1200).months == 1200
+    with pytest.raises(InputError, match="at most 1200"):
+        goodput(SWITCH, months=1200.5)
+
+
+def test_totals_of_a_bill_are_those_of_its_lines() -> None:
+    priced = bill("terarack-64")
+    rows = priced.rows()
+    for total, column in (
+        (priced.dollars, "dollars_per_rank"),
+        (priced.static_power, "static_watts_per_rank"),
+        (priced.failure_rate, "failures_per_second_per_rank"),
+    ):
+        known = [row[column] for row in rows if row[column] is not None]
+        assert total.value == pytest.approx(sum(known))
+        unknown = {line.part.name for line, row in zip(priced.bill.lines, rows, strict=True) if row[column] is None}
+        assert bool(unknown) == bool(total.missing)
+        assert all(any(name in missing for missing in total.missing) for name in unknown)
+    assert [row["part"] for row in rows] == [line.part.name for line in priced.bill.lines]
+    assert (
+        bill("terarack-64").name == "cluster terarack-64" and bill("two-tier-400g", 64).name == "fabric two-tier-400g"
+    )
+    assert bill(load_cluster("terarack-64").fabric).name == "fabric wdm-ring"
+    with pytest.raises(InputError, match="unknown field 'colour'.*; or a choice of the bill, one of "):
+        bill("terarack-64", colour="red")
 
 
 def remedy(result: Goodput) -> str:
