@@ -20,6 +20,8 @@ def test_what_differs_from_a_transport_is_laid_over_it() -> None:
     assert fabric.library is not None
     assert fabric.library.transport == NCCL.with_parameters({"latency": 2.0})
     assert type(fabric).model_validate(fabric.model_dump()) == fabric
+    without = load_fabric("dgx-h100", 16, set={"transport": {"base": "nccl-hopper", "generation": None}})
+    assert without.library is not None and without.library.transport.generation is None
 
 
 @pytest.mark.parametrize("name", ["two-tier-200g", "two-tier-400g"])

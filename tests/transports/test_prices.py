@@ -20,7 +20,7 @@ from lightloom.machines.transports.price import (
     seconds_of_ways,
 )
 from lightloom.machines.transports.transport import Transport, load_transport, names
-from lightloom.machines.transports.ways import REDUCTION, LibraryTask, Tasks, Tiers, task_of, ways
+from lightloom.machines.transports.ways import PROTOCOLS, REDUCTION, LibraryTask, Tasks, Tiers, task_of, ways
 
 NCCL = [name for name in names() if name != "ideal"]
 TIERS = Tiers(domain=8, bandwidth=370e9, network=48e9, reduction=True, memory=3.35e12)
@@ -192,3 +192,100 @@ def test_a_ring_takes_each_hop_once_inside_of_domains_or_between_them(kind: str,
             step = max(ring.domain_step, transport.protocols["Simple"].least_domain_step)
             assert way.domain_steps == pytest.approx(passes * (ranks - domains) * step)
             assert way.network_steps == pytest.approx(passes * (domains - 1) * ring.network_step)
+
+
+@pytest.mark.parametrize(("ranks", "domains"), [(4, 1), (8, 4), (16, 2), (4, 4), (3, 3)])
+@pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "all-to-all", "broadcast"])
+def test_ways_move_the_bytes_and_take_the_steps_of_their_kind(kind: str, ranks: int, domains: int) -> None:
+    """The table of the module, with three ranks at most that leave a domain and links of 1 GB/s and 100 MB/s."""
+    n, m, g, size = ranks, domains, ranks // domains, 1e9
+    transport = load_transport("nccl-blackwell").model_copy(update={"rails": True, "leaving_ranks": 3})
+    tiers, leaving, doublings = Tiers(8, 1e9, 1e8, True, 1e10), min(g, 3), math.log2(m)
+    found = {way.name: way for way in ways(Tasks(kind, *np.array([[n], [m], [size]])), tiers, transport)}
+    passes = {"all-reduce": 2, "all-gather": 1, "broadcast": 1}.get(kind, 0)
+    kinds = {
+        "all-reduce": ["adding switches", *(f"{way} {name}" for way in ("ring", "tree") for name in PROTOCOLS)],
+        "all-gather": ["parallel trees", "rails Simple", *(f"ring {name}" for name in PROTOCOLS)],
+        "all-to-all": ["all pairs LL", "all pairs Simple"],
+        "broadcast": [f"chain {name}" for name in PROTOCOLS],
+    }
+    assert sorted(found) == sorted(kinds[kind])
+
+    def check(name: str, steps: float, across: float, inside_bytes: float, across_bytes: float) -> None:
+        """Both seconds are those of the bytes at all of the bandwidth; a network carries nothing in one domain."""
+        way = found[name]
+        assert np.allclose(way.domain_steps, steps) and np.allclose(way.network_steps, across)
+        assert np.allclose(way.domain_seconds, inside_bytes / 1e9)
+        assert np.allclose(way.network_seconds, across_bytes / 1e8 if m > 1 else 0.0)
+
+    for name in PROTOCOLS:
+        protocol = transport.protocols[name]
+        share = protocol.share
+        if passes:
+            moved = size if kind == "broadcast" else passes * size * (n - 1) / n
+            least = protocol.least_domain_step if m > 1 and kind != "broadcast" else 0.0
+            hops = passes * (n - 1) - passes * (m - 1), passes * (m - 1)
+            ring = f"{'chain' if kind == 'broadcast' else 'ring'} {name}"
+            reached = share
+            if name == "LL" and transport.generation is not None:
+                reached = min(share, transport.generation.low_latency_ceilings[min(m, 3) - 1] / 1e9)
+            step = max(protocol.ring.domain_step, least)
+            network = protocol.ring.network_step
+            check(ring, hops[0] * step, hops[1] * network, moved / reached, moved / share / leaving)
+            assert found[ring].base == protocol.ring.base
+        if kind == "all-reduce":
+            tree = protocol.tree
+            part = protocol.tree_share if m == 1 else protocol.network_tree_share
+            edges = 2 * size * (m - 1) / m / part / leaving
+            check(
+                f"tree {name}",
+                2 * (g - 1) * tree.domain_step,
+                2 * doublings * tree.network_step,
+                2 * size / part,
+                edges,
+            )
+            assert found[f"tree {name}"].base == tree.base
+        if kind == "all-to-all" and name != "LL128":
+            ring = protocol.ring
+            check(
+                f"all pairs {name}",
+                ring.domain_step,
+                ring.network_step if m > 1 else 0.0,
+                size * (n - 1) / n / share,
+                size * (n - g) / n / share,
+            )
+            assert found[f"all pairs {name}"].posts == n - 1
+    own = {"all-reduce": 2, "all-gather": 2, "all-to-all": 1}.get(kind, 0) * size / n / 1e10
+    assert all(np.allclose(way.copy_seconds, own) for way in found.values() if way.protocol != REDUCTION)
+    bare = list(ways(Tasks(kind, *np.array([[n], [m], [size]])), tiers._replace(memory=None), transport))
+    assert [way.copy_seconds for way in bare] == [0.0] * len(found)
+    if kind == "all-gather":
+        ring, trees = transport.protocols["Simple"].ring, transport.parallel_trees
+        assert trees is not None
+        check(
+            "rails Simple",
+            (g - 1) * ring.domain_step,
+            (m - 1) * ring.network_step,
+            size * (g - 1) / g,
+            size * (m - 1) / m / leaving,
+        )
+        check(
+            "parallel trees",
+            0.0,
+            math.ceil(math.log2(n)) * trees.network_step,
+            0.0,
+            size * (n - 1) / n / trees.share,
+        )
+        assert found["rails Simple"].served == (1 < m < n)
+        assert found["parallel trees"].served == (m == n)
+    if kind == "all-reduce":
+        reduction, generation = transport.reduction, transport.generation
+        assert reduction is not None and generation is not None
+        check(
+            "adding switches",
+            reduction.domain_step,
+            2 * doublings * reduction.network_step,
+            size * (1 + 1 / g) / generation.reduction_share,
+            2 * size * (m - 1) / m / leaving,
+        )
+        assert found["adding switches"].served == (g > 2)
