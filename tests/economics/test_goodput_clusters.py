@@ -108,7 +108,7 @@ def test_totals_of_a_bill_are_those_of_its_lines() -> None:
         bill("terarack-64").name == "cluster terarack-64" and bill("two-tier-400g", 64).name == "fabric two-tier-400g"
     )
     assert bill(load_cluster("terarack-64").fabric).name == "fabric wdm-ring"
-    with pytest.raises(InputError, match="unknown field 'colour'.*; or a choice of the bill, one of "):
+    with pytest.raises(InputError, match=r"unknown field 'colour'.*; or a choice of the bill, one of "):
         bill("terarack-64", colour="red")
 
 

@@ -19,7 +19,16 @@ from lightloom.machines.clusters.load import names as clusters
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.load import names as fabrics
 from lightloom.machines.parts.bill import Bill, Total
-from lightloom.planning.economics.ledger import SOURCES, ClusterLedger, Site, StepLedger, site_of
+from lightloom.planning.economics.ledger import (
+    SOURCES,
+    ClusterLedger,
+    Site,
+    StepLedger,
+    amount,
+    ledger_notes,
+    ledger_rows,
+    site_of,
+)
 
 
 @cache
@@ -110,6 +119,81 @@ def test_a_board_draws_what_its_accelerator_states() -> None:
     for watts in (700.0, 1200.0):
         ledger = ClusterLedger.of(load_cluster("dgx-b200-64", set={"accelerator.power": watts}))
         assert ledger.boards.static_power.value == watts
+
+
+@pytest.mark.parametrize(
+    ("total", "text"),
+    [
+        (Total("dollars", None, None, None, ("price of a",)), "unknown"),
+        (Total("dollars", 0.0, 0.0, 0.0), "$ 0"),
+        (Total("dollars", 0.0099, 0.0099, 0.0099), "0.99 ct"),
+        (Total("dollars", 0.01, 0.01, 0.01), "$ 0.01"),
+        (Total("dollars", 12.0, 10.0, 14.0, ("price of a",)), "≥ $ 12 ($ 10 to $ 14)"),
+        (Total("dollars", 12.0, 12.0, 12.0, at_most=("power of a",)), "≤ $ 12"),
+        (Total("dollars", 12.0, 12.0, 12.0, ("price of a",), at_most=("power of b",)), "~ $ 12"),
+    ],
+)
+def test_amounts_are_marked_as_bounds_and_have_a_range_where_it_shows(total: Total, text: str) -> None:
+    assert amount(total) == text
+
+
+def test_rows_and_notes_of_ledgers_are_those_of_their_steps() -> None:
+    """Places beside each other, samples and goodput only where a step trains some."""
+    full = ledger_of("cluster dgx-h100-64")
+    step = StepLedger(cluster=full, step_time=2.0, sent_joules=None, samples=7)
+    idle = replace(step, cluster=ledger_of("switch"), samples=0, sent_joules=0.0, interval=(1.9, 2.2))
+    rows = ledger_rows({"a": step, "b": idle})
+    names = ["dollars a rank", "watts a rank", "joules a step", "at the meter", "dollars a step"]
+    assert [row[0] for row in rows] == [*names, "samples per dollar", "samples per joule", "goodput"]
+    assert all(len(row) == 3 for row in rows)
+    assert rows[0][1:] == (amount(full.dollars), amount(idle.cluster.dollars))
+    assert rows[1][1:] == (amount(step.watts), amount(idle.watts))
+    assert rows[2][1:] == (amount(step.energy.total), amount(idle.energy.total))
+    assert rows[3][1:] == (amount(step.metered), amount(idle.metered))
+    assert rows[4][1:] == (amount(step.dollars), amount(idle.dollars))
+    assert rows[5][1:] == (amount(step.samples_per_dollar), "unknown")
+    assert rows[6][1:] == (amount(step.samples_per_joule), "unknown")
+    assert rows[7] == ("goodput", "not computed", "not computed")
+    alone = ledger_rows({"b": idle}, "collective")
+    assert [row[0] for row in alone] == [name.replace("a step", "a collective") for name in names]
+    known = replace(step, goodput=0.925), replace(step, goodput=0.925, goodput_missing=("wdm-engine",))
+    assert ledger_rows(dict(zip("cd", known, strict=True)))[-1] == ("goodput", "92.50%", "≤ 92.50%")
+    notes = list(ledger_notes({"a": replace(step, goodput=0.9, goodput_missing=("wdm-engine",)), "b": idle}))
+    assert notes[0] == (
+        "left out, so that sums are at least so much (≥), a: "
+        + ", ".join(dict.fromkeys((*full.dollars.missing, *step.energy.missing)))
+    )
+    assert notes[1].startswith("counted at a limit, so that sums are at most so much (≤), a: ")
+    assert notes[2] == "both, so that sums are neither (~), a"
+    assert notes[3] == "ranges are those of prices and watts alone, a: no interval of its time is known"
+    assert notes[4] == "goodput at most (≤), a: without wdm-engine"
+    assert not any("no interval" in note and ", b:" in note for note in notes)
+    (site,) = [note for note in notes if note.startswith("assumed of the site: ")]
+    assert site == f"assumed of the site: {', '.join(Site().texts().values())}"
+    assert sum(note.startswith("assumed of failures: ") for note in notes) == 1
+    calm = [note.partition(":")[0] for note in ledger_notes({"b": idle})]
+    assert "assumed of failures" not in calm and "both, so that sums are neither (~), b" not in calm
+    stated = site_of({"pue": 1.1, "electricity": "8 ct/kWh", "amortisation": "3 years", "maintenance": "1 %"})
+    told = ledger_notes({"a": replace(step, cluster=replace(full, site=stated))})
+    assert not any(note.startswith("assumed of the site") for note in told) and list(ledger_notes({})) == []
+
+
+def test_steps_without_time_draw_static_power_and_what_sending_takes_is_named_where_it_is_unknown() -> None:
+    ledger = ledger_of("cluster dgx-h100-64")
+    still = StepLedger(cluster=ledger, step_time=0.0, sent_joules=5.0, samples=1)
+    assert still.watts == ledger.static_power and still.energy.known_j == 5.0
+    assert replace(still, step_time=1.0, sent_joules=None).energy.transmission.value == 0
+    lacking = replace(ledger, fabric=Bill(ledger.ranks, missing=("fibres",)))
+    unknown = replace(still, cluster=lacking, sent_joules=None).energy.transmission
+    assert (unknown.value, unknown.missing) == (None, ("fibres",))
+    sent = replace(still, step_time=2.0, interval=(1.0, 4.0))
+    more = value(sent.watts) - value(ledger.static_power)
+    assert more == pytest.approx(5.0 / (2.0 * ledger.ranks))
+    low, high = sent.watts.low, sent.watts.high
+    static = ledger.static_power
+    assert low is not None and high is not None and static.low is not None and static.high is not None
+    assert low - static.low == pytest.approx(5.0 / (4.0 * ledger.ranks))
+    assert high - static.high == pytest.approx(5.0 / (1.0 * ledger.ranks))
 
 
 @given(spares=st.floats(0, 1), more=st.floats(1e-3, 1), goodput=st.floats(0.1, 1))
