@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,9 +13,9 @@ import pytest
 from lightloom.app.api.goodput import Goodput, GoodputSettings, bill, format_duration, goodput
 from lightloom.core.errors import InputError
 from lightloom.machines.clusters.load import load_cluster
-from lightloom.planning.economics.causes import load_log, names
-from lightloom.planning.economics.estimate import spare_counts
-from lightloom.planning.economics.job import World
+from lightloom.planning.economics.causes import Recovery, Response, load_log, names
+from lightloom.planning.economics.estimate import estimate_cluster, machine_of, spare_counts
+from lightloom.planning.economics.job import World, options_of
 
 RING: dict[str, Any] = {"mtbf": {"wdm-engine": "1e6h", "host": "400000h"}}
 SWITCH = "h100-1024-no-nvlink-400g"
@@ -179,6 +182,170 @@ def test_only_a_simulation_draws_at_random_and_depends_on_its_seed() -> None:
     assert played.origin["seed"] == 3
     configurations = {each.origin["configuration"] for each in (alone, played, again)}
     assert len(configurations) == 3
+
+
+def test_dollars_are_those_of_nodes_and_of_spares_at_their_ratio() -> None:
+    priced = goodput(SWITCH, node_price=400_000, spare_price=100_000).estimate
+    assert priced.spare_ratio == 0.25 and priced.job.spares > 1
+    assert priced.cost == priced.job.nodes + priced.job.spares / 4 and priced.dollars == pytest.approx(
+        400_000 * priced.cost
+    )
+    unknown = goodput("tpu-v4-1024", spares=2).estimate
+    assert unknown.spare_ratio == 1.0 and unknown.cost == unknown.job.nodes + 2
+    price = unknown.node_price.value
+    assert unknown.dollars == (None if price is None else price * unknown.cost)
+
+
+def test_a_stated_time_between_interruptions_is_that_of_the_whole_job() -> None:
+    found = goodput(SWITCH, interruption_time="3h").estimate
+    (answer,) = found.answers
+    assert answer.cause.rate == pytest.approx(1 / (3 * 3600 * found.machine.ranks))
+    assert (answer.cause.name, answer.cause.source, answer.chosen) == ("all", "given", None)
+    assert found.job.mtbf == pytest.approx(3 * 3600) and found.speed == 1.0
+    assert found.missing == () and answer.restart == found.job.node_restart
+    assert found.job.nodes == found.machine.nodes
+    assert not any("spares" in line or "repair" in line for line in found.assumptions)
+
+
+def test_ranks_of_a_node_are_those_stated_of_the_host_or_of_the_innermost_domain() -> None:
+    def node(cluster: str, **changes: Any) -> tuple[int, str]:
+        options = {name: changes.pop(name) for name in ("node_ranks",) if name in changes}
+        machine = machine_of(load_cluster(cluster, **changes), options_of(options))
+        return machine.node_ranks, machine.node_source
+
+    assert node("terarack-64", node_ranks=64) == (64, "given")
+    assert node("dgx-h100-64") == (8, "a node has 8 ranks: host-hgx-h100")
+    assert node("terarack-64", ranks=4)[0] == 4
+    hostless = {"accelerator": "titan-xp"}
+    domain = "assumption: a node has 8 ranks, those of the fabric's innermost domain"
+    assert node("dgx-h100-64", set=hostless) == (8, domain)
+    assert node("dgx-h100-64", ranks=8, set=hostless) == (1, "assumption: every rank is a node of its own")
+    with pytest.raises(InputError, match="node_ranks=65: expected at most the 64 ranks of terarack-64"):
+        node("terarack-64", node_ranks=65)
+
+
+def test_what_was_not_given_is_assumed_with_its_source() -> None:
+    found = goodput("terarack-64", mtbf={"host": "400000h"}, damage_slowdown=1.1).estimate
+    told = {line for line in found.assumptions if line.startswith(tuple(f"{a.cause.name}: " for a in found.answers))}
+    sourced = {
+        f"{answer.cause.name}: {answer.cause.source}"
+        for answer in found.answers
+        if answer.cause.rate is not None and answer.cause.source != "given"
+    }
+    assert told == sourced and any(line.startswith("software: ") for line in told)
+    assert not any(line.startswith(("host: ", "wdm-engine: ")) for line in told)
+    assert any(line.startswith("spares: as many as pay, at 1 times the price") for line in found.assumptions)
+    assert any(line.startswith("checkpoint: stall ") for line in found.assumptions)
+    given = goodput("terarack-64", spares=1, repair="1h", node_ranks=1, stall="5s", **RING).estimate.assumptions
+    assert not any(line.startswith(("spares", "checkpoint:", "a node has")) for line in given)
+
+
+@pytest.mark.parametrize("cluster", [SWITCH, "terarack-64"])
+@pytest.mark.parametrize(("restart", "sooner"), [(300.0, 240.0), (30.0, 0.0)])
+def test_changes_gain_what_a_job_that_is_asked_with_them_keeps(cluster: str, restart: float, sooner: float) -> None:
+    """With slower steps after damage; the most valuable first, in shares of what is kept and dollars of the machine."""
+    rates: dict[str, Any] = {"interruption_time": "40h"}
+    if cluster == "terarack-64":
+        rates = {**RING, "spares": 2, "remedy": "damaged", "damage_slowdown": 1.5, "repair": "100h"}
+    base: dict[str, Any] = {"restart": restart, "stall": 20.0, "save": 100.0, **rates}
+    found = goodput(cluster, **base)
+    assert (found.estimate.speed < 1) == (cluster == "terarack-64")
+    asked: dict[str, dict[str, Any]] = {
+        "checkpoints that take half as long": {"stall": 10.0, "save": 50.0},
+        "restarts that are a minute shorter": {"restart": sooner},
+    }
+    if cluster == SWITCH:
+        asked["half the interruptions"] = {"interruption_time": "80h"}
+    else:
+        asked["one more spare node"] = {"spares": 3}
+    told = {change.name: change for change in found.changes}
+    assert set(told) == {*asked, "half the interruptions"}
+    for name, fields in asked.items():
+        assert told[name].goodput == pytest.approx(goodput(cluster, **{**base, **fields}).most_goodput), name
+    assert all(change.goodput > found.most_goodput for change in found.changes)
+    assert [change.gain for change in found.changes] == sorted((each.gain for each in found.changes), reverse=True)
+    for change in found.changes:
+        assert change.gain == pytest.approx(change.goodput / found.most_goodput - 1)
+        dollars = found.estimate.dollars
+        assert dollars is not None and change.dollars == pytest.approx(change.gain * dollars)
+
+
+def test_counts_of_spares_lie_around_the_chosen_one() -> None:
+    for chosen, shown in ((0, [0, 1, 2]), (1, [0, 1, 2, 3]), (5, [3, 4, 5, 6, 7])):
+        found = goodput(SWITCH, spares=chosen)
+        rows = found.spare_counts
+        assert [row.spares for row in rows] == shown
+        assert [row.spares for row in rows if row.chosen] == [chosen]
+        assert [row.goodput for row in rows] == sorted(row.goodput for row in rows)
+        asked = [goodput(SWITCH, spares=count).most_goodput for count in shown]
+        assert [row.goodput for row in rows] == pytest.approx(asked)
+        for fewer, row in pairwise(rows):
+            # At that price nodes and spares cost as many times more as there is kept.
+            nodes = found.estimate.job.nodes
+            kept = row.goodput / fewer.goodput
+            assert (nodes + fewer.spares + row.relative_worth) / (nodes + fewer.spares) == pytest.approx(kept)
+            price = found.estimate.node_price.value
+            assert price is not None and row.worth == pytest.approx(row.relative_worth * price)
+        assert rows[0].spares > 0 or (rows[0].worth, rows[0].relative_worth) == (None, 0.0)
+
+
+def test_jobs_have_from_one_node_to_ten_million_ranks() -> None:
+    cluster = load_cluster(SWITCH)
+    assert estimate_cluster(cluster, ranks=8).job.nodes == 1
+    assert estimate_cluster(cluster, ranks=10_000_000).machine.ranks == 10_000_000
+    for ranks in (7, 10_000_008):
+        with pytest.raises(InputError, match=rf"{ranks} ranks of the job: expected 8, one node, to 10,000,000 ranks"):
+            estimate_cluster(cluster, ranks=ranks)
+
+
+def test_rewiring_takes_the_seconds_given_then_the_fabric_s_then_the_switch_s() -> None:
+    plain = goodput("sip-ocs-1024").estimate.recovery
+    assert plain.circuits
+    field = load_cluster("sip-ocs-1024", set={"fabric.reconfiguration_time": "7s"})
+    stated = estimate_cluster(field).recovery.steps["rewiring"]
+    assert (stated.seconds, stated.source) == (7.0, "the fabric's reconfiguration_time")
+    given = estimate_cluster(field, {"recovery": {"rewiring": "9s"}}).recovery.steps["rewiring"]
+    assert (given.seconds, given.source) == (9.0, "given")
+    assert not goodput(SWITCH).estimate.recovery.circuits
+    with pytest.raises(KeyError):
+        plain.parts("hope")
+
+
+def test_a_restart_is_the_sum_of_its_parts_and_names_those_that_were_not_given() -> None:
+    recovery = Recovery.of({"swap": 11.0}, circuits=False)
+    for kind in ("node", "rewire", "damaged", "software"):
+        assert recovery.seconds(kind) == pytest.approx(
+            sum(recovery.steps[name].seconds for name in recovery.parts(kind))
+        )
+    joined = Recovery.of({"swap": 11.0}, circuits=True)
+    links = joined.steps["rewiring"].seconds + joined.steps["link_up"].seconds
+    assert joined.seconds("node") == pytest.approx(recovery.seconds("node") + links)
+    assert joined.seconds("rewire") - joined.seconds("damaged") == pytest.approx(links)
+    told = [line.partition(" ")[0] for line in recovery.assumptions()]
+    assert len(told) == len(set(recovery.assumptions())) and "swap" not in told
+    assert not any(line.startswith(("rewiring", "link up")) for line in recovery.assumptions())
+    assert sum(line.startswith(("rewiring", "link up")) for line in joined.assumptions()) == 2
+    whole = Recovery.of({}, circuits=True, whole=5.0)
+    assert whole.seconds("node") == whole.seconds("software") == 5.0 and whole.assumptions() == ()
+    assert recovery.with_part("swap", 3.0, "x") == recovery
+    assert recovery.with_part("loading", 3.0, "x").steps["loading"].seconds == 3.0
+
+
+def test_damage_slows_steps_by_the_share_that_waits_for_communication() -> None:
+    def damaged(**options: Any) -> Response:
+        found = goodput("terarack-64", **RING, **options).estimate.answers
+        (answer,) = [answer for answer in found if answer.alternatives]
+        return answer.alternatives[2][0]
+
+    whole, part = damaged(damage_slowdown=1.5), damaged(damage_slowdown=1.5, communication="40 %")
+    assert (whole.slowdown, part.slowdown) == pytest.approx((1.5, 1.2))
+    assert (whole.remedy, whole.restarts, whole.possible) == ("damaged", 2, True)
+    assert whole.why == "collectives take 1.5 times as long, as given; assumption: all of a step is communication"
+    assert part.why == "collectives take 1.5 times as long, as given; 40% of a step"
+    assert Response(remedy="restart").speed(0.1, 50.0) == 1.0
+    # As many failures at once as a Poisson variable of mean 3 counts, each of which doubles a step.
+    mean = sum(math.exp(-3) * 3**count / math.factorial(count) / 2**count for count in range(60))
+    assert replace(whole, slowdown=2.0).speed(0.1, 30.0) == pytest.approx(mean)
 
 
 def test_options_that_are_missing_say_why() -> None:
