@@ -289,6 +289,20 @@ def test_counts_of_spares_lie_around_the_chosen_one() -> None:
         assert rows[0].spares > 0 or (rows[0].worth, rows[0].relative_worth) == (None, 0.0)
 
 
+def test_slices_are_of_one_rank_up_to_all_in_blocks_of_whole_nodes() -> None:
+    found = goodput(SWITCH, slices=[1, 1024], block=8, repair="10h")
+    assert [(row.ranks, row.block_ranks) for row in found.slices] == [(1, 8), (1024, 8)]
+    job = found.estimate.job
+    works = (1 / job.node_rate) / (1 / job.node_rate + 36_000)
+    assert [row.host_availability for row in found.slices] == pytest.approx([works] * 2)
+    assert found.slices[0].static == pytest.approx(works)
+    assert goodput(SWITCH, slices=[8], block=1024, host_availability=0.9).slices[0].static == pytest.approx(0.9**128)
+    assert goodput(SWITCH, slices=[8]).slices[0].block_ranks == 8
+    for fields in ({"slices": [0]}, {"slices": [1025]}, {"slices": [8], "block": 7}, {"slices": [8], "block": 1025}):
+        with pytest.raises(InputError, match="expected 1 to 1024 ranks, and blocks of a node of 8 ranks or more"):
+            goodput(SWITCH, **fields)  # type: ignore[arg-type]
+
+
 def test_jobs_have_from_one_node_to_ten_million_ranks() -> None:
     cluster = load_cluster(SWITCH)
     assert estimate_cluster(cluster, ranks=8).job.nodes == 1

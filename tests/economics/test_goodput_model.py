@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,8 +15,11 @@ from lightloom.planning.economics.job import (
     Checkpoint,
     Interruption,
     Job,
+    Shares,
     cycle_time,
+    host_availability,
     optimal_interval,
+    options_of,
     reconfigurable_share,
     spare_share,
     static_share,
@@ -108,9 +112,70 @@ def test_limits() -> None:
     assert spares == sorted(spares)
 
 
+def test_where_nothing_fails_only_checkpoints_cost() -> None:
+    never: list[Interruption] = []
+    assert time_shares(90.0, Checkpoint(stall=10), never) == Shares(
+        useful=0.9, stalled=pytest.approx(0.1), recomputed=0.0, restarting=0.0
+    )
+    assert time_shares(0.0, Checkpoint(stall=0), never).useful == 1.0
+    assert time_shares(math.inf, Checkpoint(stall=10), never).useful == 1.0
+    assert cycle_time(never) == math.inf
+    assert cycle_time([Interruption(name="all", rate=1.0, restart=1e4)]) == math.inf
+    assert host_availability(math.inf, 5.0) == 1.0 and host_availability(30.0, 10.0) == 0.75
+    assert Job(nodes=4, node_rate=0.0, node_restart=1.0, repair=1e9).availability == 1.0
+
+
+def test_checkpoints_without_time_between_them_lose_what_is_not_yet_saved() -> None:
+    kind = Interruption(name="all", rate=1 / 100, restart=0.0)
+    shares = time_shares(0.0, Checkpoint(stall=0.0, save=0.0), [kind])
+    assert (shares.useful, shares.recomputed, shares.restarting) == pytest.approx((1.0, 0.0, 0.0))
+    late = time_shares(50.0, Checkpoint(stall=0.0, save=50.0), [kind])
+    soon = time_shares(50.0, Checkpoint(stall=0.0, save=0.0), [kind])
+    assert late.useful == pytest.approx(soon.useful * math.exp(-0.5))
+    # Beyond what a float holds there is nothing left, as there is hardly anything before.
+    edge = [time_shares(rates * 100, Checkpoint(stall=0.0), [kind]).useful for rates in (699.0, 701.0)]
+    assert 0 < edge[0] < 1e-290 and edge[1] == 0.0
+
+
+def test_shares_at_a_speed_and_of_a_part_of_the_time_add_up_to_one() -> None:
+    whole = Shares(useful=0.6, stalled=0.1, recomputed=0.2, restarting=0.1)
+    slow = whole.available(0.5).at_speed(0.75)
+    assert slow == Shares(
+        useful=pytest.approx(0.225), stalled=0.05, recomputed=0.1, restarting=0.05, waiting=0.5, slowed=0.075
+    )
+
+
+def test_inputs_agree_up_to_the_last_second() -> None:
+    """An interval that ends as the last checkpoint is saved, with and without options around it."""
+    assert options_of({"interval": 99.0, "stall": 1.0, "save": 100.0}).interval == 99.0
+    assert 0 < total_job(1e4, 60, Checkpoint(stall=1, save=60), 59).goodput < 1
+    with pytest.raises(ConfigError, match="interval of 98 s: expected at least 99 s"):
+        options_of({"interval": 98.0, "stall": 1.0, "save": 100.0})
+    for name, value in (("rates", "llama-3"), ("mtbf", {"host": 1.0}), ("spares", 0), ("repair", 1.0)):
+        with pytest.raises(ConfigError, match=f"interruption_time and {name} contradict each other"):
+            options_of({"interruption_time": 5.0, name: value})
+    assert options_of({"interruption_time": 5.0, "mtbf": {}}).mtbf == {}
+    assert options_of({"restart": 5.0, "recovery": {}}).restart == 5.0
+
+
+@pytest.mark.parametrize("share", [static_share, reconfigurable_share, spare_share])
+def test_shares_of_all_units_are_the_chance_that_all_work(share: Callable[[int, int, float], float]) -> None:
+    assert share(4, 4, 0.5) == pytest.approx(0.5**4)
+    assert (share(4, 1, 1.0), share(4, 1, 0.0), share(1, 1, 1.0)) == (1.0, 0.0, 1.0)
+    for units, needed, chance, words in (
+        (4, 0, 0.5, "0 of 4"),
+        (4, 5, 0.5, "5 of 4"),
+        (4, 1, -0.1, "-0.1"),
+        (4, 1, 1.1, "1.1"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            share(units, needed, chance)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: time_shares(-1.0, Checkpoint(stall=5), []), "interval -1 s: expected at least 0 s"),
         (lambda: total_job(1e4, 60, Checkpoint(stall=1, save=60), 10).goodput, "at least 59 s"),
         (lambda: static_share(4, 5, 0.9), "5 of 4 units"),
         (lambda: spare_share(4, 4, 99.0), "expected 0 to 1"),
