@@ -297,7 +297,7 @@ def test_a_calibration_tells_each_parameter_by_what_it_rests_on() -> None:
     )
     others = [name for name in made.parameters if name != "gemm_fraction"]
     assert left == f"the rows say little about {', '.join(others)}: near their priors"
-    all_known = made_calibration(**{name: each.value for name, each in made.parameters.items()})
+    all_known = made_calibration("a100", **{name: each.value for name, each in made.parameters.items()})
     assert StepsCalibration(all_known, {}).remarks() == [held]
     assert found.to_json()["schema"] == "lightloom.calibration/1"
 

@@ -13,7 +13,9 @@ import pytest
 from lightloom.app.api.goodput import Goodput, GoodputSettings, bill, format_duration, goodput
 from lightloom.core.errors import InputError
 from lightloom.machines.clusters.load import load_cluster
-from lightloom.planning.economics.causes import Recovery, Response, load_log, names
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.planning.economics import causes
+from lightloom.planning.economics.causes import Recovery, Response, damage_slowdown, load_log, names
 from lightloom.planning.economics.estimate import estimate_cluster, machine_of, spare_counts
 from lightloom.planning.economics.job import World, options_of
 
@@ -300,7 +302,7 @@ def test_slices_are_of_one_rank_up_to_all_in_blocks_of_whole_nodes() -> None:
     assert goodput(SWITCH, slices=[8]).slices[0].block_ranks == 8
     for fields in ({"slices": [0]}, {"slices": [1025]}, {"slices": [8], "block": 7}, {"slices": [8], "block": 1025}):
         with pytest.raises(InputError, match="expected 1 to 1024 ranks, and blocks of a node of 8 ranks or more"):
-            goodput(SWITCH, **fields)  # type: ignore[arg-type]
+            goodput(SWITCH, **fields)
 
 
 def test_jobs_have_from_one_node_to_ten_million_ranks() -> None:
@@ -360,6 +362,27 @@ def test_damage_slows_steps_by_the_share_that_waits_for_communication() -> None:
     # As many failures at once as a Poisson variable of mean 3 counts, each of which doubles a step.
     mean = sum(math.exp(-3) * 3**count / math.factorial(count) / 2**count for count in range(60))
     assert replace(whole, slowdown=2.0).speed(0.1, 30.0) == pytest.approx(mean)
+
+
+def test_damage_is_priced_on_as_many_ranks_as_there_are_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, ring = (load_fabric("wdm-ring", ranks, set={"wavelengths": 4}) for ranks in (4, 8))
+    slowdown, why = damage_slowdown(small, "engine", 2.0**20)
+    assert slowdown is not None and slowdown > 1
+    assert why == f"{slowdown:.3g} times the time of an all-reduce of 1 MiB on 4 ranks, around transceiver:0:0"
+    # Sixteen channels go dark with a light source.
+    many = load_fabric("wdm-ring", 4, set={"wavelengths": 20})
+    dark, told = damage_slowdown(many, "light-source", 2.0**20)
+    assert told.endswith("on 4 ranks, around transceiver:0:0 to transceiver:0:15")
+    assert dark is not None and dark > 1
+    monkeypatch.setattr(causes, "MOST_RANKS", 4)
+    assert damage_slowdown(ring, "engine", 2.0**20) == (slowdown, why)
+    assert damage_slowdown(ring, "board", 1.0) == (
+        None,
+        "lightloom collective --without has no failure for a board part",
+    )
+    assert damage_slowdown(ring, None, 1.0)[1].endswith("has no failure for a network part")
+    served = "lightloom collective --without does not serve a fabric of kind "
+    assert damage_slowdown(load_cluster(SWITCH).fabric, "nic", 1.0)[1].startswith(served)
 
 
 def test_options_that_are_missing_say_why() -> None:

@@ -151,6 +151,13 @@ def test_what_has_no_fixed_shapes_is_refused_in_one_line(
     assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
 
 
+def test_a_node_counts_that_leaves_out_one_of_its_results(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("LSTM", ["x", "w", "r"], ["", "y"], hidden_size=4)
+    model = graph_of([node], {"x": [5, 2, 3]}, {"w": [1, 16, 3], "r": [1, 16, 4]})
+    found = read_onnx(written(tmp_path, model)).graph.operators[-1]
+    assert (found.kind, found.forward_flops) == ("recurrent", 2 * (5 * 2) * 16 * (3 + 4))
+
+
 def test_dynamic_dimensions_take_the_sizes_that_are_given(tmp_path: Path) -> None:
     made = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
     path = written(tmp_path, graph_of([made], {"x": ["batch", "seq", 8]}, {"w": [8, 6]}))
@@ -194,6 +201,7 @@ def test_operators_have_the_words_of_the_table_or_their_own() -> None:
         ("QLinearMatMul", [(2, 3), (), (), (3, 5)], (2, 5), {}, 60),
         ("Attention", [(2, 4, 6, 8)] * 3, (2, 4, 6, 8), {}, 2 * 2 * 2 * 4 * 6 * 6 * 8),
         ("Attention", [(2, 6, 32)] * 3, (2, 6, 32), {"q_num_heads": 4, "kv_num_heads": 4}, 2 * 2 * 2 * 4 * 6 * 6 * 8),
+        ("LSTM", [(5, 2, 3), (2, 16, 3), (2, 16, 4)], (5, 2, 2, 4), {}, 2 * (5 * 2) * (2 * 16) * (3 + 4)),
         ("Relu", [(2, 3)], (2, 3), {}, None),
     ],
 )

@@ -246,11 +246,11 @@ def test_ways_move_the_bytes_and_take_the_steps_of_their_kind(kind: str, ranks: 
             )
             assert found[f"tree {name}"].base == tree.base
         if kind == "all-to-all" and name != "LL128":
-            ring = protocol.ring
+            latencies = protocol.ring
             check(
                 f"all pairs {name}",
-                ring.domain_step,
-                ring.network_step if m > 1 else 0.0,
+                latencies.domain_step,
+                latencies.network_step if m > 1 else 0.0,
                 size * (n - 1) / n / share,
                 size * (n - g) / n / share,
             )
@@ -260,12 +260,12 @@ def test_ways_move_the_bytes_and_take_the_steps_of_their_kind(kind: str, ranks: 
     bare = list(ways(Tasks(kind, *np.array([[n], [m], [size]])), tiers._replace(memory=None), transport))
     assert [way.copy_seconds for way in bare] == [0.0] * len(found)
     if kind == "all-gather":
-        ring, trees = transport.protocols["Simple"].ring, transport.parallel_trees
+        rail, trees = transport.protocols["Simple"].ring, transport.parallel_trees
         assert trees is not None
         check(
             "rails Simple",
-            (g - 1) * ring.domain_step,
-            (m - 1) * ring.network_step,
+            (g - 1) * rail.domain_step,
+            (m - 1) * rail.network_step,
             size * (g - 1) / g,
             size * (m - 1) / m / leaving,
         )

@@ -177,6 +177,30 @@ def test_sizes_and_types_that_do_not_fit() -> None:
             blocks.encode_runs(fmt, x, None, np.array([[0, 8, 0], run]), wire)
 
 
+def test_tables_of_runs_are_contiguous_rows_of_three_that_stay_within_their_arrays() -> None:
+    fmt, x = BlockFormat("linear", 8, 8), np.ones(16, np.float32)
+    wire = np.zeros(fmt.nbytes(16), np.uint8)
+    good = np.array([[0, 8, 0], [8, 8, fmt.nbytes(8)]])
+    tables: tuple[Any, ...] = (
+        good.astype(np.int32),
+        good[0],
+        np.zeros((2, 4), np.int64),
+        np.asfortranarray(good),
+        good[None],
+    )
+    for wrong in tables:
+        words = "a table of runs must be contiguous int64 of 3 columns"
+        with pytest.raises(InputError, match=words):
+            blocks.encode_runs(fmt, x, None, wrong, wire)
+        with pytest.raises(InputError, match=words):
+            blocks.decode_runs(fmt, wire, wrong, x)
+    blocks.encode_runs(fmt, x, None, good, wire)
+    blocks.encode_runs(fmt, x, None, np.array([[16, 0, len(wire)]]), wire)
+    for run in ([9, 8, 0], [0, 8, fmt.nbytes(8) + 1], [-1, 8, 0], [0, -1, 0], [0, 8, -1], [17, 0, 0]):
+        with pytest.raises(InputError, match=r"run 1 of 2, .*: it reaches beyond 16 values or"):
+            blocks.encode_runs(fmt, x, None, np.array([[0, 8, 0], run]), wire)
+
+
 def test_every_function_refuses_arrays_of_other_types_and_sizes_and_writes_to_none_that_is_read_only() -> None:
     fmt, runs = BlockFormat("linear", 4, 128), np.array([[0, 8, 0]])
     x, wire = np.zeros(200, np.float32), np.zeros(132, np.uint8)

@@ -124,6 +124,23 @@ def test_synthesized_and_folded_schedules(kind: str, ranks: int, wavelengths: in
         np.testing.assert_array_equal(ours, right)
 
 
+@given(random_schedules())
+def test_a_message_is_all_that_goes_between_two_ranks_in_a_level(schedule: Schedule) -> None:
+    """Messages ascend by level, source, destination, and copies before sums; so do the chunks of each."""
+    movement = movement_of(schedule)
+    keys = list(
+        zip(
+            *(column.tolist() for column in (movement.level, movement.source, movement.destination, movement.reduces)),
+            strict=True,
+        )
+    )
+    assert keys == sorted(set(keys))
+    for begin, end in pairwise(movement.first.tolist()):
+        chunks = movement.chunk[begin:end].tolist()
+        assert chunks and chunks == sorted(chunks)
+    assert movement.first[0] == 0 and movement.first[-1] == len(movement.chunk)
+
+
 @given(random_schedules(), st.integers(0, 2**32 - 1))
 def test_what_moves_data_alike_has_one_digest(schedule: Schedule, seed: int) -> None:
     movement = movement_of(schedule)
