@@ -17,7 +17,18 @@ from torch.utils.flop_counter import flop_registry
 
 from lightloom.models.graph import TENSOR_KINDS, ComputeGraph, Operator
 from lightloom.models.onnx import word_of
-from lightloom.models.operator_words import KIND_OF_WORD, has_rule, product
+from lightloom.models.operator_words import (
+    KIND_OF_WORD,
+    Product,
+    attention_sizes,
+    convolution_sizes,
+    experts_dimensions,
+    flattened_sizes,
+    has_rule,
+    kind_of,
+    plain_word,
+    product,
+)
 from lightloom.models.torch.trace import trace
 from lightloom.models.traces.calls import Call, is_causal
 from lightloom.models.traces.execution_trace import read_execution_trace
@@ -77,6 +88,149 @@ def test_products_are_those_of_pytorchs_own_counter(packet: Any) -> None:
     attention = "attention" in name and "backward" in name
     recomputed = 2 * math.prod(shapes[1][:-1]) * shapes[2][-2] * shapes[1][-1] if attention else 0
     assert ours.flops == theirs - recomputed
+
+
+# By hand
+
+_STRIDES: list[object] = [[2, 1], [1, 2], [1, 1]]
+_IMAGE, _KERNEL, _MADE = (2, 3, 9, 8), (4, 3, 3, 2), (2, 4, 5, 11)
+_RECURRENT = [(7, 2, 3), (16, 3), (16, 4)]
+
+
+@pytest.mark.parametrize(
+    ("word", "shapes", "values", "flops", "factors", "summed", "shape"),
+    [
+        ("mm", [(2, 3), (3, 5)], [], 60, (0, 1), 3, (2, 5)),
+        ("matmul", [(4, 1, 2, 3), (7, 3, 5)], [], 2 * 4 * 7 * 2 * 5 * 3, (0, 1), 3, (4, 7, 2, 5)),
+        ("dot", [(3,), (3,)], [], 6, (0, 1), 3, ()),
+        ("mv", [(2, 3), (3,)], [], 12, (0, 1), 3, (2,)),
+        ("addmm", [(5,), (2, 3), (3, 5)], [], 60, (1, 2), 3, (2, 5)),
+        ("addbmm", [(2, 5), (4, 2, 3), (4, 3, 5)], [], 240, (1, 2), 3, (2, 5)),
+        ("linear", [(7, 2, 3), (5, 3)], [], 420, (0, 1), 3, (7, 2, 5)),
+        ("linear", [(2, 3), (3,)], [], 12, (0, 1), 3, (2,)),
+        ("grouped_mm", [(6, 4), (3, 4, 5)], [], 240, (0, 1), 4, (6, 5)),
+        ("grouped_mm", [(3, 6, 4), (4, 5)], [], 240, (0, 1), 4, (6, 5)),
+        ("einsum", [(2, 3), (3, 5)], ["ij, jk"], 60, (0, 1), 3, (2, 5)),
+        ("einsum", [(2, 3), (2, 5)], ["bi,bj->jbi"], 60, (0, 1), 1, (5, 2, 3)),
+        ("einsum", [(2, 3), (2, 5), (2,)], ["bi,bj,b->"], 60, (0, 1, 2), 30, ()),
+        ("conv2d", [_IMAGE, _KERNEL], _STRIDES, 2 * math.prod(_MADE) * 18, (0, 1), 18, _MADE),
+        ("conv2d", [_IMAGE[1:], _KERNEL], _STRIDES, math.prod(_MADE) * 18, (0, 1), 18, _MADE[1:]),
+        ("conv2d", [_IMAGE, _KERNEL], [[1], [0], [2]], 2 * (2 * 4 * 5 * 6) * 18, (0, 1), 18, (2, 4, 5, 6)),
+        ("conv_transpose2d", [_IMAGE, (3, 4, 3, 2)], _STRIDES, 2 * math.prod(_IMAGE) * 24, (0, 1), 24, None),
+        ("convolution", [_IMAGE, (3, 4, 3, 2)], [*_STRIDES, True], 2 * math.prod(_IMAGE) * 24, (0, 1), 24, None),
+        ("convolution", [_IMAGE, _KERNEL], [*_STRIDES, False], 2 * math.prod(_MADE) * 18, (0, 1), 18, _MADE),
+        ("lstm", [*_RECURRENT, (16,)], [], 2 * 14 * (48 + 64), (0, 1), 3, ()),
+        ("mkldnn_rnn_layer", [*_RECURRENT, (2, 4), (2, 4)], [], 2 * 14 * (48 + 64), (0, 1), 3, ()),
+        ("cudnn_rnn_backward", _RECURRENT, [], 4 * 14 * (48 + 64), (0, 1), 3, ()),
+        ("flash_attn_forward", _TOKENS, [], 2 * (2 * 7 * 3) * 11 * (8 + 6), (0, 2), 8, (2, 7, 3, 6)),
+        ("scaled_dot_product_attention", _HEADS, [], 2 * (2 * 3 * 7) * 11 * (8 + 6), (0, 2), 8, (2, 3, 7, 6)),
+    ],
+)
+def test_products_by_hand(
+    word: str,
+    shapes: list[tuple[int, ...]],
+    values: list[object],
+    flops: int,
+    factors: tuple[int, ...],
+    summed: int,
+    shape: tuple[int, ...] | None,
+) -> None:
+    assert product(word, shapes, None, values) == Product(flops, factors, summed, shape)
+    stated = product(word, shapes, (9, 9), values)
+    assert stated is not None and (stated.shape == (9, 9) or stated.shape == shape)
+
+
+def test_words_are_plain() -> None:
+    names = ("aten::relu_", "__iadd__", "__matmul__", "__imatmul__", "mm.out", "aten::_int_mm", "__index__")
+    assert [plain_word(name) for name in names] == ["relu", "add", "matmul", "matmul", "mm", "int_mm", "index"]
+
+
+def test_backward_passes_of_convolutions_count_the_gradients_that_are_wanted() -> None:
+    forward = 2 * math.prod(_MADE) * 18
+    for values, wanted in (
+        ([], 2),
+        ([*_STRIDES, False, [True, False, True]], 1),
+        ([*_STRIDES, False, [False, True, False]], 1),
+        ([*_STRIDES, False, [True, True, True]], 2),
+        ([*_STRIDES, False, [False, False, True]], 0),
+    ):
+        made = product("convolution_backward", [_MADE, _IMAGE, _KERNEL], None, values)
+        assert made is not None and (made.flops, made.operands, made.shape) == (wanted * forward, (), _IMAGE)
+    transposed = product("convolution_backward", [_MADE, _IMAGE, (3, 4, 3, 2)], None, [*_STRIDES, True])
+    assert transposed is not None and transposed.flops == 4 * math.prod(_IMAGE) * 24
+
+
+@pytest.mark.parametrize(
+    ("word", "shapes", "values"),
+    [
+        ("einsum", [(2, 3)], ["...i"]),
+        ("einsum", [(2, 3)], ["ij,jk"]),
+        ("einsum", [(2, 3)], ["ijk"]),
+        ("conv2d", [_IMAGE, _KERNEL], [[1], [1]]),
+        ("lstm", [(7, 2), (16, 3)], []),
+        ("lstm", [(7, 2, 3), (16,)], []),
+        ("flash_attention_forward", [(14, 3, 8)] * 3, []),
+    ],
+)
+def test_products_that_do_not_follow_from_shapes_are_none(
+    word: str, shapes: list[tuple[int, ...]], values: list[object]
+) -> None:
+    assert product(word, shapes, None, values) is None
+
+
+def test_sizes_of_experts_attention_convolutions_and_flat_results_have_names() -> None:
+    experts = {"expert": 3, "sequence": 4, "channel": 5, "in_channel": 4}
+    assert experts_dimensions((3, 8, 5), 2, 3, 4) == experts_dimensions((24, 5), 2, 3, 4) == {"sample": 2, **experts}
+    assert experts_dimensions((24, 5), None, 3, 4) == experts | {"sequence": 8}
+    assert experts_dimensions((3, 1, 5), 2, 3, 4)["sequence"] == 1
+    assert flattened_sizes((8, 5), 4) == {"sample": 4, "sequence": 2, "channel": 5}
+    assert flattened_sizes((8, 5, 6), 4) == {"sample": 4, "sequence": 2, "axis_1": 5, "axis_2": 6}
+    assert (flattened_sizes((8,), 4), flattened_sizes((), 4)) == ({"sample": 4, "sequence": 2}, {"sample": 4})
+    assert flattened_sizes((7, 5), 4) == {"sample": 4, "axis_1": 7, "axis_2": 5}
+    assert flattened_sizes((0, 5), 4) == {"sample": 4, "axis_2": 5}
+    sizes = {"sequence": 16, "key_sequence": 12, "head_dim": 8}
+    assert attention_sizes((5, 4, 16, 8), (5, 4, 12, 8), 5) == {"sample": 5, "head": 4, **sizes}
+    assert attention_sizes((5, 4, 16, 8), (5, 2, 12, 8), None) == {"head": 20, "key_head": 2, **sizes}
+    assert attention_sizes((16, 8), (12, 8), None) == {"head": 1, **sizes}
+    kernel = {"kernel_height": 3, "kernel_width": 2}
+    assert convolution_sizes((2, 6, 9, 8), (4, 3, 3, 2), (2, 4, 5, 11)) == {"in_channel": 6, **kernel, "groups": 2}
+    assert convolution_sizes((6, 9, 8), (4, 3, 3, 2), (4, 5, 11)) == {"in_channel": 6, **kernel, "groups": 2}
+    assert convolution_sizes((2, 6, 9, 8), (6, 2, 3, 2), (2, 4, 9, 9)) == {"in_channel": 6, **kernel, "groups": 2}
+    assert convolution_sizes((2, 4, 9, 8), (4, 2, 3, 2), (2, 4, 9, 9)) == {"in_channel": 4, **kernel, "groups": 2}
+    assert convolution_sizes((2, 4, 9), (8, 4, 3), (2, 8, 9)) == {"in_channel": 4, "kernel_length": 3, "groups": 1}
+    deep = {"kernel_depth": 1, "kernel_height": 2, "kernel_width": 3}
+    assert convolution_sizes((1, 4, 9, 9, 9), (8, 4, 1, 2, 3), (1, 8, 9, 8, 7)) == {
+        "in_channel": 4,
+        **deep,
+        "groups": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "products", "calls", "summands", "kind"),
+    [
+        ("bmm", ["bmm"], ["bmm"], 1, "matmul"),
+        ("mine", ["grouped_mm"], ["grouped_mm"], 1, "experts"),
+        ("mine", ["_scaled_mm"], ["_scaled_mm"], 1, "linear"),
+        ("linear", ["mm"], ["mm"], 1, "linear"),
+        ("mine", ["convolution"], ["convolution"], 1, "conv"),
+        ("mul", ["convolution"], ["convolution"], 1, "conv"),
+        ("relu", ["convolution"], ["convolution"], 1, "matmul"),
+        ("mine", ["mm"], ["mm"], 1, "matmul"),
+        ("relu", [], ["relu"], 1, "activation"),
+        ("add", [], ["add"], 2, "add"),
+        ("add", [], ["add"], 1, "elementwise"),
+        ("mm", [], ["mul"], 2, "elementwise"),
+        ("mine", [], ["cat"], 1, "copy"),
+        ("mine", [], [], 1, "copy"),
+        ("mine", [], ["cat", "mul"], 1, "elementwise"),
+    ],
+)
+def test_kinds_are_those_of_products_then_of_words_then_of_calls(
+    word: str, products: list[str], calls: list[str], summands: int, kind: str
+) -> None:
+    assert kind_of(word, products, calls, summands) == kind
+    assert kind_of(word, products, calls, summands, stacked=True) == ("experts" if word == "bmm" else kind)
 
 
 # The same function traced, and recorded as it runs
