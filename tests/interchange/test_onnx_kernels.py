@@ -77,6 +77,38 @@ def by_hand(net: Any, x: Any) -> Any:
     return joined(scores.softmax(-1) @ v)
 
 
+def filled(net: Any, x: Any) -> Any:
+    """Scores of scaled queries, of which those of later tokens are filled up; keys of two heads for all four."""
+    q, v = heads(net.query(x)) * 8**-0.5, heads(net.value(x))
+    k = heads(net.key(x)[..., : WIDTH // 2], 2)
+    k = k[:, :, None].expand(-1, -1, 2, -1, -1).reshape(SAMPLES, HEADS, TOKENS, 8)
+    later = torch.ones(TOKENS, TOKENS, dtype=torch.bool).triu(1)
+    return joined((q @ k.transpose(2, 3)).masked_fill(later, float("-inf")).softmax(-1) @ v)
+
+
+def over_queries(net: Any, x: Any) -> Any:
+    """Weights that add up to one over the queries."""
+    q, k, v = heads(net.query(x)), heads(net.key(x)), heads(net.value(x))
+    return joined((q @ k.transpose(2, 3)).softmax(2) @ v)
+
+
+def weights_that_are_read(net: Any, x: Any) -> Any:
+    q, k, v = heads(net.query(x)), heads(net.key(x)), heads(net.value(x))
+    weights = (q @ k.transpose(2, 3)).softmax(-1)
+    return joined(weights @ v) + weights.mean()
+
+
+def one_head(net: Any, x: Any) -> Any:
+    """Products of three axes."""
+    return (net.query(x) @ net.key(x).transpose(1, 2)).softmax(-1) @ net.value(x)
+
+
+def computed_mask(net: Any, x: Any) -> Any:
+    """What is added to the scores follows from the samples."""
+    q, k, v = heads(net.query(x)), heads(net.key(x)), heads(net.value(x))
+    return joined((q @ k.transpose(2, 3) + x.mean(-1)[:, None, None]).softmax(-1) @ v)
+
+
 def windowed(net: Any, x: Any) -> Any:
     """A mask that is not causal."""
     at = torch.arange(TOKENS)
@@ -133,6 +165,7 @@ KINDS: dict[Callable[[Any, Any], Any], list[str]] = {
     causal: ["linear", "linear", "linear", "attention", "copy"],
     masked: ["linear", "linear", "linear", "attention", "copy"],
     by_hand: ["linear", "linear", "linear", "attention", "copy"],
+    filled: ["linear", "linear", "linear", "attention", "copy"],
     rms_norm: ["norm"],
     norm_of_the_first_token: ["norm"],
     layer_norm: ["norm"],
@@ -183,7 +216,7 @@ def test_parts_of_a_kernel_are_one_operator(tmp_path: Path, function: Callable[[
             assert one.dimensions == other.dimensions
 
 
-PARTS = (by_hand, rms_norm, norm_of_the_first_token, layer_norm, tanh_gelu)
+PARTS = (by_hand, filled, rms_norm, norm_of_the_first_token, layer_norm, tanh_gelu)
 """What the tracer leaves in parts, as no module names it."""
 
 
@@ -192,15 +225,27 @@ def test_a_norm_reads_what_it_is_of(tmp_path: Path) -> None:
     assert found.forward_bytes == 4 * (2 * SAMPLES * WIDTH + WIDTH)
 
 
-@pytest.mark.parametrize("function", [whole, causal, masked, by_hand], ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", [whole, causal, masked, by_hand, filled], ids=lambda function: function.__name__)
 def test_masks_are_told(tmp_path: Path, function: Callable[[Any, Any], Any]) -> None:
     graph = read_onnx(exported(tmp_path, Network(function))).graph
     (found,) = (operator for operator in graph.operators if operator.kind == "attention")
     assert found.causal is (function is not whole)
-    assert found.dimensions == {"sample": SAMPLES, "head": 4, "sequence": 6, "key_sequence": 6, "head_dim": 8}
+    shared = {"key_head": 2} if function is filled else {}
+    assert found.dimensions == {
+        "sample": SAMPLES,
+        "head": 4,
+        "sequence": 6,
+        "key_sequence": 6,
+        "head_dim": 8,
+        **shared,
+    }
 
 
-@pytest.mark.parametrize("function", [windowed, norm_that_is_read], ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function",
+    [windowed, norm_that_is_read, over_queries, weights_that_are_read, one_head, computed_mask],
+    ids=lambda function: function.__name__,
+)
 def test_what_is_no_such_kernel_stays_in_parts(tmp_path: Path, function: Callable[[Any, Any], Any]) -> None:
     kinds = [operator.kind for operator in read_onnx(exported(tmp_path, Network(function))).graph.operators]
     assert not {"attention", "norm"} & set(kinds)
