@@ -246,3 +246,40 @@ def test_without_torch_the_message_says_what_to_install(
     said = run(code)
     assert said.startswith(f"WorkloadError {spec}: needs PyTorch")
     assert "lightloom[torch]" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise RuntimeError()", "cannot import 'PLACE': RuntimeError: no message"),
+        ("raise RuntimeError('  first\\nsecond')", "cannot import 'PLACE': RuntimeError: first"),
+        ("raise SystemExit('over')", "cannot import 'PLACE': SystemExit: over"),
+        ("", "'PLACE' has no 'build'"),
+        ("from json import loads\n_own = build_ = lambda: 0\n", "'PLACE' has no 'build'; it has build_"),
+        (
+            "".join(f"def f{number}(): ...\n" for number in reversed(range(12))),
+            "'PLACE' has no 'build'; it has f0, f1, f10, f11, f2, f3, f4, f5, f6, f7",
+        ),
+    ],
+)
+def test_a_file_without_the_factory_says_why_and_leaves_nothing_behind(tmp_path: Path, code: str, words: str) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(code)
+    before = list(sys.path), len(sys.modules)
+    with pytest.raises(WorkloadError) as refused:
+        resolve(f"{path}:build")
+    assert str(refused.value) == f"{path}:build: {words.replace('PLACE', str(path))}"
+    assert sys.path == before[0]
+    assert ("cannot import" in words) == (len(sys.modules) == before[1])
+
+
+@pytest.mark.parametrize("spec", ["a b:build", "module:1st", "module:", ":build", "module.:build", "file.py:a b"])
+def test_what_names_no_factory_is_refused_before_any_import(spec: str) -> None:
+    with pytest.raises(WorkloadError, match="is no file here and names no factory"):
+        resolve(spec)
+
+
+def test_attributes_of_attributes_are_factories_too() -> None:
+    assert resolve("pathlib:Path.cwd")() == Path.cwd()
+    with pytest.raises(WorkloadError, match=r"'pathlib' has no 'Path\.walked'"):
+        resolve("pathlib:Path.walked")
