@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.models.norms import NormFinder
 from lightloom.models.traces.calls import Call, cut_steps, read_calls
 from lightloom.models.traces.execution_trace import read_execution_trace, with_whole_norms
 
@@ -159,3 +160,85 @@ def test_what_is_no_norm_stays_in_parts(tmp_path: Path, norm: Callable[[Any, Any
     assert not norms(graph)
     assert sum(operator.name.partition("#")[0] == "rsqrt" for operator in graph.operators) == 3
     assert "copy" not in {operator.kind for operator in graph.operators}  # a sum with a scalar is arithmetic
+
+
+Step = tuple[str, *tuple[int | str, ...]]
+
+
+class Listed(NormFinder):
+    """Nodes in a list: a word, then what it reads, the place of an earlier node or the name of a given tensor."""
+
+    def __init__(self, *nodes: Step) -> None:
+        self.words = {place: word for place, (word, *_) in enumerate(nodes)}
+        self.reads = {place: read for place, (_, *read) in enumerate(nodes)}
+        self.sources = {
+            place: [each if isinstance(each, int) else None for each in read] for place, read in self.reads.items()
+        }
+        self.readers = {
+            place: {reader for reader, read in self.reads.items() if place in read} or {-1} for place in self.words
+        }
+
+    def weighs(self, place: int, last: int) -> bool:
+        return "weight" in self.reads[place] and last in self.reads[place]
+
+
+SQUARE: tuple[Step, ...] = (("mul", "x", "x"), ("mean", 0), ("add", 1))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "norms"),
+    [
+        ((*SQUARE, ("rsqrt", 2), ("mul", "x", 3)), [[0, 1, 2, 3, 4]]),
+        ((*SQUARE, ("rsqrt", 2), ("mul", 3, "x")), [[0, 1, 2, 3, 4]]),
+        ((*SQUARE, ("sqrt", 2), ("div", "x", 3)), [[0, 1, 2, 3, 4]]),
+        ((*SQUARE, ("sqrt", 2), ("reciprocal", 3), ("mul", "x", 4)), [[0, 1, 2, 3, 4, 5]]),
+        ((*SQUARE, ("rsqrt", 2), ("reciprocal", 3), ("div", "x", 4)), [[0, 1, 2, 3, 4, 5]]),
+        ((("pow", "x"), ("mean", 0), ("rsqrt", 1), ("mul", "x", 2)), [[0, 1, 2, 3]]),
+        ((("mul", "x", "x"), ("to", 0), ("mean", 1), ("rsqrt", 2), ("mul", "x", 3)), []),
+        ((*SQUARE, ("rsqrt", 2), ("div", "x", 3)), []),
+        ((*SQUARE, ("sqrt", 2), ("mul", "x", 3)), []),
+        ((*SQUARE, ("rsqrt", 2), ("mul", "z", 3)), []),
+        ((*SQUARE, ("exp", 2), ("mul", "x", 3)), []),
+        ((("mul", "x", "z"), *SQUARE[1:], ("rsqrt", 2), ("mul", "x", 3)), []),
+        ((("mul", "x"), *SQUARE[1:], ("rsqrt", 2), ("mul", "x", 3)), []),
+        ((SQUARE[0], ("sum", 0), SQUARE[2], ("rsqrt", 2), ("mul", "x", 3)), []),
+        ((SQUARE[0], SQUARE[1], ("exp", 1), ("rsqrt", 2), ("mul", "x", 3)), []),
+        # Something else reads a part, or the root has two readers or none.
+        ((*SQUARE, ("rsqrt", 2), ("mul", "x", 3), ("relu", 1)), []),
+        ((*SQUARE, ("rsqrt", 2), ("mul", "x", 3), ("relu", 3)), []),
+        ((*SQUARE, ("rsqrt", 2)), []),
+        # Casts, weights and biases follow, and nothing else.
+        (
+            (*SQUARE, ("rsqrt", 2), ("mul", "x", 3), ("to", 4), ("mul", 5, "weight"), ("add", 6, "weight")),
+            [[0, 1, 2, 3, 4, 5, 6, 7]],
+        ),
+        ((*SQUARE, ("rsqrt", 2), ("mul", "x", 3), ("mul", 4, "z")), [[0, 1, 2, 3, 4]]),
+        ((*SQUARE, ("rsqrt", 2), ("mul", "x", 3), ("relu", 4, "weight")), [[0, 1, 2, 3, 4]]),
+        ((*SQUARE, ("rsqrt", 2), ("mul", "x", 3), ("to", 4), ("relu", 4)), [[0, 1, 2, 3, 4]]),
+        # A cast of the tensor, and the subtraction of its mean, are parts unless something else reads them.
+        ((("to", "x"), ("mul", 0, 0), ("mean", 1), ("rsqrt", 2), ("mul", 0, 3)), [[0, 1, 2, 3, 4]]),
+        ((("relu", "x"), ("mul", 0, 0), ("mean", 1), ("rsqrt", 2), ("mul", 0, 3)), [[1, 2, 3, 4]]),
+        ((("to", "x"), ("mul", 0, 0), ("mean", 1), ("rsqrt", 2), ("mul", 0, 3), ("exp", 0)), [[1, 2, 3, 4]]),
+        (
+            (("mean", "x"), ("sub", "x", 0), ("pow", 1), ("mean", 2), ("rsqrt", 3), ("mul", 1, 4)),
+            [[0, 1, 2, 3, 4, 5]],
+        ),
+        ((("exp", "x"), ("sub", "x", 0), ("pow", 1), ("mean", 2), ("rsqrt", 3), ("mul", 1, 4)), [[2, 3, 4, 5]]),
+        # One norm after the other, the first with a weight.
+        (
+            (
+                *SQUARE,
+                ("rsqrt", 2),
+                ("mul", "x", 3),
+                ("mul", 4, "weight"),
+                ("pow", 5),
+                ("mean", 6),
+                ("rsqrt", 7),
+                ("mul", 5, 8),
+            ),
+            [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9]],
+        ),
+    ],
+)
+def test_norms_are_told_by_their_arithmetic(nodes: tuple[Step, ...], norms: list[list[int]]) -> None:
+    assert list(Listed(*nodes).norms()) == norms

@@ -132,6 +132,21 @@ def test_only_one_bias_of_the_channels_of_a_matrix_is_part_of_its_product(tmp_pa
     assert kinds("linear", "stack", "b") == ["elementwise"]
 
 
+def test_what_a_merged_kernel_reads_is_not_merged_away(tmp_path: Path) -> None:
+    """A product that an activation reads, beside the bias that is added to it."""
+    node = onnx.helper.make_node
+    nodes = [
+        node("MatMul", ["x", "w"], ["a"]),
+        node("Sigmoid", ["a"], ["s"]),
+        node("Mul", ["a", "s"], ["c"]),
+        node("Add", ["a", "b"], ["d"]),
+        node("Add", ["c", "d"], ["y"]),
+    ]
+    graph = read_onnx(written(tmp_path, graph_of(nodes, {"x": [3, 8]}, {"w": [8, 8], "b": [8]}))).graph
+    assert [each.kind for each in graph.operators] == ["input", "linear", "activation", "elementwise", "add"]
+    assert [len(each.inputs) for each in graph.operators] == [0, 1, 1, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("node", "shape", "domain", "complaint"),
     [
@@ -170,7 +185,8 @@ def test_dynamic_dimensions_take_the_sizes_that_are_given(tmp_path: Path) -> Non
 def test_backward_passes_multiply_once_for_each_factor_that_needs_a_gradient() -> None:
     node = onnx.helper.make_node
     names = ["a", "b", "c", "d"]
-    for kind, places in (("MatMul", 4), ("Gemm", 2), ("Conv", 2), ("LSTM", 2), ("Einsum", 4)):
+    two = dict.fromkeys(("Gemm", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN"), 2)
+    for kind, places in {"MatMul": 4, "Einsum": 4, **two}.items():
         made = node(kind, names, ["y"])
         assert [_factors(made, names[:count]) for count in range(5)] == [min(count, places) for count in range(5)]
         assert _factors(made, ["d"]) == (places == 4)

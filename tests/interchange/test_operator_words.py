@@ -114,6 +114,7 @@ _RECURRENT = [(7, 2, 3), (16, 3), (16, 4)]
         ("einsum", [(2, 3), (2, 5)], ["bi,bj->jbi"], 60, (0, 1), 1, (5, 2, 3)),
         ("einsum", [(2, 3), (2, 5), (2,)], ["bi,bj,b->"], 60, (0, 1, 2), 30, ()),
         ("conv2d", [_IMAGE, _KERNEL], _STRIDES, 2 * math.prod(_MADE) * 18, (0, 1), 18, _MADE),
+        ("conv2d", [_IMAGE, _KERNEL], [[True], *_STRIDES], 2 * math.prod(_MADE) * 18, (0, 1), 18, _MADE),
         ("conv2d", [_IMAGE[1:], _KERNEL], _STRIDES, math.prod(_MADE) * 18, (0, 1), 18, _MADE[1:]),
         ("conv2d", [_IMAGE, _KERNEL], [[1], [0], [2]], 2 * (2 * 4 * 5 * 6) * 18, (0, 1), 18, (2, 4, 5, 6)),
         ("conv_transpose2d", [_IMAGE, (3, 4, 3, 2)], _STRIDES, 2 * math.prod(_IMAGE) * 24, (0, 1), 24, None),
