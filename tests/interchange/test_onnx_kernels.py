@@ -37,6 +37,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         self.query, self.key, self.value = (torch.nn.Linear(WIDTH, WIDTH) for _ in range(3))
         self.scale, self.bias = (torch.nn.Parameter(torch.ones(WIDTH)) for _ in range(2))
         self.experts = torch.nn.Parameter(torch.ones(7, WIDTH, WIDTH))
+        self.up, self.down = (torch.nn.Parameter(torch.ones(7, WIDTH, 24)) for _ in range(2))
 
     def forward(self, x: Any) -> Any:
         return self.after(self.function(self, self.before(x)))
@@ -241,6 +242,21 @@ def test_masks_are_told(tmp_path: Path, function: Callable[[Any, Any], Any]) -> 
     }
 
 
+def crossed(net: Any, x: Any) -> Any:
+    """Four queries look at six keys."""
+    q, k, v = heads(net.query(x[:, :4])), heads(net.key(x)), heads(net.value(x))
+    made = (q @ k.transpose(2, 3)).softmax(-1) @ v
+    return made.transpose(1, 2).reshape(SAMPLES, 4, WIDTH)
+
+
+def test_queries_and_keys_have_lengths_of_their_own(tmp_path: Path) -> None:
+    graph = read_onnx(exported(tmp_path, Network(crossed))).graph
+    (found,) = (operator for operator in graph.operators if operator.kind == "attention")
+    assert found.dimensions == {"sample": SAMPLES, "head": 4, "sequence": 4, "key_sequence": 6, "head_dim": 8}
+    assert not found.causal and found.forward_flops == 2 * 2 * SAMPLES * 4 * 4 * 6 * 8
+    assert found.backward_flops == 2 * found.forward_flops
+
+
 @pytest.mark.parametrize(
     "function",
     [windowed, norm_that_is_read, over_queries, weights_that_are_read, one_head, computed_mask],
@@ -267,6 +283,26 @@ def test_rows_of_experts_are_one_product(tmp_path: Path) -> None:
     assert product.parameters == 7 * WIDTH * WIDTH
     assert product.dimensions["expert"] == 7 and product.dimensions["in_channel"] == WIDTH
     assert not [operator for operator in graph.operators if operator.kind == "embedding"]
+
+
+def two_layers_of_experts(net: Any, x: Any) -> Any:
+    """Rows before the first stack of matrices, and behind the second."""
+    rows = x.reshape(-1, WIDTH)
+    chosen = rows.argmax(-1) % 7
+    inside = torch.bmm(rows.unsqueeze(1), net.up[chosen]).exp()
+    return torch.bmm(net.down[chosen], inside.transpose(1, 2)).squeeze(-1)
+
+
+def test_rows_stay_in_the_order_of_experts_between_their_layers(tmp_path: Path) -> None:
+    graph = read_onnx(exported(tmp_path, Network(two_layers_of_experts))).graph
+    first, second = (operator for operator in graph.operators if operator.kind == "experts")
+    for product, width in ((first, WIDTH), (second, 24)):
+        assert product.forward_flops == 2 * SAMPLES * TOKENS * WIDTH * 24
+        assert product.parameters == 7 * WIDTH * 24
+        assert (product.dimensions["in_channel"], product.dimensions["channel"]) == (width, WIDTH + 24 - width)
+    kinds = [operator.kind for operator in graph.operators]
+    assert "copy" not in kinds[kinds.index("experts") : graph.operators.index(second)]
+    assert kinds[graph.operators.index(second) + 1] == "copy"
 
 
 def computed_experts(net: Any, x: Any) -> Any:
