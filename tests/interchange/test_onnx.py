@@ -102,7 +102,9 @@ def test_a_small_graph_is_counted_by_hand(tmp_path: Path) -> None:
         {"w": [8, 6], "b": [6], "v": [3, 6]},
     )
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1, 6]), "shape"))
-    graph = read_onnx(written(tmp_path, model)).graph.with_batch(4)
+    reading = read_onnx(written(tmp_path, model))
+    assert reading.unrecorded[0] == "4 nodes: 3 operators, 1 views of their results, 0 constants"
+    graph = reading.graph.with_batch(4)
     assert graph.parameters == 8 * 6 + 6 + 3 * 6
     # The bias is part of the product.
     assert [each.forward_flops for each in graph.operators] == [0, 2 * 4 * 8 * 6, 4 * 6, 2 * 4 * 6 * 3]
@@ -164,6 +166,33 @@ def test_what_has_no_fixed_shapes_is_refused_in_one_line(
     with pytest.raises(InputError) as refusal:
         read_onnx(written(tmp_path, graph_of([made], {"x": shape}, {}, domain)))
     assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_running_statistics_and_constants_are_told_and_are_no_parameters(tmp_path: Path) -> None:
+    node = onnx.helper.make_node
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], name="/net/first/Conv", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", ["a", "scale", "bias", "mean", "var"], ["b"]),
+        node("Shape", ["b"], ["sizes"]),
+        node("Reshape", ["b", "sizes"], ["c"]),
+        node("Clip", ["c", "least"], ["d"]),
+        node("Add", ["d", "table"], ["y"]),
+    ]
+    weights = {"w": [4, 3, 3, 3], "scale": [4], "bias": [4], "mean": [4], "var": [4], "least": [], "table": [4, 1, 1]}
+    reading = read_onnx(written(tmp_path, graph_of(nodes, {"x": [2, 3, 5, 5]}, weights)))
+    assert reading.unrecorded[:2] == (
+        "6 nodes: 4 operators, 1 views of their results, 1 constants",
+        "8 elements of running statistics are no parameters",
+    )
+    graph = reading.graph
+    assert graph.parameters == 4 * 27 + 8 + 4
+    conv = graph.operators[1]
+    assert (conv.name, conv.block) == ("net.first.Conv", "net.first")
+    assert conv.dimensions["in_channel"] == 3 and conv.dimensions["kernel_height"] == 3
+    assert conv.forward_flops == conv.backward_flops == 2 * (2 * 4 * 25) * 27
+    assert conv.shared_bytes == 4 * 4 * 27 and conv.forward_bytes == 4 * (2 * 75 + 4 * 27 + 2 * 100)
+    assert [each.parameters for each in graph.operators] == [0, 108, 8, 0, 4]
+    assert [each.backward_flops > 0 for each in graph.operators] == [False, True, True, True, True]
 
 
 def test_a_node_counts_that_leaves_out_one_of_its_results(tmp_path: Path) -> None:
