@@ -28,7 +28,7 @@ from lightloom.planning.designs.explore import (
     Task,
     solve_task,
 )
-from lightloom.planning.designs.page import break_even, ratio
+from lightloom.planning.designs.page import break_even, price_text, ratio
 from lightloom.planning.designs.space import read_space
 from lightloom.planning.economics.ledger import Site, board_of, site_of
 from lightloom.planning.pricing.group_prices import GroupPrices
@@ -277,6 +277,51 @@ def test_the_budget_that_a_refusal_names_is_the_least(space: Path) -> None:
     assert found == [pytest.approx(dollars, abs=1)] * len(found) and found
     with pytest.raises(UnsupportedError, match=re.escape(f"${named[1]} and")):
         ask(budget_dollars=dollars - 1)
+
+
+@pytest.mark.parametrize(
+    ("dollars", "more", "text"),
+    [
+        (119.0, {}, "$ 119"),
+        (119.0, {"host": -0.0013, "board": 2.0}, "$ 119 - 0.0013 x host + 2 x board"),
+        (0.0, {"host": -1.0}, "$ 0 - 1 x host"),
+        (-5.0, {"host": 0.1}, "-$ 5 + 0.1 x host"),
+        (-5.0, {"host": 0.0, "board": -1.0}, "no price"),
+        (-5.0, {}, "no price"),
+    ],
+)
+def test_break_even_prices_are_none_where_no_price_is_low_enough(
+    dollars: float, more: dict[str, float], text: str
+) -> None:
+    assert price_text(dollars, more) == text
+
+
+@pytest.mark.long
+def test_tables_mark_the_front_and_upper_bounds_and_stand_for_all_designs() -> None:
+    found = explored(prune=False)
+    page = _page(found)
+    tables = {table.title: table for table in page.tables}
+    for technology in ("electrical", "optical"):
+        own = [each for each in found.exploration.candidates if each.design.technology == technology]
+        rows = tables[f"{technology.capitalize()} designs"].rows
+        counts = [int(row[0].rpartition(" (")[2].removesuffix(" alike)")) if " alike)" in row[0] else 1 for row in rows]
+        assert sum(counts) == len(own) and all(count > 0 for count in counts)
+        named = {each.design.name: each for each in own}
+        for row in rows:
+            each = named[row[0].removeprefix("* ").partition(" (")[0]]
+            assert row[0].startswith("* ") == each.on_front
+            assert row[1] == "8"
+            for objective, text in enumerate(row[2:4]):
+                assert text.startswith("≤ ") == each.worth.at_most(objective)
+                assert float(text.removeprefix("≤ ").replace(",", "")) == pytest.approx(each.point[objective], rel=1e-3)
+            assert row[7] == f"{each.worth.goodput:.4f}"
+            assert row[9] == each.evaluated.plan
+    assert [row[0] for row in tables["Designs that proved bounds leave out"].rows] == [
+        each.design.name for each in found.exploration.beaten
+    ]
+    assert [row[::2] for row in tables["Designs without a plan"].rows] == [
+        (each.design.name, each.why) for each in found.exploration.refused
+    ]
 
 
 def test_a_budget_pays_as_many_ranks_as_its_boards_alone_allow() -> None:
