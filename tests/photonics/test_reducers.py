@@ -7,13 +7,14 @@ from dataclasses import replace
 from itertools import pairwise
 from math import ceil, inf, log2
 from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.core.errors import InputError
+from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.machines.reducers import compare, rivals
 from lightloom.machines.reducers import constants as designs
 from lightloom.machines.reducers.compare import (
@@ -33,6 +34,7 @@ from lightloom.machines.reducers.constants import (
     nominal,
     published,
 )
+from lightloom.machines.reducers.hardware import AveragerHardware, AveragerLevel
 from lightloom.machines.reducers.rivals import (
     RATE,
     Lanes,
@@ -47,6 +49,8 @@ from lightloom.machines.reducers.rivals import (
     reducer_asic,
     row_gain_network,
 )
+from lightloom.photonics.averaging.networks import FunctionArguments
+from lightloom.photonics.chip.wavelengths import Dispersion
 from lightloom.photonics.link.settings import SOURCES
 
 VALUES = nominal(constants())
@@ -258,6 +262,15 @@ def test_the_comparison_ranks_and_judges(compared: ReducerComparison) -> None:
     assert document["schema"] == "lightloom.onn-compare-reducers/1"
     assert {row["rival"] for row in document["rivals"]} == set(RIVALS)
     assert len(document["constants"]) == len(published())
+    assert document["provenance"]["seed"] == 0
+    shown = compared.display_rows()
+    assert [row["rival"] for row in shown] == list(compared.rivals)
+    for row, entry in zip(shown, document["rivals"], strict=True):
+        low, _, high = str(row["90 % of draws"]).partition(" to ")
+        told = [float(str(text)) for text in (row["pJ/bit"], low, high, row["latency, ns"])]
+        names = ("energy_per_bit_j", "energy_per_bit_low_j", "energy_per_bit_high_j")
+        assert told == pytest.approx([*(1e12 * entry[name] for name in names), 1e9 * entry["latency_s"]], rel=5e-3)
+        assert row["limits"] == "; ".join(entry["limits"])
 
 
 def test_the_verdict_says_what_the_figures_say(compared: ReducerComparison) -> None:
@@ -526,6 +539,101 @@ def test_a_constant_outside_its_range_is_refused() -> None:
     for value in (1.0, 4.0):
         assert Constant(value=value, unit="dB", **fields).draw(0.5) == 2.5  # type: ignore[arg-type]
         assert Constant(value=value, unit="ns", **fields).draw(0.5) == pytest.approx(2e-9)  # type: ignore[arg-type]
+
+
+def test_two_levels_of_networks_add_up_and_bear_less_noise_with_more_light(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = (
+        AveragerLevel(averagers=4, ports=4, bits=8, layers=(4, 5, 6, 4)),
+        AveragerLevel(averagers=1, ports=4, bits=8, layers=(3, 7, 3)),
+    )
+    monkeypatch.setattr(designs, "averager_for", lambda *_, **__: AveragerHardware(16, levels))
+    monkeypatch.setattr(designs, "network_design", lambda *_: DESIGN)
+    made = designs.make_cascade(16, 8, 4)
+    assert (made.construction, made.noise, made.levels, made.window) == ("two levels of 4", 5e-4, 2, 0.0)
+    assert (made.hidden, made.units) == (2 + 1, 4 * (5 + 6 + 4) + (7 + 3))
+    assert made.mzis == levels[0].mzis + levels[1].mzis
+    assert made.columns == levels[0].columns + levels[1].columns
+    # Ten times less noise takes a hundred times the light.
+    assert made.full_scale == pytest.approx(100 * DESIGN.full_scale)
+    assert made.lane_share == DESIGN.lane_share
+
+
+@pytest.mark.parametrize(("borne", "chosen"), [(1.0, 5e-3), (1e-3, 1e-3), (5e-4, 3e-4), (0.0, None)])
+def test_the_sturdiest_network_bears_the_most_noise_that_any_does(
+    monkeypatch: pytest.MonkeyPatch, borne: float, chosen: float | None
+) -> None:
+    def build(servers: int, bits: int, *, noise: float | None, nonlinearity: str) -> str:
+        if noise is not None and noise > borne:
+            raise UnsupportedError("none bears so much")
+        return f"{servers} servers, {bits} bits, {nonlinearity}"
+
+    monkeypatch.setattr(designs, "build", build)
+    designs.sturdiest.cache_clear()
+    assert designs.sturdiest(2, 8) == ("2 servers, 8 bits, clipped", chosen)
+    designs.sturdiest.cache_clear()
+
+
+def test_no_network_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise UnsupportedError("no network")
+
+    monkeypatch.setattr(designs, "build", refused)
+    designs.sturdiest.cache_clear()
+    with pytest.raises(UnsupportedError, match="no network"):
+        designs.sturdiest(2, 8)
+    with pytest.raises(UnsupportedError, match="for more than 16 servers"):
+        designs.make_design(17, 8)
+    with pytest.raises(UnsupportedError, match="no network"):
+        designs.make_design(16, 8)
+    designs.sturdiest.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("reach", "window"),
+    [((0.7e-9, 0.7e-9), 6e-10), ((0.7e-9, 0.5e-9), 4e-10), ((0.1e-9, 1.0), 0.0), ((1.0, 1.0), 5e-9)],
+)
+def test_a_window_ends_before_the_first_step_at_which_a_mean_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, reach: tuple[float, float], window: float
+) -> None:
+    """On either side of the wavelength at which the meshes are set, up to 5 nm."""
+    mapped, own = SimpleNamespace(matrices=("one", "two")), Dispersion().wavelength
+    monkeypatch.setattr(designs, "at_wavelength", lambda matrix, wavelength, _: (matrix, wavelength - own))
+    monkeypatch.setattr(designs, "effective_network", lambda _, there: there)
+
+    def accuracy(there: list[tuple[str, float]], function: Any, noise: float, points: int) -> float:
+        assert [name for name, _ in there] == ["one", "two"] and (noise, points) == (0.0, min(function.points, 100_000))
+        (off,) = {off for _, off in there}
+        return 1.0 if -reach[0] <= off <= reach[1] else 0.999
+
+    monkeypatch.setattr(designs, "noisy_accuracy", accuracy)
+    for points in (50, 10**9):
+        made: Any = SimpleNamespace(function=SimpleNamespace(points=points))
+        assert designs._window(mapped, made) == window  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("needed", [2e-5, 3.3e-3, 80.0, inf])
+def test_full_scale_is_the_least_with_few_wrong_words(monkeypatch: pytest.MonkeyPatch, needed: float) -> None:
+    links: list[Any] = []
+
+    def errors(_: object, link: Any, **__: object) -> Any:
+        links.append(link)
+        return SimpleNamespace(rate=TRIED_ERRORS if link.full_scale >= needed else 1.01 * TRIED_ERRORS)
+
+    monkeypatch.setattr(designs, "design_chip", lambda *_: None)
+    monkeypatch.setattr(designs, "word_errors", errors)
+    made: Any = SimpleNamespace(network=None)
+    found = designs._full_scale(made, FunctionArguments(servers=2, bits=8))
+    assert found == inf if needed == inf else found == pytest.approx(needed, rel=3e-3)
+    assert all(link.shot_noise and link.noise_density > 0 for link in links)
+
+
+def test_stored_designs_are_named_by_servers_bits_and_levels() -> None:
+    stored = designs._stored()
+    assert list(stored) == [designs._design_name(*each) for each in designs._STORED]
+    assert list(stored)[-1] == "16 servers, 8 bits, two levels of 4" and list(stored)[0] == "2 servers, 8 bits"
+    one, two = designs.network_design(16, 8), designs.network_design(16, 8, 4)
+    assert designs.network_design(16, 8, 16) == one != two and two.construction == "two levels of 4"
+    assert designs.network_design(4, 8, 4) == designs.network_design(4, 8)
 
 
 @pytest.mark.slow
