@@ -562,14 +562,15 @@ def test_two_levels_of_networks_add_up_and_bear_less_noise_with_more_light(monke
 def test_the_sturdiest_network_bears_the_most_noise_that_any_does(
     monkeypatch: pytest.MonkeyPatch, borne: float, chosen: float | None
 ) -> None:
-    def build(servers: int, bits: int, *, noise: float | None, nonlinearity: str) -> str:
+    def build(servers: int, bits: int, *, noise: float | None, nonlinearity: str) -> Any:
         if noise is not None and noise > borne:
             raise UnsupportedError("none bears so much")
         return f"{servers} servers, {bits} bits, {nonlinearity}"
 
     monkeypatch.setattr(designs, "build", build)
     designs.sturdiest.cache_clear()
-    assert designs.sturdiest(2, 8) == ("2 servers, 8 bits, clipped", chosen)
+    made: tuple[Any, float | None] = designs.sturdiest(2, 8)
+    assert made == ("2 servers, 8 bits, clipped", chosen)
     designs.sturdiest.cache_clear()
 
 
@@ -630,7 +631,7 @@ def test_full_scale_is_the_least_with_few_wrong_words(monkeypatch: pytest.Monkey
 def test_stored_designs_are_named_by_servers_bits_and_levels() -> None:
     stored = designs._stored()
     assert list(stored) == [designs._design_name(*each) for each in designs._STORED]
-    assert list(stored)[-1] == "16 servers, 8 bits, two levels of 4" and list(stored)[0] == "2 servers, 8 bits"
+    assert list(stored)[-1] == "16 servers, 8 bits, two levels of 4" and next(iter(stored)) == "2 servers, 8 bits"
     one, two = designs.network_design(16, 8), designs.network_design(16, 8, 4)
     assert designs.network_design(16, 8, 16) == one != two and two.construction == "two levels of 4"
     assert designs.network_design(4, 8, 4) == designs.network_design(4, 8)

@@ -115,6 +115,34 @@ def test_other_documents_are_refused(document: Any) -> None:
         ComputeGraph.from_json(document)
 
 
+@given(graphs())
+def test_rows_are_the_counts_of_operators_and_add_up(graph: ComputeGraph) -> None:
+    rows = graph.rows()
+    assert [row["name"] for row in rows] == [operator.name for operator in graph.operators]
+    for count in ("forward_flops", "backward_flops", "activation_bytes"):
+        assert sum(row[count] for row in rows) == getattr(graph, count)
+    by_region: dict[str, int] = {}
+    for operator in graph.operators:
+        by_region[operator.checkpoint] = by_region.get(operator.checkpoint, 0) + operator.recomputed_bytes
+    assert graph.recomputed_bytes == max(by_region.values())
+    assert graph.saved_bytes == graph.recomputed_bytes + sum(operator.kept_bytes for operator in graph.operators)
+
+
+def test_graphs_are_kept_as_json_alone(tmp_path: Path) -> None:
+    graph = ComputeGraph(name="g", batch=2, operators=(A, B), uncounted=("one", "two"))
+    path = graph.save(tmp_path / "g.json")
+    assert path.read_text().endswith("}\n") and ComputeGraph.from_json(json.loads(path.read_text())) == graph
+    with pytest.raises(ConfigError, match=r"expected a path that ends in \.json"):
+        graph.save(tmp_path / "g.yaml")
+    assert not (tmp_path / "g.yaml").exists()
+
+
+@pytest.mark.parametrize("batch", [0, -1, 2.0, True, None])
+def test_a_graph_has_a_whole_number_of_samples(batch: Any) -> None:
+    with pytest.raises(WorkloadError, match=f"'g': batch is {batch}, expected a whole number of at least 1"):
+        ComputeGraph(name="g", batch=2, operators=(A,)).with_batch(batch)
+
+
 @pytest.mark.parametrize(
     ("kind", "elements", "batch", "grows"),
     [("loss", 1, 1, False), ("loss", 2, 2, True), ("loss", 2, 1, True), ("activation", 1, 1, True)],
