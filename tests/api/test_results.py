@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import lightloom as ll
+from lightloom.app.api import collectives
 from lightloom.core.results import Result, html_table
 from tests.cli.commands import run
 
@@ -34,6 +36,39 @@ def test_a_ranking_is_the_commands_document(
     assert ranking.winner is ranking[0] and len(ranking) == len(ranking.rows())
 
 
+def test_a_ranking_has_families_and_changed_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranking = ll.collective("all-gather", **RING, wavelengths=4, set={"conversion_time": "1us"})
+    shown = ranking.display_rows()
+    assert [row["algorithm"] for row in shown] == [row["algorithm"] for row in ranking.rows()]
+    assert [schedule.display_rows() for schedule in ranking] == [[row] for row in shown]
+    families = ranking.families()
+    assert families[0] is ranking.winner and len(families) > 1
+    stems = [re.sub("(-two-way|-pairs|-both-axes|-striped)+$", "", each.algorithm) for each in families]
+    assert len(set(stems)) == len(stems)
+    assert [each.time for each in families] == sorted(each.time for each in families)
+    changed = dict(ranking.what_ifs())
+    words = ["twice the bandwidth", "half the set-up time", "ten times the bytes", "a tenth of the bytes"]
+    assert list(changed) == words
+    assert [changed[each].collective.nbytes for each in words] == [65536, 65536, 655360, 6553.6]
+    assert changed[words[1]].fabric.setup_time == ranking.fabric.setup_time / 2 > 0
+    before, after = (each.fabric.stated_fields()["wavelength_bandwidth"] for each in (ranking, changed[words[0]]))
+    assert (before, after) == (5e9, 10e9)
+    ring = ll.collective("all-gather", **RING, algorithm="ring", set={"reconfiguration_time": "0s"})
+    told = dict(ring.what_ifs())
+    assert list(told) == [words[0], *words[2:]] and {each.algorithm for each in told.values()} == {"ring"}
+    assert ranking.library_time is None
+    monkeypatch.setattr(collectives, "MOST_CHANGED", 7)
+    assert list(ranking.what_ifs()) == []
+
+
+def test_a_library_takes_no_less_than_the_lower_bound() -> None:
+    asked: dict[str, Any] = {"fabric": "dgx-h100", "ranks": 8, "nbytes": "1GB", "transport": "nccl-hopper"}
+    ranking = ll.collective("all-reduce", **asked, algorithm="ring")
+    assert ranking.library_time is not None
+    assert ranking.library_time >= ranking.winner.lower_bound.time
+    assert ranking.to_json()["library_time_s"] == ranking.library_time
+
+
 def test_a_schedule_is_the_commands_document(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -53,6 +88,11 @@ def test_an_averager_is_the_commands_document(
     command = ("onn", "build", "--servers", "2", "--bits", "4", "--evaluations", "2000")
     assert json.loads(json.dumps(made.to_json())) == printed(monkeypatch, capsys, *command)
     assert made.verification.wrong_outputs == 0 and made.proof
+    (row,) = made.display_rows()
+    layers = made.construction.network.layers
+    assert (row["signals"], row["MZIs"]) == ("-".join(map(str, layers)), made.construction.mzi_count)
+    assert (row["wrong outputs"], row["inputs tried"]) == (0, made.verification.checked_inputs)
+    assert made.to_json()["provenance"]["seed"] == 0
 
 
 def test_a_plan_is_the_commands_document(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
