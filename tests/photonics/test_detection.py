@@ -181,6 +181,10 @@ def test_phases_that_raise_the_sum_by_half_a_step_on_average_do_so_in_less_than_
     exact = float(density @ ndtr((phase_error**2 * shift / 2 - 0.5) / variance**0.5) / density.sum())
     counts, fields = np.array([[servers]]), np.array([-1.0])
     found = [_tail(np.array([variance]), counts, fields, phase_error * each)[0] for each in (1 - 2e-3, 1.0, 1 + 2e-3)]
+    # Beside another composition, of fewer servers at that level, as alone.
+    beside = np.array([[servers, 0], [1, servers - 1]])
+    both = _tail(np.full(2, variance), beside, np.array([-1.0, 0.0]), phase_error)
+    assert both[0] == pytest.approx(found[1], rel=1e-6) and both[1] < both[0]
     assert exact < 0.5 and found[1] == pytest.approx(exact, abs=6e-3)
     assert found[1] == pytest.approx((found[0] + found[2]) / 2, abs=1e-4) and found[0] < found[1] < found[2]
 

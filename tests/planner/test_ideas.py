@@ -16,6 +16,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.economics.ledger import ClusterLedger, Site
 from lightloom.planning.ideas import ALL, IDEAS, NONE, Equal, equal_networks, networks, shapley, subsets
 from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.search.answer import three_digits
 from lightloom.planning.search.search import search
 
 TIMES = st.lists(st.floats(0.1, 10.0), min_size=32, max_size=32)
@@ -134,9 +135,18 @@ def test_the_answer_tells_each_row_its_gain_and_what_each_idea_is_worth(small: C
         assert row["ratio_to_bound"] >= 1 - 1e-9
         assert float(text["vs bound"]) == pytest.approx(row["ratio_to_bound"], rel=5e-3)
         dollars = plan.best.plan.ledger.dollars.value
-        assert dollars is not None and row["dollars_per_million_samples"] == pytest.approx(
-            1e6 * dollars / plan.best.plan.global_batch
-        )
+        assert dollars is not None
+        assert row["dollars_per_million_samples"] == 1e6 * dollars / plan.best.plan.global_batch
+        known = text["$ a million"].removeprefix("≥ ")
+        assert float(known) == pytest.approx(row["dollars_per_million_samples"], rel=5e-3)
+        assert text["$ a million"].startswith("≥ ") == bool(row["dollars_missing"])
+        assert text["J a sample"].startswith("≥ ") == bool(row["joules_missing"])
+        assert text["step"] == three_digits(row["iteration_time_s"])
+        share = row["exposed_communication_s"] / row["iteration_time_s"]
+        assert float(text["waits"].removesuffix(" %")) == pytest.approx(100 * share, abs=0.51)
+        assert float(text["sets circuits"].replace(",", "")) == pytest.approx(row["reconfigurations"], rel=5e-3)
+        joules = plan.best.plan.ledger.metered.value
+        assert joules is not None and row["joules_per_sample"] == joules / plan.best.plan.global_batch
         assert text["gain"] == str(plan.gain) and (text[""] == "=") == (not plan.gain.known)
         baseline = small.composed.baseline.time
         assert plan.gain.share == pytest.approx(1 - plan.best.time / baseline)

@@ -42,6 +42,8 @@ _BASE = "terarack-64"
 """Cluster whose settings of training are taken; its accelerator and fabric are replaced."""
 _NOTHING = 5e-4
 """Share of a sample's time below which a gain is none."""
+_MILLION = 1e6
+"""Samples of which the dollars are told."""
 _PRECISIONS = ("bf16", "fp16")
 """Precisions of training, the first that an accelerator has a rate for; else that of its highest rate."""
 
@@ -211,7 +213,7 @@ class Composition(DrawnResult):
                     "joules_per_sample": ledger.metered.value and ledger.metered.value / plan.global_batch,
                     "joules_missing": list(ledger.metered.missing),
                     "dollars_per_million_samples": ledger.dollars.value
-                    and 1e6 * ledger.dollars.value / plan.global_batch,
+                    and _MILLION * ledger.dollars.value / plan.global_batch,
                     "dollars_missing": list(ledger.dollars.missing),
                     "accuracy": self.accuracy(row.best),
                     "ratio_to_bound": _over_bound(plan),
@@ -253,7 +255,7 @@ class Composition(DrawnResult):
                     "sets circuits": f"{changes:,.3g}",
                     "vs bound": f"{_over_bound(plan):.3g}",
                     "J a sample": _amount(metered, 1 / samples, format_energy),
-                    "$ a million": _amount(dollars, 1e6 / samples, "{:.3g}".format),
+                    "$ a million": _amount(dollars, _MILLION / samples, "{:.3g}".format),
                     "gain": str(row.gain),
                 }
             )
