@@ -200,3 +200,23 @@ def test_a_codec_by_its_own_name_sends_what_its_method_sends(sizes: list[int], r
         gradient = Gradient(shapes, (sums,))
         named = find(f"inceptionn:bound=2^-10{scaled.replace('-', ',')}")
         assert find(f"codec:name=(inceptionn{scaled}:2^-10)").phases(gradient, ranks) == named.phases(gradient, ranks)
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "header"),
+    [
+        ("codec:name=(inceptionn:2^-10)", 32, 32),
+        ("inceptionn:bound=2^-10", 34, 32),
+        ("truncate:bits=16", 16, 32),
+        ("truncate:bits=24", 8, 32),
+        ("inceptionn:bound=2^-5,scaled=1", 34, 2 * 36),
+    ],
+)
+def test_rings_whose_codes_nobody_measured_send_the_most_bits_of_a_value(name: str, bits: int, header: int) -> None:
+    """Behind a header for each message, or for each of its tensors, and one for every further 65,536 values."""
+    gradient = Gradient(((1 << 19,), (1 << 19,)))
+    (phase,) = find(name).phases(gradient, 4)
+    assert phase.kind == "all-reduce" and phase.nbytes_by_terms == ()
+    assert phase.nbytes == (1 << 20) * bits / 8 + 4 * header + (16 - 4) * 8
+    (small,) = find(name).phases(Gradient(((100,), (60,))), 4)
+    assert small.nbytes == 160 * bits / 8 + 4 * header
