@@ -209,7 +209,7 @@ def test_a_codec_by_its_own_name_sends_what_its_method_sends(sizes: list[int], r
         ("inceptionn:bound=2^-10", 34, 32),
         ("truncate:bits=16", 16, 32),
         ("truncate:bits=24", 8, 32),
-        ("inceptionn:bound=2^-5,scaled=1", 34, 2 * 36),
+        ("inceptionn:bound=2^-5,scaled=yes", 34, 2 * 36),
     ],
 )
 def test_rings_whose_codes_nobody_measured_send_the_most_bits_of_a_value(name: str, bits: int, header: int) -> None:
