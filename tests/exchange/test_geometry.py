@@ -46,7 +46,13 @@ def test_cuts_do_not_depend_on_the_bucket(lengths: list[int], ranks: int, random
 
 
 @pytest.mark.parametrize(
-    "pieces", [[Piece("a", 0, 0, 4)], [Piece("a", 0, 0, 4), Piece("b", 0, 3, 5)], [Piece("a", 0, 1, 7)]]
+    "pieces",
+    [
+        [Piece("a", 0, 0, 4)],
+        [Piece("a", 0, 0, 4), Piece("b", 0, 3, 5)],
+        [Piece("a", 0, 0, 4), Piece("b", 0, 5, 4)],
+        [Piece("a", 0, 1, 7)],
+    ],
 )
 def test_a_buffer_that_is_not_covered_is_refused(pieces: list[Piece]) -> None:
     with pytest.raises(UnsupportedError, match="belongs to no tensor or to two"):
