@@ -112,11 +112,11 @@ def test_a_plan_is_the_commands_document(monkeypatch: pytest.MonkeyPatch, capsys
 def test_prices_may_be_of_the_fabric_that_a_cluster_is_compared_with() -> None:
     """They change the configuration; a site without a statement does not."""
     asked: dict[str, Any] = {"cluster": "terarack-64", "strategy": "ddp", "algorithm": "ring", "global_batch": 64}
-    plain, same, priced = (
+    plain, same, priced, dearer = (
         ll.plan("hdc", **asked, every_algorithm=False, dp=64, site=site).origin["configuration"]
-        for site in (None, {}, {"prices": {"transceiver-400g": 5}})
+        for site in (None, {}, {"prices": {"transceiver-400g": 5}}, {"prices": {"transceiver-400g": 6}})
     )
-    assert plain == same != priced
+    assert plain == same != priced != dearer != plain
     with pytest.raises(ll.LightloomError, match="the price of splitter changes nothing here"):
         ll.plan("hdc", **asked, site={"prices": {"splitter": 5}})
 

@@ -6,7 +6,7 @@ import copy
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -263,6 +263,13 @@ def test_what_no_row_measured_is_said(nodes: tuple[int, ...], told: list[str]) -
 def test_what_is_calibrated_on_is_said_once(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ll.calibrate(**asked)
+
+
+def test_what_is_left_out_is_rows_or_models() -> None:
+    with pytest.raises(ConfigError, match="--cross-validate 'days': expected rows or models"):
+        ll.accuracy("absent.csv", cross_validate=cast("Any", "days"))
+    with pytest.raises(ConfigError, match="exclude one another"):
+        ll.accuracy("absent.csv", calibration="a100-calibrated", cross_validate="rows")
 
 
 @pytest.mark.parametrize(("rows", "fitted"), [(2, False), (3, True)])

@@ -238,8 +238,9 @@ def test_what_was_not_given_is_assumed_with_its_source() -> None:
     assert not any(line.startswith(("host: ", "wdm-engine: ")) for line in told)
     assert any(line.startswith("spares: as many as pay, at 1 times the price") for line in found.assumptions)
     assert any(line.startswith("checkpoint: stall ") for line in found.assumptions)
+    assert found.machine.node_source in found.assumptions
     given = goodput("terarack-64", spares=1, repair="1h", node_ranks=1, stall="5s", **RING).estimate.assumptions
-    assert not any(line.startswith(("spares", "checkpoint:", "a node has")) for line in given)
+    assert not any(line.startswith(("spares", "checkpoint:", "a node has", "given")) for line in given)
 
 
 @pytest.mark.parametrize("cluster", [SWITCH, "terarack-64"])

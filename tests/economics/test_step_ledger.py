@@ -94,6 +94,15 @@ def test_a_measured_host_holds_its_cards_and_is_named_where_it_is_unknown() -> N
     assert ClusterLedger.of(load_cluster("dgx-h100-64"), given).boards.dollars.value == 5000
 
 
+def test_a_rank_has_a_whole_host_or_its_share_of_one() -> None:
+    shared, own = (
+        ClusterLedger.of(load_cluster("dgx-h100-64", set={"accelerator": name})).hosts.lines[0]
+        for name in ("h100", "titan-xp")
+    )
+    assert (shared.per_rank, shared.why) == (1 / 8, "1 / 8 of a host a rank")
+    assert (own.per_rank, own.why) == (1, "1 of a host a rank")
+
+
 def test_energy_of_a_bit_that_may_hold_watts_is_said() -> None:
     """5 pJ/bit of an engine are its 51.2 W at full load: stated alone they count beside these."""
     stated = {"fabric.energy_per_bit": "5 pJ/bit"}

@@ -121,6 +121,7 @@ _RECURRENT = [(7, 2, 3), (16, 3), (16, 4)]
         ("conv2d", [_IMAGE, _KERNEL], [[1], [0], [2]], 2 * (2 * 4 * 5 * 6) * 18, (0, 1), 18, (2, 4, 5, 6)),
         ("conv_transpose2d", [_IMAGE, (3, 4, 3, 2)], _STRIDES, 2 * math.prod(_IMAGE) * 24, (0, 1), 24, None),
         ("convolution", [_IMAGE, (3, 4, 3, 2)], [*_STRIDES, True], 2 * math.prod(_IMAGE) * 24, (0, 1), 24, None),
+        ("convolution", [_IMAGE, _KERNEL], _STRIDES, 2 * math.prod(_MADE) * 18, (0, 1), 18, _MADE),
         ("convolution", [_IMAGE, _KERNEL], [*_STRIDES, False], 2 * math.prod(_MADE) * 18, (0, 1), 18, _MADE),
         ("lstm", [*_RECURRENT, (16,)], [], 2 * 14 * (48 + 64), (0, 1), 3, ()),
         ("mkldnn_rnn_layer", [*_RECURRENT, (2, 4), (2, 4)], [], 2 * 14 * (48 + 64), (0, 1), 3, ()),
