@@ -348,7 +348,7 @@ def test_a_profile_that_calibrates_nothing_shows_no_fit(tmp_path: Path) -> None:
     found = ll.calibrate(accelerator="a100", profile=path)
     assert found.refusal is not None and list(found.remarks())[-1] == f"nothing fitted: {found.refusal}"
     assert all("fitted" not in row for row in found.display_rows())
-    assert all(row["fitted_s"] is None for row in found.rows())
+    assert all(row["fitted_s"] is None and row["format"] is not None for row in found.rows())
     assert (found.to_json()["calibration"], found.to_json()["refusal"]) == (None, found.refusal)
 
 
@@ -359,7 +359,7 @@ def test_the_file_of_a_fitted_transport_says_what_it_was_fitted_to() -> None:
     document = yaml.safe_load(found.text())
     assert document["description"] == "nccl-hopper fitted to the 3 rows of s"
     assert document["sources"] == {**transport.sources, "scales": "fitted to s"}
-    assert "name" not in document and None not in document.values()
+    assert "name" not in document and "null" not in found.text()
     shown = [row["number"] for row in found.display_rows()]
     assert shown == ["latency", "network latency", "bandwidth", "network bandwidth"]
     assert found.to_json()["rows"] == 3 and found.to_json()["provenance"] == {"lightloom": "1"}

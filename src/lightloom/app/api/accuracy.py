@@ -24,7 +24,7 @@ from lightloom.planning.calibration.accuracy import (
 )
 from lightloom.planning.calibration.accuracy import accuracy as predict
 from lightloom.planning.calibration.profile import ProfiledStep, profiled_step
-from lightloom.planning.calibration.rows import kernel_model, read_steps
+from lightloom.planning.calibration.rows import read_steps
 from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
 
@@ -264,7 +264,6 @@ def compare_step(profile: str | Path, cluster: ClusterLike | None = None) -> Ste
         machine = load_accelerator(name)
     else:
         machine = place.accelerator
-    kernel_model(machine)
     unnamed = "an accelerator that the profile does not name" if read.on_device else "the host alone"
     return StepComparison(
         profile=read,
