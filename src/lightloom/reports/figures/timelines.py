@@ -161,7 +161,7 @@ def _draw_stretch(axes: Axes, row: int, stretch: Stretch, colours: Any, total: f
         total: seconds of the step.
     """
     words, colour = colours[stretch.key]
-    width, height = stretch.end - stretch.start, 0.36 if row >= 1 and colours is canvas.SHARES else 0.72
+    width, height = stretch.end - stretch.start, 0.36 if colours is canvas.SHARES else 0.72
     axes.broken_barh([(stretch.start * 1e3, width * 1e3)], (row - height / 2, height), color=colour, linewidth=0)
     if width > _NARROW * total:
         axes.vlines([stretch.start * 1e3], row - height / 2, row + height / 2, color="white", linewidth=0.5)
