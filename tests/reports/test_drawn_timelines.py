@@ -137,16 +137,16 @@ def test_lanes_go_to_the_busiest_and_one_that_only_sets_circuits_comes_before_ot
             "link 0": [("transmission", 5)],
             "link 1": [("transmission", 9)],
             "link 2": [("reconfiguration", 1), ("transmission", 6)],
-            "switch 0": [("reconfiguration", 1)],
-            "switch 1": [("reconfiguration", 2)],
+            "switch 0": [("reconfiguration", 2)],
+            "switch 1": [("reconfiguration", 1)],
         }
     )
-    assert list(busiest(line, 5)) == ["device 1", "device 2", "link 1", "link 2", "switch 1"]
-    assert list(busiest(line, 4)) == ["device 1", "device 2", "link 1", "switch 1"]
-    assert list(busiest(line, 2)) == ["device 1", "switch 1"]
-    assert list(busiest(line, 7)) == ["device 0", "device 1", "device 2", "link 0", "link 1", "link 2", "switch 1"]
+    assert list(busiest(line, 5)) == ["device 1", "device 2", "link 1", "link 2", "switch 0"]
+    assert list(busiest(line, 4)) == ["device 1", "device 2", "link 1", "switch 0"]
+    assert list(busiest(line, 2)) == ["device 1", "switch 0"]
+    assert list(busiest(line, 7)) == ["device 0", "device 1", "device 2", "link 0", "link 1", "link 2", "switch 0"]
     assert list(busiest(line, 8)) == sorted(line.resources)
-    assert busiest(line, 2)["switch 1"] == [interval("reconfiguration", 0, 2, "switch 1")]
+    assert busiest(line, 2)["switch 0"] == [interval("reconfiguration", 0, 2, "switch 0")]
 
 
 def test_lanes_that_few_others_need_go_to_devices() -> None:
@@ -158,6 +158,12 @@ def test_names_are_ordered_by_their_kind_as_it_comes_first_and_then_by_their_num
     names = ("stage 10.2", "stage 10.1", "stage 9", "host 3")
     line = lanes_of({name: [("forward", 1)] for name in names} | {"a 1": [("transmission", 1)]})
     assert list(busiest(line, 16)) == ["stage 9", "stage 10.1", "stage 10.2", "host 3", "a 1"]
+
+
+def test_what_computes_comes_first_among_names_that_are_alike() -> None:
+    line = lanes_of({"rank 0 out": [("transmission", 1)], "rank 2": [("forward", 1)], "rank 1": [("forward", 1)]})
+    assert list(busiest(line, 16)) == ["rank 1", "rank 2", "rank 0 out"]
+    assert list(busiest(lanes_of({"b": [("forward", 1)], "a": [("forward", 1)]}), 16)) == ["b", "a"]
 
 
 def drawn(line: Timeline, most: int = 16) -> tuple[Any, Any]:
@@ -225,33 +231,41 @@ def test_bars_of_a_timeline_have_their_colour_their_height_and_their_words() -> 
     assert figure.get_size_inches().tolist() == [9.0, 1.25 + 3 * 0.5] and hidden(axes) == {"top", "right", "left"}
 
 
-@pytest.mark.parametrize(("words", "room"), [("forward", 40.3 / 540), ("update", 40.4 / 540)])
-def test_words_are_written_where_their_letters_have_room(words: str, room: float) -> None:
-    """A letter takes 4.9 points of 540, and six more are left free."""
-    label = TASKS[words][0]
-    wide = (4.9 * len(label) + 6) / 540
-    for share, there in ((wide * 1.001, True), (wide * 0.999, False)):
-        line = Timeline.of([interval(words, 0, share), interval("backward", 1 - 1e-6, 1)])
+@pytest.mark.parametrize("kind", ["forward", "update", "reduce-scatter"])
+def test_words_are_written_where_their_letters_have_room(kind: str) -> None:
+    """A letter takes 4.9 points of 540, and six more are left free; the step takes four seconds."""
+    label = TASKS[kind][0]
+    wide = 4 * (4.9 * len(label) + 6) / 540
+    for seconds, there in ((wide * 1.001, True), (wide * 0.999, False)):
+        category = kind if kind != "reduce-scatter" else "transmission"
+        line = Timeline.of([interval(category, 0, seconds, collective=kind), interval("backward", 3.9, 4)])
         _, axes = drawn(line)
         assert any(text.get_text() == label for text in axes.texts) is there
 
 
-@pytest.mark.parametrize(("seconds", "parted"), [(0.0041, True), (0.0039, False)])
+@pytest.mark.parametrize(("seconds", "parted"), [(0.0161, True), (0.0159, False)])
 def test_only_bars_that_are_wide_enough_begin_with_a_line(seconds: float, parted: bool) -> None:
-    _, axes = drawn(Timeline.of([interval("forward", 0, 1), interval("backward", 1, 1 + seconds)]))
+    _, axes = drawn(Timeline.of([interval("forward", 0, 1), interval("backward", 4 - seconds, 4)]))
     begins = [segments(each)[0][0] for each in kinds(axes, "LineCollection")]
-    assert ((1000.0, -0.36) in begins) is (parted and seconds / (1 + seconds) > 0.004)
+    assert ((round(4e3 - 1e3 * seconds, 9), -0.36) in begins) is parted
     assert (0.0, -0.36) in begins
+
+
+@pytest.mark.parametrize(("lanes", "row"), [(6, 0.5), (7, 0.5), (8, 0.32), (15, 0.32), (16, 0.32)])
+def test_more_than_eight_rows_are_lower(lanes: int, row: float) -> None:
+    figure, axes = drawn(lanes_of({f"device {n}": [("forward", 1)] for n in range(lanes)}))
+    assert figure.get_size_inches()[1] == pytest.approx(1.25 + row * (lanes + 1))
+    assert len(ticks(axes.yaxis)) == lanes + 1
 
 
 def test_narrow_neighbours_are_drawn_as_one() -> None:
     """Narrower than 0.4 % of the step, with a gap of a quarter of that."""
-    many = [interval("transmission", n * 0.003, n * 0.003 + 0.0025, "ring") for n in range(10)]
-    for gap, count in ((0.0, 1), (0.002, 10)):
+    many = [interval("transmission", n * 0.012, n * 0.012 + 0.01, "ring") for n in range(10)]
+    for gap, count in ((0.0018, 1), (0.0022, 10)):
         shifted = [
             interval("transmission", each.start + n * gap, each.end + n * gap, "ring") for n, each in enumerate(many)
         ]
-        _, axes = drawn(Timeline.of([*shifted, interval("forward", 0, 1)]))
+        _, axes = drawn(Timeline.of([*shifted, interval("forward", 0, 4)]))
         rows = [segments(each)[0] for each in kinds(axes, "PolyCollection")]
         assert sum(corners[0][1] == round(1 - 0.36, 9) for corners in rows) == count
 
