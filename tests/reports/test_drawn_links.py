@@ -167,7 +167,8 @@ def test_queued_packets_that_take_no_time_lie_in_the_first_part(monkeypatch: pyt
     schedule = build(find("synthesized"), Collective("all-gather", 6, 6e4), fabric)
     count = len(schedule.unfolded(1))
     for seconds, begin, part in ((0.0, 0.0, 0), (1.0, 1.0, 23), (1.0, 0.5, 12), (2.0, 0.5, 6)):
-        monkeypatch.setattr(links, "play", lambda *_, found=(seconds, None, np.full(count, begin)): found)
+        played = seconds, None, np.full(count, begin)
+        monkeypatch.setattr(links, "play", lambda *_, played=played: played)
         assert set(in_steps(schedule, fabric).step.tolist()) == {part}
 
 
