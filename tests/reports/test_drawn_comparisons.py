@@ -83,6 +83,7 @@ def test_an_interval_needs_both_of_its_ends() -> None:
     (axes,) = accuracy_figure(
         [PredictedSeries("a", one, one, low, None), PredictedSeries("b", one, one, None, 2 * one)]
     ).axes
+    assert axes.get_ylabel() == "predicted step with its 90 % interval, s"
     assert len(axes.collections) == 1 and axes.get_xlim() == pytest.approx((0.4, 2.5))
 
 
@@ -101,10 +102,14 @@ def test_speeds_at_which_methods_break_even_are_in_gigabits() -> None:
     assert axes.yaxis.get_major_locator()._subs.tolist() == [1, 2, 5]  # type: ignore[attr-defined]
     assert axes.yaxis.get_major_formatter()(0.5) == "0.5" and axes.yaxis.get_major_formatter()(20.0) == "20"
     legend: Any = axes.get_legend()
-    assert told(legend) == list(lines) and not legend.get_frame_on()
-    assert legend.get_bbox_to_anchor()._bbox.x0 == 1.01 and legend._loc == 6
+    assert told(legend) == list(lines) and not legend.get_frame_on() and legend.get_texts()[0].get_fontsize() == 8
+    anchor = legend.get_bbox_to_anchor()._bbox
+    assert (anchor.x0, anchor.y0, legend._loc) == (1.01, 0.5, 6)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("ranks", "speed of a rank's link, Gb/s")
+    assert axes.yaxis.get_major_locator()._base == 10 and axes._left_title.get_fontsize() == 9  # type: ignore[attr-defined]
+    assert type(axes.xaxis.get_minor_locator()).__name__ == "NullLocator"
     assert axes.get_title("left") == "title" and hidden(axes) == {"top", "right"} and size(figure) == (8.2, 4.6)
-    assert axes.get_axisbelow() and gridded(axes)
+    assert axes.get_axisbelow() is True and gridded(axes)
 
 
 def gridded(axes: Any) -> bool:
@@ -138,8 +143,8 @@ def test_totals_stand_behind_their_bars() -> None:
 
 
 def test_breakdowns_of_microseconds_keep_their_proportions() -> None:
-    (axes,) = breakdown_figure([("a", {"compute_s": 1e-4, "idle_s": 5e-5})]).axes
-    assert [(left, width) for left, _, width, _ in bars(axes)] == [(0, 100), (100, 50)]
+    (axes,) = breakdown_figure([("a", {"compute_s": 1e-4, "idle_s": 5e-5}), ("b", {"compute_s": 5e-7})]).axes
+    assert [(left, width) for left, _, width, _ in bars(axes)] == [(0, 100), (100, 50), (0, 0.5)]
     assert notes(axes)[0][1] == pytest.approx(150 * 1.008) and axes.get_xlim() == pytest.approx((0, 165))
 
 
@@ -147,7 +152,11 @@ def test_no_breakdowns_are_an_empty_panel() -> None:
     figure = breakdown_figure([])
     (axes,) = figure.axes
     assert not axes.patches and not axes.texts and axes.get_ylim() == (0.5, -0.5) and not ticks(axes.yaxis)
-    assert axes.get_xlim() == pytest.approx((0, 1.1e-3)) and axes.get_xlabel() == "microseconds a step"
+    assert (
+        size(figure) == (9.0, 1.15)
+        and axes.get_xlim() == pytest.approx((0, 1.1e-3))
+        and axes.get_xlabel() == "microseconds a step"
+    )
 
 
 @pytest.mark.parametrize(("lines", "row"), [(1, 0.36), (2, 0.36), (3, 0.51), (5, 0.85)])
@@ -178,6 +187,8 @@ def test_steps_of_a_waterfall_float_at_the_level_before_them() -> None:
     ]
     assert {each[3:5] for each in notes(axes)} == {("left", "center")}
     assert axes.get_xlim() == pytest.approx((0, 2240)) and axes.get_title("left") == "words"
+    assert [label for _, label in ticks(axes.yaxis)] == ["plain", "slower", "faster", "same", "end"]
+    assert axes.get_ylim() == (4.5, -0.5) and axes.get_xlabel() == "milliseconds a sample"
     assert size(figure) == (9.0, 1.15 + 0.36 * 5) and axes.title.get_fontsize() != 9 == axes._left_title.get_fontsize()  # type: ignore[attr-defined]
 
 
@@ -217,6 +228,14 @@ def test_a_budget_is_drawn_with_a_link_more_than_it_reaches() -> None:
         "the same with margin",
     ]
     assert size(figure) == (7.2, 3.4) and axes.xaxis.get_major_locator()._nbins == 10  # type: ignore[attr-defined]
+
+
+def test_a_budget_without_a_limit_is_drawn_to_256_links() -> None:
+    budget = LinkBudget(node_loss=0.0, fibre_length=0.0)
+    if budget.reach(1) is not None:
+        budget = budget.model_copy(update={"laser_power": 1e30})
+    (axes,) = budget_figure(budget, 1).axes
+    assert [len(each) for each in points(axes)[:3]] == [257, 256, 1]
 
 
 def test_a_budget_that_reaches_nowhere_shows_one_link() -> None:
@@ -289,8 +308,11 @@ def test_exchanges_are_dots_with_their_spread_and_the_front_is_filled() -> None:
         ("b", (2.0, 0.75), (5, 5), 7),
         ("c", (1.0, 0.0), (5, 5), 7),
     ]
-    assert gridded(axes) and axes.get_axisbelow() and hidden(axes) == {"top", "right"}
+    assert gridded(axes) and axes.get_axisbelow() is True and hidden(axes) == {"top", "right"}
     assert size(figure) == (8.2, 4.6) and axes.get_title("left") == "words"
+    assert axes._left_title.get_fontsize() == 9  # type: ignore[attr-defined]
+    assert axes.get_xlabel() == "bytes saved, relative to an all-reduce of float32"
+    assert axes.get_ylabel() == "validation loss less the plain run's"
 
 
 def plan(kind: str, site: str, time: float, energy: float, name: str = "plan") -> Point:
@@ -332,6 +354,46 @@ def test_plans_are_coloured_by_kind_and_shaped_by_site() -> None:
     ]
     assert not side.axison and side.get_xlim() == side.get_ylim() == (0, 1)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time a sample", "energy a sample")
+
+
+def test_plans_of_one_site_are_told_apart_by_kind_alone() -> None:
+    found = [plan("placed", "x", 1, 8), plan("tensor-pipeline", "x", 2, 4)]
+    figure = pareto_figure(found, found)
+    assert told(figure.legends[0]) == ["tensor-pipeline", "placed"]
+    assert [float(each.get_linewidth()[0]) for each in figure.axes[0].collections[:2]] == [0, 0]  # type: ignore[index]
+    assert figure.axes[0].get_gridspec().get_width_ratios() == (5, 3.4)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "subs"),
+    [
+        (2, 5.9, [1, 1.5, 2, 3, 4, 5, 6, 7, 8]),
+        (2, 6, [1, 1.5, 2, 3, 4, 5, 6, 7, 8]),
+        (2, 6.1, [1, 2, 5]),
+        (2, 600, [1, 2, 5]),
+        (2, 601, [1]),
+    ],
+)
+def test_ticks_of_plans_are_fewer_where_their_axes_span_more(least: float, most: float, subs: list[float]) -> None:
+    found = [plan("ddp", "x", least, most), plan("ddp", "x", most, least)]
+    axes = pareto_figure(found, found).axes[0]
+    locators: list[Any] = [axes.xaxis.get_major_locator(), axes.yaxis.get_major_locator()]
+    assert [list(each._subs) for each in locators] == [subs, subs]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    words = axes.xaxis.get_major_formatter()(least, None), axes.yaxis.get_major_formatter()(least, None)
+    assert words == (format_time(least), format_energy(least)) and axes.xaxis.get_minor_formatter()(3.0, None) == ""
+
+
+def test_names_of_plans_are_broken_between_words_and_not_at_hyphens() -> None:
+    words = "x" * 44 + " all-gather"
+    for name, broken in (
+        (words, [words[:44], "all-gather"]),
+        ("y" * 52, ["y" * 52]),
+        ("y " * 27, [("y " * 26)[:-1], "y"]),
+    ):
+        found = [plan("ddp", "x", 1, 8, name)]
+        lines = pareto_figure(found, found).axes[1].texts[0].get_text().splitlines()[:-1]
+        assert lines == broken
 
 
 def test_lines_lead_from_names_to_their_dots() -> None:

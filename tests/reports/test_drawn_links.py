@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.price import play
@@ -120,6 +121,25 @@ def test_bytes_of_packets_are_those_of_their_chunks() -> None:
     use, _ = link_use(schedule, fabric)
     assert set(use.ravel().tolist()) == {0.0, schedule.chunk_nbytes}
     assert (use.sum(axis=1) == 4 * schedule.chunk_nbytes).all()
+
+
+@pytest.mark.parametrize(("bins", "rows"), [(2, 2), (1, 1)])
+def test_bytes_of_packets_are_added_up_in_bins(bins: int, rows: int) -> None:
+    fabric = load_fabric("ring", 4)
+    schedule = in_steps(build(find("ring"), Collective("all-gather", 4, 4e6), fabric), fabric)
+    single, _ = link_use(schedule, fabric)
+    use, per_bin = link_use(schedule, fabric, bins)
+    assert (len(use), per_bin) == (rows, -(-3 // bins))
+    added = [single[first : first + per_bin].sum(axis=0) for first in range(0, 3, per_bin)]
+    assert use.tolist() == [each.tolist() for each in added]
+
+
+def test_bins_are_fewer_where_there_are_many_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(step, step, 0, 1, 0, 0, 0, 1) for step in range(5)]
+    schedule = rows_of("all-gather", 4, *rows, steps=5)
+    for cells, bins in ((9 * 5, 5), (9 * 3 + 8, 3), (9 * 2, 2), (9, 1), (3, 1)):
+        monkeypatch.setattr(links, "_MAXIMUM_CELLS", cells)
+        assert len(link_use(schedule, TWO_FIBRES)[0]) == bins
 
 
 def test_runs_that_wrap_go_on_at_the_beginning_of_their_track() -> None:
@@ -243,6 +263,8 @@ def test_circuits_have_the_colour_of_their_plane() -> None:
     assert np.allclose(squares.get_facecolor()[:, :3], cyclic_colours(2)[[0, 1, 0]])  # type: ignore[index]
     assert axes.get_title("left") == "step 1 of 1: 50% of ports"
     assert figure.get_size_inches().tolist() == [9, 3.5] and bar.get_ylabel() == "switch plane"
+    assert (axes.get_xlim(), axes.get_ylim()) == ((-0.7, 3.7), (3.7, -0.7))
+    assert figure.get_suptitle() == "by hand: all-gather among 4 ranks on 2 switch planes"
     assert axes.get_box_aspect() == 1 and (axes.get_xlabel(), axes.get_ylabel()) == ("destination rank", "source rank")
     assert [axis.get_major_locator()._nbins for axis in (axes.xaxis, axes.yaxis)] == [5, 5]  # type: ignore[attr-defined]
     assert bar._colorbar_info["aspect"] == 20  # type: ignore[attr-defined]
@@ -292,6 +314,22 @@ def test_captions_say_what_colour_means_on_each_fabric() -> None:
     circuits = rows_of("all-gather", 4, *rows, steps=2)
     fabric = CircuitSwitch(ranks=4, degree=2)
     assert "25% of the ports on all 2 switch planes" in wavelength_caption(circuits, fabric)
+
+
+def test_captions_of_queued_schedules_say_what_stands() -> None:
+    fabric = Ring(ranks=6, bandwidth=1e9, hop_latency=1e-7)
+    schedule = build(find("synthesized"), Collective("all-gather", 6, 6e4), fabric)
+    assert wavelength_caption(schedule, fabric).split(". ", 1)[1] == (
+        "Colour: bytes on each link in 24 equal parts of the time, as a share of the most on any."
+    )
+    light = wdm_ring(6, 4)
+    kept = [
+        schedule
+        for each in ("synthesized", "ring")
+        for schedule in [build(find(each), Collective("all-gather", 6, 6e4), light)]
+        if schedule.queued
+    ]
+    assert all("among 6 ranks on circuits that stand throughout. " in wavelength_caption(each, light) for each in kept)
 
 
 def ring_figure(schedule: Schedule = SMALL, fabric: Fabric = TWO_FIBRES) -> tuple[Any, list[Any]]:
@@ -426,6 +464,19 @@ def test_jobs_share_links_in_stacked_bars() -> None:
     corner = legend.get_bbox_to_anchor()._bbox
     assert (corner.x0, corner.y0, legend._loc) == (0, 1.12, 2) and legend.get_texts()[0].get_fontsize() == 7
     assert hidden(axes) == {"top", "right"} and figure.get_size_inches().tolist() == [9, 3.6]
+    assert figure.get_suptitle() == "title" and axes.get_ylabel() == "% of"
+
+
+def test_jobs_that_load_no_link_leave_the_panel_empty() -> None:
+    figure = shared_links_figure("t", ["a"], np.zeros((1, 3)), ["x", "y", "z"], "%")
+    (axes,) = figure.axes
+    assert axes.get_xlim() == (-0.6, 0.6) and axes.get_ylim() == (0, 108) and not axes.patches
+    assert figure.get_suptitle() == "t"
+
+
+def test_a_job_alone_has_another_colour_than_the_first_of_one() -> None:
+    (axes,) = shared_links_figure("t", ["a"], np.ones((1, 1)), ["x"], "%").axes
+    assert fills(axes) == [to_hex(cyclic_colours(2)[0])]
 
 
 @pytest.mark.parametrize(("most", "top"), [(0.5, 108), (1.03, 108), (1.05, 109.2)])
