@@ -42,7 +42,7 @@ from tests.reports.artists import (
 COMPUTE, SEND = SHARES["compute_s"][1], SHARES["exposed_communication_s"][1]
 
 
-def size(figure: Any) -> tuple[float, float]:
+def size(figure: Any) -> Any:
     wide, high = figure.get_size_inches()
     return float(wide), pytest.approx(float(high))
 
@@ -323,7 +323,7 @@ def test_plans_are_coloured_by_kind_and_shaped_by_site() -> None:
     found = [plan("ddp", "x", 1, 8), plan("fsdp", "y", 2, 4), plan("ddp", "y", 4, 2), plan("ddp", "y", 8, 6)]
     figure = pareto_figure(found, found[:3])
     axes, side = figure.axes
-    marks: list[Any] = [each for each in axes.collections if len(each.get_offsets())]
+    marks: list[Any] = [each for each in axes.collections if dots(each)]
     assert [dots(each) for each in marks] == [[(1, 8)], [(4, 2), (8, 6)], [(2, 4)], [(1, 8), (2, 4), (4, 2)]]
     ddp, fsdp = KINDS["ddp"], KINDS["fsdp"]
     assert [to_hex(each.get_facecolor()[0]) for each in marks[:3]] == [ddp, ddp, fsdp]

@@ -42,6 +42,7 @@ def rows_of(kind: Kind, ranks: int, *rows: tuple[int, ...], steps: int = 1) -> S
     """A schedule of rows: (step, lightpath, source, destination, route, fibre, first wavelength, wavelengths)."""
     columns = np.array(rows, np.int64).reshape(-1, 8).T
     names = ("step", "lightpath", "source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
+    found: dict[str, Any] = dict(zip(names, columns, strict=True))
     return Schedule(
         algorithm="by hand",
         collective=Collective(kind, ranks, 8.0 * ranks),
@@ -49,7 +50,7 @@ def rows_of(kind: Kind, ranks: int, *rows: tuple[int, ...], steps: int = 1) -> S
         steps=steps,
         chunk=columns[2],
         reduces=np.zeros(len(columns[0])),
-        **dict(zip(names, columns, strict=True)),
+        **found,
     )
 
 
@@ -260,7 +261,7 @@ def test_circuits_have_the_colour_of_their_plane() -> None:
     axes, bar = figure.axes
     (squares,) = axes.collections
     assert dots(squares) == [(1, 0), (3, 1), (3, 2)]
-    assert np.allclose(squares.get_facecolor()[:, :3], cyclic_colours(2)[[0, 1, 0]])  # type: ignore[index]
+    assert np.allclose(np.asarray(squares.get_facecolor())[:, :3], cyclic_colours(2)[[0, 1, 0]])
     assert axes.get_title("left") == "step 1 of 1: 50% of ports"
     assert figure.get_size_inches().tolist() == [9, 3.5] and bar.get_ylabel() == "switch plane"
     assert (axes.get_xlim(), axes.get_ylim()) == ((-0.7, 3.7), (3.7, -0.7))
@@ -363,6 +364,8 @@ def test_small_maps_of_wavelengths_are_ruled_and_numbered() -> None:
     assert np.allclose(picture[2, 0, :3], cyclic_colours(4)[3]) and not picture[0].any()
     assert [axes.get_title("left") for axes in panels] == ["step 1 of 2", "step 2 of 2", "", ""]
     assert [axes.get_xlabel() for axes in panels] == ["", "", "link", "link"]
+    nbins = [[getattr(axis.get_major_locator(), "_nbins", 0) for axis in (axes.xaxis, axes.yaxis)] for axes in panels]
+    assert nbins[2] == [5, 4]
     assert [axes.get_ylabel() for axes in panels] == [
         "clockwise\nwavelength, 2 fibres",
         "",
@@ -430,6 +433,26 @@ def test_the_other_way_alone_has_its_own_row_and_half_of_the_links() -> None:
     assert [(text, x, y) for text, x, y, *_ in notes(panels[0])] == [("1", 0, 0)]
 
 
+def test_both_ways_have_a_map_of_the_shares_below_each_with_bins_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five steps in bins of two: the last bin is of one step alone. The full colour is the largest share of both."""
+    monkeypatch.setattr(links, "_MAXIMUM_CELLS", 3 * 9)
+    rows = [(step, step, 1, 2, 0, 0, 0, 2) for step in range(5)]
+    rows += [(step, 5 + step, 1, 0, 1, 0, 0, 1) for step in (0, 4)]
+    figure, panels = ring_figure(rows_of("all-gather", 4, *rows, steps=5), wdm_ring(4, 4))
+    first, second = panels[-2:]
+    assert first.images[0].get_array().tolist() == [[0, 0.5, 0, 0]] * 3
+    assert second.images[0].get_array().tolist() == [[0.125, 0, 0, 0], [0] * 4, [0.25, 0, 0, 0]]
+    assert first.images[0].get_clim() == second.images[0].get_clim() == (0, 0.5)
+    assert [axes.get_title("left") for axes in (first, second)] == ["clockwise: 12% lit", "counter-clockwise: 3% lit"]
+    assert [axes.get_ylabel() for axes in (first, second)] == ["step", ""]
+    assert [axes.get_xlabel() for axes in (first, second)] == ["link", "link"]
+    lower = figure.subfigs[1]
+    assert [axes for axes in lower.axes if axes.images] == [first, second]
+    bar = lower.axes[-1]
+    assert bar.get_ylabel() == "wavelengths lit" and bar._colorbar_info["aspect"] == 25
+    assert bar._colorbar_info["parents"] == [first, second] and len(lower.axes) == 3
+
+
 def test_a_ring_without_light_has_a_dark_clockwise_panel() -> None:
     figure, panels = ring_figure(rows_of("all-gather", 4, steps=5), wdm_ring(4, 2))
     assert len(panels) == 4 and panels[0].get_ylabel() == "clockwise\nwavelength"
@@ -477,6 +500,16 @@ def test_jobs_that_load_no_link_leave_the_panel_empty() -> None:
 def test_a_job_alone_has_another_colour_than_the_first_of_one() -> None:
     (axes,) = shared_links_figure("t", ["a"], np.ones((1, 1)), ["x"], "%").axes
     assert fills(axes) == [to_hex(cyclic_colours(2)[0])]
+
+
+@pytest.mark.parametrize(
+    ("loaded", "more"), [(48, ""), (49, "; 1 more links carry as much or less, not drawn"), (0, "")]
+)
+def test_links_that_are_left_out_are_counted_but_those_that_carry_nothing(loaded: int, more: str) -> None:
+    loads = np.zeros((1, 60))
+    loads[0, :loaded] = 0.5
+    figure = shared_links_figure("t", ["a"], loads, ["x"] * 60, "%")
+    assert figure.get_suptitle() == f"t{more}" and figure.axes[0].get_legend()._ncols == 1  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("most", "top"), [(0.5, 108), (1.03, 108), (1.05, 109.2)])

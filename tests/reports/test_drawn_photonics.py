@@ -67,9 +67,15 @@ def test_residuals_and_errors_of_chips_are_drawn_in_two_panels() -> None:
         (BLUE, 1, "-", "None", 0.6),
         (FAINT, 1, "-", "None", None),
     ]
-    (note,) = left.texts
-    assert (note.xy, note.get_position(), note.get_ha(), note.get_fontsize()) == ((1, 0.01), (-2, -9), "right", 7.5)  # type: ignore[attr-defined]
-    assert note.xycoords == ("axes fraction", "data") and note.get_color() == INK  # type: ignore[attr-defined]
+    texts: list[Any] = left.texts[:]
+    (note,) = texts
+    assert (note.xy, note.get_position(), note.get_horizontalalignment(), note.get_fontsize()) == (
+        (1, 0.01),
+        (-2, -9),
+        "right",
+        7.5,
+    )
+    assert note.xycoords == ("axes fraction", "data") and note.get_color() == INK
     assert (left.get_yscale(), left.get_xlabel(), left.get_ylabel()) == (
         "log",
         "step of the fit",
@@ -85,9 +91,10 @@ def test_residuals_and_errors_of_chips_are_drawn_in_two_panels() -> None:
     assert right.get_ylim() == pytest.approx((5e-6, 3)) and right.get_xlim() == (-0.6, 1.6)
     assert right.get_ylabel() == "error of the matrix, relative" and right.get_yscale() == "log"
     assert ticks(right.xaxis) == [(0, "a"), (1, "b")]
-    assert {(label.get_rotation(), label.get_ha(), label.get_fontsize()) for label in right.get_xticklabels()} == {
-        (30, "right", 7)
-    }
+    assert {
+        (label.get_rotation(), label.get_horizontalalignment(), label.get_fontsize())
+        for label in right.get_xticklabels()
+    } == {(30, "right", 7)}
     legend: Any = right.get_legend()
     assert told(legend) == ["phases of ideal devices", "calibrated", "what the devices allow"]
     assert corner(legend) == (0.5, 1, 8, 3) and legend.get_texts()[0].get_fontsize() == 7.5
@@ -136,7 +143,12 @@ def test_boxes_of_a_chain_stand_side_by_side_in_the_order_of_the_light() -> None
     for name, (left, _, width, _) in zip(parts, expected, strict=True):
         title = said[name]
         assert title.get_position() == pytest.approx((left + width / 2, most / 2 + 0.22))
-        assert (title.get_ha(), title.get_va(), title.get_fontsize(), title.get_weight()) == (
+        assert (
+            title.get_horizontalalignment(),
+            title.get_verticalalignment(),
+            title.get_fontsize(),
+            title.get_fontweight(),
+        ) == (
             "center",
             "center",
             8.5,
@@ -148,10 +160,20 @@ def test_boxes_of_a_chain_stand_side_by_side_in_the_order_of_the_light() -> None
         assert (first, second) == (f"{part.mzis:,} MZIs", f"{depth:,} col.")
         assert gain == ([f"gain {20 * np.log10(part.gain):.1f} dB"] if getattr(part, "gain", 1.0) > 1 else [])
         assert text.get_position() == pytest.approx((left + width / 2, -most / 2 - 0.2))
-        assert (text.get_ha(), text.get_va(), text.get_fontsize(), text.get_color()) == ("center", "top", 7, INK)
+        assert (
+            text.get_horizontalalignment(),
+            text.get_verticalalignment(),
+            text.get_fontsize(),
+            text.get_color(),
+        ) == ("center", "top", 7, INK)
     assert any("gain" in text.get_text() for text in below)
     counts = [text for text in axes.texts if text.get_text().isdigit()]
     assert [int(text.get_text()) for text in counts] == [9, 4, 4, 9, 4, 16]
+    guides = [each for each in axes.collections if each.get_zorder() == 1]
+    begins = [0.0, *(left + width for left, _, width, _ in expected)]
+    for each, begin, before, after in zip(guides, begins, [heights[0], *heights], [*heights, heights[-1]], strict=True):
+        (start, low), (end, high) = segments(each)[0]
+        assert (start, end) == pytest.approx((begin, begin + 0.62)) and low / high == pytest.approx(before / after)
     units = [each for each in axes.collections if each.get_zorder() == 4]
     assert [len(dots(each)) for each in units] == [4, 9], "behind every layer but the last"
     assert figure.get_suptitle() == (
@@ -159,7 +181,7 @@ def test_boxes_of_a_chain_stand_side_by_side_in_the_order_of_the_light() -> None
         "13 nonlinear units (orange)"
     )
     title = figure._suptitle  # type: ignore[attr-defined]
-    assert (title.get_position()[0], title.get_ha(), title.get_fontsize(), title.get_color()) == (
+    assert (title.get_position()[0], title.get_horizontalalignment(), title.get_fontsize(), title.get_color()) == (
         0.01,
         "left",
         9.5,
@@ -201,6 +223,7 @@ def test_waveguides_lead_evenly_from_box_to_box(count: int, shown: int) -> None:
         (8, 2.0, 4.0, 2, 4),
         (11, 2.0, 3.0, 2, 3),
         (12, 3.0, 2.0, 3, 2),
+        (16, 2.0, 2.0, 4, 4),
         (28, 7.0, 3.0, 7, 3),
         (400, 7.0, 1.0, 7, 2),
     ],
@@ -248,6 +271,7 @@ def test_chips_are_cut_where_rows_become_too_long(width: float, rows: int) -> No
     for row, axes in enumerate(figure.axes):
         assert axes.get_xlim() == pytest.approx((row * length, (row + 1) * length)) and axes.get_ylim() == (0, 100)
         assert axes.get_aspect() == 1 and hidden(axes) == {"top", "right"}
+        assert axes.get_xlabel() == ("µm" if row == rows - 1 else "")
         assert {label.get_fontsize() for label in axes.get_xticklabels()} == {7}
     assert size(figure) == pytest.approx([11.5, rows * (11 * 100 / length + 0.55) + 0.7])
     legend: Any = figure.axes[0].get_legend()
@@ -359,9 +383,10 @@ def test_parts_of_a_link_are_two_dots_each_with_their_intervals() -> None:
     assert [(axes.lines[n].get_linewidth(), axes.lines[n].get_alpha()) for n in (5, 7)] == [(1.2, 0.5)] * 2
     assert [axes.lines[n].get_markersize() for n in (4, 6, 9)] == [4] * 3
     assert (axes.lines[-1].get_linewidth(), axes.lines[-1].get_zorder()) == (1, 0)
-    (note,) = axes.texts
-    assert (note.xy, note.get_position(), note.xycoords) == ((0.5, 1), (4, 2), ("data", "axes fraction"))  # type: ignore[attr-defined]
-    assert (note.get_ha(), note.get_fontsize(), note.get_color()) == ("left", 7, INK)
+    texts: list[Any] = axes.texts[:]
+    (note,) = texts
+    assert (note.xy, note.get_position(), note.xycoords) == ((0.5, 1), (4, 2), ("data", "axes fraction"))
+    assert (note.get_horizontalalignment(), note.get_fontsize(), note.get_color()) == ("left", 7, INK)
     assert ticks(axes.yaxis) == [(0, "part 1"), (1, "part 0")]
     assert {label.get_fontsize() for label in axes.get_yticklabels()} == {7.5}
     assert axes.get_xlim() == pytest.approx((0.125 / 3, 1.5)) and axes.get_xscale() == "log"
@@ -472,8 +497,10 @@ def test_rates_of_errors_have_their_cliff_their_limit_and_their_bound() -> None:
         (-4, 0),
         ("data", "axes fraction"),
     )
-    assert (bound.get_rotation(), bound.get_va(), rate.get_rotation()) == (90, "center", 0)
-    assert {(each.get_ha(), each.get_fontsize(), each.get_color()) for each in (rate, bound)} == {("right", 7.5, INK)}
+    assert (bound.get_rotation(), bound.get_verticalalignment(), rate.get_rotation()) == (90, "center", 0)
+    assert {(each.get_horizontalalignment(), each.get_fontsize(), each.get_color()) for each in (rate, bound)} == {
+        ("right", 7.5, INK)
+    }
     assert (none.get_text(), none.get_position(), none.get_fontsize(), none.get_color()) == (
         "hollow: none wrong",
         (0, -0.16),
@@ -575,6 +602,16 @@ def test_three_and_a_half_medians_are_still_in_the_picture(energy: float, far: b
     assert axes.get_xlim()[1] == pytest.approx(1.08 * (4 if far else energy))
 
 
+@pytest.mark.parametrize(
+    ("energies", "far"),
+    [((1, 2, 4, 8, 13, 16), 0), ((1, 2, 3, 4, 13, 16), 1), ((1, 1, 1, 4, 14.1, 20), 2), ((2, 7), 0)],
+)
+def test_of_an_even_number_of_rivals_the_upper_one_is_in_the_middle(energies: tuple[float, ...], far: int) -> None:
+    """Three and a half times it are 28, 14, 14 and 24.5 picojoules."""
+    made = rivals([], -0.25, **{f"r{n}": {"logic": each} for n, each in enumerate(energies)})
+    assert len(reducers_figure(made).axes[0].texts) == far
+
+
 def turn(name: str, unit: str, at_low: float, at_high: float) -> Any:
     return SimpleNamespace(
         constant=SimpleNamespace(name=name, unit=unit, low=1.0, high=2.5), at_low=at_low, at_high=at_high
@@ -593,7 +630,11 @@ def test_constants_turn_a_saving_from_where_it_is() -> None:
         (-25, 1.7, 25, 0.6),
     ]
     assert fills(axes) == [GREEN, RED, RED, RED, RED, GREEN]
-    found = [(text.get_text(), text.xy, text.get_position(), text.get_ha(), text.get_color()) for text in axes.texts]  # type: ignore[attr-defined]
+    texts: list[Any] = axes.texts[:]
+    found = [
+        (text.get_text(), text.xy, text.get_position(), text.get_horizontalalignment(), text.get_color())
+        for text in texts
+    ]
     assert found == [
         ("1", (50, 0), (3, 0), "left", FAINT),
         ("2.5", (-50, 0), (-3, 0), "right", FAINT),
@@ -602,7 +643,7 @@ def test_constants_turn_a_saving_from_where_it_is() -> None:
         ("1", (-25, 2), (-3, 0), "right", FAINT),
         ("2.5", (0, 2), (3, 0), "left", FAINT),
     ]
-    assert {(text.get_va(), text.get_fontsize()) for text in axes.texts} == {("center", 6.5)}
+    assert {(text.get_verticalalignment(), text.get_fontsize()) for text in axes.texts} == {("center", 6.5)}
     assert ticks(axes.yaxis) == [(0, "x, mW"), (1, "y"), (2, "z, s")] and axes.yaxis_inverted()
     assert points(axes) == [[(0, 0), (0, 1)], [(-25, 0), (-25, 1)]]
     assert [each[:3] for each in strokes(axes)] == [(INK, 0.8, "-"), (FAINT, 0.8, ":")]
@@ -632,7 +673,7 @@ def test_panels_of_sweeps_stand_three_in_a_row_but_four_in_two(
     ]
     assert {axes.get_ylim() for axes in figure.axes} == {(-3, 104)} and figure.get_suptitle() == r"words \$"
     title = figure._suptitle  # type: ignore[attr-defined]
-    assert (title.get_position()[0], title.get_ha(), title.get_fontsize(), title.get_color()) == (
+    assert (title.get_position()[0], title.get_horizontalalignment(), title.get_fontsize(), title.get_color()) == (
         0.01,
         "left",
         9.5,

@@ -25,7 +25,7 @@ from lightloom.planning.figures import (
 )
 from lightloom.planning.parallelism.circuits.circuits import Assignment, Circuits, Traffic
 from lightloom.reports.figures.canvas import FAINT, PARALLELISM, RELAYED, TASKS
-from tests.reports.artists import bars, dots, fills, hidden, points, strokes, ticks, told
+from tests.reports.artists import bars, dots, fills, hidden, points, strokes, ticks, tints, told
 
 
 def size(figure: Any) -> list[float]:
@@ -64,9 +64,10 @@ def test_cells_of_a_placement_are_as_opaque_as_their_share() -> None:
     assert drawn.get_zorder() == 2 and axes.get_aspect() == "auto"
     assert ticks(axes.xaxis) == [(0, "a"), (1, "b"), (2, "c")]
     labels = axes.get_xticklabels()
-    assert {(each.get_rotation(), each.get_ha(), each.get_rotation_mode(), each.get_fontsize()) for each in labels} == {
-        (55, "right", "anchor", 7)
-    }
+    assert {
+        (each.get_rotation(), each.get_horizontalalignment(), each.get_rotation_mode(), each.get_fontsize())
+        for each in labels
+    } == {(55, "right", "anchor", 7)}
     assert axes.get_ylabel() == "device of a group"
     assert axes.get_title("left") == "3 operators in order; full colour is the whole operator"
     assert axes.get_gridspec().get_width_ratios() == (7, 1.3)  # type: ignore[union-attr]
@@ -141,7 +142,9 @@ def assigned(matrix: Any, *circuits: tuple[int, int, int], holds: int = 1) -> As
     """Traffic with circuits: (hold, source, destination)."""
     columns = np.array(circuits, np.int64).reshape(-1, 3).T
     zero = np.zeros(len(circuits), np.int64)
-    return Assignment(Traffic.of(np.asarray(matrix, float)), Circuits(holds, *columns, zero, zero), 1.0)
+    return Assignment(
+        Traffic.of(np.asarray(matrix, float)), Circuits(holds, columns[0], columns[1], columns[2], zero, zero), 1.0
+    )
 
 
 def image(axes: Any) -> Any:
@@ -170,8 +173,8 @@ def test_traffic_stands_beside_its_circuits_and_crosses_where_there_are_none() -
     assert np.allclose(image(circuits)[..., 3], served, atol=4e-3)
     assert scale(circuits)[0] == format_bandwidth(1e9) and scale(circuits)[-1] == format_bandwidth(1e8)
     (crosses,) = circuits.collections
-    assert dots(crosses) == [(2, 0), (1, 2)] and to_hex(crosses.get_edgecolor()[0]) == RELAYED  # type: ignore[index]
-    assert crosses.get_linewidth()[0] == 0.8 and crosses.get_zorder() == 3  # type: ignore[index]
+    assert dots(crosses) == [(2, 0), (1, 2)] and tints(crosses)[1][0] == RELAYED
+    assert tints(crosses)[2:4] == ([0.8], 3)
     assert float(crosses.get_sizes()[0]) == 36  # type: ignore[attr-defined]
     assert (traffic.get_title("left"), circuits.get_title("left")) == ("traffic", "circuits granted")
     for axes in figure.axes:
@@ -233,7 +236,7 @@ def test_cells_are_coloured_by_kind_and_groups_parted_by_lines() -> None:
         assert np.allclose(image(axes)[:, 1, :3], to_rgb(PARALLELISM[1])) and not image(axes)[1, 0].any()
         assert points(axes) == [[(0.5, 0), (0.5, 1)], [(0, 0.5), (1, 0.5)]]
         assert {each[:2] for each in strokes(axes)} == {(FAINT, 0.6)}
-        assert [axis.get_major_locator()().tolist() for axis in (axes.xaxis, axes.yaxis)] == [[0, 1], [0, 1]]
+        assert [list(axis.get_major_locator()()) for axis in (axes.xaxis, axes.yaxis)] == [[0, 1], [0, 1]]
         assert (axes.get_ylabel(), axes.get_xlabel()) == ("rows", "columns")
         (beside,) = axes.child_axes
         assert beside._axes_locator._orig_locator._bounds == (1.03, 0.0, 0.045, 1.0)  # type: ignore[attr-defined]
@@ -263,7 +266,7 @@ def test_up_to_nine_groups_have_their_ticks(edges: tuple[int, ...], fixed: bool)
     axes = _draw(_Ground(("r", "c"), cells > 1, ("x",), edges), cells, cells, cells > 1).axes[0]
     for axis in (axes.xaxis, axes.yaxis):
         assert (type(axis.get_major_locator()).__name__ == "FixedLocator") is fixed
-        assert not fixed or axis.get_major_locator()().tolist() == [0, *edges]
+        assert not fixed or list(axis.get_major_locator()()) == [0, *edges]
     assert len(axes.lines) == 2 * len(edges)
 
 

@@ -114,7 +114,8 @@ def test_a_terminal_too_narrow_for_any_word_sets_no_widths() -> None:
     ],
 )
 def test_statuses_have_their_colour(status: str, style: str, facts: dict[str, Any]) -> None:
-    claim = Claim(**{"id": "a", "paper": 1, "unit": "s", "why": "so"} | facts)
+    fields: dict[str, Any] = {"id": "a", "paper": 1, "unit": "s", "why": "so"} | facts
+    claim = Claim(**fields)
     table = claims_table([claim], 120)
     (cell,) = table.columns[4].cells
     (why,) = table.columns[5].cells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -117,7 +118,7 @@ def test_the_step_waits_for_computing_then_bytes_then_circuits_then_nothing() ->
     assert waits(Timeline.of([])) == [] == waits(Timeline.of(forward((0, 0))))
 
 
-def lanes_of(categories: dict[str, list[tuple[str, float]]]) -> Timeline:
+def lanes_of(categories: Mapping[str, Sequence[tuple[str, float]]]) -> Timeline:
     """Intervals one after the other on each resource: (category, seconds)."""
     found = []
     for resource, each in categories.items():
