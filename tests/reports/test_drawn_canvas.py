@@ -76,9 +76,9 @@ def test_colours_of_ranks_go_round_the_hues_at_one_lightness(count: int) -> None
     light, chroma, hue = lightness(colours)
     inside = (colours > 0).all(axis=1) & (colours < 1).all(axis=1)
     assert inside.sum() >= 0.6 * count
-    assert np.allclose(light[inside], 0.72, atol=1e-4) and np.allclose(chroma[inside], 0.125, atol=1e-4)
+    assert np.allclose(light[inside], 0.72, atol=1e-6) and np.allclose(chroma[inside], 0.125, atol=1e-6)
     expected = 2 * np.pi * np.arange(count) / count + 0.5
-    assert np.allclose(np.exp(1j * hue[inside]), np.exp(1j * expected[inside]), atol=2e-3)
+    assert np.allclose(np.exp(1j * hue[inside]), np.exp(1j * expected[inside]), atol=1e-5)
 
 
 def test_ramps_rise_in_256_even_steps() -> None:

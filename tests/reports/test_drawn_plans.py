@@ -98,7 +98,7 @@ def test_bars_beside_a_placement_are_the_time_that_devices_are_busy() -> None:
     assert not any(line.get_visible() for line in load.get_ygridlines())
     tick = load.yaxis.get_major_ticks()[0]
     assert tick.tick1line.get_markersize() == 0 and not tick.label1.get_visible()
-    assert load.get_axisbelow()
+    assert load.get_axisbelow() is True
 
 
 def test_devices_that_do_nothing_have_an_axis_all_the_same() -> None:

@@ -97,9 +97,7 @@ def ramp(colour: str | tuple[float, float, float], least: float = 0.03) -> Liste
     rises evenly from ``least`` (0 to 1) for the lowest value to 1 for the highest."""
     from matplotlib.colors import ListedColormap, to_rgb
 
-    colours = np.tile([*to_rgb(colour), 1.0], (256, 1))
-    colours[:, 3] = np.linspace(least, 1.0, 256)
-    return ListedColormap(colours)
+    return ListedColormap(np.column_stack([np.tile(to_rgb(colour), (256, 1)), np.linspace(least, 1.0, 256)]))
 
 
 FORMATS = (".svg", ".png", ".pdf")
