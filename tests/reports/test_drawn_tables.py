@@ -4,6 +4,8 @@ bold."""
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ from rich.text import Text
 
 from lightloom.core.answer import Answer
 from lightloom.core.claims import Claim
-from lightloom.reports import console
+from lightloom.core.timeline import Counter, Interval, Timeline
+from lightloom.reports import console, html
 from lightloom.reports.console import (
     answer_parts,
     claims_table,
@@ -25,7 +28,7 @@ from lightloom.reports.console import (
 )
 from lightloom.reports.html import bar_scale, inline_svg, numeric_columns
 from lightloom.reports.progress import Bar
-from lightloom.reports.report import RankingRow, Table
+from lightloom.reports.report import Picture, RankingRow, Table, write_perfetto_trace
 from tests.reports.samples import to_text
 
 CLAIM = Claim(id="aa.bb", paper=1, ours=2, unit="s", why="xx yy")
@@ -77,6 +80,14 @@ def test_names_are_broken_before_reasons_are_left_out() -> None:
     assert widths(claims_table([LONG], 70))["figure"] == 11
     assert cells(claims_table([LONG], 70), 0) == ["aaaa.bbbb.\ncccc"]
     assert widths(claims_table([LONG], 79))["why"] == 32 == widths(claims_table([LONG], 200))["why"]
+
+
+@pytest.mark.parametrize(("width", "figure"), [(64, 14), (45, 14), (44, 13), (40, 9), (38, 7), (37, 6), (36, None)])
+def test_names_get_the_room_of_reasons_that_are_left_out(width: int, figure: int | None) -> None:
+    """Five columns of 27 letters at least, two blanks behind each."""
+    table = claims_table([LONG], width)
+    assert heads(table) == ["figure", "paper", "ours", "unit", "status"] and widths(table)["figure"] == figure
+    assert widths(table)["paper"] == (5 if figure else None)
 
 
 @pytest.mark.parametrize(("width", "whole"), [(60, True), (59, False)])
@@ -261,6 +272,63 @@ def test_output_that_is_no_terminal_has_120_columns_at_least(monkeypatch: pytest
         assert made.width == width and made.no_color and made.file is file
     made.print("[b]x[/b] :smile: 12")
     assert file.getvalue() == "[b]x[/b] :smile: 12\n"
+
+
+def test_only_styles_colour_what_is_printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    file = io.StringIO()
+    file.isatty = lambda: True  # type: ignore[method-assign]
+    make_console(file).print("12 'a' [b]x[/b] :smile:")
+    assert file.getvalue() == "12 'a' [b]x[/b] :smile:\n"
+    make_console(file).print(Text("x", "bold"))
+    assert "\x1b[1mx" in file.getvalue()
+
+
+def test_all_events_of_a_trace_are_of_one_process_and_say_where_arrows_end(tmp_path: Path) -> None:
+    def interval(resource: str, category: str, start: float, end: float, task: int, *after: int) -> Interval:
+        return Interval(
+            resource=resource, category=category, name="n", start=start, end=end, details={}, task=task, after=after
+        )
+
+    line = Timeline.of([interval("a", "forward", 0, 1, 0), interval("b", "transmission", 1, 2, 1, 0)])
+    path = write_perfetto_trace(
+        tmp_path / "t.json", line, title="t", provenance={}, counters=[Counter("c", (0.5,), (7.0,))]
+    )
+    document = json.loads(path.read_text())
+    assert {event["pid"] for event in document["traceEvents"]} == {1} and document["displayTimeUnit"] == "ns"
+    assert [(event["name"], event["cat"]) for event in document["traceEvents"] if event["ph"] == "X"] == [
+        ("n", "forward"),
+        ("n", "transmission"),
+    ]
+    start, end = (event for event in document["traceEvents"] if event["ph"] in "sf")
+    assert start == {
+        "ph": "s",
+        "bp": "e",
+        "name": "waits for",
+        "cat": "dependency",
+        "id": 1,
+        "pid": 1,
+        "tid": 1,
+        "ts": 5e5,
+    }
+    assert end == start | {"ph": "f", "tid": 2, "ts": 1e6}
+    (count,) = (event for event in document["traceEvents"] if event["ph"] == "C")
+    assert (count["name"], count["ts"], count["args"]) == ("c", 5e5, {"value": 7.0})
+
+
+def test_pages_are_drawn_in_only_with_the_library_and_pictures_are_shown_unless_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(html, "find_spec", lambda name: name if name == "bokeh" else None)
+    assert html.draws()
+    monkeypatch.setattr(html, "find_spec", lambda name: None if name == "bokeh" else name)
+    assert not html.draws()
+    assert not Picture(title="t", svg="<svg/>").explored
+    row = RankingRow(strategy="s", label="l", step_time=0.0, breakdown={})
+    assert (row.place, row.verified, row.global_batch, row.on_front, row.runnable) == (0, False, 1, False, True)
+    assert (row.fits, row.energy, row.memory, row.exchange, row.interval) == (None, None, None, None, "")
 
 
 class Shown:
