@@ -200,6 +200,11 @@ def test_a_step_of_less_than_half_a_tenth_of_a_percent_is_none(change: float, wo
     assert notes(axes)[1][0] == words
 
 
+def test_half_a_tenth_of_a_percent_is_the_least_that_is_told() -> None:
+    (axes,) = waterfall_figure(("a", 10_000.0), [("b", 5.0), ("c", -5.0)], ("d", 10_000.0), "t").axes
+    assert [text for text, *_ in notes(axes)][1:3] == ["+0.1 %", "-0.1 %"]
+
+
 def test_a_budget_is_drawn_with_a_link_more_than_it_reaches() -> None:
     budget = LinkBudget()
     reach = budget.reach(2)
