@@ -375,6 +375,10 @@ def test_damage_is_priced_on_as_many_ranks_as_there_are_up_to_a_limit(monkeypatc
     dark, told = damage_slowdown(many, "light-source", 2.0**20)
     assert told.endswith("on 4 ranks, around transceiver:0:0 to transceiver:0:15")
     assert dark is not None and dark > 1
+    assert damage_slowdown(small, "light-source", 2.0**20) == (
+        None,
+        "failures: the failures leave node 0 nothing to receive on",
+    )
     monkeypatch.setattr(causes, "MOST_RANKS", 4)
     assert damage_slowdown(ring, "engine", 2.0**20) == (slowdown, why)
     assert damage_slowdown(ring, "board", 1.0) == (
