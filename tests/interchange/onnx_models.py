@@ -14,6 +14,7 @@ from lightloom.models.graph import ComputeGraph
 from lightloom.models.onnx import read_onnx
 
 onnx: Any = pytest.importorskip("onnx")
+pytest.importorskip("onnx.reference")
 node = onnx.helper.make_node
 FLOAT, INT64, BOOL = 1, 7, 9
 Weight = Sequence[int] | np.ndarray[Any, Any]

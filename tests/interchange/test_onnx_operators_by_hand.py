@@ -274,6 +274,7 @@ def test_attention_whose_queries_are_projected_has_two_gradients(tmp_path: Path)
     found = graph_of(tmp_path, model_of(nodes, {"x": [2, 3, 5, 7]}, {"w": [7, 7]}, opset=23)).operators[-1]
     assert found.backward_flops == 2 * found.forward_flops == 2 * 2 * (2 * 3 * 5) * 5 * (7 + 7)
     assert found.dimensions == {"sample": 2, "head": 3, "sequence": 5, "key_sequence": 5, "head_dim": 7}
+    assert not found.causal
 
 
 @pytest.mark.parametrize(
@@ -412,3 +413,71 @@ def test_views_pass_samples_and_gradients_on(tmp_path: Path) -> None:
     assert [each.backward_flops / each.forward_flops for each in (p, q, r, relu)] == [1, 2, 1, 1]
     assert q.dimensions["sample"] == r.dimensions["sample"] == relu.dimensions["sample"] == 2
     assert reading.unrecorded[0] == "7 nodes: 4 operators, 3 views of their results, 0 constants"
+
+
+def test_a_view_of_a_constant_is_of_its_first_input(tmp_path: Path) -> None:
+    """Sizes that are a table, or that several views share, make no view a table, and no two weights one."""
+    nodes = [
+        node("Range", ["zero", "three", "one"], ["axes"]),
+        node("Transpose", ["w"], ["turned"], perm=[1, 0]),
+        node("Reshape", ["turned", "sizes"], ["a"]),
+        node("Reshape", ["v", "sizes"], ["b"]),
+        node("Mul", ["x", "a"], ["c"]),
+        node("Mul", ["c", "b"], ["d"]),
+        node("Mul", ["d", "w2"], ["e"]),
+        node("Reshape", ["u", "axes"], ["f"]),
+        node("Mul", ["e", "f"], ["y"]),
+    ]
+    weights: dict[str, Any] = {"w": [3, 2], "v": [2, 3], "w2": [2], "u": [2], "sizes": np.array([3, 2])}
+    weights |= {name: np.array(value) for name, value in (("zero", 1), ("three", 3), ("one", 1))}
+    graph = graph_of(tmp_path, model_of(nodes, {"x": [5, 3, 2]}, weights))
+    assert [each.parameters for each in graph.operators] == [0, 6, 6, 2, 2]
+
+
+def test_quantized_convolutions_name_the_sizes_of_their_weight(tmp_path: Path) -> None:
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+    weights: dict[str, Any] = {name: np.array(1, np.float32) for name in ("xs", "ws", "ys")}
+    weights |= {name: np.array(1, np.uint8) for name in ("xz", "wz", "yz")} | {"w": np.ones((10, 3, 2, 4), np.uint8)}
+    model = model_of([node("QLinearConv", names, ["y"], group=2)], {"x": ["n", 6, 9, 12]}, weights, types={"x": 2})
+    found = graph_of(tmp_path, model).operators[-1]
+    assert (found.kind, found.forward_flops, found.parameters) == ("conv", 2 * 13 * 10 * 8 * 9 * 24, 0)
+    assert found.dimensions == {
+        "sample": 13, "channel": 10, "height": 8, "width": 9, "in_channel": 6, "groups": 2, "kernel_height": 2,
+        "kernel_width": 4,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("LSTM", 20), ("GRU", 15), ("RNN", 5)])
+def test_recurrent_layers_behind_a_layer_have_two_gradients(tmp_path: Path, kind: str, rows: int) -> None:
+    """Of the input and of its weight; as many where the bias needs one too, which is added."""
+    nodes = [node("MatMul", ["x", "u"], ["a"]), node(kind, ["a", "w", "r", "b"], ["y"], hidden_size=5)]
+    weights = {"u": [2, 3], "w": [1, rows, 3], "r": [1, rows, 5], "b": [1, 2 * rows]}
+    found = graph_of(tmp_path, model_of(nodes, {"x": [7, 11, 2]}, weights)).operators[-1]
+    assert found.backward_flops == 2 * found.forward_flops == 4 * 7 * 11 * rows * (3 + 5)
+
+
+def test_a_result_that_the_samples_only_lengthen_is_shared(tmp_path: Path) -> None:
+    """No number of samples divides it, so that all but what is read of the samples is shared."""
+    joined = node("Concat", ["x", "w"], ["y"], axis=0)
+    found = graph_of(tmp_path, model_of([joined], {"x": ["n", 1]}, {"w": [30, 1]})).operators[-1]
+    assert counts(found) == (30, 43, 13 + 30 + 43, 30 + 43)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_attention_has_gradients_of_queries_keys_and_values(tmp_path: Path, place: int) -> None:
+    """Not of what is added to its scores."""
+    names = ["q", "k", "v", "m"]
+    nodes = [node("Mul", ["x", "w"], ["a"])]
+    nodes.append(node("Attention", [*names[:place], "a", *names[place + 1 :]], ["y"]))
+    inputs: dict[str, list[Any]] = {name: [2, 3, 5, 5] for name in ("x", *names)}
+    found = graph_of(tmp_path, model_of(nodes, inputs, {"w": [5]}, opset=23)).operators[-1]
+    assert found.backward_flops == (0 if place == 3 else 2 * found.forward_flops)
+
+
+def test_convolutions_have_no_gradient_of_their_bias_alone(tmp_path: Path) -> None:
+    """Whose FLOPs are those of a sum."""
+    for kind in ("Conv", "ConvTranspose"):
+        nodes = [node("Mul", ["b", "v"], ["c"]), node(kind, ["x", "z", "c"], ["y"])]
+        weights = {"b": [3], "v": [3]}
+        inputs: dict[str, list[Any]] = {"x": [2, 3, 7], "z": [3, 3, 2]}
+        assert graph_of(tmp_path, model_of(nodes, inputs, weights)).operators[-1].backward_flops == 0

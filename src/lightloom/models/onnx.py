@@ -323,7 +323,7 @@ class _OnnxGraph:
         shared = sum(value.elements for name, value in named.items() if name not in self._sampled)
         if not sampled or not has_samples(kind, output.elements, self._model.batch):
             shared += output.elements
-        return read, min(shared, read + output.elements)
+        return read, shared
 
     def _dimensions(
         self, node: Node, kind: str, product: Product | None, values: Values, shape: Shape, sampled: bool
