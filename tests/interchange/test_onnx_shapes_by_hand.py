@@ -113,6 +113,35 @@ def test_data_outside_the_file_are_no_constants() -> None:
     assert Constants(onnx, model, {}).value("w") is None
 
 
+def test_data_beside_the_file_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though they lie where the file says, or are missing."""
+    monkeypatch.chdir(tmp_path)
+    model = model_of([node("Reshape", ["x", "w"], ["y"])], {"x": [2, 3]}, {"w": np.array([3, 2])})
+    weight = model.graph.initializer[0]
+    (tmp_path / "weights.bin").write_bytes(weight.raw_data)
+    onnx.external_data_helper.set_external_data(weight, "weights.bin")
+    weight.ClearField("raw_data")
+    assert onnx.numpy_helper.to_array(weight, str(tmp_path)).tolist() == [3, 2]
+    assert Constants(onnx, model, {}).value("w") is None
+    product = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ["n", 3]}, {"w": [3, 5]})
+    onnx.external_data_helper.set_external_data(product.graph.initializer[0], "none.bin")
+    product.graph.initializer[0].ClearField("raw_data")
+    assert shaped(tmp_path, product).values["y"].shape == (13, 5)
+
+
+def test_a_constant_is_the_first_result_of_its_node() -> None:
+    found = constants([node("Shape", ["x", "w"], ["s", "more"])], {"w": (3,)}, w=np.arange(3))
+    assert found.value("more") is None
+    value = found.value("s")
+    assert value is not None and value.tolist() == [2, 3, 5, 7]
+
+
+def test_a_constant_needs_all_that_its_node_reads() -> None:
+    """Even where the node could do without."""
+    found = constants([node("ReduceSum", ["w", "axes"], ["s"])], {"s": ()}, w=np.arange(3))
+    assert found.value("s") is None
+
+
 def test_a_node_that_makes_nothing_makes_no_constant() -> None:
     assert constants([node("Neg", ["w"], [])], {}, w=np.arange(3)).value("") is None
 
@@ -266,6 +295,33 @@ def test_shapes_that_depend_on_computed_constants_are_completed(tmp_path: Path) 
     found = shaped(tmp_path, model_of(nodes, {"x": ["n", 3, 5]}, weights))
     assert [found.values[name].shape for name in ("w", "a", "b", "y")] == [(2,), (3, 5), (3, 5), (13, 3, 5)]
     assert found.values["a"].data_type == FLOAT
+
+
+def test_nodes_of_which_one_result_is_known_are_completed_too(tmp_path: Path) -> None:
+    """The scale is a number whatever is quantized."""
+    nodes = [
+        node("Where", ["choose", "sizes", "other"], ["w"]),
+        node("Expand", ["row", "w"], ["a"]),
+        node("DynamicQuantizeLinear", ["a"], ["q", "scale", "zero"]),
+        node("DequantizeLinear", ["q", "scale", "zero"], ["b"]),
+        node("Add", ["x", "b"], ["y"]),
+    ]
+    weights = {"choose": np.array([True, False]), "sizes": np.array([3, 9]), "other": np.array([9, 5])}
+    weights["row"] = np.ones((1, 5), np.float32)
+    found = shaped(tmp_path, model_of(nodes, {"x": ["n", 3, 5]}, weights))
+    assert [found.values[name].shape for name in ("a", "q", "scale", "b", "y")] == [
+        (3, 5),
+        (3, 5),
+        (),
+        (3, 5),
+        (13, 3, 5),
+    ]
+
+
+def test_a_tensor_may_be_empty(tmp_path: Path) -> None:
+    weights = {"from": np.array([1]), "to": np.array([1]), "axis": np.array([1])}
+    model = model_of([node("Slice", ["x", "from", "to", "axis"], ["y"])], {"x": ["n", 3, 5]}, weights)
+    assert shaped(tmp_path, model).values["y"] == Value(shape=(13, 0, 5))
 
 
 def test_results_that_nothing_reads_need_no_shape(tmp_path: Path) -> None:
@@ -431,6 +487,13 @@ def test_operators_of_a_newer_version_are_refused_by_their_node(tmp_path: Path) 
     text = refusal(tmp_path, model_of([node("Gelu", ["x"], ["y"], name="g")], {"x": [2, 3]}, opset=17))
     assert text.startswith("node 'g': ") and "\n" not in text
     assert shaped(tmp_path, model_of([node("Gelu", ["x"], ["y"], name="g")], {"x": [2, 3]}, opset=20)).nodes
+
+
+def test_attributes_state_their_type(tmp_path: Path) -> None:
+    model = model_of([node("LeakyRelu", ["x"], ["y"], alpha=0.5)], {"x": [2, 3]})
+    assert shaped(tmp_path, model).batch == 2
+    model.graph.node[0].attribute[0].ClearField("type")
+    assert refusal(tmp_path, model).startswith("node 'y': ")
 
 
 def test_inputs_that_are_left_out_are_none(tmp_path: Path) -> None:

@@ -168,6 +168,13 @@ def test_whole_numbers_have_a_least_one(value: object, least: int, fine: bool) -
     assert str(refused.value) == f"operator 'o': key is {value!r}, expected a whole number of at least {least}"
 
 
+def test_an_operator_counts_nothing_unless_it_says_so() -> None:
+    plain = Operator(name="a", kind="activation")
+    assert [getattr(plain, name) for name in COUNTS] == [0] * len(COUNTS)
+    assert (plain.inputs, plain.dimensions, plain.saved_bytes, plain.visible) == ((), {}, None, None)
+    assert (plain.checkpoint, plain.block, plain.causal) == ("", "", False)
+
+
 # Measured times
 
 

@@ -84,10 +84,11 @@ class Constants:
         if any(value is None for value in read.values()):
             return None
         make = self._onnx.helper
-        inputs = [make.make_tensor_value_info(each, 0, None) for each in read]
-        graph = make.make_graph([node], "node", inputs, [make.make_tensor_value_info(name, 0, None)])
+        inputs = [make.make_empty_tensor_value_info(each) for each in read]
+        graph = make.make_graph([node], "node", inputs, [make.make_empty_tensor_value_info(name)])
         model = make.make_model(graph, opset_imports=self._imports, ir_version=self._version)
-        return np.asarray(self._onnx.reference.ReferenceEvaluator(model).run(None, read)[0])
+        (result,) = self._onnx.reference.ReferenceEvaluator(model).run(None, read)
+        return np.asarray(result)
 
 
 INSTALL = "needs the package onnx, which is not installed: pip install 'lightloom[onnx]'"
@@ -185,7 +186,7 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
         initializers=frozenset(given),
         outputs=tuple(each.name for each in model.graph.output),
         constants=Constants(onnx, model, {name: value.shape for name, value in values.items()}),
-        batch=max(first[0] if first else 1, 1),
+        batch=first[0] if first else 1,
     )
 
 
@@ -303,7 +304,6 @@ def _fix_sizes(
                 option = f"--define {name or place}=SIZE{' or --sequence-length' if counts_tokens else ''}"
                 where = f"{path}: input {entry.name!r}, axis {axis}"
                 raise ConfigError(f"{where}: dimension {name or '?'!r} is dynamic: expected its size, by {option}")
-            dimension.Clear()
             dimension.dim_value = size
     for key in definitions:
         if key not in used:
@@ -325,7 +325,7 @@ def _value(kind: Message) -> Value | None:
     """Return the shape and element type in a type; None for a type that is no tensor or has no fixed shape."""
     tensor = kind.tensor_type
     sizes = [each.dim_value if each.HasField("dim_value") else -1 for each in tensor.shape.dim]
-    if not kind.HasField("tensor_type") or not tensor.HasField("shape") or min(sizes, default=0) < 0:
+    if not kind.HasField("tensor_type") or not tensor.HasField("shape") or any(size < 0 for size in sizes):
         return None
     return Value(shape=tuple(sizes), data_type=tensor.elem_type)
 
@@ -351,7 +351,7 @@ def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
         tensors = {name: onnx.numpy_helper.from_array(value, name) for name, value in read if value is not None}
         known = {name: types[name] for name in node.input if name in types}
         try:
-            schema = onnx.defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
+            schema = onnx.defs.get_schema(node.op_type, versions[node.domain], node.domain)
             made = onnx.shape_inference.infer_node_outputs(schema, node, known, tensors, **imports)
         except Exception:  # of any class: what is then without a shape is named
             continue
