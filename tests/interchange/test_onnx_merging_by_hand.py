@@ -39,6 +39,7 @@ def types_of(folder: Path, model: Any) -> list[str]:
         (node("Dropout", ["x", "half"], ["y"]), "Dropout"),
         (node("Dropout", ["x"], ["y"]), "Dropout"),
         (node("Dropout", ["x", "half", "no"], ["y"]), "Identity"),
+        (node("Dropout", ["zero", "half"], ["y"]), "Dropout"),
         (node("Cast", ["x"], ["y"], to=1), "Identity"),
         (node("Cast", ["x"], ["y"], to=11), "Cast"),
         (node("Gather", ["x", "second"], ["y"], axis=1), "Squeeze"),
@@ -551,6 +552,15 @@ def test_a_bias_of_the_channels_is_part_of_a_product_with_a_matrix(
         assert [each.op_type for each in found] == expected
         if expected == ["Gemm"]:
             assert (found[0].name, list(found[0].input), list(found[0].output)) == ("product", ["x", "w", "b"], ["y"])
+
+
+def test_weights_may_be_computed_of_weights(tmp_path: Path) -> None:
+    nodes = [
+        node("Transpose", ["w"], ["turned"], perm=[1, 0]),
+        node("MatMul", ["x", "turned"], ["a"]),
+        node("Add", ["a", "b"], ["y"]),
+    ]
+    assert types_of(tmp_path, model_of(nodes, {"x": [2, 5]}, {"w": [7, 5], "b": [7]})) == ["Transpose", "Gemm"]
 
 
 def test_what_is_no_bias_of_a_product_stays(tmp_path: Path) -> None:

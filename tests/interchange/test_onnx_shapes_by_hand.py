@@ -318,6 +318,21 @@ def test_nodes_of_which_one_result_is_known_are_completed_too(tmp_path: Path) ->
     ]
 
 
+def test_completed_shapes_are_read_on(tmp_path: Path) -> None:
+    nodes = [
+        node("Where", ["choose", "sizes", "other"], ["w"]),
+        node("Expand", ["row", "w"], ["a"]),
+        node("Shape", ["a"], ["s"]),
+        node("Where", ["choose", "other", "s"], ["v"]),
+        node("Expand", ["column", "v"], ["b"]),
+        node("Add", ["x", "b"], ["y"]),
+    ]
+    weights = {"choose": np.array([True, False]), "sizes": np.array([3, 9]), "other": np.array([7, 5])}
+    weights |= {"row": np.ones((1, 5), np.float32), "column": np.ones((1, 1), np.float32)}
+    found = shaped(tmp_path, model_of(nodes, {"x": ["n", 7, 5]}, weights))
+    assert [found.values[name].shape for name in ("a", "b", "y")] == [(3, 5), (7, 5), (13, 7, 5)]
+
+
 def test_a_tensor_may_be_empty(tmp_path: Path) -> None:
     weights = {"from": np.array([1]), "to": np.array([1]), "axis": np.array([1])}
     model = model_of([node("Slice", ["x", "from", "to", "axis"], ["y"])], {"x": ["n", 3, 5]}, weights)

@@ -64,6 +64,15 @@ def test_results_without_samples_stay(kind: str, elements: int, grows: bool) -> 
     assert has_samples(kind, elements, 3) is grows
 
 
+def test_a_loss_of_one_element_stays_at_any_batch() -> None:
+    """A batch of one divides it; and elements are counted, not their bytes."""
+    for kind, elements, traced, grows in (("loss", 1, 1, False), ("loss", 2, 1, True), ("reduce", 1, 1, True),
+                                          ("reduce", 3, 2, False), ("loss", 2, 2, True)):  # fmt: skip
+        made = Operator(name="a", kind=kind, dimensions={"sample": traced}, activation_bytes=2 * elements)
+        assert made.with_batch(6, traced, 2).activation_bytes == 2 * elements * (6 // traced if grows else 1)
+        assert has_samples(kind, elements, traced) is grows
+
+
 def test_operators_without_samples_stay() -> None:
     fixed = replace(WHOLE, dimensions={"channel": 5})
     assert fixed.with_batch(7, 3, 4) is fixed
@@ -340,6 +349,11 @@ LOSS = (("soft", "softmax", ("logits",)), ("loss", "loss", ("soft", "t")))
         ((*BODY, ("t", "input", ()), *LOSS, ("u", "copy", ("x",))), "x u logits"),
         ((*BODY, ("t", "input", ()), *LOSS, ("u", "copy", ("x",)), ("v", "copy", ("u",))), "x u v logits"),
         ((*BODY, ("t", "input", ()), *LOSS, ("more", "elementwise", ("loss",))), "x logits"),
+        # What stands before the logits stays as it is, read or not.
+        (
+            (BODY[0], ("h", "linear", ("x",)), ("u", "copy", ("h",)), BODY[1], ("loss", "loss", ("logits",))),
+            "x h u logits",
+        ),
         # No loss of the logits, no products, or another product at the end: all stays.
         ((*BODY, ("soft", "softmax", ("logits",))), "x logits soft"),
         ((*BODY, ("loss", "loss", ("x",))), "x logits loss"),

@@ -479,7 +479,7 @@ class _Merger:
         """
         name = node.input[0] if node.input else ""
         if node.op_type == "Dropout":
-            if 0 in (attribute(node, "ratio", 1), *map(self.number, node.input[1:])):
+            if 0 in (attribute(node, "ratio", None), *map(self.number, node.input[1:])):
                 self._view(place)
         elif node.op_type == "Cast":
             read, made = self._values.get(name), self._values.get(node.output[0])
