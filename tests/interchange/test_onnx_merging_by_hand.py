@@ -60,6 +60,18 @@ def test_what_computes_nothing_is_a_view(tmp_path: Path, made: Any, expected: st
     assert list(found.input) == (["x"] if expected in ("Identity", "Squeeze") else list(made.input))
 
 
+def test_a_view_makes_one_result_and_still_reads_its_input(tmp_path: Path) -> None:
+    """So that the product is no part of what else reads it."""
+    nodes = [
+        node("MatMul", ["x", "w"], ["a"]),
+        node("Dropout", ["a", "zero"], ["z", "mask"]),
+        node("Add", ["a", "b"], ["y"]),
+    ]
+    weights: dict[str, Weight] = {"w": [5, 7], "b": [7], "zero": np.array(0, np.float32)}
+    found = nodes_of(tmp_path, model_of(nodes, {"x": [2, 5]}, weights, outputs=["y", "z"]))
+    assert [each.op_type for each in found] == ["MatMul", "Identity", "Add"] and list(found[1].output) == ["z"]
+
+
 @pytest.mark.parametrize(("ratio", "expected"), [(0.0, "Identity"), (0.5, "Dropout"), (1.0, "Dropout")])
 def test_the_ratio_of_an_older_dropout_is_an_attribute(tmp_path: Path, ratio: float, expected: str) -> None:
     model = model_of([node("Dropout", ["x"], ["y"], ratio=ratio)], {"x": [2, 3]}, opset=11)
@@ -162,6 +174,30 @@ def test_an_activation_has_at_most_twelve_parts(tmp_path: Path, length: int) -> 
     # Of thirteen, the last twelve or the first twelve that hold the telling node.
     assert found == (["Gelu"] if length == 11 else found)
     assert len(found) == (1 if length == 11 else 2)
+
+
+def test_the_largest_region_is_the_activation(tmp_path: Path) -> None:
+    """Of 12 nodes: the five before the telling node, whose result is another argument, and two of three rounds."""
+    before = [
+        node("Neg", ["x"], ["p"]),
+        node("Exp", ["x"], ["q"]),
+        node("Add", ["p", "q"], ["r"]),
+        node("Abs", ["x"], ["s"]),
+        node("Mul", ["r", "s"], ["t0"]),
+        node("Tanh", ["t0"], ["t1"]),
+    ]
+    rounds = []
+    for i in (1, 2, 3):
+        rounds += [node("Neg", [f"t{i}"], [f"n{i}"]), node("Exp", [f"t{i}"], [f"e{i}"])]
+        rounds.append(node("Add", [f"n{i}", f"e{i}"], ["y" if i == 3 else f"t{i + 1}"]))
+    found = nodes_of(tmp_path, model_of([*before, *rounds], {"x": [2, 3]}))
+    assert [each.op_type for each in found] == ["Gelu", "Neg", "Exp", "Add"]
+    assert list(found[0].input) == ["x"] and list(found[0].output) == ["t3"]
+
+
+def test_an_activation_of_a_constant_is_none(tmp_path: Path) -> None:
+    nodes = [node("Sigmoid", ["w"], ["a"]), node("Mul", ["x", "a"], ["y"])]
+    assert types_of(tmp_path, model_of(nodes, {"x": [2, 3]}, {"w": [3]})) == ["Sigmoid", "Mul"]
 
 
 # Norms

@@ -348,6 +348,10 @@ LOSS = (("soft", "softmax", ("logits",)), ("loss", "loss", ("soft", "t")))
         ((*BODY, ("t", "input", ()), *LOSS, ("u", "copy", ("t",))), "x t u logits"),
         ((*BODY, ("t", "input", ()), *LOSS, ("u", "copy", ("x",))), "x u logits"),
         ((*BODY, ("t", "input", ()), *LOSS, ("u", "copy", ("x",)), ("v", "copy", ("u",))), "x u v logits"),
+        (
+            (*BODY, ("t", "input", ()), *LOSS, ("u", "copy", ("x",)), ("v", "copy", ("u",)), ("w", "copy", ("v",))),
+            "x u v w logits",
+        ),
         ((*BODY, ("t", "input", ()), *LOSS, ("more", "elementwise", ("loss",))), "x logits"),
         # What stands before the logits stays as it is, read or not.
         (

@@ -482,7 +482,7 @@ class _Merger:
             if 0 in (attribute(node, "ratio", None), *map(self.number, node.input[1:])):
                 self._view(place)
         elif node.op_type == "Cast":
-            read, made = self._values.get(name), self._values.get(node.output[0])
+            read, made = (self._values.get(each) for each in (name, *node.output))
             if read is not None and made is not None and read.data_type == made.data_type:
                 self._view(place)
         elif node.op_type == "Gather":  # what is taken at one constant index of an axis
@@ -491,7 +491,7 @@ class _Merger:
         elif node.op_type == "Reshape" and name not in self._constant:
             source = self.made_by(name, "Transpose")
             if source is not None:
-                before, after = (self._values[each].shape for each in (self._nodes[source].input[0], node.output[0]))
+                before, after = (self._values[each].shape for each in (*self._nodes[source].input, *node.output))
                 order = attribute(self._nodes[source], "perm", None) or range(len(before))[::-1]
                 if not is_view(before, order, after):
                     self._view(place, "Contiguous")
