@@ -195,6 +195,13 @@ def test_the_largest_region_is_the_activation(tmp_path: Path) -> None:
     assert list(found[0].input) == ["x"] and list(found[0].output) == ["t3"]
 
 
+def test_a_long_chain_of_squares_is_read_in_time(tmp_path: Path) -> None:
+    """Each reads the one before twice."""
+    nodes = [node("Mul", [f"x{i}", f"x{i}"], [f"x{i + 1}"]) for i in range(60)]
+    found = types_of(tmp_path, model_of([*nodes, node("Tanh", ["x60"], ["y"])], {"x0": [2, 3]}))
+    assert found == ["Mul"] * 49 + ["Gelu"]
+
+
 def test_an_activation_of_a_constant_is_none(tmp_path: Path) -> None:
     nodes = [node("Sigmoid", ["w"], ["a"]), node("Mul", ["x", "a"], ["y"])]
     assert types_of(tmp_path, model_of(nodes, {"x": [2, 3]}, {"w": [3]})) == ["Sigmoid", "Mul"]
@@ -333,6 +340,12 @@ def test_attention_in_parts_reads_queries_keys_and_values(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("axis", "merges"), [(-1, True), (3, True), (2, False), (-2, False), (1, False), (0, False)])
 def test_attention_is_over_the_last_axis(tmp_path: Path, axis: int, merges: bool) -> None:
     assert is_one(read(tmp_path, attention(axis=axis))) is merges
+
+
+def test_only_a_softmax_makes_weights_of_attention(tmp_path: Path) -> None:
+    nodes = attention()
+    nodes[2] = node("Relu", ["s"], ["p"])
+    assert [each.op_type for each in read(tmp_path, nodes)] == ["Transpose", "MatMul", "Relu", "MatMul"]
 
 
 def test_a_softmax_without_an_axis_is_over_the_last(tmp_path: Path) -> None:
