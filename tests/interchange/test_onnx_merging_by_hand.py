@@ -445,6 +445,14 @@ def test_masks_that_choose_are_causal_by_which_side_they_leave(
     assert is_one(read(tmp_path, nodes, weights, k=[2, 3, 5, 7], v=[2, 3, 5, 13])) is causal
 
 
+@pytest.mark.parametrize(("tokens", "causal"), [(4096, True), (4097, False)])
+def test_masks_of_four_thousand_tokens_are_evaluated(tmp_path: Path, tokens: int, causal: bool) -> None:
+    nodes = attention([node("Where", ["mask", "s", "low"], ["t"])], "t")
+    weights = {"mask": np.tri(tokens, dtype=bool), "low": np.array(-1e9, np.float32)}
+    sizes = [1, 1, tokens, 2]
+    assert is_one(read(tmp_path, nodes, weights, q=sizes, k=sizes, v=sizes)) is causal
+
+
 def test_scores_that_a_vector_multiplies_are_no_mask(tmp_path: Path) -> None:
     nodes = attention([node("Mul", ["s", "mask"], ["t"])], "t")
     mask = np.tri(5, dtype=np.float32)

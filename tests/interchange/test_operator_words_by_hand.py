@@ -113,6 +113,7 @@ def test_one_operator_has_one_kind(
     word: str, products: list[str], calls: list[str], summands: int, stacked: bool, kind: str
 ) -> None:
     assert kind_of(word, products, calls, summands, stacked=stacked) == kind
+    assert stacked or kind_of(word, products, calls, summands) == kind
 
 
 @pytest.mark.parametrize(
@@ -265,6 +266,10 @@ def test_sizes_are_named_by_what_they_count() -> None:
         ((2, 6, 17), (10, 3, 4), (2, 10, 14), {"in_channel": 6, "kernel_length": 4, "groups": 2}),
         ((2, 6, 17), (6, 5, 4), (2, 5, 20), {"in_channel": 6, "kernel_length": 4, "groups": 1}),
         ((2, 6, 17), (6, 5, 4), (2, 10, 20), {"in_channel": 6, "kernel_length": 4, "groups": 2}),
+        ((6, 17), (6, 5, 4), (5, 20), {"in_channel": 6, "kernel_length": 4, "groups": 1}),
+        ((2, 15, 17), (15, 5, 5), (2, 5, 20), {"in_channel": 15, "kernel_length": 5, "groups": 1}),
+        ((2, 6, 17), (6, 5, 2), (2, 15, 20), {"in_channel": 6, "kernel_length": 2, "groups": 3}),
+        ((2, 6, 17), (9, 3, 4), (2, 5, 20), {"in_channel": 6, "kernel_length": 4, "groups": 2}),
         ((2, 6, 17), (6, 3, 4), (2, 6, 14), {"in_channel": 6, "kernel_length": 4, "groups": 2}),
         (
             (2, 6, 17, 19), (5, 6, 4, 2), (2, 5, 14, 18),
