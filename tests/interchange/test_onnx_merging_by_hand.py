@@ -379,6 +379,7 @@ def test_what_scales_the_scores_is_part_of_attention(tmp_path: Path, between: No
     ("behind", "merges"),
     [
         ([node("Dropout", ["p", "half"], ["w"])], True),
+        ([node("Dropout", ["p", "half"], ["w", "mask"])], True),
         ([node("Cast", ["p"], ["u"], to=11), node("Cast", ["u"], ["w"], to=1)], True),
         ([node("Mul", ["p", "half"], ["w"])], False),
         ([node("IsNaN", ["p"], ["n"]), node("Where", ["n", "half", "p"], ["w"])], True),
@@ -519,6 +520,10 @@ def test_heads_that_queries_share_are_not_repeated(tmp_path: Path) -> None:
 
 
 def test_products_of_three_axes_are_no_attention(tmp_path: Path) -> None:
+    for shape in ({"v": [3, 11, 13]}, {"q": [3, 5, 7]}):
+        assert [each.op_type for each in read(tmp_path, attention(), **shape)] == [
+            "Transpose", "MatMul", "Softmax", "MatMul",
+        ]  # fmt: skip
     nodes = [node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]), *attention()[1:]]
     found = read(tmp_path, nodes, q=[2, 5, 7], k=[2, 11, 7], v=[2, 11, 13])
     assert [each.op_type for each in found] == ["Transpose", "MatMul", "Softmax", "MatMul"]

@@ -127,6 +127,7 @@ def test_one_operator_has_one_kind(
         ("baddbmm", [(7, 2, 5), (7, 2, 3), (7, 3, 5)], None, [], Product(420, (1, 2), 3, (7, 2, 5))),
         ("addbmm", [(2, 5), (7, 2, 3), (7, 3, 5)], None, [], Product(420, (1, 2), 3, (2, 5))),
         ("linear", [(11, 2, 3), (5, 3), (5,)], None, [], Product(660, (0, 1), 3, (11, 2, 5))),
+        ("linear", [(2, 3), (3,)], None, [], Product(12, (0, 1), 3, (2,))),
         ("linear", [(3,), (5, 3)], None, [], Product(30, (0, 1), 3, (5,))),
         ("grouped_mm", [(13, 3), (7, 3, 5)], None, [], Product(390, (0, 1), 3, (13, 5))),
         ("grouped_mm", [(7, 13, 3), (3, 5)], None, [], Product(390, (0, 1), 3, (13, 5))),
@@ -168,6 +169,7 @@ def test_one_operator_has_one_kind(
             "convolution", [(2, 3, 17), (5, 3, 4)], (2, 5, 7), [[1], [0], [1], False, [0], 1],
             Product(2 * 70 * 12, (0, 1), 12, (2, 5, 7)),
         ),
+        ("convolution", [(2, 3, 17), (5, 3, 4)], (2, 5, 7), [], Product(2 * 70 * 12, (0, 1), 12, (2, 5, 7))),
         ("cudnn_convolution", [(2, 3, 17), (5, 3, 4)], (2, 5, 7), [True], Product(2 * 70 * 12, (0, 1), 12, (2, 5, 7))),
         (
             "convolution_backward", [(2, 5, 7), (2, 3, 17), (5, 3, 4)], None, [],
@@ -188,6 +190,20 @@ def test_one_operator_has_one_kind(
         (
             "convolution_backward", [(2, 5, 7), (2, 3, 17), (5, 3, 4)], None, [[1], False, True, []],
             Product(2 * 70 * 12 * 2, (), 12, (2, 3, 17)),
+        ),
+        # The last list that begins with a truth value is the mask.
+        (
+            "convolution_backward", [(2, 5, 7), (2, 3, 17), (5, 3, 4)], None, [[False, False], [False, True], [0, 1]],
+            Product(2 * 70 * 12, (), 12, (2, 3, 17)),
+        ),
+        (
+            "convolution_backward", [(2, 5, 7), (2, 3, 17), (5, 3, 4)], None, [[0, True]],
+            Product(2 * 70 * 12 * 2, (), 12, (2, 3, 17)),
+        ),
+        # Values that all keys share.
+        (
+            "attention", [(3, 5, 7), (3, 11, 7), (3, 1, 13)], None, [],
+            Product(2 * 15 * 11 * 20, (0, 2), 7, (3, 5, 13)),
         ),
         # Too little is known, or nothing fits.
         ("relu", [(2, 3)], None, [], None),
@@ -219,6 +235,7 @@ def test_products_of_unequal_axes(
         ((2, 3, 17, 19), (5, 3, 4, 2), [[1, 2], [3, 0], [2, 1]], (2, 5, 17, 9)),
         ((2, 3, 17, 19), (5, 3, 4, 2), [[1], [0], [1]], (2, 5, 14, 18)),
         ((2, 3, 17), (5, 3, 4), [[True], "same", [1], [0], [1]], (2, 5, 14)),
+        ((2, 3, 17), (5, 3, 4), [[1, None], [2, "same"], [1], [0], [1], [3]], (2, 5, 14)),
         ((2, 3, 17), (5, 3, 4), [[1], [0]], None),
         ((2, 3, 17), (5, 3, 4), [1, 0, 1], None),
     ],

@@ -591,7 +591,7 @@ class _Merger:
             if not all(self.is_scalar(each) for each in node.input if each in self._constant):
                 masks.append((node.op_type, *("" if each in varying else each for each in node.input)))
             parts.add(source)
-            name = varying[0]
+            (name,) = varying
         if (scores := self.made_by(name, "MatMul")) is None:
             return
         parts.add(scores)
