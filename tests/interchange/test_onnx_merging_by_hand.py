@@ -415,6 +415,7 @@ TRIANGLE = np.where(np.tri(5, dtype=bool), 0, -1e9).astype(np.float32)
         (np.where(np.tri(5, k=-1, dtype=bool), 0, -1e9).astype(np.float32), False),
         (np.zeros((5, 5), np.float32), False),
         (TRIANGLE[:1], False),
+        (np.zeros((5, 1), np.float32), False),
         (TRIANGLE[-1], False),
         (np.stack([TRIANGLE, TRIANGLE, TRIANGLE.T]), False),
     ],
@@ -520,10 +521,9 @@ def test_heads_that_queries_share_are_not_repeated(tmp_path: Path) -> None:
 
 
 def test_products_of_three_axes_are_no_attention(tmp_path: Path) -> None:
-    for shape in ({"v": [3, 11, 13]}, {"q": [3, 5, 7]}):
-        assert [each.op_type for each in read(tmp_path, attention(), **shape)] == [
-            "Transpose", "MatMul", "Softmax", "MatMul",
-        ]  # fmt: skip
+    for name, shape in (("v", [3, 11, 13]), ("q", [3, 5, 7])):
+        kinds = types_of(tmp_path, model_of(attention(), {**INPUTS, name: shape}))
+        assert kinds == ["Transpose", "MatMul", "Softmax", "MatMul"]
     nodes = [node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]), *attention()[1:]]
     found = read(tmp_path, nodes, q=[2, 5, 7], k=[2, 11, 7], v=[2, 11, 13])
     assert [each.op_type for each in found] == ["Transpose", "MatMul", "Softmax", "MatMul"]
@@ -579,7 +579,7 @@ def test_several_tokens_of_an_expert_are_products_of_their_own(tmp_path: Path) -
 
 
 def test_matrices_at_constant_places_or_of_two_axes_are_no_experts(tmp_path: Path) -> None:
-    constant = {"w": [3, 5, 7], "e": np.arange(11) % 3}
+    constant: dict[str, Weight] = {"w": [3, 5, 7], "e": np.arange(11) % 3}
     kinds = types_of(tmp_path, model_of(experts(first=True), {"x": [11, 1, 5]}, constant))
     assert kinds == ["Gather", "MatMul"]
     flat = [node("Gather", ["w", "e"], ["m"]), node("MatMul", ["x", "m"], ["y"])]

@@ -210,7 +210,7 @@ def test_a_model_knows_its_tensors(tmp_path: Path) -> None:
     model = model_of(nodes, {"x": ["n", 3, 5], "z": [17]}, {"w": [5, 7], "k": np.array([2])}, outputs=["y", "s"])
     found = shaped(tmp_path, model)
     assert [each.op_type for each in found.nodes] == ["Shape", "MatMul", "TopK", "Cast"]
-    assert (found.inputs, found.initializers, found.outputs) == (("x", "z"), {"w", "k"}, ("y", "s"))
+    assert (found.inputs, found.initializers, found.outputs) == (("x", "z"), frozenset({"w", "k"}), ("y", "s"))
     assert found.batch == 13 and found.values["most"].shape == found.values["y"].shape == (13, 3, 2)
     types = {name: (value.shape, value.data_type) for name, value in found.values.items()}
     assert types["w"] == ((5, 7), FLOAT) and types["k"] == ((1,), INT64) and types["y"][1] == BOOL
@@ -254,7 +254,7 @@ def test_sparse_weights_are_constants_of_their_whole_shape(tmp_path: Path) -> No
     places = helper.make_tensor("at", INT64, [2], [1, 7])
     model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [2, 5]))
     found = shaped(tmp_path, model)
-    assert (found.initializers, found.values["w"]) == ({"w"}, Value(shape=(2, 5), data_type=FLOAT))
+    assert (found.initializers, found.values["w"]) == (frozenset({"w"}), Value(shape=(2, 5), data_type=FLOAT))
     assert graph_of(tmp_path, model).parameters == 10
     again = model_of([node("Mul", ["x", "v"], ["w"])], {"x": [2, 5]}, {"v": [5]})
     again.graph.sparse_initializer.append(model.graph.sparse_initializer[0])

@@ -34,7 +34,8 @@ GIVEN = Operator(name="x", kind="input", dimensions={"sample": 3}, activation_by
 
 
 def graph(*operators: Operator, **changes: Any) -> ComputeGraph:
-    return ComputeGraph(**{"name": "g", "batch": 3, "operators": operators or (GIVEN, WHOLE)} | changes)
+    fields: dict[str, Any] = {"name": "g", "batch": 3, "operators": operators or (GIVEN, WHOLE)}
+    return ComputeGraph(**fields | changes)
 
 
 # Operators

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import pickle
 import sys
 import zipfile
 from pathlib import Path
@@ -20,6 +21,7 @@ from lightloom.models.zoo import (
     compared_versions,
     is_model_name,
     load_workload,
+    resolve,
     search_path,
     shipped_graph,
     torch_version,
@@ -137,3 +139,54 @@ def test_imports_find_what_lies_beside_a_file_while_it_is_read(tmp_path: Path, m
     with search_path("package.module:build"):
         sys.path.remove(str(here.resolve()))
     assert sys.path == before
+
+
+def test_what_a_file_makes_can_be_pickled(tmp_path: Path) -> None:
+    """As its module stays loaded, under a name of its own."""
+    path = tmp_path / "model.py"
+    path.write_text("class Sizes:\n    width = 7\n\ndef build():\n    return Sizes()\n")
+    made = resolve(f"{path}:build")()
+    assert pickle.loads(pickle.dumps(made)).width == 7
+    assert type(made).__module__.startswith("lightloom_model_") and type(made).__module__ in sys.modules
+    assert resolve(f"{path}:Sizes.width") == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "complaint"),
+    [
+        (None, "PATH:build", "PATH:build: there is no file 'PATH'"),
+        ("", "PATH:build", "PATH:build: 'PATH' has no 'build'"),
+        ("b = int\n_d = a = c = lambda: 0\n", "PATH:build", "PATH:build: 'PATH' has no 'build'; it has a, c"),
+        ("1 / 0", "PATH:build", "PATH:build: cannot import 'PATH': ZeroDivisionError: division by zero"),
+        ("raise ValueError", "PATH:build", "PATH:build: cannot import 'PATH': ValueError: no message"),
+        (
+            "raise ValueError(' a\\n b\\n c')", "PATH:build", "PATH:build: cannot import 'PATH': ValueError: a",
+        ),
+        (
+            "", "PATH:1st",
+            "'PATH:1st' is no file here and names no factory: expected package.module:factory or path/file.py:factory",
+        ),
+        (
+            "", "no module:build",
+            "'no module:build' is no file here and names no factory: expected package.module:factory or "
+            "path/file.py:factory",
+        ),
+        (
+            "", "json.1st:build",
+            "'json.1st:build' is no file here and names no factory: expected package.module:factory or "
+            "path/file.py:factory",
+        ),
+    ],
+)  # fmt: skip
+def test_what_names_no_factory_says_why(tmp_path: Path, text: str | None, spec: str, complaint: str) -> None:
+    path, loaded = tmp_path / "model.py", set(sys.modules)
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(WorkloadError) as refused:
+        resolve(spec.replace("PATH", str(path)))
+    assert str(refused.value) == complaint.replace("PATH", str(path))
+    assert not any(name.startswith("lightloom_model_") for name in set(sys.modules) - loaded) or "has no" in complaint
+
+
+def test_modules_are_imported_by_their_names() -> None:
+    assert resolve("json.decoder:JSONDecoder.decode").__name__ == "decode"
