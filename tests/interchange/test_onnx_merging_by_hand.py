@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -571,6 +572,49 @@ def test_rows_meet_the_matrix_of_their_expert(
         "sample": 11, "expert": 3, "sequence": 1, "channel": wide, "in_channel": summed,
     }  # fmt: skip
     assert copy.activation_bytes == 4 * 11 * wide
+
+
+def rounds_of(first: str, last: str, count: int) -> list[Any]:
+    """Sums of two functions of the same tensor, one after the other."""
+    names = [first, *(f"{last}{i}" for i in range(1, count)), last]
+    return [
+        each
+        for before, after in pairwise(names)
+        for each in (
+            node("Neg", [before], [f"{after}n"]),
+            node("Exp", [before], [f"{after}e"]),
+            node("Add", [f"{after}n", f"{after}e"], [after]),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("between", "kinds", "copied"),
+    [
+        ([node("Exp", ["a"], ["b"])], ["elementwise"], False),
+        ([node("Sigmoid", ["a"], ["s"]), node("Mul", ["a", "s"], ["b"])], ["activation"], False),
+        ([node("Transpose", ["a"], ["t"], perm=[1, 0, 2]), node("Transpose", ["t"], ["b"], perm=[1, 0, 2])], [], False),
+        ([node("Mul", ["a", "z"], ["b"])], ["elementwise"], False),
+        (rounds_of("a", "b", 1), ["elementwise", "elementwise", "add"], False),
+        ([node("Softmax", ["a"], ["b"])], ["softmax"], True),
+        ([node("MatMul", ["a", "u"], ["b"])], ["linear"], True),
+        ([node("Gather", ["rows", "e"], ["r"]), node("Mul", ["a", "r"], ["c"]), node("Softmax", ["c"], ["b"])],
+         ["embedding", "elementwise", "softmax"], True),
+        ([*rounds_of("a", "c", 30), node("Softmax", ["c"], ["b"])],
+         ["elementwise", "elementwise", "add"] * 30 + ["softmax"], True),
+    ],
+)  # fmt: skip
+def test_rows_go_back_to_the_order_of_tokens_unless_they_go_on_to_experts(
+    tmp_path: Path, between: Nodes, kinds: list[str], copied: bool
+) -> None:
+    nodes = [node("Gather", ["w", "e"], ["m"]), node("MatMul", ["x", "m"], ["a"]), *between]
+    nodes += [node("Gather", ["v", "e"], ["n"]), node("MatMul", ["b", "n"], ["y"])]
+    read_names = {name for each in nodes for name in each.input}
+    weights: dict[str, Weight] = {"w": [3, 5, 7], "v": [3, 7, 2], "u": [7, 7], "rows": [3, 1, 7]}
+    inputs = {"x": [11, 1, 5], "e": [11], **({"z": [11, 1, 7]} if "z" in read_names else {})}
+    model = model_of(nodes, inputs, {k: w for k, w in weights.items() if k in read_names}, types={"e": INT64})
+    found = [each.kind for each in graph_of(tmp_path, model).operators if each.kind != "input"]
+    assert found == ["experts", *(["copy"] if copied else []), *kinds, "experts", "copy"]
 
 
 def test_several_tokens_of_an_expert_are_products_of_their_own(tmp_path: Path) -> None:
