@@ -773,7 +773,7 @@ class _Merger:
 
         None if no node makes it, or one of another kind.
         """
-        place = self._made.get(name, -1)
+        place = self._made.get(name)
         return place if place in self._nodes and (not kinds or self._nodes[place].op_type in kinds) else None
 
     def varying(self, node: Message) -> list[str]:
