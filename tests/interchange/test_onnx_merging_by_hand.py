@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lightloom.models.graph import ComputeGraph
-from lightloom.models.onnx_shapes import merged, shaped_model
+from lightloom.models.onnx_shapes import attribute, merged, shaped_model
 
 from .onnx_models import INT64, Weight, graph_of, model_of, node, written
 
@@ -296,6 +296,12 @@ def test_a_norm_whose_mean_is_returned_stays_in_parts(tmp_path: Path) -> None:
     assert found == ["Pow", "ReduceMean", "Add", "Sqrt", "Div"]
 
 
+def test_a_norm_that_is_returned_takes_nothing_else_along(tmp_path: Path) -> None:
+    nodes = [node("Identity", ["z"], ["seen"]), *rms()]
+    model = model_of(nodes, {"x": [2, 3, 7], "z": [2]}, NUMBERS, outputs=["y", "seen"])
+    assert types_of(tmp_path, model) == ["Identity", "RMSNormalization"]
+
+
 # Attention
 
 Q, K, V = [2, 3, 5, 7], [2, 3, 11, 7], [2, 3, 11, 13]
@@ -341,6 +347,12 @@ def test_attention_in_parts_reads_queries_keys_and_values(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("axis", "merges"), [(-1, True), (3, True), (2, False), (-2, False), (1, False), (0, False)])
 def test_attention_is_over_the_last_axis(tmp_path: Path, axis: int, merges: bool) -> None:
     assert is_one(read(tmp_path, attention(axis=axis))) is merges
+
+
+@pytest.mark.parametrize("inside", ["s", "p"])
+def test_attention_whose_scores_or_weights_are_returned_stays_in_parts(tmp_path: Path, inside: str) -> None:
+    kinds = types_of(tmp_path, model_of(attention(), INPUTS, outputs=["y", inside]))
+    assert kinds == ["Transpose", "MatMul", "Softmax", "MatMul"]
 
 
 def test_only_a_softmax_makes_weights_of_attention(tmp_path: Path) -> None:
@@ -445,7 +457,8 @@ def test_masks_that_choose_are_causal_by_which_side_they_leave(
 ) -> None:
     nodes = attention([node("Where", names, ["t"])], "t")
     weights = {"mask": mask, "low": np.array(-1e9, np.float32)}
-    assert is_one(read(tmp_path, nodes, weights, k=[2, 3, 5, 7], v=[2, 3, 5, 13])) is causal
+    found = read(tmp_path, nodes, weights, k=[2, 3, 5, 7], v=[2, 3, 5, 13])
+    assert is_one(found) is causal and (not causal or attribute(found[-1], "is_causal", 0) == 1)
 
 
 @pytest.mark.parametrize(("tokens", "causal"), [(4096, True), (4097, False)])
