@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -56,6 +56,24 @@ def test_user_models_rescale_exactly(model: type[Tricky] | type[Vision], batch: 
             theirs.activation_bytes,
             theirs.forward_bytes,
         ), ours
+
+
+class Pair(NamedTuple):
+    left: Tensor
+    right: Tensor
+
+
+def test_inputs_and_results_may_be_named_tuples() -> None:
+    def forward(self: Any, pair: Pair) -> Pair:
+        return Pair(self.linear(pair.left), pair.left + pair.right)
+
+    def graph(inputs: Pair) -> ComputeGraph:
+        return trace(Apply(forward, linear=nn.Linear(4, 5)), (inputs,), batch=BATCH, name="pair")
+
+    found = graph(Pair(torch.empty(BATCH, 4), torch.empty(BATCH, 4)))
+    (linear,) = (operator for operator in found.operators if operator.kind == "linear")
+    assert linear.forward_flops == 2 * BATCH * 4 * 5
+    assert found.parameters == 25
 
 
 def test_every_parameter_is_counted_once() -> None:

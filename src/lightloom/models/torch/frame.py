@@ -223,13 +223,15 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 
 
 def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
-    """Return nested tuples, lists and mappings (as dicts) with a function applied to every tensor; all else stays."""
+    """Return nested tuples (named ones of the same type), lists and mappings (as dicts) with a function applied to
+    every tensor; all else stays."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, Mapping):
         return {key: map_tensors(function, item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return type(value)(map_tensors(function, item) for item in value)
+        items = [map_tensors(function, item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 
 
