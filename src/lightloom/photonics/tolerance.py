@@ -242,7 +242,7 @@ class Tolerance:
     @property
     def errors(self) -> dict[str, float]:
         """Errors that are not 0, by their names in a request, such as ``phase-error``, in rad, dB or without a unit,
-        then ``power`` in watts, if noise is asked for."""
+        then ``power``, that of full scale in watts, if noise of amplifiers is asked for."""
         given = {name: float(getattr(self.devices, field)) for name, (field, _) in DEVICE_FIELDS.items()}
         power = {} if self.full_scale is None else {POWER: self.full_scale}
         return {name: value for name, value in given.items() if value} | power

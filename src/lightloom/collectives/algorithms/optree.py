@@ -122,7 +122,8 @@ def _steps(n: int, channels: int, radices: Sequence[int]) -> Iterator[int]:
 
 
 def _first_stage_colours(size: Ints) -> int:
-    """Return the wavelengths of the first stage, each way; ``size`` has the ranks of each part.
+    """Return the wavelengths of OpTree's first stage, each way. ``size`` has the ranks of each part, larger parts first
+    and sizes that differ by at most one, as :func:`cut` makes them: [part].
 
     Each position of the parts takes an all-to-all of its own; the last one only what its senders use.
     """

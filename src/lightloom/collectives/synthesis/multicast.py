@@ -175,7 +175,8 @@ _MOST_CANDIDATES = 3000
 
 
 def multicast_candidates(task: RingTask, taps: int) -> list[tuple[float, MulticastDesign]]:
-    """Return pairs of estimated seconds and a design of one to three levels, the best first, at most 3000.
+    """Return pairs of estimated seconds and a design of one to three levels, the best first, at most 3000; each has one
+    piece.
 
     One design is returned of those that differ in the line's length alone, the fastest. Widths fill the channels as far
     as they can.
@@ -211,7 +212,8 @@ def multicast_candidates(task: RingTask, taps: int) -> list[tuple[float, Multica
 
 
 def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
-    """Return the lightpaths to choose from on each of three levels: [option, (hubs, spacing, taps, taps between)] each.
+    """Return the lightpaths to choose from on each of three levels: [option, (hubs, ranks from tap to tap, taps,
+    further taps in each gap)] each, as in :class:`Arc`.
 
     In the two upper levels the first option, with 0 hubs, stands for no such level.
 
@@ -238,8 +240,8 @@ def _colours(ranks: int, *levels: Ints) -> Ints:
     """Return the fewest wavelengths of a link that each level takes at width 1, 0 for absent levels: [row, level].
 
     Args:
-        levels: for each level its lightpaths in every row: [row, (hubs, spacing, taps, taps between)]; 0 hubs where it
-            is absent.
+        levels: for each level its lightpaths in every row: [row, (hubs, ranks from tap to tap, taps, further taps in
+            each gap)], as in :class:`Arc`; 0 hubs where it is absent.
     """
     colours = []
     for level in levels:
@@ -255,8 +257,8 @@ def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seco
     at width 1 [row, level].
 
     Args:
-        base, fill, top: lightpaths of the three levels: [row, (hubs, spacing, taps, taps between)]; 0 hubs where a
-            level is absent.
+        base, fill, top: lightpaths of the three levels: [row, (hubs, ranks from tap to tap, taps, further taps in each
+            gap)], as in :class:`Arc`, hub i at rank ⌊i · ranks / hubs⌋; 0 hubs where a level is absent.
         part: part of a half ring that the line of long lightpaths covers: [row].
         seconds: seconds of a share on one wavelength.
     """
@@ -310,7 +312,8 @@ def _design(
     that is busiest at its width, while channels are left.
 
     Args:
-        levels: lightpaths of each level: (hubs, spacing, taps, taps between).
+        levels: lightpaths of each level: (hubs, ranks from tap to tap, taps, further taps in each gap), as in
+            :class:`Arc`; 0 hubs where it is absent.
         loads: seconds that a lightpath of each level is busy at width 1: [level].
         colours: wavelengths of a link that each level takes at width 1, 0 where it is absent: [level].
         part: part of a half ring that the line of long lightpaths covers.
@@ -391,8 +394,8 @@ class MulticastSearch:
         """Try ``candidates``, pairs of estimated seconds and a design, in their order, each in the number of pieces
         that :meth:`_pieces` returns, and keep their seconds and the fastest design.
 
-        Each period of trees gets the same share of the effort, and the sweep ends early once the best takes at most a
-        hundredth more than the bound.
+        All periods of trees together get 30 % of ``effort``, counted in receptions, each period the same share, and the
+        sweep ends early once the best takes at most a hundredth more than the bound.
         """
         classes: dict[int, list[MulticastDesign]] = {}
         for _, design in candidates:

@@ -171,16 +171,16 @@ def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules of steps by plain algorithms, named "synthesized": one-stage striped and not, and the striped
-    two-way ring; an algorithm that refuses is left out."""
+    """Yield schedules of steps by plain algorithms, named "synthesized" and not yet verified: one-stage striped and
+    not, and the striped two-way ring; an algorithm that refuses is left out."""
     for algorithm in (ONE_STAGE.bundled(), ONE_STAGE, RING_TWO_WAY.bundled()):
         if (schedule := steps_of(algorithm, collective, fabric)) is not None:
             yield replace(schedule, algorithm="synthesized", notes=(f"steps of {algorithm.name}",))
 
 
 def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules of one stage and of rings without barriers between steps, in more and more pieces, and where
-    links join ranks such in which parts find their ways over links."""
+    """Yield schedules, not yet verified, of one stage and of rings without barriers between steps, in more and more
+    pieces, and where links join ranks such in which parts find their ways over links."""
     for algorithm in (ONE_STAGE, RING_TWO_WAY.bundled()):
         steps = steps_of(algorithm, collective, fabric)
         for pieces in _PIECES:
@@ -197,7 +197,7 @@ def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules of parts over the standing circuits of each even collective that is tried.
+    """Yield schedules, not yet verified, of parts over the standing circuits of each even collective that is tried.
 
     Over each in ever more pieces, as long as more of them are faster.
     """
@@ -214,8 +214,8 @@ def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 def _by_ways(
     collective: Collective, fabric: Fabric, circuits: StandingCircuits, named: str, tries: tuple[int, ...]
 ) -> Iterator[Schedule]:
-    """Yield schedules of parts over these circuits, each part in as many pieces as ``tries`` says in turn, as long as
-    more pieces are faster.
+    """Yield schedules, not yet verified, of parts over these circuits, each part in as many pieces as ``tries`` says in
+    turn, as long as more pieces are faster.
 
     Nothing is yielded where the circuits do not join the parts' ends. ``named`` names the circuits in the notes.
     """
@@ -234,7 +234,8 @@ def _by_ways(
 
 
 def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules of even collectives on circuits that stand, which parts may take too.
+    """Yield schedules of even collectives, not yet verified, whose circuits stand, so that parts may take them too; the
+    first of the notes of each names its circuits.
 
     Around damage an all-gather alone; else the two-way ring where its circuits never change, and what is found for an
     even all-to-all, broadcast or reduce.

@@ -16,7 +16,8 @@ _ROOM = 1.02
 @njit_cached
 def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
     """Change offset ``which[t]`` for ``instead[t]``, t = 0, 1, ..., one after the other, and take a change back if the
-    most hops grow, or, where these stay, the sum of hops. Return (most, sum).
+    most hops grow, or, where these stay, the sum of hops. Return (most, sum), 2^60 each where no offsets that were
+    tried reach every rank.
 
     A rank has a circuit to the rank that each of the ``offsets``, changed in place, lies ahead; hops are counted from
     one rank to all others.
@@ -47,9 +48,10 @@ def share(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
     circuit with least load; then chains of changes level the load as far as they can.
 
     Args:
-        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering].
-        hops: [source, rank].
-        load: out, pieces that pass each circuit.
+        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering], equally many into every
+            rank.
+        hops: hops from each source: [source, rank].
+        load: out, overwritten, pieces that pass each circuit: [circuit].
     """
     pieces, sources, ranks = choice.shape
     options = np.zeros((sources, ranks), np.int16)
@@ -83,7 +85,8 @@ def _relieve(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> bo
     Pieces stay on shortest trees.
 
     Args:
-        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering].
+        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering], equally many into every
+            rank.
         hops: hops from each source: [source, rank].
         choice: in and out, place, among the circuits into a rank, of the one that brings a piece; −1 at the source:
             [piece, source, rank].
@@ -129,10 +132,12 @@ def balance(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> Non
     load.
 
     Args:
-        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering].
-        hops: [source, rank].
-        choice: in, where ``load`` says that trees were chosen before, and out: [piece, source, rank]; −1 at the source.
-        load: in and out, blocks that pass each circuit.
+        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering], equally many into every
+            rank.
+        hops: hops from each source, which reaches every rank: [source, rank].
+        choice: in, where ``load`` says that trees were chosen before, and out: place, among the circuits into a rank,
+            of the one that brings a piece; −1 at the source: [piece, source, rank].
+        load: in and out, blocks that pass each circuit, all 0 where no trees were chosen before: [circuit].
     """
     pieces, sources, ranks = choice.shape
     chosen_before = load.max() > 0
@@ -161,7 +166,8 @@ def _passing(origin: Any, circuit: Any, order: Any, choice: Any, load: Any, behi
     """Take the blocks of one tree off ``load`` [circuit].
 
     Args:
-        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering].
+        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering], equally many into every
+            rank.
         order: ranks by ascending hops from the source.
         choice: place of the circuit into each rank: [rank].
         behind: out, blocks that pass the circuit into each rank: [rank].
@@ -181,7 +187,7 @@ def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
 
     Args:
         ahead: less than the ranks: [plane, period].
-        hops: out, [source, rank], the sources of one period.
+        hops: out, hops from each rank of the first period: [source, rank]; incomplete where some rank is not reached.
         queue: scratch, [rank].
 
     Returns:
@@ -225,7 +231,8 @@ def lift_ways(ahead: Any, ranks: int, origin: Any, circuit: Any) -> None:
 @njit_cached
 def climb_lift(ahead: Any, ranks: int, which: Any, ends: Any, turns: Any) -> Any:
     """Change circuits one after the other, and take a change back if the most blocks that pass one grow, or, where
-    these stay, the sum of hops.
+    these stay, the sum of hops; a change that leaves ranks out of reach, or raises the sum by more than 2 %, is taken
+    back too.
 
     On plane ``which[t]`` the circuits that leave ranks ``ends[t]`` of the period swap the residues that they lead to,
     and that of the first lands ``turns[t]`` periods farther on.
@@ -236,7 +243,8 @@ def climb_lift(ahead: Any, ranks: int, which: Any, ends: Any, turns: Any) -> Any
             [change].
 
     Returns:
-        The most blocks that pass a circuit in an all-to-all, and the sum of hops.
+        The most blocks that pass a circuit in an all-to-all, and the sum of hops; 2^60 each where no circuits that were
+        tried reach every rank.
     """
     planes, period = ahead.shape
     hops, queue = np.empty((period, ranks), np.int16), np.empty(ranks, np.int64)

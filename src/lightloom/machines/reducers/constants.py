@@ -239,7 +239,8 @@ def make_cascade(servers: int, bits: int, ports: int) -> Design:
 
 def make_design(servers: int, bits: int) -> Design:
     """Construct one network for so many servers and codes of ``bits`` bits, map it to meshes and simulate its full
-    scale and window.
+    scale and its window of wavelengths, the metres on either side of the one at which the meshes are set within which
+    every tried mean stays right.
 
     Raises:
         UnsupportedError: no network is constructed: there are more than 16 servers, or none is found.

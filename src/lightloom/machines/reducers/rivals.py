@@ -419,9 +419,13 @@ _COLUMN = 3e-4 * 4.2 / 299792458.0
 
 
 def full_scale(made: Design, setting: Setting, values: Values) -> float:
-    """Return the watts of full scale that the network ``made`` needs for the setting's word errors and symbol rate: the
-    simulated ones, scaled along a Gaussian tail and by the constants' noise, with the margin for what was not
-    simulated."""
+    """Return the watts of full scale that the network ``made`` needs for the setting's word errors and symbol rate.
+
+    The simulated watts are multiplied by the square of the ratio of the Gaussian quantiles of the word error rates, at
+    least by a tenth; by the ratio of the variances of detector noise, that of ``values`` over that of the published
+    constants; by the symbol rate over 50 GBd; and by ``network_margin`` of ``values``, in dB, for what was not
+    simulated.
+    """
     normal = NormalDist()
     tail = (normal.inv_cdf(setting.word_errors) / normal.inv_cdf(TRIED_ERRORS)) ** 2
     densities = (nominal(published())["noise_density"], values["noise_density"])

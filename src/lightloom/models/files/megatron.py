@@ -164,8 +164,8 @@ def _flattened(words: Sequence[str]) -> list[str]:
 
 
 def _has_sizes(words: Sequence[str]) -> bool:
-    """Return whether one of the options that tell Megatron-LM's commands, such as ``--num-layers``, is among the
-    words."""
+    """Return whether ``--num-layers``, ``--hidden-size``, ``--tensor-model-parallel-size`` or ``--encoder-num-layers``,
+    which tell Megatron-LM's commands, is among the words, also with ``=`` and a value or with underscores."""
     return any(word.partition("=")[0].replace("_", "-") in _SIZES for word in words)
 
 
@@ -198,19 +198,22 @@ _DEEPSPEED = ("deepspeed", "deepspeed-config", "moe-expert-parallel-size", "expe
 
 
 def is_deepspeed(options: Options) -> bool:
-    """Return whether the arguments are those of Megatron-DeepSpeed: one of its own options, or several numbers of
+    """Return whether the arguments are those of Megatron-DeepSpeed: one of its own options (``deepspeed``,
+    ``deepspeed-config``, ``moe-expert-parallel-size``, ``expert-interval``, ``zero-stage``), or several numbers of
     experts."""
     return any(name in options.given for name in _DEEPSPEED) or len(options.given.get("num-experts", ())) > 1
 
 
 def mixture(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
-    """Return (experts of a layer, experts that a token visits, numbers from 0 of the layers without experts), for a
-    model of ``layers`` layers.
+    """Return (experts of a layer, experts that a token visits, numbers from 0 of the layers without experts) by the
+    options of Megatron-LM or Megatron-DeepSpeed, for a model of ``layers`` layers.
 
-    Without a mixture there are 0 experts; layers are then not listed.
+    Without a mixture there are 0 experts, no layers are listed, and the second number says nothing; it is 2 by default,
+    1 for Megatron-DeepSpeed.
 
     Raises:
-        ConfigError: layers with different numbers of experts, or an option that cannot be read.
+        ConfigError: layers with different numbers of experts, a residual MLP beside experts (Megatron-DeepSpeed), or an
+            option that cannot be read.
     """
     if is_deepspeed(options):
         return _deepspeed(options, layers)
@@ -272,7 +275,8 @@ _DROPOUT = 0.1
 
 
 def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[DecoderSizes, list[str]]:
-    """Return (sizes of the decoder, a sentence on each that is assumed).
+    """Return (sizes of the decoder, sentences on what is assumed: one on the vocabulary, if it is that of a known
+    tokenizer).
 
     ``sequence_length``, where given, overrides that of the options, which is ``--seq-length`` or else
     ``--max-position-embeddings``.
@@ -381,8 +385,9 @@ def _dropout(options: Options) -> float:
 
 
 def _latent(options: Options) -> LatentAttention | None:
-    """Return the sizes of multi-head latent attention, Megatron's defaults where the options leave them out; None where
-    the options do not ask for it."""
+    """Return the sizes of multi-head latent attention, Megatron's defaults where the options leave them out (rank of
+    keys 32, widths 128, rotated 64, values 128; the rank of queries is then None); None where the options do not ask
+    for it."""
     if not options.flag("multi-latent-attention"):
         return None
     return LatentAttention(
@@ -498,7 +503,9 @@ def _chunks(layout: str) -> list[str]:
 
 
 def strategy_notes(options: Options, ranks: int | None) -> list[str]:
-    """Return sentences on what the arguments say of the run while the plan takes it from elsewhere or cannot follow it.
+    """Return sentences on what the arguments say of the run while the plan takes it from elsewhere or cannot follow it:
+    precision, overlap of gradients, tensor ranks of experts, recomputation of some layers, the stage of ZeRO, slices of
+    the sequence and the number of ranks.
 
     ``ranks`` are those that the file starts; None where it states none.
     """
@@ -529,8 +536,10 @@ def _sharding(options: Options) -> str | None:
     """Return the sharding that the options ask for (``none``, ``zero-1`` to ``zero-3``, ``hybrid``); None where they
     leave it open.
 
-    FSDP goes before ZeRO of DeepSpeed, that before the distributed optimizer (``zero-1``); without any it is ``none``
-    in a whole command. ConfigError for an unknown strategy or stage.
+    With an option of FSDP the sharding is that of ``--data-parallel-sharding-strategy``, else ``zero-3`` for PyTorch's
+    FSDP2 and ``none`` for Megatron's; ``zero-3`` with several instances of the optimizer is ``hybrid``. FSDP goes
+    before ZeRO of DeepSpeed, that before the distributed optimizer (``zero-1``); without any it is ``none`` in a whole
+    command. ConfigError for an unknown strategy or stage.
     """
     sharded, optimizer = [name for name in _FSDP if options.flag(name)], options.flag("use-distributed-optimizer")
     strategy = options.text("data-parallel-sharding-strategy")

@@ -200,7 +200,8 @@ def blocks_right(workers: int, *, corrected: bool) -> int:
 
 def _proofs() -> Iterator[Claim]:
     """Yield the rows of what the algorithms do as printed: the codec's largest error for each bound, as "within the
-    bound" or "3 times the bound", and the complete blocks with four workers by Algorithm 1 and by Figure 6."""
+    bound" or "3 times the bound", and how many of 16 blocks are complete with four workers by Algorithm 1 and by Figure
+    6."""
     for k in BOUNDS:
         worst = largest_error(InceptionnPrinted(2.0**-k))
         ours = "within the bound" if worst < 1 else f"{worst:.3g} times the bound"
@@ -258,11 +259,12 @@ def readings(runs: Record) -> dict[tuple[int, str, str, str], Any]:
     """Return the percentages of values by size in the gradients of HDC, an array (seeds x bounds x sizes), for each
     reading of Table III; bounds are 2^-10, 2^-8 and 2^-6, sizes 2, 10, 18 and 34 bits.
 
-    The keys are readings: number of layers, initial weights, loss, and whether one worker's gradient is counted
-    (``own``) or what crosses the ring (``ring``).
+    The keys are readings: number of layers (3, 4 or 5), initial weights (``glorot`` or ``pytorch``), loss (``mean``,
+    ``summed``, or, with ``glorot``, ``summed_at_printed_rate``), and whether one worker's gradient is counted (``own``)
+    or what crosses the ring (``ring``).
 
     Args:
-        runs: the runs for Table III, by network and then by name.
+        runs: the runs for Table III, by network and then by name, a list by seed.
     """
     found = {}
     for (layers, network), (initial, loss, name), what in product(LAYERS.items(), _LOSSES, ("own", "ring")):
@@ -312,8 +314,9 @@ def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
 
 def _table_3(runs: Record) -> Iterator[Claim]:
     """Yield Table III's 48 rows: HDC by the reading that agrees most, mean over seeds, and the other networks by their
-    first steps; then HDC's ratio at 2^-10, in how many cells each reading of HDC agrees, and whether a model's printed
-    rows fit one distribution. ``runs`` are those for Table III, by network and then by name."""
+    first steps; then HDC's ratio at 2^-10, in how many of twelve cells each reading of HDC agrees (a text of one count
+    a seed, "9 10 9"), and whether a model's printed rows fit one distribution. ``runs`` are those for Table III, by
+    network and then by name, a list by seed."""
     ours = {"HDC": settled(runs)}
     for network, (model, _) in STAND_INS.items():
         ours[model] = 100 * np.array(runs[network][BASE][0]["shares"]["own"][SETTLED[2]])
@@ -335,7 +338,7 @@ def _table_3(runs: Record) -> Iterator[Claim]:
 
 def settled(runs: Record) -> Any:
     """Return HDC's percentages of values (bounds x sizes) by the reading of Table III that agrees most, mean over the
-    seeds; ``runs`` are those for Table III, by network and then by name."""
+    seeds; ``runs`` are those for Table III, by network and then by name, a list by seed."""
     return readings(runs)[SETTLED].mean(axis=0)
 
 
@@ -374,9 +377,9 @@ def curves(model: str) -> dict[str, dict[int, float]]:
 
 
 def _exchange_times() -> Iterator[Claim]:
-    """Yield for worker-aggregator and ring the row of how seconds grow from four to eight workers, and that of the
-    milliseconds of eight workers beside the closed form; by schedules of 8 MiB that are built, verified and costed on a
-    10 Gbit/s switch."""
+    """Yield for worker-aggregator and ring the row of how seconds grow from four to eight workers, in words ("almost
+    constant", "almost linear" or "grows 1.50 times"), and that of the milliseconds of eight workers beside the closed
+    form; by schedules of 8 MiB that are built, verified and costed on a 10 Gbit/s switch."""
     nbytes = 8 * 2**20
     for name, algorithm, form, more in (("wa", "worker-aggregator", worker_aggregator, 1), ("inc", "ring", ring, 0)):
         seconds = {p: built_seconds(algorithm, p + more, nbytes) for p in MEASURED}
@@ -506,7 +509,7 @@ def _reductions(exchange: Record) -> Iterator[Claim]:
 
 def _compressed() -> Iterator[Claim]:
     """Yield Figure 12's rows with compression, by our model: percent less communication, as the mean, least or greatest
-    over the models, and the least and greatest speed-up of INC+C over WA."""
+    over the models, and the least and greatest speed-up of an iteration with INC+C over WA."""
     for what, ours, base, pick in (
         ("wa_c", "WA+C", "WA", fmean),
         ("inc_c_least", "INC+C", "WA", min),
@@ -544,8 +547,10 @@ and less than it in every round."""
 
 
 def _software_loop(loop: Record, codec: Record) -> Iterator[Claim]:
-    """Yield the rows of codecs in software in HDC's training loop, as steps over the step without a codec, from
-    ``loop``, and of ratios of compression of HDC's gradient in the middle of training, from ``codec``."""
+    """Yield the rows of codecs in software in HDC's training loop, as seconds of a step over those without a codec,
+    from ``loop``, and of ratios of compression of HDC's gradient in the middle of training, from ``codec``. The rows of
+    SZ, of truncation and of the comparison with general-purpose codecs have the paper's words where ours agree, else
+    our numbers in words ("1.50 times as long")."""
     by_name = {row["codec"]: row for row in loop["rows"]}
     snappy, sz = by_name["snappy"], by_name["sz3:2^-10"]
     yield PAPER.claim("figure7.hdc_snappy", round(snappy["step_of_none"], 2), row=snappy, loop=loop)

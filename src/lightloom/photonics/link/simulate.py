@@ -187,8 +187,8 @@ class Units:
 
 
 def sent_on(outputs: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
-    """Return the fields with which modulators at null send on the outputs of the last layer to T, in units of full
-    scale.
+    """Return the fields with which modulators at null send on the outputs of the last layer to T, the matrix that
+    divides them among the servers, in units of full scale.
 
     Outputs of both signs are limited to -1 to 1; limiting modulators give a sine of them.
     """
@@ -280,8 +280,8 @@ class Calibrated(NamedTuple):
 def word_statistics(
     network: LayeredNetwork, arguments: FunctionArguments, function: AveragingFunction
 ) -> list[Statistics]:
-    """Return means and covariances of signals over 20,000 known words, relative to full scale, for every matrix of the
-    chip.
+    """Return means and covariances of signals over 20,000 known words, relative to full scale, for the matrices of the
+    chip in the order of the light.
 
     They are those of the servers' lanes (for P and the first layer), of the inputs of every further layer, and of T's
     inputs.
@@ -324,7 +324,8 @@ def calibrated(
 def calibrated_chip(
     passive: list[Complex], targets: list[Floats], designed: list[Floats], statistics: Sequence[Statistics], link: Link
 ) -> list[Calibrated]:
-    """Return what is set at every layer (P with the first one) and at T, in the order of the light.
+    """Return what is set at every layer (the first one with P, the matrix in front of it) and at T, the matrix behind
+    the last one that divides the means among the servers, in the order of the light.
 
     Args:
         passive: fabricated matrices [outputs, inputs] without their gains.
@@ -376,8 +377,8 @@ class Chip:
 
 
 def design_chip(network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping = BALANCED) -> Chip:
-    """Return the meshes of P, all layers and T, with units and statistics of signals; the default mapping bears errors
-    best.
+    """Return the meshes of P (which prepares the inputs of the first layer), of all layers and of T (which divides the
+    means among the servers), with units and statistics of signals; the default mapping bears errors best.
 
     Raises:
         ConfigError: the network carries decimals, or the mapping's form is an approximation.
@@ -481,7 +482,8 @@ class FabricatedLink:
         )
 
     def _draw_receivers(self, splitting: Complex, made: Calibrated) -> None:
-        """Set the matrix, noise and thresholds of the receivers behind T, with drawn errors of gains and thresholds.
+        """Set the matrix, noise and thresholds of the receivers behind T, the last passive matrix, which divides the
+        means among the servers, with drawn errors of gains and thresholds.
 
         ``splitting`` is T's complex matrix without the receivers' gains, [lanes, signals]; ``made`` is what calibration
         set.
@@ -535,11 +537,12 @@ class FabricatedLink:
         self.peaks[place] = max(self.peaks.get(place, 0.0), float(np.abs(amplitudes).max(initial=0)) ** 2)
 
     def _decided(self, fields: Float32s, shape: tuple[int, ...], rng: np.random.Generator) -> Ints:
-        """Return the codes that receivers decide by their thresholds from the fields in front of T; ``shape`` is
-        (servers, words).
+        """Return the codes that the servers' receivers decide by their thresholds, [servers, words], from the fields in
+        front of T, the last passive matrix, which divides them among the servers; the receivers stand behind it.
+        ``shape`` is (servers, words).
 
-        ``fields`` is [signals, words], or [2 · signals, words] of real and then imaginary parts with optical gain;
-        noise of the receivers is drawn from ``rng``.
+        ``fields``, relative to full scale, is [signals, words], or [2 · signals, words] of real and then imaginary
+        parts with optical gain; noise of the receivers is drawn from ``rng``.
         """
         servers, words = shape
         received = self.exit @ fields

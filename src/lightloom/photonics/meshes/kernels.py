@@ -253,8 +253,8 @@ def _store_columns(planes: Floats, top: int, bottom: int, column: int, width: in
 
 @njit_for_processor
 def pass_diagonal(rotations: Floats, modes: Ints, diagonal: Floats) -> None:
-    """Turn L† D into D' L', in place: L the rotations in the order of the light, D the ``diagonal`` [mode, real |
-    imaginary], and L' the same rotations with other phases.
+    """Turn T_n† … T_1† D into D' T_n' … T_1', in place: T_1 is the first of ``rotations``, which the light passes
+    first, D the ``diagonal`` [mode, real | imaginary], and each T' the same rotation with another phase.
 
     T(θ, φ)† diag(d0, d1) = diag(e^{−iφ} d1, d1) T(θ, φ') with e^{iφ'} = d0 / d1. ``rotations`` [rotation, 4] are (s, c,
     e real, e imaginary) with e = e^{iφ}; ``modes`` [rotation] are upper modes.

@@ -237,8 +237,8 @@ class Worth:
         more.
 
         Args:
-            figures: dollars or watts of one part or rank, by names of :attr:`variables`: ``{"price of wdm-engine":
-                119.0}``.
+            figures: dollars or watts of one part or rank, by those names of :attr:`variables` that begin with "price
+                of" or "power of"; no others are allowed: ``{"price of wdm-engine": 119.0}``.
         """
         dollars = {name: each for name, each in figures.items() if name.startswith(PRICE)}
         watts = {name: each for name, each in figures.items() if name.startswith(POWER)}
@@ -266,8 +266,8 @@ class Worth:
         return tuple(name for name in every if objective == 0 or not name.startswith(PRICE))
 
     def at_most(self, objective: int) -> bool:
-        """Return True if samples per dollar (``objective`` 0) or joule (1) are upper bounds, as a price, power or
-        failure rate is unknown."""
+        """Return True if samples per dollar (``objective`` 0) or joule (1) are upper bounds, as a power, an energy of a
+        bit or a failure rate is unknown, or, of samples per dollar, a price."""
         return bool(self.unknown_of(objective) or self.unknown_rates)
 
     def point(self, sample_time: float, sent: float = 0.0) -> tuple[float, float, float]:
@@ -319,8 +319,8 @@ def _unknown(bill: Bill, name: FigureName) -> dict[str, float]:
 
 
 def _unknown_energy(cluster: Cluster, fabric: Bill) -> dict[str, float]:
-    """Return the number of ranks by the name of what sending adds and nothing states: parts, or the fabric's energy of
-    a bit where parts draw more for it; empty where it is known.
+    """Return the number of the cluster's ranks by the name of what sending adds and nothing states: parts, or the
+    fabric's energy of a bit where parts draw more for it; empty where it is known.
 
     Names hold the cluster's, as designs send different bytes for a sample, so that what is unknown of one is not
     compared with that of another.

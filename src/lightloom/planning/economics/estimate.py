@@ -122,14 +122,16 @@ class Estimate:
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Names in words of the causes whose rate nothing states, which the goodput leaves out."""
+        """Names in words of the causes whose rate nothing states, which the goodput leaves out; those of a kind of part
+        as "mean time between failures of" and its name."""
         causes = [answer.cause for answer in self.answers if answer.cause.rate is None]
         return tuple(("" if cause.kind is None else "mean time between failures of ") + cause.name for cause in causes)
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """Defaults that decide the goodput (restarts, checkpoints, repairs, nodes, spares, rates of failures), a line
-        each with its source; inputs that were given are left out."""
+        each with its source; inputs that were given are left out, and with an ``interruption_time`` all but restarts
+        and checkpoints."""
         options, lines = self.options, list(self.recovery.assumptions())
         checkpoint = self.job.checkpoint
         if options.stall is None:
@@ -262,8 +264,8 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
 
 
 def _only_response(cause: Cause, recovery: Recovery) -> Response:
-    """Return the response to a cause that is no failed link: a restart on other nodes for groups "accelerator", "host"
-    and "all", else (remedy "rewire") a restart on the same nodes."""
+    """Return the response to a cause that is no failed link: a restart on other nodes (remedy "restart") for groups
+    "accelerator", "host" and "all", else (remedy "rewire") a restart on the same nodes."""
     if cause.group in _OUT:
         return Response(remedy="restart", restart=recovery.seconds("node"))
     return Response(remedy="rewire", restart=recovery.seconds("software"))
@@ -451,8 +453,9 @@ class Slices:
 
 def changes(base: Estimate) -> tuple[Change, ...]:
     """Return single changes, each with the goodput that it gives and what it is worth, the most valuable first:
-    checkpoints of half the time, restarts a minute shorter, half the interruptions, one more spare node and, where
-    links can be rewired and options settle nothing of it, a spare channel of every rank."""
+    checkpoints of half the time, restarts a minute shorter, half the interruptions, one more spare node (unless options
+    state an ``interruption_time``) and, where links can be rewired and options settle nothing of it, a spare channel of
+    every rank."""
     job, options, checkpoint = base.job, base.options, base.job.checkpoint
     faster = Checkpoint(stall=checkpoint.stall / 2, save=checkpoint.save / 2)
     sooner = tuple(replace(kind, restart=max(kind.restart - 60, 0)) for kind in job.others)

@@ -320,8 +320,8 @@ _ALL = "all"
 
 
 def points_of(experiment: Experiment) -> dict[str, Point]:
-    """Return the points of an experiment by key, in its order; a point that several blocks contain occurs once, at its
-    first position.
+    """Return the points of an experiment by key, in its order, those of sites that cannot be built included; a point
+    that several blocks contain occurs once, at its first position.
 
     Raises:
         ConfigError: no such model, cluster, fabric, collective, strategy, algorithm or cost model, or a fabric or
@@ -344,7 +344,8 @@ def points_of(experiment: Experiment) -> dict[str, Point]:
 
 
 def _collective_points(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
-    """Yield the points of a block: every site, size, kind, cost model and algorithm. Files that the block names are
+    """Yield the points of a block: every site, size, kind, cost model and algorithm. Sites that cannot be built are
+    among them, with the reason; sizes for each rank are multiplied by the ranks. Files that the block names are
     relative to ``folder``.
 
     Raises:
@@ -363,7 +364,9 @@ def _collective_points(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
 
 def _plan_points(block: PlanBlock, folder: Path) -> Iterator[Point]:
     """Yield the points of a block: every model, site, batch, sequence length, overlap, cost model, strategy and
-    algorithm. Files that the block names are relative to ``folder``.
+    algorithm. Sites that cannot be built are among them, with the reason. Where the block names none, the batch is the
+    cluster's (1 where it cannot be built) and the sequence length None. Files that the block names are relative to
+    ``folder``.
 
     Raises:
         UnknownNameError: no such strategy, algorithm, cost model, model or cluster.
@@ -400,7 +403,7 @@ def _algorithm_names(block: Block) -> tuple[str, ...]:
 
 def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSite]:
     """Return every one of the ``fabrics`` and of the block's clusters with all of its ranks and settings; those that
-    cannot be built have the reason. Files are relative to ``folder``.
+    cannot be built have the reason, and 0 ranks where the block states none. Files are relative to ``folder``.
 
     Raises:
         UnknownNameError: no such fabric or cluster.

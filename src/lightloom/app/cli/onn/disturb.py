@@ -172,7 +172,10 @@ def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, 
     """Return (hash of a file's content, its meshes, a function that judges a fabrication of them, facts for the
     document).
 
-    The function returns the share of words or grid points that come out right. ``options`` hold ``samples``,
+    The function returns the share of the grid points of the averaging function that come out right, with P and T ideal;
+    with ``units`` the share of words of the whole averager, where the devices of P and T err too; and for a cascade the
+    share of sampled words. The facts have the keys ``servers``, ``bits``, ``points`` (points or words that are tried),
+    ``exhaustive`` (whether these are all points of the grid) and ``cascade``. ``options`` hold ``samples``,
     ``calibration``, ``correct`` and ``units`` of the command; ConfigError for ``units`` of a cascade.
     """
     samples, what = options["samples"], load_cascade(path) if is_cascade(path) else load_network(path)

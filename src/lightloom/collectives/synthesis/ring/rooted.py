@@ -274,10 +274,15 @@ def cut_into_pieces(
 
 
 def place_trees(widths: dict[HubTree, int], counts: Sequence[int]) -> tuple[HubTree, ...]:
-    """Return the trees that carry pieces, with their pieces and channels numbered from those of the tree before on.
+    """Return the trees that carry pieces, side by side on wavelengths of their own, each with its widths, pieces, first
+    piece and first channel of either way set.
 
-    Trees without pieces are left out. ``widths`` has the wavelengths of a lightpath of each tree, and ``counts`` its
-    pieces.
+    A tree takes ``outward`` times its width in channels one way and ``backward`` times its width the other way, and the
+    next tree's channels and pieces begin behind these. Trees without pieces are left out.
+
+    Args:
+        widths: wavelengths of a lightpath of each tree, as many to its hubs as from them.
+        counts: number of pieces of each tree, in the order of ``widths``.
     """
     trees = []
     first, one, other = 0, 0, 0
