@@ -223,8 +223,8 @@ def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
 
 
 def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
-    """Return a list of one all-reduce of whole vectors, whose ranks go on adding to what they have sent; an empty list
-    for other kinds."""
+    """Return a list of one all-reduce of whole vectors in steps, not yet verified, whose ranks go on adding to what
+    they have sent; an empty list for other kinds."""
     if collective.kind != "all-reduce":
         return []
     steps = recursive_doubling(collective, fabric)
@@ -425,7 +425,8 @@ def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
 
 
 def _steps_and_pieces(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, int]]:
-    """Yield schedules of steps, each with the pieces into which its chunks are cut without barriers; 0: as it is.
+    """Yield schedules of steps, not yet verified, each with the pieces into which its chunks are cut without barriers;
+    0: as it is.
 
     First doubling and the fastest of all others as they are, then these others without barriers in 1, 2 and 4 pieces.
     """

@@ -30,10 +30,11 @@ def pipeline(parent: Int32s, first: Ints, child: Ints, tree: Ints, rows: ReduceR
     Every link carries one chunk a round, of those that are ready the first.
 
     Args:
-        parent: [tree, rank], −1 at the root.
+        parent: next rank on the way to the root, −1 at the root: [tree, rank]. A rank has at most four neighbours in
+            all trees together.
         first, child: children in each tree as compressed rows, [tree, rank + 1] and [tree, place].
         tree: tree of each chunk, [chunk].
-        rows: out, [2 · (ranks − 1) · chunks].
+        rows: out, in the order of rounds: [2 · (ranks − 1) · chunks].
     """
     ranks, chunks = parent.shape[1], len(tree)
     awaited = np.zeros((chunks, ranks), np.int8)

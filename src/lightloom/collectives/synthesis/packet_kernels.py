@@ -119,7 +119,8 @@ def _arrival(transfers: Transfers, transfer: int, nbytes: float, arrival: Floats
 
 @njit_without_arrays
 def _add(transfers: Transfers, transfer: int, nbytes: float, load: Floats) -> None:
-    """Add the seconds that ``nbytes`` take to the load of every link of a transfer."""
+    """Add the seconds that ``nbytes`` take, less than 0 to take them off, to the ``load`` [link] of every link of a
+    transfer, in place."""
     for k in range(transfers.begins[transfer], transfers.begins[transfer + 1]):
         load[transfers.link[k]] += nbytes * transfers.seconds_per_byte[k]
 
@@ -154,8 +155,9 @@ class Demands(NamedTuple):
 
 @njit_cached
 def _cheapest(links: Links, price: Floats, root: int, cost: Floats, entered: Ints) -> None:
-    """Find the cheapest way from ``root`` to every rank: its price, ``cost`` [rank], and the circuit by which it enters
-    the rank, ``entered`` [rank], −1 where no circuit leads there. Both are changed in place."""
+    """Find the cheapest way from ``root`` to every rank: its price, ``cost`` [rank], infinite where no way leads, the
+    sum of the ``price`` [circuit] of its circuits, and the circuit by which it enters the rank, ``entered`` [rank], −1
+    where no circuit leads there. Both are changed in place."""
     cost[:] = np.inf
     entered[:] = -1
     cost[root] = 0.0
@@ -183,7 +185,8 @@ def route(links: Links, demands: Demands, allowed: float, toll: float, batch: in
         load: in and out, seconds for which each circuit is busy: [circuit].
 
     Returns:
-        True if every part has a way, of no more hops than ``taken`` has place for.
+        True if every part has a way, of no more hops than ``taken`` has place for; after False ``taken`` and ``load``
+        are incomplete.
     """
     ranks, circuits = len(links.first) - 1, len(links.source)
     price, cost, entered = np.empty(circuits), np.empty(ranks), np.empty(ranks, np.int64)

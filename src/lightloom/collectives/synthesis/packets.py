@@ -44,7 +44,8 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 
 def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """Return a schedule with its rows in the order in which they can begin; unchanged for a group that shares links.
+    """Return a queued schedule with its rows in the order in which they can begin, a step each, not yet verified;
+    unchanged for a group that shares links.
 
     Where all rows add, they are listed backwards, as the copies that they would be in a schedule that ran the other way
     in time: what waits for many is late there, and sums wait for as little as possible.
@@ -203,7 +204,8 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _within_effort(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules in steps, then those without, until the queued ones have more rows together than effort allows.
+    """Yield schedules in steps, then those without, none of them verified yet, until the queued ones have more rows
+    together than effort allows.
 
     The schedule that goes beyond it is still yielded.
     """
@@ -216,7 +218,8 @@ def _within_effort(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield plain algorithms in steps, and compositions; those that refuse are left out.
+    """Yield schedules of plain algorithms in steps, and of compositions, not yet verified; those that refuse are left
+    out.
 
     Among more than 128 ranks in domains, on grids or joined by links only the one that :func:`_suited` names, save for
     kinds with a root.
@@ -239,7 +242,7 @@ def steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sc
 
 
 def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules without barriers: steps in pieces, straight all-to-alls, and packed trees.
+    """Yield schedules without barriers, not yet verified: steps in pieces, straight all-to-alls, and packed trees.
 
     Straight ones of few rows only; trees for kinds with a root, and else where ranks lie on one axis and no links join
     them.
@@ -266,8 +269,8 @@ def _suited(fabric: Fabric) -> Algorithm:
 
 
 def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Iterator[Schedule]:
-    """Yield the steps without barriers with every chunk in as many pieces as ``numbers`` says in turn; those of many
-    rows end once more pieces gain less than 3 %."""
+    """Yield the steps without barriers, not yet verified, with every chunk in as many pieces as ``numbers`` says in
+    turn; those of many rows end once more pieces gain less than 3 %."""
     before = float("inf")
     for pieces in numbers:
         schedule = listed(without_barriers(steps, fabric, pieces, 1), fabric)
@@ -308,8 +311,8 @@ def _holds(schedule: Schedule, fabric: Fabric) -> bool:
 
 
 def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules over packed trees, twice as many trees a share each time, each number of trees with each weight
-    of a later arrival.
+    """Yield schedules over packed trees, not yet verified, twice as many trees a share each time, each number of trees
+    with each weight of a later arrival.
 
     Of a broadcast or a reduce more trees are tried as long as they gain 3 %. Nothing is yielded for a group that shares
     links, and no more where trees would choose among too many transfers.

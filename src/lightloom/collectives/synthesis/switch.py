@@ -53,7 +53,8 @@ def circulant(ranks: int, degree: int) -> Ints:
     """Return how far ahead the circuits of every rank lead, so that few hops lie between the farthest ranks and, among
     such, few in all: [degree].
 
-    Random changes from N^(0/D), N^(1/D), ..., seeded, so that the same question has the same answer.
+    With a circuit to every other rank, distances from 1 to ``ranks`` − 1 take turns; otherwise they are found by random
+    changes from N^(0/D), N^(1/D), ..., seeded, so that the same question has the same answer.
     """
     if degree >= ranks - 1:
         return 1 + np.arange(degree, dtype=np.int64) % (ranks - 1)
@@ -71,7 +72,7 @@ def circulant(ranks: int, degree: int) -> Ints:
 @lru_cache(maxsize=64)
 def lift(ranks: int, degree: int, period: int) -> Ints:
     """Return how far ahead the circuits of one period of ranks lead, so that an all-to-all's fullest circuit carries
-    few blocks: [degree, period].
+    few blocks: [degree, period]. ``period`` divides ``ranks``.
 
     On each plane the ranks of a period lead to different residues, so that a plane is a permutation. Random changes of
     random lifts, seeded.
@@ -304,7 +305,7 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules over circulants, their lifts and a Kautz graph, or those of an all-to-all.
+    """Yield schedules over circulants, their lifts and a Kautz graph, or those of an all-to-all, not yet verified.
 
     Each comes in ever more pieces; where each rank has one circuit, over circulants only.
     """
@@ -346,7 +347,7 @@ def _period(ranks: int, longest: int) -> int:
 
 
 def _exchange_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield all-to-alls over lifts, over a Kautz graph, and straight over circuits that change.
+    """Yield all-to-alls, not yet verified, over lifts, over a Kautz graph, and straight over circuits that change.
 
     Over a Kautz graph only where rows are not too many; those over lifts in 1 and 4 pieces.
     """

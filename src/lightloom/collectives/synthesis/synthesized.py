@@ -64,7 +64,8 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
 
 
 def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield the schedules found for a fabric, the fastest of which is taken: one, or up to three on a sound ring."""
+    """Yield the schedules found for a fabric, not yet verified, the fastest of which is taken: one, or up to three on a
+    sound ring."""
     if collective.kind in OF_PARTS or (fabric.damaged and collective.kind == "all-to-all"):
         yield between_ranks(collective, fabric)
     elif fabric.damaged:
@@ -78,7 +79,7 @@ def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield the schedules found on a sound ring of wavelengths, one to three.
+    """Yield the schedules found on a sound ring of wavelengths, not yet verified, one to three.
 
     The fastest on circuits that stand; and, of all-gathers, reduce-scatters and all-reduces, OpTree's and WRHT's, which
     set circuits anew, where the bound leaves time for a second set-up and light reaches the farthest rank.

@@ -253,8 +253,10 @@ def price_text(dollars: float, more: Mapping[str, float]) -> str:
 
 
 def _design_row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ...]:
-    """Return the cells of a design's row as text; ``alike`` is the number of designs it stands for, and a star marks
-    designs on the front of all technologies."""
+    """Return the cells of a design's row as text: design, ranks, samples per dollar and per joule (``≤`` where an upper
+    bound), seconds of a step, dollars of the fabric a rank, the price at which it breaks even (empty without a rival of
+    the other technology), goodput, what is unknown, and plan; ``alike`` is the number of designs it stands for, and a
+    star marks designs on the front of all technologies."""
     dollars, joules, _ = each.point
     even = rival_break_even(each, exploration)
     worth = each.worth

@@ -284,7 +284,8 @@ _CHANNELS_OF_A_LASER = 16
 
 def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[float | None, str]:
     """Return how many times as long, at least 1, an all-reduce of ``nbytes`` takes around one failed part of this kind,
-    and in words what was priced. Schedules are synthesized anew, which may take seconds, on at most 64 ranks.
+    and in words what was priced. Schedules are synthesized anew, which may take seconds, on a part of 64 ranks where
+    the fabric has more.
 
     The slowdown is None where the failure cannot be priced; the text then says why. ``kind`` is None where the part is
     not known.

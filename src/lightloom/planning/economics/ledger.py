@@ -457,8 +457,8 @@ class StepLedger:
 
     @cached_property
     def watts(self) -> Total:
-        """Mean watts of a rank during the step, of static power and sending; of static power alone for a step without
-        time."""
+        """Mean watts of a rank during the step, before the PUE, of static power and sending; of static power alone for
+        a step without time."""
         if not self.step_time:
             return self.cluster.static_power
         low, high = self.interval or (self.step_time, self.step_time)
@@ -511,9 +511,9 @@ class StepLedger:
 
     def figures(self) -> dict[str, float | None]:
         """Return ``watts_per_rank``, ``dollars_per_step``, ``samples_per_dollar``, ``samples_per_joule`` and
-        ``goodput`` by name, in SI units and before goodput: mean watts of a rank, dollars of a step over all ranks,
-        samples for a joule at the meter, and goodput as a share of the time; each is None where a part of it is
-        missing."""
+        ``goodput`` by name, in SI units and before goodput: mean watts of a rank before the PUE, dollars of a step over
+        all ranks, samples for a joule at the meter, and goodput as a share of the time; each is None where a part of it
+        is missing."""
         return {name: None if missing else value for name, (value, missing) in self._known_and_missing().items()}
 
     def to_json(self) -> Document:

@@ -188,7 +188,8 @@ _STAGGERS = (0.0, 0.5, 1.0, 4.0)
 
 
 def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """Return an all-reduce on standing circuits with its rows in the fastest order found, never slower than before.
+    """Return an all-reduce on standing circuits with its rows in the fastest order found, never slower than before, not
+    yet verified.
 
     In each order that is tried a lightpath sends first what has the longest way left, later pieces being put back by
     none or more of the time. Any other schedule, and one of more than 400,000 rows, is returned unchanged.

@@ -69,7 +69,8 @@ def scheduled(paths: Lightpaths, tap: Int32s, order: Int32s) -> Forest:
     """Return trees with the times at which list scheduling sends their pieces.
 
     Args:
-        tap, order: tap by which each rank receives, and ranks after their parents: [piece, root, rank].
+        tap, order: tap by which each rank receives, −1 at the root, [piece, root, rank], and the ranks in an order in
+            which each comes after its parent, [piece, root, place].
     """
     begin = np.zeros(tap.shape)
     sends = Transmissions(*kernels.transmissions(paths, tap, order))

@@ -255,7 +255,7 @@ def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...
 @lru_cache(maxsize=256)
 def _reach(wavelengths: int, share: int) -> Any:
     """Return the most ranks that spans reach on one side of a root, at most ``MAXIMUM_RANKS``, with so many wavelengths
-    left and so many spans one after the other: [wavelengths, spans].
+    left and so many spans one after the other: [wavelengths, spans], each counted from 0, of at most 32 spans.
 
     ``share`` is the most ranks behind one wavelength of a span.
     """

@@ -70,7 +70,8 @@ def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _of_root(schedule: Schedule, collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the rows of a schedule of all ranks that carry the root's data, as the schedule of a rooted collective.
+    """Return the rows of a schedule of all ranks that carry the root's data, as the schedule of a rooted collective,
+    not yet verified.
 
     They are those of the first share's chunks, in all copies of a folded schedule.
     """

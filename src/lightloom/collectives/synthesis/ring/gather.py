@@ -222,7 +222,8 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules for few ranks that share many wavelengths: circuits for all pairs at once, and sums by groups.
+    """Yield schedules, not yet verified, for few ranks that share many wavelengths: circuits for all pairs at once, and
+    sums by groups.
 
     Yields nothing where light does not reach the farthest rank; circuits for all pairs only where wavelengths suffice,
     sums by groups only for all-reduces among at most 64 ranks.
@@ -239,7 +240,8 @@ def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _straight_sums(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield all-reduces over circuits between all pairs that carry sums to the rest while contributions still arrive.
+    """Yield queued all-reduces, not yet verified, over circuits between all pairs that carry sums to the rest while
+    contributions still arrive.
 
     Nothing is set anew. One for each number of pieces that does not make too many rows.
     """
@@ -260,8 +262,8 @@ def _levels_note(design: Design, trees: RingTrees, fabric: Fabric) -> str:
 
 
 def set_anew(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules named "synthesized" whose circuits are set anew for each stage: OpTree's, and of an all-reduce
-    also WRHT's."""
+    """Yield schedules named "synthesized", not yet verified, whose circuits are set anew for each stage: OpTree's, and
+    of an all-reduce also WRHT's."""
     yield replace(optree(collective, fabric, striped=True), algorithm="synthesized")
     if collective.kind == "all-reduce":
         yield _sums_by_groups(collective, fabric)

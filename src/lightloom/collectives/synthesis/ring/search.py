@@ -356,8 +356,8 @@ class RingSearch:
         return list(best.values())[:count]
 
     def _walk(self, effort: int, coarse: bool) -> None:
-        """Try random steps from the fastest designs until ``effort`` is spent in all, or the best design is near the
-        bound.
+        """Try random steps from the fastest designs until ``effort`` is spent in all, the best design is near the
+        bound, or 10,000 steps led nowhere.
 
         With ``coarse`` designs have at most four pieces, which leaves time for more of them.
         """
