@@ -24,7 +24,7 @@ from lightloom.models.traces.operators import TraceReading, check_step
 
 def read_transformers(path: Path, request: FileRequest) -> ModelReading:
     """Return the model of a ``config.json`` of ``transformers``, for samples of as many tokens as the request asks for,
-    by default as the configuration allows, up to a limit.
+    by default as many as the configuration allows, at most 4,096.
 
     Raises:
         ConfigError: unreadable, no JSON object, or more than 10,000 layers or experts.

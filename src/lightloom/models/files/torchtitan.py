@@ -26,8 +26,8 @@ ENDS = (1, 1)
 
 
 def sizes_of(name: str, flavor: str) -> DecoderSizes | None:
-    """Return the sizes of a flavor of a model (``llama3`` and ``8B``), at its default sequence length; None where
-    torchtitan has no model or no flavor of that name."""
+    """Return the sizes of a flavor of a model (``llama3`` and ``8B``), at its default sequence length (``llama`` is
+    ``llama3``); None where torchtitan has no model or no flavor of that name."""
     return _FLAVORS.get(_NAMES.get(name, name), {}).get(flavor)
 
 

@@ -91,7 +91,8 @@ class PlainLevel:
 
     @property
     def mzi_count(self) -> int:
-        """Number of interferometers of the matrices in the paper's convention, without P, T and biases."""
+        """Number of interferometers of the matrices in the paper's convention, without preprocessing P in front of the
+        network, splitting T behind it, and biases."""
         return mzi_count(self.network.layers)
 
     def verify(self, samples: int = 1_000_000) -> Verification:
@@ -157,7 +158,7 @@ class Cascade:
     @property
     def mzi_count(self) -> int:
         """Number of interferometers, in the paper's convention, of the averagers of all groups and of level 2, without
-        P and T."""
+        the preprocessing P of either level and the splitting T to the servers."""
         return self.groups * self.first.mzi_count + self.second.mzi_count
 
 

@@ -162,7 +162,8 @@ class _Layering:
         return self.raw[atom.group] + (self.how.regenerate and not self.circuit.is_held(atom))
 
     def layers(self) -> tuple[tuple[Gadget, ...], ...]:
-        """Return the gadgets of every layer, from the inputs to the outputs; call it once."""
+        """Return the gadgets of every layer (a gadget is a value with the nonlinear units that represent it), from the
+        inputs to the outputs; call it once."""
         built = [[self.input(k) for k in range(len(self.function.inputs))]]
         self.index.append({g.key: i for i, g in enumerate(built[0])})
         for layer in range(1, self.depth + 1):
@@ -184,7 +185,7 @@ class _Layering:
         return Gadget(("output", index), self.source(form, self.depth), ((Fraction(1), Fraction(0)),), (Fraction(1),))
 
     def ramps(self, layer: int) -> Iterable[Gadget]:
-        """Yield a gadget for each bit of the floors whose ramps are in this layer.
+        """Yield a gadget, a value with its nonlinear units, for each bit of the floors whose ramps are in this layer.
 
         Bits with an equal source and window share the first one's gadget and are noted in ``shared``. Where bits are
         regenerated, these gadgets are the raw bits.
@@ -213,8 +214,8 @@ class _Layering:
                         yield self.ramp(("bit", atom), source, (zero, one))
 
     def kept(self, layer: int) -> Iterable[Gadget]:
-        """Yield a gadget for each distinct sum that this layer carries along: ready before it, and read from it or a
-        later one, by a floor, a held form or an output."""
+        """Yield a gadget, a value with its nonlinear units, for each distinct sum that this layer carries along: ready
+        before it, and read from it or a later one, by a floor, a held form or an output."""
         readers = [(m.source, self.raw[g] - isinstance(m, Floor)) for g, m in enumerate(self.circuit.groups)]
         readers += [(form, self.depth) for form in self.circuit.outputs]
         seen = set()

@@ -224,7 +224,8 @@ class Construction:
 
     @property
     def mzi_count(self) -> int:
-        """Number of interferometers of the network's matrices in the paper's convention, without P, T and biases.
+        """Number of interferometers of the network's matrices in the paper's convention, without preprocessing P in
+        front of the network, splitting T behind it, and biases.
 
         The matrices of an embedding count as squares Σ · U.
         """

@@ -294,7 +294,8 @@ class MappedAverager(MappedParts):
 def map_averager(
     network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping | None = None
 ) -> MappedAverager:
-    """Return the meshes of P, every layer and T, mapped as ``mapping`` says; None takes the default mapping.
+    """Return the meshes of P (which averages the servers' digits), of every layer and of T (which divides the result
+    among the servers), mapped as ``mapping`` says; None takes the default mapping.
 
     With ``sigma-u`` the layers are approximated, and P and T are exact (svd).
 
@@ -375,13 +376,14 @@ class MappedCascade(MappedParts):
 
     @property
     def depth(self) -> int:
-        """Number of columns of MZIs, Σ included, that the light passes in both levels together, without P and T."""
+        """Number of columns of MZIs, Σ included, that the light passes in both levels together, without the
+        preprocessing P of either level and the splitting T to the servers."""
         return self.first.depth + self.second.depth
 
 
 def map_cascade(cascade: Cascade, mapping: MeshMapping | None = None) -> MappedCascade:
-    """Return the meshes of every layer's matrix in the networks of both levels, without P and T, mapped as ``mapping``
-    says; None takes the default mapping.
+    """Return the meshes of every layer's matrix in the networks of both levels, without the preprocessing P of either
+    level and the splitting T to the servers, mapped as ``mapping`` says; None takes the default mapping.
 
     Level 1 is mapped once, for the chip that every group has.
     """
@@ -416,8 +418,9 @@ def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: An
     """Return a function that measures the share, from 0 to 1, of right averages of a fabricated cascade.
 
     `sweep` and `monte_carlo` call it with fabrications of `MappedCascade.matrices` and a generator, which draws
-    ``samples`` tuples of codes, half of them near-equal, and the detectors' noise. P and T are ideal, and so are the
-    units. ``how`` are the options ``calibration`` and ``correct`` of `effective_network`.
+    ``samples`` tuples of codes, half of them near-equal, and the detectors' noise. The preprocessing P of either level
+    and the splitting T to the servers are ideal, and so are the units. ``how`` are the options ``calibration`` and
+    ``correct`` of `effective_network`.
     """
     cascade, depth = mapped.cascade, len(mapped.first.matrices)
 

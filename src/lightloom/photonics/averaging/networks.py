@@ -378,7 +378,8 @@ def largest_gain_db(network: LayeredNetwork) -> float:
 
 
 def mzi_count(layers: Sequence[int], convention: Convention = "paper", bias: bool = False) -> int:
-    """Return the number of interferometers of a network's matrices, none of them approximated, without P and T.
+    """Return the number of interferometers of a network's matrices, none of them approximated, without preprocessing P
+    in front of them and splitting T behind.
 
     Args:
         layers: number of signals of the inputs, the hidden layers and the outputs.
@@ -420,7 +421,7 @@ class PaperNetwork:
             convention: how matrices that are not approximated are counted, ``paper`` or ``economy``.
             approximated: whether the table's approximated matrices are counted as such (squares Σ · U); else all are
                 whole.
-            units: whether P and T are counted too.
+            units: whether preprocessing P and splitting T are counted too.
         """
         network = network_count(self.layers, self.approximated if approximated else (), convention)
         return network + units * mzi_of_units(self.servers, self.bits, self.layers[0], convention)

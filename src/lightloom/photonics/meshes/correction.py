@@ -79,7 +79,7 @@ def without_crosstalk(wanted: Floats, beside: Mask, share: float, efficiencies: 
         wanted: phases θ and φ in radians, [2, mzis].
         beside: true at k where MZIs k and k + 1 are neighbours in a column, [mzis - 1].
         share: share of every phase that appears in each nearest heater.
-        efficiencies: phases of the heaters relative to their commands.
+        efficiencies: phases of the heaters relative to their commands, [2, mzis], or one number for all.
 
     Raises:
         ConfigError: the share is outside [0, 0.1].

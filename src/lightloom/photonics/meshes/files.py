@@ -229,7 +229,7 @@ def _part_document(name: str, part: Part) -> dict[str, Any]:
 
 
 def _are_squares(blocks: Sequence[MappedMatrix], shape: tuple[int, int]) -> bool:
-    """True where blocks are the squares of ``sigma-u`` that cover a matrix of ``shape`` along its longer side.
+    """Return True where blocks are the squares of ``sigma-u`` that cover a matrix of ``shape`` along its longer side.
 
     Each must be a single mesh as wide as the shorter side, and there must be as many as cover the longer one.
     """

@@ -482,7 +482,7 @@ def approximated_count(outputs: int, inputs: int) -> int:
 
 
 def network_count(layers: Sequence[int], approximated: Collection[int] = (), convention: Convention = "paper") -> int:
-    """Return the number of MZIs of all matrices of a network, without P and T.
+    """Return the number of MZIs of all matrices of a network, without P in front of them and T behind.
 
     Args:
         layers: numbers of signals of the inputs, the hidden layers and the outputs.
@@ -547,8 +547,8 @@ class MeshMapping:
         return self
 
     def around(self) -> MeshMapping:
-        """Return the mapping for P and T, which the paper does not approximate: ``svd`` in place of ``sigma-u``, else
-        unchanged."""
+        """Return the mapping for P, the matrix in front of a network, and T, the one behind it, which the paper does
+        not approximate: ``svd`` in place of ``sigma-u``, else unchanged."""
         return self if self.is_exact else replace(self, form="svd")
 
     def but(self, **changes: Any) -> MeshMapping:

@@ -267,7 +267,8 @@ def _solve(matrix: Floats, gradient: Floats, damping: float) -> Floats:
 
 
 def _moved(twin: Twin, unknowns: Unknowns, step: Floats) -> Twin:
-    """Return the twin with ``step`` added to its fitted parameters, which are in the order of `power_derivatives`."""
+    """Return the twin with ``step`` added to its fitted parameters, which are, [parameters], the offsets of all θ and
+    of all φ, then as ``unknowns`` say first and second couplers, heaters of θ and of φ, crosstalk and loss in dB."""
     names = ["offsets", *(["couplers"] if unknowns.couplers else []), *(["efficiencies"] if unknowns.heaters else [])]
     pairs, rest = np.split(step, [2 * twin.wiring.devices * len(names)])
     others = rest.tolist()
