@@ -643,7 +643,7 @@ def largest_alone(
 
 
 def _tolerates(mapped: MappedAverager, request: Tolerance, seed: int) -> bool:
-    """True where the upper end of the 95 % interval of the word error rate is at most the target of the request.
+    """Return True where the upper end of the 95 % interval of the word error rate is at most the target of the request.
 
     Fewer words are tried than `find_tolerant` tries.
     """
@@ -687,7 +687,8 @@ def assumptions(full_scale: float | None) -> list[str]:
 
 
 def tolerance_document(result: TolerantAverager, advance: Advance = ignore) -> Document:
-    """Return the JSON document of an averager that was found: the request, what was measured, sizes, and what it
+    """Return the JSON document of an averager that was found: ``errors`` and ``target`` (largest share of wrong words)
+    of the request, the counts of the wrong words that were measured, its mapping, window, copies and sizes, and what it
     tolerates.
 
     ``tolerated_share`` is the largest share, at least 1, of all errors at once, ``tolerated_alone`` the largest value

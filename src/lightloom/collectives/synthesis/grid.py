@@ -267,7 +267,8 @@ def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
 
 
 def _round_counts(links: GridLinks) -> Iterator[_Rounds]:
-    """Yield rounds of ever more pieces, and for each number of them ever more rounds, until nothing is left to gain."""
+    """Yield the rounds of an all-gather over ``links`` in ever more pieces of a share, and for each number of them ever
+    more rounds, until nothing is left to gain."""
     ranks = len(links.entering) - 1
     hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
     kernels.distances(links.leaving, links.head, hops, beyond)
@@ -415,8 +416,8 @@ def _played(
 
 
 def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
-    """Return the seconds for which the busiest link is busy in all steps together, where every row crosses one link; 0
-    where some cross more."""
+    """Return the seconds, at the size of the schedule's own collective, for which the busiest link is busy in all steps
+    together, where every row crosses one link; 0 where some cross more."""
     *ends, transfer = distinct_transfers(fabric, schedule.source, schedule.destination, schedule.route)
     path = fabric.path(*ends)
     if ((path >= 0).sum(axis=1) > 1).any():

@@ -273,9 +273,10 @@ def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, budget: int
     """Match as many chunks as possible, in the order of the rank's lists, to links into the rank, at most ``budget``
     each; return the number of chunks matched.
 
-    Matched chunks and their links go to ``match``, and the chunks leave their lists. Links that a search for room has
-    reached in vain are closed, as no search that enters them leaves them again: so at most as many searches fail as
-    links enter the rank.
+    Matched chunks and their links go to ``match``, and the chunks leave their lists in ``state``, which also says which
+    neighbour has which chunk, as only those that have a chunk can send it. Links that a search for room has reached in
+    vain are closed, as no search that enters them leaves them again: so at most as many searches fail as links enter
+    the rank.
     """
     turn = _Turn(links.entering[rank], links.entering[rank + 1] - links.entering[rank], budget)
     has, first, last, following = state.has, state.first[rank], state.last[rank], state.following[rank]

@@ -328,7 +328,8 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
 
 
 def _check_kind(options: Options) -> None:
-    """Raise ConfigError if the program or an option is of another kind of model than a plain decoder."""
+    """Raise ConfigError if the program or an option is of another kind of model than a plain decoder, such as BERT, T5,
+    Mamba, hybrids and models of images."""
     if _OTHER_PROGRAMS.search(options.program):
         raise options.error(
             f"{options.program} trains no decoder of text: expected pretrain_gpt.py, for GPT, Llama or "

@@ -367,7 +367,8 @@ FURTHER = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 @cache
 def curves(model: str) -> dict[str, dict[int, float]]:
     """Return the seconds of an exchange of a model's gradients, by ``WA`` (worker-aggregator) or ``INC`` (ring) and
-    then by the number of workers, by section VIII-D's forms at 10 Gbit/s with Table II's speed of sums."""
+    then by the number of workers (4 to 8, and powers of two to 1,024), by section VIII-D's forms at 10 Gbit/s with
+    Table II's speed of sums."""
     link, nbytes = link_of(model), size_bytes(model)
     counts = sorted({*MEASURED, *FURTHER})
     return {
@@ -442,9 +443,9 @@ def wire_seconds(nbytes: float, compression: float = 1.0) -> float:
 
 @cache
 def steps(model: str) -> dict[str, IterationTime]:
-    """Return the durations of an iteration of a model on four workers for ``WA`` (worker-aggregator), ``WA+C``, ``INC``
-    (ring) and ``INC+C``: Table II's computation and the sum of gradients, and our model of communication; C compresses
-    gradients, not weights, at 2^-10, by Table III's ratio of the model."""
+    """Return the seconds of an iteration of a model, without communication and of communication, on four workers for
+    ``WA`` (worker-aggregator), ``WA+C``, ``INC`` (ring) and ``INC+C``: Table II's computation and the sum of gradients,
+    and our model of communication; C compresses gradients, not weights, at 2^-10, by Table III's ratio of the model."""
     column, nbytes, compression = TABLE_2[model], size_bytes(model), ratio(model, 10)
     local = column.local / ITERATIONS
     adding = column.gradient_sum / ITERATIONS

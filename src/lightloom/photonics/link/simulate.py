@@ -460,7 +460,8 @@ class FabricatedLink:
         """Return layer ``index``, from 0, on fabricated devices: what calibration set, with drawn errors of gain and
         bias.
 
-        ``passive`` is its complex matrix without gains, [outputs, inputs], that of P included in the first layer.
+        ``passive`` is its complex matrix without gains, [outputs, inputs], that of P included in the first layer;
+        ``made`` is what calibration set.
         """
         link, gains = self.link, made.gains
         gain_error, bias_error = self.stream(f"layer {index}").normal(size=(2, len(gains)))

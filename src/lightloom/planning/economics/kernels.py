@@ -75,7 +75,8 @@ def _lifetime(nodes: Nodes) -> float:
 @njit_cached
 def _durable(length: float, rhythm: Rhythm) -> float:
     """Return the useful seconds of training that a run of ``length`` seconds leaves in checkpoints that are completely
-    saved when an interruption ends it."""
+    saved when an interruption ends it. ``rhythm`` has the useful seconds between checkpoints, those of a stall, and
+    those until a checkpoint is saved."""
     if length <= rhythm.save:
         return 0.0
     return float(rhythm.interval * np.floor((length - rhythm.save) / (rhythm.interval + rhythm.stall)))

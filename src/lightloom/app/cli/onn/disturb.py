@@ -175,8 +175,9 @@ def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, 
     The function returns the share of the grid points of the averaging function that come out right, with P and T ideal;
     with ``units`` the share of words of the whole averager, where the devices of P and T err too; and for a cascade the
     share of sampled words. The facts have the keys ``servers``, ``bits``, ``points`` (points or words that are tried),
-    ``exhaustive`` (whether these are all points of the grid) and ``cascade``. ``options`` hold ``samples``,
-    ``calibration``, ``correct`` and ``units`` of the command; ConfigError for ``units`` of a cascade.
+    ``exhaustive`` (whether these are all points of the grid) and ``cascade``. ``mapping`` says how matrices become
+    meshes; ``options`` hold ``samples``, ``calibration``, ``correct`` and ``units`` of the command; ConfigError for
+    ``units`` of a cascade.
     """
     samples, what = options["samples"], load_cascade(path) if is_cascade(path) else load_network(path)
     chosen = {"calibration": options["calibration"], "correct": options["correct"]}

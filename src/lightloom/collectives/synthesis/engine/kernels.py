@@ -511,7 +511,8 @@ def _grow_tree(paths: Lightpaths, lines: Lines, growth: _Growth, tree: Trees, lo
 @njit_without_arrays
 def _run_length(lines: Lines, growth: _Growth, at: int, came: int, tap: int) -> int:
     """Return the number of lightpaths of one line that follow each other once ``tap`` is added to a path that reached
-    rank ``at`` by tap ``came``; −1 where the rules of lines forbid that."""
+    rank ``at`` by tap ``came``; −1 where the rules of lines forbid that. ``growth`` has the root, the rank at which
+    each line may begin, and the length of the run up to each rank."""
     line = lines.line[tap]
     before = lines.line[came] if came >= 0 else -1
     length = 1

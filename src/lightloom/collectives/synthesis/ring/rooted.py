@@ -391,8 +391,8 @@ def _estimated(
 
 
 def _both_ways_late(fabric: Fabric, nbytes: float) -> Iterator[Shape]:
-    """Yield the shape of two chains around the ring, one each way, with late pieces behind those that go all the way
-    around.
+    """Yield the shape, for a broadcast of ``nbytes``, of two chains around the ring, one each way, with late pieces
+    behind those that go all the way around.
 
     Each chain carries half of the other pieces to all ranks. Late pieces go both ways at once, only to the far side of
     the ring, and there are as many as arrive there no later than the others arrive around. At most one shape is

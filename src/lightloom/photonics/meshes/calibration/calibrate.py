@@ -442,8 +442,8 @@ def try_calibration(
 def _aged(
     chip: SimulatedChip, made: Calibration, target: Fields, conditions: Conditions, seed: int
 ) -> tuple[float | None, float | None]:
-    """Age the chip, and return its error, relative to the norm of ``target``, before and after a second calibration;
-    (None, None) without aging.
+    """Let every phase of the chip drift by ``conditions.aging`` radians (standard deviation), and return its error,
+    relative to the norm of ``target``, before and after a second calibration; (None, None) without aging.
 
     Receivers read the outputs in the order of the first calibration ``made``; ``target`` [outputs, inputs] has its rows
     in that order. The second calibration starts from the first one's twin and fits phase offsets alone.
