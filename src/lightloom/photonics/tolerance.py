@@ -71,7 +71,8 @@ class Candidate:
 
     @property
     def how(self) -> Realisation:
-        """Options of the construction's nonlinear units: window, copies, and whether bits are regenerated."""
+        """Options of the construction's nonlinear units: window (share of the gap between two levels that a ramp
+        takes), copies, and whether bits are regenerated."""
         return self.construction.realised.realisation
 
     def mapped(self) -> MappedAverager:
@@ -84,9 +85,9 @@ def candidates(
 ) -> list[Candidate]:
     """Return all averagers that a search tries, those with the fewest interferometers first.
 
-    These are every circuit of the function (`sturdy_circuits`) with every window, number of copies and regeneration of
-    its units (`sturdy_realisations`), in both `MAPPINGS`, ``compact`` and ``balanced``. Of equal ones those with fewer
-    copies come first, then those with a wider window.
+    These are every circuit of the function (`sturdy_circuits`) with every window (share of the gap between two levels
+    that a ramp takes), number of copies and regeneration of its units (`sturdy_realisations`), in both `MAPPINGS`,
+    ``compact`` and ``balanced``. Of equal ones those with fewer copies come first, then those with a wider window.
 
     Args:
         arguments: servers, bits and the other arguments of the averaging function.

@@ -48,8 +48,8 @@ def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
 
 def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
     """Return how many wavelengths, ``spacing`` hertz apart (100 GHz by default), may share the meshes of a network with
-    a gain for each row without leaving the window in which its means are right; at least 1. ``bits`` are those of a
-    code, ``ports`` the servers of one averager, None for one averager for all.
+    a gain for each row without leaving the window of wavelengths in which its means are right; at least 1. ``bits`` are
+    those of a code, ``ports`` the servers of one averager, None for one averager for all.
 
     Raises:
         UnsupportedError: no network is constructed for so many servers.
@@ -129,7 +129,8 @@ def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None
     """Raise ConfigError unless the reducer has meshes to share, and so many wavelengths can share one.
 
     Raises:
-        ConfigError: the reducer has no mesh, or fewer wavelengths fit within the window of the network's meshes.
+        ConfigError: the reducer has no mesh, or fewer fit within the window of wavelengths in which the network's means
+            are right.
     """
     if reducer != NETWORK:
         raise ConfigError(f"wavelengths = {wavelengths}: expected 1, since {reducer} has no mesh that they could share")

@@ -182,10 +182,15 @@ class ReducerComparison(Result):
         return f"{self.setting.servers} servers, {self.setting.bits} bits: {self.verdict[0]}"
 
     def rows(self) -> list[Document]:
-        """Return a row for each rival, the one of least energy first: joules per bit that a server sends, with the 5 %
-        and 95 % quantiles over the draws and by part; latency in seconds, in all and by part; watts of light of a
-        server, and of a lane at the reducer; bits, square metres, limits and needs; and, by other rival, the share of
-        draws, 0 to 1, in which this one takes less."""
+        """Return a row for each rival, the one of least energy first.
+
+        A row has ``rival`` (name) and ``title``; joules for each bit that a server sends, ``energy_per_bit_j``, with
+        the 5 % and 95 % quantiles over the draws (``energy_per_bit_low_j``, ``energy_per_bit_high_j``) and by part
+        (``parts_j``); ``latency_s``, and by part ``latency_parts_s``; watts of light of a server and of a lane at the
+        reducer (``light_per_server_w``, ``light_per_lane_at_reducer_w``); ``effective_bits_needed``, ``area_m2``,
+        ``limits`` and ``needs``; and ``share_of_draws_below``, by other rival, the share of draws, 0 to 1, in which
+        this one takes less.
+        """
         return [
             attributes(rival, "rival=name title energy_per_bit_j=energy_per_bit")
             | attributes(spread, "energy_per_bit_low_j=low energy_per_bit_high_j=high")

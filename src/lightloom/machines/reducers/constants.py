@@ -212,8 +212,9 @@ def network_design(servers: int, bits: int, ports: int | None = None) -> Design:
 
 def make_cascade(servers: int, bits: int, ports: int) -> Design:
     """Construct two levels of networks for ``servers`` servers, each network of ``ports`` of them, for codes of
-    ``bits`` bits. Full scale is not simulated but scaled from that of one level by the noise that the cascade must
-    bear; the window is 0, not computed.
+    ``bits`` bits. Full scale is not simulated but scaled from that of one level by the square of the noise that this
+    bears (5e-3 of full scale where it is built for exactness alone) over the 5e-4 that the cascade must bear; the
+    window is 0, not computed.
 
     Raises:
         UnsupportedError: no network is constructed for ``ports`` servers, or no cascade bears the noise.

@@ -38,7 +38,8 @@ class Breakdown:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds of 100 iterations of each of the six printed steps, by field name; the total is left out."""
+        """Seconds of 100 iterations of each of the six printed steps, by field name (``forward``, ``backward``,
+        ``gpu_copy``, ``gradient_sum``, ``communicate``, ``update``); the total is left out."""
         return {name: seconds for name, seconds in asdict(self).items() if name != "total"}
 
     @property

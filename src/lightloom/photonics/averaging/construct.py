@@ -315,8 +315,8 @@ def sturdy_circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]
 
 
 def sturdy_realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
-    """Yield a realisation for every window in `WINDOWS` (1/2, 1/4, 1/8, 1/16) and number of copies in `COPIES` (1 to
-    3); plain ReLUs also with regenerated bits.
+    """Yield a realisation for every window, the share of the gap between two levels that a ramp takes, in `WINDOWS`
+    (1/2, 1/4, 1/8, 1/16), and number of copies in `COPIES` (1 to 3); plain ReLUs also with regenerated bits.
 
     Raises:
         InputError: the nonlinearity is unknown.

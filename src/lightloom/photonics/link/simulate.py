@@ -568,8 +568,8 @@ def _column(values: Floats) -> Float32s:
 
 
 def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.0) -> Document:
-    """Return powers in watts of lasers, lanes, oscillators and carriers, the peaks of signals, and gains in dB, as a
-    JSON object.
+    """Return powers in watts of lanes (``full_scale_at_lane_watts``), lasers (of a lane, and of all servers),
+    oscillators and carriers, the peaks of signals, and gains in dB, as a JSON object.
 
     ``peak_watts`` is the largest of ``peaks_watts``, at ``peak_place``; ``levels_raised_db`` is ``raised`` in dB,
     ``largest_gain_db`` that of an amplitude gain. ``beyond_optical_amplifiers`` lists the places of amplifiers whose

@@ -64,8 +64,12 @@ class BreakEven:
     """How many of these a rank has."""
 
     def to_json(self) -> Document:
-        """Return the rivals' names and the break-even points in SI units, by name: dollars and watts of the fabric for
-        each rank, joules for each bit; None where a point does not exist."""
+        """Return the break-even points as a document: the names of the rivals (``rival_by_dollars``,
+        ``rival_by_joules``), ``fabric_dollars_per_rank`` (below 0 where no price is low enough) and
+        ``fabric_watts_per_rank``, what is added to either for each dollar or watt of an unknown figure of boards and
+        hosts (``fabric_dollars_more``, ``fabric_watts_more``, by name), ``fabric_joules_per_bit`` (None where the
+        fabric states no rate), and the only part of unknown price with its dollars and number a rank (``unknown_part``,
+        ``unknown_part_dollars``, ``unknown_parts_per_rank``; None unless there is exactly one)."""
         rivals = "rival_by_dollars=dollars_rival.design.name rival_by_joules=joules_rival.design.name"
         part = "unknown_part=part unknown_part_dollars=part_price unknown_parts_per_rank=part_count"
         return {

@@ -184,8 +184,9 @@ class ClusterLedger:
         return self.bill.static_power
 
     def to_json(self) -> Document:
-        """Return the ledger as a document, per rank and in SI units: the bill part by part with its totals, then watts
-        of boards, of hosts and of the fabric."""
+        """Return the ledger as a document, per rank and in SI units: the name of the ``cluster``, the bill part by part
+        with its totals, then the totals ``watts_of_boards_per_rank``, ``watts_of_hosts_per_rank`` and
+        ``watts_of_fabric_per_rank``."""
         return {
             "cluster": self.name,
             **self.bill.to_json(),
@@ -498,8 +499,9 @@ class StepLedger:
         return replace(kept, missing=(*kept.missing, *self.goodput_missing))
 
     def _known_and_missing(self) -> dict[str, tuple[float | None, tuple[str, ...]]]:
-        """Return the five figures of :meth:`figures` by name, each as (value as far as it is known, or None; names of
-        what it leaves out)."""
+        """Return ``watts_per_rank``, ``dollars_per_step``, ``samples_per_dollar``, ``samples_per_joule`` and
+        ``goodput``, the five figures of :meth:`figures`, each as (value as far as it is known, or None; names of what
+        it leaves out)."""
         no_samples = () if self.samples else (_NO_SAMPLES,)
         return {
             "watts_per_rank": (self.watts.value, self.watts.missing),

@@ -69,8 +69,9 @@ def compute(batch: Batch) -> list[tuple[str, Row]]:
 
 
 def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
-    """Return the columns of a collective's result by name: seconds and joules in SI units, its lower bound and
-    ``ratio``, the time over that bound (None for a bound of 0); or those of a refusal where the algorithm declines it.
+    """Return the columns of a collective's result by name: ``time_s``, ``energy_j``, ``lower_bound_s`` and
+    ``bound_by``, ``ratio``, the time over that bound (None for a bound of 0), ``steps``, seconds of transmission,
+    conversion and reconfiguration, and ``static_circuits``; or those of a refusal where the algorithm declines it.
     ``built`` holds the prices of earlier points of the batch, where one schedule serves all sizes, and is filled in
     place."""
     algorithm, fabric = find(point.algorithm), point.site.fabric
@@ -95,9 +96,11 @@ def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
 
 
 def _plan_row(point: PlanPoint) -> Row:
-    """Return the columns of a plan's result by name in SI units (seconds and joules of a step, the figures of its
-    ledger, where the seconds go, bytes of the fullest rank and whether these fit, None where the memory is unknown):
-    the winner of a search of the point's one strategy without recomputation, whether it fits or not."""
+    """Return the columns of a plan's result by name: ``time_s`` and ``energy_j`` of a step (the latter None where a
+    part of it is missing), the five figures of its ledger (``watts_per_rank`` to ``goodput``), where the seconds of the
+    step go, ``communication_s``, and ``memory_bytes`` of the fullest rank with ``fits_memory`` (None where the
+    accelerator's memory is unknown). The plan is the winner of a search of the point's one strategy without
+    recomputation, whether it fits or not."""
     cluster = point.site.place
     assert isinstance(cluster, Cluster)
     graph = _traced_graph(point.workload, point.workload_content, point.batch, point.sequence_length)

@@ -120,7 +120,8 @@ def link_command(document: Document) -> str:
 
 def tolerance_rows(document: Document) -> list[tuple[str, str]]:
     """Return (label, text) of each fact of an averager that tolerates errors: wrong words, how much of each error it
-    bears alone, its size with P and T, and its light if power is limited; ``document`` is that of the tolerance."""
+    bears alone, its size with P and T, and its light if a power of full scale is among the errors; ``document`` is that
+    of the tolerance."""
     errors = document["errors"]
     wrong = "{word_error_rate:.2g} ({0:.2g} to {1:.2g} at 95 %; at most {target:g})"
     alone = {name: value for name, value in document["tolerated_alone"].items() if value is not None}
