@@ -115,7 +115,7 @@ def component_count(matrix: networks.Matrix, form: Form) -> int:
     """Return the number of interferometers of a matrix mapped by its connected components, without decomposing it.
 
     ``matrix`` is [outputs, inputs]. ``compact`` counts every component without modes beyond its rank; any other form
-    counts its full decomposition.
+    counts its full singular value decomposition, M(M+1)/2 + N(N−1)/2.
     """
     total = 0
     for rows, columns in connected_components(matrix):
@@ -185,7 +185,8 @@ def averagers_of(mapped: MappedAverager, drawn: list[Matrices], setting: Setting
 
     Args:
         mapped: the meshes as designed.
-        drawn: fabricated complex matrices [count, outputs, inputs], in the order of the light.
+        drawn: fabricated complex matrices [count, outputs, inputs] in the order of the light: of P, which averages the
+            servers' digits, of each layer, and of T, which divides the result among the servers.
         setting: what is set for the least error: ``levels`` of lanes, units, amplifiers and receivers, ``rows``
             (amplifiers and receivers), one gain for each ``matrix``, or ``none``.
     """
@@ -418,7 +419,7 @@ def wrong_words(
         words: number of words for each fabrication; every one gets other words.
         rng: generator of words and noise.
         receivers: noise of the receivers, as a share of the highest PAM4 level.
-        at_once: words that are drawn and averaged at a time.
+        at_once: words that are drawn and averaged at a time, 8,192 by default.
     """
     arguments, wrong = batch.mapped.arguments, np.zeros(batch.count, np.int64)
     mean_of = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)

@@ -107,7 +107,7 @@ def over_circuits(
 def _ways(
     demand: Demand, part: Ints, fabric: Fabric, circuits: StandingCircuits, bound: float, pieces: int
 ) -> tuple[Ints, StandingCircuits]:
-    """Return circuits of each piece's way, [piece, hop], and the circuits by the rank that sends.
+    """Return the circuits of each piece's way, [piece, hop], and all circuits ordered by the rank that sends.
 
     A way is listed from its end, −1 where it has fewer hops; it numbers the circuits that are returned. The ways are
     those of the sweep with the least load of the busiest circuit.

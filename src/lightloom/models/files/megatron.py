@@ -478,7 +478,7 @@ def stage_blocks(options: Options, layers: int) -> StageBlocks | None:
 
 def _layout(options: Options, layout: str, stages: int, layers: int) -> tuple[int, ...]:
     """Return the number of layers of each chunk of a layout, in its order: ``Et*3|(tt|)*2tL`` has three, two, two and
-    one.
+    one, as ``t`` is a layer, ``E`` the embedding and ``L`` the loss.
 
     Raises:
         ConfigError: a number of chunks that is no multiple of ``stages``, another number of layers than ``layers``, or

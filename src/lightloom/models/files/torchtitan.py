@@ -315,7 +315,8 @@ def divided(layers: int, chunks: int, ends: tuple[int, int] = ENDS) -> tuple[int
     Args:
         layers: number of layers of the model.
         chunks: number of chunks of all stages together.
-        ends: layers that the embedding and the head count as, which the first and the last chunk have fewer.
+        ends: layers that the embedding and the head count as, which the first and the last chunk have fewer; one each
+            by default.
     """
     share, more = divmod(layers + sum(ends), chunks)
     found = [share + (chunk < more) for chunk in range(chunks)]

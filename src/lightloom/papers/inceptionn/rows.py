@@ -100,9 +100,10 @@ def lost(runs: Record, name: str) -> float:
 
 
 def _accuracy(runs: Record, summed: Record) -> Iterator[Claim]:
-    """Yield the rows of the accuracy that HDC loses: with error feedback, mean over seeds; with the codec as printed,
-    at 2^-10 and at 2^-6; and with truncated gradients. The last two have the paper's words where less than 2 points are
-    lost, else "2.1 points lost".
+    """Yield the rows of the accuracy of HDC: with error feedback at 2^-10, that less float32's in points, the mean over
+    seeds in pairs; then of the points lost, positive where float32 is better: with the codec as printed, at 2^-10 and
+    at 2^-6; and with truncated gradients. The last two have the paper's words where less than 2 points are lost, else
+    "2.1 points lost".
 
     Args:
         runs: the long runs on HDC by name.

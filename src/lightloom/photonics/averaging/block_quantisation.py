@@ -87,8 +87,8 @@ class CodeBuffers:
     def scales(self, values: Float32s) -> Bytes:
         """Return the scale byte of each block of float32 values, [blocks]; servers agree on the maximum of theirs.
 
-        It is 127 plus the least exponent E with all magnitudes below 2^E, or `UNFIT` for blocks with NaN, infinities or
-        magnitudes of 2^127 or more.
+        It is 127 plus the least exponent E, from −127 on, with all magnitudes below 2^E, or `UNFIT` for blocks with
+        NaN, infinities or magnitudes of 2^127 or more.
         """
         offer = np.empty(self.blocks, np.uint8)
         _largest_exponents(values.view(np.int32), self.edges, offer)

@@ -244,7 +244,8 @@ class Construction:
         """Return the largest noise on every signal, as a share of its full scale, at which 99.99 % of the inputs are
         still right.
 
-        It is found to 3 % with ``evaluations`` noisy evaluations for each accuracy, and 0 if it is below 1e-9.
+        It is found to 3 % with ``evaluations`` noisy evaluations (400,000 by default) for each accuracy, and 0 if it is
+        below 1e-9.
         """
         return noise_limit(self.network, self.function, evaluations=evaluations)
 

@@ -224,8 +224,8 @@ def averaging_accuracy(
     """Return a function that measures the share, from 0 to 1, of inputs averaged correctly on fabricated meshes.
 
     `sweep` and `monte_carlo` call it with the fabricated meshes of every layer and a generator of the detectors' noise.
-    All points of the grid are tried if there are at most ``samples``, else so many that are drawn uniformly. ``how``
-    are the options ``calibration`` and ``correct`` of `effective_network`.
+    All points of the grid are tried if there are at most ``samples`` (400,000 by default), else so many that are drawn
+    uniformly. ``how`` are the options ``calibration`` and ``correct`` of `effective_network`.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: Rng) -> float:
@@ -418,9 +418,9 @@ def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: An
     """Return a function that measures the share, from 0 to 1, of right averages of a fabricated cascade.
 
     `sweep` and `monte_carlo` call it with fabrications of `MappedCascade.matrices` and a generator, which draws
-    ``samples`` tuples of codes, half of them near-equal, and the detectors' noise. The preprocessing P of either level
-    and the splitting T to the servers are ideal, and so are the units. ``how`` are the options ``calibration`` and
-    ``correct`` of `effective_network`.
+    ``samples`` tuples of codes (400,000 by default), half of them near-equal, and the detectors' noise. The
+    preprocessing P of either level and the splitting T to the servers are ideal, and so are the units. ``how`` are the
+    options ``calibration`` and ``correct`` of `effective_network`.
     """
     cascade, depth = mapped.cascade, len(mapped.first.matrices)
 

@@ -317,7 +317,7 @@ def noisy_accuracy(
         network: the network.
         function: the function that it should compute.
         sigma: standard deviation of the noise, relative to each signal's full scale.
-        evaluations: least number of evaluations.
+        evaluations: least number of evaluations, 400,000 by default.
         seed: seed of points and noise.
 
     Raises:
@@ -355,7 +355,7 @@ def noise_limit(
     """Return the largest noise, as a share of full scale, at which 99.99 % of the inputs are received correctly.
 
     It is found to 3 % by bisection between ``lowest`` and 0.5 with the same draws for all values, with ``evaluations``
-    noisy evaluations each; 0 if ``lowest`` is not borne.
+    noisy evaluations each (400,000 by default); 0 if ``lowest`` is not borne.
     """
     low, high = lowest, 0.5
     if noisy_accuracy(network, function, low, evaluations) < TARGET:
@@ -371,12 +371,12 @@ def noise_limit(
 def input_bound(function: AveragingFunction, target: float = TARGET) -> float:
     """Return an upper bound on the noise limit of any network, from noise on the inputs alone.
 
-    No network averages the share ``target`` of the inputs right at more noise; the bound is a standard deviation
-    relative to full scale. With the other inputs fixed, one step in N of the least significant input a = 0..m changes
-    the result: there are at least floor(m / N) disjoint pairs (a, a + 1) that a decision must tell apart. By Neyman and
-    Pearson, the error probabilities of any decision on a pair add up to at least 2 Q(1 / (2 sigma m)), with Q the
-    Gaussian tail. The error rate is therefore at least 2 floor(m / N) / (m + 1) Q(1 / (2 sigma m)); the bound solves
-    this for sigma, and is infinite where no sigma violates it.
+    No network averages the share ``target`` (0.9999 by default) of the inputs right at more noise; the bound is a
+    standard deviation relative to full scale. With the other inputs fixed, one step in N of the least significant input
+    a = 0..m changes the result: there are at least floor(m / N) disjoint pairs (a, a + 1) that a decision must tell
+    apart. By Neyman and Pearson, the error probabilities of any decision on a pair add up to at least 2 Q(1 / (2 sigma
+    m)), with Q the Gaussian tail. The error rate is therefore at least 2 floor(m / N) / (m + 1) Q(1 / (2 sigma m)); the
+    bound solves this for sigma, and is infinite where no sigma violates it.
     """
     from scipy.special import ndtri
 

@@ -231,7 +231,8 @@ def null_triangle(planes: Floats, size: int, lit: int, rotations: Floats) -> Non
 
 @njit_for_processor
 def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
-    """Copy ``width`` columns, from ``column`` on, of rows ``top`` to before ``bottom`` of a matrix into a tile.
+    """Copy ``width`` columns, from ``column`` on, of rows ``top`` to before ``bottom`` of the matrix ``planes`` [row,
+    real | imaginary, column] into a tile.
 
     The tile holds for each row the real parts of the columns, then the imaginary parts.
     """
@@ -243,8 +244,8 @@ def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int
 
 @njit_for_processor
 def _store_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
-    """Copy a tile back to the columns and rows of the matrix from which `_load_columns` took it with the same
-    arguments."""
+    """Copy a tile back to the columns and rows of the matrix ``planes`` [row, real | imaginary, column] from which
+    `_load_columns` took it with the same arguments."""
     for m in range(bottom - top):
         for p in range(2):
             for v in range(width):

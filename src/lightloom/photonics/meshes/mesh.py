@@ -209,7 +209,7 @@ def propagate(mesh_layout: Layout, devices: Complex, output_phases: Floats, fiel
 
     Args:
         mesh_layout: positions of the MZIs.
-        devices: transfer matrices of the MZIs, unitary or not, [mzis, 2, 2].
+        devices: transfer matrices of the MZIs, unitary or not, ordered by column, then by mode: [mzis, 2, 2].
         output_phases: phases behind the last column, in radians, [outputs].
         fields: input fields, [inputs, ...].
 
@@ -228,7 +228,8 @@ def propagate(mesh_layout: Layout, devices: Complex, output_phases: Floats, fiel
 def by_columns(mesh_layout: Layout, devices: Complex, output_phases: Floats, fields: ArrayLike) -> Complex:
     """Return the output fields [outputs, batch] of input fields [inputs, batch], MZI by MZI in O(mzis · batch).
 
-    ``devices`` [mzis, 2, 2] are the transfer matrices of the MZIs, ``output_phases`` [outputs] are in radians.
+    ``devices`` [mzis, 2, 2] are the transfer matrices of the MZIs, ordered by column, then by mode, ``output_phases``
+    [outputs] are in radians.
     """
     flat = np.ascontiguousarray(fields, np.complex128)
     out = np.empty((mesh_layout.outputs, flat.shape[1]), np.complex128)

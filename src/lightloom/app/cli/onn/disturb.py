@@ -92,7 +92,8 @@ def disturb(
         settings: errors of devices, mapping, calibration and grid points of an accuracy.
         draws: fabrications behind each accuracy; 20 if None.
         sweep: texts NAME=LOW..HIGH[:POINTS], each an error of devices along which the accuracy is repeated.
-        units: whether P and T err too, and words that servers receive count.
+        units: whether P (which averages digits in front of the network) and T (which divides the result among servers)
+            err too, and words that servers receive count.
         seed: of the fabrications.
         figure: file for a picture of the sweeps.
         all: whether every row is shown.

@@ -147,7 +147,7 @@ def varied_skips(leaders: Sequence[tuple[int, ...]], longest: int, rng: np.rando
     leaders more often.
 
     In a tenth of cases, or without leaders, they are 1 to 8 random lengths. Random lengths are up to ``longest``, short
-    ones more often.
+    ones more often; a length may occur twice.
     """
 
     def length() -> int:

@@ -295,7 +295,7 @@ class RingSearch:
 
     def _sweep(self, effort: int) -> None:
         """Try candidates in the order of their estimates, with the same share of ``effort`` for each number of ranks
-        after which designs repeat.
+        after which designs repeat, until an estimate is no better than the best design, or that is near the bound.
 
         The farther hubs lie apart, the longer until a design repeats, and the longer its trees take to grow.
         """

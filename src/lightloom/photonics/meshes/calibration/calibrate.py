@@ -389,7 +389,9 @@ class Trial:
         ``error_before``, ``error_after``, ``error_limit`` and ``error_in_twin`` are errors of the matrix relative to
         its norm, so are ``error_aged`` and ``error_renewed``, which are None without aging; ``residuals`` are root mean
         square differences of powers before the first step of the fit and after each; ``settings`` and ``measurements``
-        count what was measured, and ``fitted_loss_db`` is the loss of a device.
+        count what was measured, ``output_order`` has the row of the matrix that leaves at each output,
+        ``fitted_crosstalk`` is a share, and ``fitted_loss_db`` is the loss of a device; ``inputs``, ``outputs`` and
+        ``mzi_count`` are those of the chip.
         """
         made = self.calibration
         return {

@@ -192,7 +192,7 @@ def fit(
         start: the twin to start from.
         measured: settings, input fields and powers.
         unknowns: which parameters are fitted besides the phase offsets.
-        steps: most steps.
+        steps: most steps, 60 by default.
         tolerance: share of the residual.
         advance: called with 1 for every step.
 
@@ -385,7 +385,7 @@ def program(
         target: matrix to implement up to output phases and a common gain, of norm at most 1, [outputs, inputs].
         ideal: θ and φ of ideal devices for it, in radians, [2, devices].
         real: whether the real parts of the outputs are detected, so that light in quadrature counts little.
-        steps: most steps.
+        steps: most steps, 60 by default.
 
     Returns:
         Settings to command in radians, with crosstalk, efficiencies and offsets made up for, and the relative error in
