@@ -64,6 +64,7 @@ def test_importing_loads_nothing_heavy() -> None:
     assert {name for name in loaded if name.startswith("lightloom")} == {"lightloom"}
 
 
+@pytest.mark.long
 def test_ranking_a_collective_loads_no_torch() -> None:
     script = "import sys, lightloom; lightloom.collective; lightloom.plan; lightloom.averager; print(*sys.modules)"
     loaded = set(

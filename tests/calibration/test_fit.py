@@ -159,6 +159,7 @@ def test_held_out_rows_are_told_one_fit_after_another_and_scatter_as_the_other_f
     assert [each.micro_batch for each in halves.steps] == [1, 2, 4, 8]
 
 
+@pytest.mark.long
 def test_derivatives_are_taken_again_only_where_parameters_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Floats] = []
 

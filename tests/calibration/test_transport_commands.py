@@ -24,6 +24,7 @@ def write(path: Path, *columns: str) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_fitted_transport_predicts_better(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

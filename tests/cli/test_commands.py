@@ -138,6 +138,7 @@ def test_a_study_names_what_deviates_most_and_all_says_why() -> None:
     assert all(row["id"] in every for row in rows) and "assumed: " in every
 
 
+@pytest.mark.long
 def test_one_experiment_of_a_study_is_run_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
 

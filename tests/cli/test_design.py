@@ -25,6 +25,7 @@ def _design(folder: Path, *options: str) -> Done:
     return lightloom("design", "hdc", "--batch", "64", "--space", str(folder / "space.yaml"), *options)
 
 
+@pytest.mark.long
 def test_the_answer_is_one_screen_and_the_rest_on_request(tmp_path: Path) -> None:
     done = _design(tmp_path, "--ranks", "8", "--report", str(tmp_path / "page.html"))
     lines = done.out.splitlines()
@@ -49,6 +50,7 @@ def test_every_design_that_leads_is_drawn_and_those_of_the_front_are_joined(tmp_
     assert set(joined) == {candidate.point[:2] for candidate in found.front} or len(found.front) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stopped_at", [4, 12])
 def test_ctrl_c_ends_with_the_best_so_far_and_says_what_was_not_searched(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stopped_at: int

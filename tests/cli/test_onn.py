@@ -73,6 +73,7 @@ def test_what_is_built_is_verified_and_recognised(onn: Command, options: list[st
     assert verified["accuracy_at_noise"] == 1
 
 
+@pytest.mark.long
 def test_the_papers_first_scenario_as_text_and_picture(onn: Command) -> None:
     text = onn.text("build", "--servers", "4", "--bits", "8", *QUICK, "--figure", "noise.svg", "--explain")
     assert "0 of 28,561 inputs wrong" in text and "digits: 4 outputs" in text
@@ -191,6 +192,7 @@ def test_corrected_couplers_are_never_worse(onn: Command) -> None:
     assert "made up for" in onn.text(*common, "--set", "correct=true")
 
 
+@pytest.mark.long
 def test_training_ends_in_a_network_that_verifies(onn: Command) -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     common = ["train", *SMALL, "--layers", "2-16-16-2", "--set", "epochs=2"]
@@ -225,6 +227,7 @@ def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.Monke
     assert "No network of interferometers wins on energy" in text
 
 
+@pytest.mark.long
 def test_an_averager_that_tolerates_errors(onn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "FABRICATIONS", 20)
     monkeypatch.setattr(search, "candidates", cache(candidates))

@@ -72,6 +72,7 @@ def test_former_spellings_give_the_same_with_a_warning(former: str, folder: Path
     assert json.loads(before.out) == json.loads(now.out)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", SCREENS)
 def test_an_answer_fits_one_screen(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lightloom.reports.console._PIPE_WIDTH", 80)

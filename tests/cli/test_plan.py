@@ -159,6 +159,7 @@ def test_every_file_is_written(plan: Command, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*files, "pictures", "step"])
 
 
+@pytest.mark.long
 def test_the_winner_is_exported_though_a_placed_plan_is_faster(plan: Command, tmp_path: Path) -> None:
     """On a packet switch hdc is fastest in one group, for which no framework has settings."""
     path = tmp_path / "arguments.sh"

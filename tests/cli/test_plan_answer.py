@@ -31,6 +31,7 @@ def ranking() -> PlanRanking:
     return ll.plan(model, cluster, ranks=ranks, every_algorithm=False)
 
 
+@pytest.mark.long
 def test_an_answer_fits_one_screen(ranking: PlanRanking) -> None:
     answer = ranking.answer()
     assert len(answer.rows) <= MOST_ROWS and len(answer.what_if) <= MOST + 1
@@ -48,6 +49,7 @@ def test_every_mark_and_abbreviation_is_explained_and_the_reverse(ranking: PlanR
     assert not set(table) & set("◆≈τ≥≤~·█▓░")
 
 
+@pytest.mark.long
 def test_a_row_for_each_division_and_all_of_them_on_request(ranking: PlanRanking) -> None:
     shown = division_rows(ranking.search)
     keys = [division(row.plan.choice) for row in shown]
@@ -59,6 +61,7 @@ def test_a_row_for_each_division_and_all_of_them_on_request(ranking: PlanRanking
     assert len(everything.rows) == len(ranking) and not everything.hidden
 
 
+@pytest.mark.long
 def test_the_winner_is_that_of_every_algorithm(ranking: PlanRanking) -> None:
     model, cluster, ranks = SMALL
     whole = ll.plan(model, cluster, ranks=ranks)

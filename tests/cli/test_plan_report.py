@@ -53,6 +53,7 @@ def test_without_synthesized_schedules_there_are_no_circuits_to_list() -> None:
     assert circuit_tables(searched("ring-striped")) == ()
 
 
+@pytest.mark.long
 def test_the_page_shows_both(found: PlanSearch) -> None:
     origin = provenance({})
     page = render(plan_report(found, plan_document(found, origin), origin, Answer(question="?", best=["the winner"])))

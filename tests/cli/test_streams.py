@@ -31,6 +31,7 @@ def test_a_full_disk_is_one_line(arguments: list[str]) -> None:
     assert done.returncode == 2 and done.stderr == "error: cannot write the output: No space left on device\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [["catalog"], ["catalog", "h100"], _COLLECTIVE, [*_COLLECTIVE, "--json"]])
 def test_a_reader_that_has_left_ends_the_command_well(arguments: list[str]) -> None:
     read, write = os.pipe()

@@ -34,6 +34,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     return command
 
 
+@pytest.mark.long
 def test_results_page_and_document_agree(sweep, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     out = str(tmp_path / "out")
     done = sweep(_FEW + PLANS, "--out", out, "--workers", "1", "--json")

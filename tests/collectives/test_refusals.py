@@ -64,6 +64,7 @@ def test_refusals_name_reach() -> None:
         build(find("one-stage"), Collective("all-gather", 64, 1e6), fabric)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "kind", "name", "ranks"),
     [

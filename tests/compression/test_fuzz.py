@@ -205,6 +205,7 @@ def test_none_of_a_million_mutated_streams_decodes_to_other_values(family: str) 
     assert silent_differences(family, -(-1_000_000 // len(FAMILIES)), seed=8) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_payloads_with_right_checksums_decode_or_are_refused(family: str) -> None:
     """As a faulty sender would write them."""

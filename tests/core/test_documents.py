@@ -122,6 +122,7 @@ def test_packed_files_are_read_whole_and_bombs_are_not(members: int, tmp_path: P
         load_json(path)
 
 
+@pytest.mark.long
 def test_a_packed_bomb_takes_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:

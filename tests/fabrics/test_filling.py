@@ -73,6 +73,7 @@ def test_tiers_that_ranks_fill_stay_as_they_are(fabric: Tiers) -> None:
     assert filled_tiers(fabric.ranks, fabric.tiers) == fabric.tiers and fabric.filling is None
 
 
+@pytest.mark.long
 @given(systems(), st.integers(2, 60))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 def test_every_rank_has_the_part_of_the_network_that_it_has_where_domains_are_full(

@@ -34,6 +34,7 @@ def _stated(line: str) -> str:
     return found[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
 def test_a_schedule_goes_round_by_every_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str

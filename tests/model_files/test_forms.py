@@ -205,6 +205,7 @@ def heads(graph: ComputeGraph) -> list[dict[str, int]]:
     return [dict(operator.dimensions) for operator in graph.operators if operator.kind == "attention"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "forms"), KINDS, ids=lambda value: value if isinstance(value, str) else "-".join(value)
 )

@@ -190,6 +190,7 @@ def _compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
+@pytest.mark.long
 @needs_bash
 @settings(max_examples=800)
 @given(text=st.recursive(_SIMPLE, _compound, max_leaves=8), first=st.sampled_from(["TP=1; ", "TP=4; PP=2; ", ""]))

@@ -49,6 +49,7 @@ def test_a_model_is_built_on_meta_and_counted_as_the_library_counts(tmp_path: Pa
     assert longer.operator("lm_head").dimensions["sequence"] == 48
 
 
+@pytest.mark.long
 def test_no_weight_is_ever_allocated(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     giant = LLAMA | {"hidden_size": 2**17, "intermediate_size": 2**19, "num_attention_heads": 128, "vocab_size": 2**20}
@@ -72,6 +73,7 @@ def test_what_cannot_be_built_is_refused_in_one_line(tmp_path: Path, changes: di
     assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
 
 
+@pytest.mark.long
 def test_positions_after_those_of_the_padding_are_all_that_a_table_holds(tmp_path: Path) -> None:
     """RoBERTa numbers positions from the one after its padding's, so that a table of 24 holds 22 tokens."""
     pytest.importorskip("transformers")

@@ -385,6 +385,7 @@ def test_a_break_even_is_one() -> None:
     assert turns["laser"].at_low == pytest.approx(0.3 / 5.6 - 0.25)
 
 
+@pytest.mark.long
 def test_servers_without_a_network_have_the_other_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "_TRIED_SUMS", 1000)
     monkeypatch.setattr(compare, "_SIZES", (2, 3))

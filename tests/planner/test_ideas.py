@@ -43,6 +43,7 @@ def test_networks_give_every_rank_the_same_bandwidth(ranks: int, bandwidth: floa
         assert receives == pytest.approx(bandwidth * (1 - missing), rel=1e-6), network.name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("equal", ["power", "dollars"])
 def test_equal_networks_cost_what_the_ring_costs_and_say_what_has_no_figure(equal: Equal) -> None:
     """Each has the most bandwidth for that; the ring of which it is asked keeps its own."""

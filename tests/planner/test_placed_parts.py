@@ -216,6 +216,7 @@ def test_copies_of_weights_are_read_by_every_part() -> None:
         assert by_name[divided] == pytest.approx(alone / 8, rel=0.5)
 
 
+@pytest.mark.long
 def test_no_bound_of_what_a_row_cuts_lies_above_its_parts() -> None:
     """Of every operator the shortest part, and all together, whichever split the partition takes."""
     for job in (job_of("resnet50", 16), job_of("gpt2-355m", 16)):

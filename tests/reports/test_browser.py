@@ -68,6 +68,7 @@ def desktop(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Br
         yield browser
 
 
+@pytest.mark.long
 def test_a_page_fits_a_phone(page: Path, tmp_path: Path) -> None:
     with Browser(tmp_path, width=390) as phone:
         phone.open(page)

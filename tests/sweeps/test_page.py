@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.patches import Rectangle
@@ -92,6 +93,7 @@ def test_a_sweep_in_which_nothing_could_be_done_has_a_page() -> None:
     assert "nothing could be computed" in render(sweep_report(_swept(rows), ""))
 
 
+@pytest.mark.long
 def test_a_grid_has_a_cell_for_every_contest_however_many() -> None:
     cells = [
         Cell(f"ring of {row}", f"{column} KiB", "ab"[column % 2], "1 ms") for row in range(50) for column in range(40)
@@ -130,6 +132,7 @@ def test_the_page_scatters_algorithms_by_small_and_large_messages() -> None:
     assert filled == {(1, 9), (9, 1)}
 
 
+@pytest.mark.long
 def test_a_long_table_says_that_it_is_cut() -> None:
     rows = [_row(4, float(size), "a", 1.0) for size in range(1, 250)]
     report = sweep_report(_swept(rows), "")

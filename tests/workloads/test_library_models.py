@@ -85,6 +85,7 @@ def counted(example: Example, *, backward: bool = False) -> int:
     return int(counter.get_total_flops())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", models(EXAMPLES))
 def test_parameters_and_flops(name: str) -> None:
     example, graph = built(name), graph_of(name)

@@ -88,6 +88,7 @@ def test_each_sequence_length_has_its_own_entry() -> None:
     assert load_workload("optinc-llama", batch=2, sequence_length=256) == load_workload("optinc-llama", batch=2)
 
 
+@pytest.mark.long
 def test_the_example_traces_from_its_path() -> None:
     graph = load_workload(f"{EXAMPLE}:build", batch=4, sequence_length=128)
     assert graph.batch == 4

@@ -159,6 +159,7 @@ def test_multiply_accumulates_per_image(name: str, gmac: float) -> None:
     assert tensor_flops(load_workload(name, batch=1)) / 2e9 == pytest.approx(gmac, rel=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sequence", [128, 4096])
 def test_llama_flops_follow_from_its_parameters(sequence: int) -> None:
     """Two FLOPs per weight and token (the token table only looks up, norms are no products), four per score and
@@ -170,6 +171,7 @@ def test_llama_flops_follow_from_its_parameters(sequence: int) -> None:
     assert {op.dimensions["sequence"] for op in graph.operators if "sequence" in op.dimensions} == {sequence}
 
 
+@pytest.mark.long
 def test_mixtral_computes_with_the_experts_that_a_token_visits() -> None:
     """All experts count as parameters, two of eight as work: 12.9 B parameters a token (Mistral AI's announcement)."""
     graph = load_workload("mixtral-8x7b", batch=2, sequence_length=512)

@@ -153,6 +153,7 @@ def test_bruck_takes_few_steps_for_any_number_of_ranks() -> None:
         assert schedule.steps == (ranks - 1).bit_length() and len(schedule) == ranks - 1
 
 
+@pytest.mark.long
 def test_many_ranks_take_rows_of_one_and_a_rest_is_refused_before_it_takes_memory() -> None:
     ranks = 16_384
     for name, fabric in (("ring-two-way", Ring(ranks=ranks)), ("bruck", PacketSwitch(ranks=ranks))):

@@ -58,6 +58,7 @@ def test_weights_of_another_make_are_a_level_without_proof(cascade: Cascade, tmp
     assert cascade_hash(other) != cascade_hash(cascade)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [

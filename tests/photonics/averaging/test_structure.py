@@ -112,6 +112,7 @@ def test_the_papers_structures_on_their_whole_grids(number: int, tmp_path: Path)
     replayed(made, tmp_path / "phases.npz")
 
 
+@pytest.mark.long
 def test_dark_signals_count_in_the_tolerance() -> None:
     """What a signal is off by that should be 0 reaches others through the entries that make rows orthogonal."""
     made = printed(TABLE_I[0])
@@ -122,6 +123,7 @@ def test_dark_signals_count_in_the_tolerance() -> None:
     assert 3e-4 < limits[0] < limits[1] < 2e-3
 
 
+@pytest.mark.long
 def test_too_narrow_layers_are_refused() -> None:
     for layers in ((4, 8, 4), (4, 12, 12, 12, 12, 12, 4), (4, 4), (3, 64, 64, 64, 64, 64, 4)):
         with pytest.raises(UnsupportedError, match="fits into"):

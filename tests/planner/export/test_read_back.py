@@ -88,6 +88,7 @@ def test_plans_of_the_zoo_read_back_with_their_stages_and_step(
 GPT2 = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --max-position-embeddings 1024 --vocab-size 50257 "
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "pins",
     [

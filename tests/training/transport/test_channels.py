@@ -49,6 +49,7 @@ def test_the_mark_is_on_the_data_socket_of_compressed_messages_only() -> None:
         assert tos == [(0, 0), (MARKED_TOS, 0), (MARKED_TOS, 0), (0, 0), (MARKED_TOS, 0)]
 
 
+@pytest.mark.long
 def test_a_silent_rank_stops_nobody_longer_than_the_timeout() -> None:
     """Whoever runs out of patience first names its neighbour, which may itself be waiting for the silent one."""
     others_failed = threading.Barrier(3)

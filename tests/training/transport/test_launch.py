@@ -25,6 +25,7 @@ def test_the_rank_that_failed_first_is_quoted_and_not_the_one_that_lost_it() -> 
         launch(workers.fail_at_once, 2, TIMEOUT)
 
 
+@pytest.mark.long
 def test_who_does_not_end_is_killed() -> None:
     with pytest.raises(LaunchError, match="rank 0 of 1: no result within 1 s"):
         launch(workers.hang, 1, 1)

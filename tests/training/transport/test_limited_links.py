@@ -42,6 +42,7 @@ def test_refused_in_one_line_where_it_cannot_be(monkeypatch: pytest.MonkeyPatch)
         pass
 
 
+@pytest.mark.long
 @needs_links
 def test_no_stream_is_faster_than_its_link() -> None:
     """Not how fast it is, which a busy machine decides, but that nothing passes it: one way, both ways, shared."""

@@ -46,6 +46,7 @@ def test_an_attacker_is_hung_up_on_and_the_job_goes_on(attack: Attack) -> None:
     assert max(heard) <= CHALLENGE_SIZE
 
 
+@pytest.mark.long
 def test_a_crowd_of_silent_callers_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than are listened to, and then each is hung up on when its time is over."""
     monkeypatch.setattr(meeting, "MOST_CALLERS", 2)
@@ -64,6 +65,7 @@ def test_every_meeting_has_a_secret_of_its_own() -> None:
         assert all(len(bytes.fromhex(value.decode())) == 32 for value in found)
 
 
+@pytest.mark.long
 def test_who_answers_must_know_the_secret_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank calls an address where a stranger listens; the refusal says so and names the remedy."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
@@ -172,6 +174,7 @@ def test_an_address_that_others_cannot_call_is_refused(host: str, words: str) ->
         ring_from_store(LocalStore(), 0, 2, host=host, setup_timeout=0.2)
 
 
+@pytest.mark.long
 def test_ranks_of_one_job_that_disagree_on_its_size_say_so() -> None:
     """Their secret is the same; the one that is called ends at once, the caller with the time for the set-up."""
     store = LocalStore()
