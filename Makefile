@@ -12,7 +12,7 @@ run: $(VENV)/installed  ## the main job on its default: the answer on the termin
 	@mkdir -p out
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --report out/report.html --trace out/trace.json
 
-test: $(VENV)/installed-for-development  ## tests of less than about a second each, warnings as errors; TESTS='not slow': longer ones too
+test: $(VENV)/installed-for-development  ## tests of less than about half a second each, warnings as errors; TESTS='not slow': longer ones too
 	$(BIN)/python -m pytest -m '$(TESTS)' --numprocesses auto
 
 test-slow: $(VENV)/installed-for-development  ## all tests, the slow ones too, with all random examples of each law

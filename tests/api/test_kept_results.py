@@ -46,6 +46,7 @@ def test_a_few_results_are_as_kept() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_every_case_has_a_kept_result_and_most_succeed() -> None:
     kept = read_results(KEPT)
     assert set(kept) == NAMES

@@ -24,6 +24,7 @@ def table(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "steps.csv", *rows)
 
 
+@pytest.mark.long
 def test_accuracy_lists_every_row(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path
 ) -> None:

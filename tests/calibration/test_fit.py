@@ -102,6 +102,7 @@ def test_a_calibration_mends_what_the_priors_miss(calibration: Calibration) -> N
     assert len(after.to_json()["rows"]) == len(steps)
 
 
+@pytest.mark.long
 def test_an_open_row_is_predicted_as_with_what_is_assumed(calibration: Calibration) -> None:
     """Also where a calibration prefers another micro-batch than the priors do."""
     slow = calibration.parameters["dispatch"].model_copy(update={"value": 1e-3})
@@ -143,6 +144,7 @@ def test_folds_are_drawn_or_hold_whole_models(monkeypatch: pytest.MonkeyPatch, l
     assert len(pairs) == (4 if left_out == "rows" else 2)
 
 
+@pytest.mark.long
 def test_held_out_rows_are_told_one_fit_after_another_and_scatter_as_the_other_folds_do() -> None:
     """A lone fold is predicted from the priors; rows that are exactly as predicted narrow the others' intervals."""
     rows = [step(micro_batch=micro) for micro in (1, 2, 4, 8)]

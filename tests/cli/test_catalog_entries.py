@@ -47,6 +47,7 @@ def test_a_written_model_is_the_model(name: str, tmp_path: Path) -> None:
     assert read_model_file(path, FileRequest(batch=3)).graph == load_workload(name, batch=3)
 
 
+@pytest.mark.long
 def test_edited_entries_take_the_place_of_names(tmp_path: Path) -> None:
     for name, file in (("h100", "mine.yaml"), ("dgx-h100-64", "cluster.yaml"), ("hdc", "hdc.json")):
         assert lightloom("catalog", name, "--out", file, folder=tmp_path).code == 0

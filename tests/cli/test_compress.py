@@ -90,6 +90,7 @@ def _profiled(folder: Path, *options: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_from_a_profile_to_a_plan_that_says_when_compression_loses(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     plan = ["plan", "hdc", "--cluster", "inceptionn-4", "--strategy", "ddp", "--algorithm", "ring"]

@@ -39,6 +39,7 @@ def test_the_answer_is_one_screen_and_the_rest_on_request(tmp_path: Path) -> Non
     assert "7 designs: " in told and "assumption: PUE" in told and "breaks even" in told
 
 
+@pytest.mark.long
 def test_every_design_that_leads_is_drawn_and_those_of_the_front_are_joined(tmp_path: Path) -> None:
     (tmp_path / "space.yaml").write_text(_SPACE)
     found = designing.design("hdc", ranks=8, batch=64, space=tmp_path / "space.yaml", prune=False)

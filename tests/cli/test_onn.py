@@ -81,6 +81,7 @@ def test_the_papers_first_scenario_as_text_and_picture(onn: Command) -> None:
     assert "no network passes" in picture and "limit" in picture
 
 
+@pytest.mark.long
 def test_errors_are_counted_by_their_size(onn: Command) -> None:
     onn.json("build", *SMALL, *QUICK, "--out", "net.npz")
     with np.load(onn.folder / "net.npz") as archive:
@@ -184,6 +185,7 @@ def test_every_error_of_devices_is_swept(onn: Command) -> None:
     assert "bits of the DAC" in (onn.folder / "sweeps.svg").read_text()
 
 
+@pytest.mark.long
 def test_corrected_couplers_are_never_worse(onn: Command) -> None:
     onn.json("build", *SMALL, *QUICK, "--out", "net.npz")
     common = ["map", "--study", "disturb", "net.npz", "--set", "coupler_error=0.1", "--draws", "10"]

@@ -131,6 +131,7 @@ def stamp(arguments: Sequence[str], folder: Path) -> tuple[str, int | None]:
     return origin["configuration"], origin["seed"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("command", "options"), OPTIONS, ids=[" ".join(command[:4]) for command, _ in OPTIONS])
 def test_every_option_that_decides_a_result_changes_its_hash(
     command: list[str], options: list[list[str]], folder: Path

@@ -48,6 +48,7 @@ def test_a_chakra_trace_is_planned_on_fewer_ranks(
     assert found["ranking"] and found["not_in_trace"]
 
 
+@pytest.mark.long
 def test_an_execution_trace_of_pytorch_is_planned_for_the_batch_of_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

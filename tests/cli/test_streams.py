@@ -41,6 +41,7 @@ def test_a_reader_that_has_left_ends_the_command_well(arguments: list[str]) -> N
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [["catalog", "--all"], _COLLECTIVE, [*_COLLECTIVE, "--json"]])
 def test_a_terminal_of_few_characters_shows_the_numbers_of_others(arguments: list[str]) -> None:
     environment = os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}

@@ -124,6 +124,7 @@ def test_the_order_in_which_rows_are_listed_proves_nothing(kind: str) -> None:
             verify(shuffled(schedule, list(reversed(range(len(schedule))))), fabric)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [4, 4_200])
 def test_sums_in_the_network_are_replayed_step_by_step_however_they_are_listed(ranks: int) -> None:
     """Two ranks send to the averager in one step and the others in the next, after which it sends the sum to all.

@@ -59,6 +59,7 @@ def test_the_latest_results_are_kept_of_as_many_as_are_allowed() -> None:
     assert squares.asked == [1, 2, 3, 1]
 
 
+@pytest.mark.long
 def test_an_object_goes_with_its_results() -> None:
     squares = Squares()
     squares.of(5)

@@ -125,6 +125,7 @@ def test_what_leads_at_some_host_price_stays_where_nothing_states_it(space: Path
     assert hashes[0] == hashes[1] != hashes[2]
 
 
+@pytest.mark.long
 def test_a_break_even_price_that_is_put_back_makes_rivals_equal(tmp_path: Path) -> None:
     """As a price of the unknown part, and as one of a whole fabric; both as command and file take them."""
     path = tmp_path / "pair.yaml"
@@ -239,6 +240,7 @@ def test_schedules_that_could_not_be_built_are_named(space: Path, monkeypatch: p
     assert found.designs == 11
 
 
+@pytest.mark.long
 def test_designs_whose_large_groups_were_not_tried_are_not_taken_for_beaten(
     space: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

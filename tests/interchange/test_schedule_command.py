@@ -121,6 +121,7 @@ def test_bad_input_is_one_line(
     assert sorted(path for path in tmp_path.iterdir() if path.name != "cache") == before
 
 
+@pytest.mark.long
 def test_the_fastest_that_fits_a_program_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

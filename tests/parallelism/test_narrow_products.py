@@ -90,6 +90,7 @@ def test_the_gain_is_that_of_published_runs() -> None:
     assert gain == pytest.approx(8532 / 6667, rel=0.05)
 
 
+@pytest.mark.long
 def test_an_accelerator_needs_the_rate_of_all_else() -> None:
     from lightloom.core.errors import UnsupportedError
 

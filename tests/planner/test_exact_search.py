@@ -169,6 +169,7 @@ def test_experts_are_searched_too() -> None:
     assert shared and all(each.strategy == "tensor-pipeline" for each in shared)
 
 
+@pytest.mark.long
 def test_groups_get_verified_schedules_or_are_refused() -> None:
     on = load_cluster("terarack-64", set={"ranks": 6, "training.unit_parameters": 300_000})
     found = search(

@@ -89,6 +89,7 @@ def test_no_plan_beats_computing_alone_and_none_is_slower_than_everything_in_a_r
         assert plan.step_time <= serial[key].step_time * (1 + 1e-12)
 
 
+@pytest.mark.long
 def test_faster_wavelengths_never_make_the_winner_slower() -> None:
     times = [
         data_parallel(

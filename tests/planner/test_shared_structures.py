@@ -101,6 +101,7 @@ def test_prices_hold_the_fabrics_that_they_name() -> None:
     assert held() is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", _SHAPES)
 def test_prices_of_shared_schedules_equal_those_of_their_own(name: str) -> None:
     first, second = _pair(name)

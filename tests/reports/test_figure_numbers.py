@@ -580,6 +580,7 @@ def test_names_of_figures_alone_are_broken_after_dots_and_units_kept_whole() -> 
         assert {column.header: column.width for column in table.columns}["unit"] >= len(claim.unit)  # type: ignore[operator]
 
 
+@pytest.mark.long
 def test_the_origin_of_a_figure_is_in_its_file(tmp_path: Path) -> None:
     figure = breakdown_figure([("a", {"compute_s": 1.0})])
     assert "made by x" in to_svg(figure, "made by x") and "dc:description" not in to_svg(figure)

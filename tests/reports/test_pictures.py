@@ -187,6 +187,7 @@ def test_breakdown_bars_are_as_long_as_the_step() -> None:
     assert "3 ms" in to_svg(figure)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf", ".PNG"])
 def test_figures_are_written_by_suffix(tmp_path: Path, suffix: str) -> None:
     written = [

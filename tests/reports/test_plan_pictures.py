@@ -144,6 +144,7 @@ points = st.builds(
 )
 
 
+@pytest.mark.long
 @given(st.lists(points, min_size=1, max_size=40))
 @settings(max_examples=15, deadline=None)
 def test_names_of_the_front_keep_apart_and_inside(found: list[Point]) -> None:

@@ -248,6 +248,7 @@ def test_grids_lie_behind_what_is_drawn(name: str) -> None:
         assert not any(seen) or panel.get_axisbelow() is True
 
 
+@pytest.mark.long
 def test_figures_grow_with_their_panels_rows_and_names() -> None:
     """In inches, and neither narrower nor wider than a page shows."""
 

@@ -77,6 +77,7 @@ def whole() -> Study:
     return study.find("optinc")()
 
 
+@pytest.mark.long
 def test_the_whole_study_holds_in_ten_cpu_seconds() -> None:
     started = process_time()
     found = study.find("optinc")()

@@ -234,6 +234,7 @@ def test_unknown_studies_are_named() -> None:
         load.find("optre")
 
 
+@pytest.mark.long
 def test_two_rows_with_one_id_are_refused() -> None:
     row = rows.claims()[0]
     with pytest.raises(ValueError, match="two rows"):

@@ -65,6 +65,7 @@ def test_rows_of_collectives_are_those_of_evaluate(tmp_path: Path) -> None:
     assert {row["status"] for row in rows.values()} == {DONE, REFUSED}
 
 
+@pytest.mark.long
 def test_rows_of_plans_are_those_of_search(tmp_path: Path) -> None:
     found = points(tmp_path, f"name: plans{PLANS}")
     rows = _rows(found)

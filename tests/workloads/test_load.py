@@ -81,6 +81,7 @@ def test_the_cache_is_of_this_tracer_and_form_of_graphs(changed: str, monkeypatc
     assert trace_key(ZOO["hdc"], None) == before
 
 
+@pytest.mark.long
 def test_each_sequence_length_has_its_own_entry() -> None:
     short, long = (load_workload("optinc-llama", batch=2, sequence_length=n) for n in (32, 64))
     assert short.parameters == long.parameters

@@ -145,6 +145,7 @@ def test_the_plain_multicast_meets_the_bandwidth_bound() -> None:
     assert price.time <= 1.011 * bound.time
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("little_effort")
 def test_the_same_question_has_the_same_answer() -> None:
     fabric, wanted = ring(36, 8), Collective("all-gather", 36, 36e3)

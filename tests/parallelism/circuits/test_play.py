@@ -102,6 +102,7 @@ def test_relaying_over_the_circuits_of_others() -> None:
     assert played.carried.tolist() == pytest.approx([100.0, 100.0, 100.0])
 
 
+@pytest.mark.long
 def test_relaying_on_an_overfull_ring() -> None:
     traffic = neighbours(24, 12, 3)
     fabric = WdmRing(ranks=24, wavelengths=24)

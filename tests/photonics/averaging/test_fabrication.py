@@ -113,6 +113,7 @@ def test_what_cannot_be_corrected_is_left_in_quadrature() -> None:
         assert np.abs(left.real).max() < 1e-4 * size
 
 
+@pytest.mark.long
 def test_detectors_noise_reaches_units_and_receivers() -> None:
     """A network of one layer has receivers alone: 1 - accuracy is twice the Gaussian tail at half a level."""
     function = AveragingFunction.of(1, 2, 1)

@@ -31,6 +31,7 @@ def sturdy() -> Construction:
 ARGUMENTS = FunctionArguments(servers=4, bits=8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("form", "components", "in_layers", "with_units"),
     [

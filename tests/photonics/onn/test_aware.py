@@ -23,6 +23,7 @@ def test_the_arms_differ_in_their_devices_alone() -> None:
         assert knowing.devices is not None and knowing.but(devices=None) == unaware
 
 
+@pytest.mark.long
 def test_a_record_is_written_after_every_training_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aware, "SERVERS", 2)
     monkeypatch.setattr(aware, "SEEDS", (0,))

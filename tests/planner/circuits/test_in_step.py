@@ -180,6 +180,7 @@ def test_experts_have_planes_of_their_own() -> None:
         assert sum(division.values()) <= prices.planes
 
 
+@pytest.mark.long
 def test_the_pruned_winner_is_the_unpruned_one() -> None:
     fabric = CircuitSwitch(ranks=8, degree=6, bandwidth=1e9, reconfiguration_time=2e-5, hop_latency=1e-7)
     chip = load_accelerator("a100").flat()

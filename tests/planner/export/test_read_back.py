@@ -71,6 +71,7 @@ ZOO: list[Any] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "ranks", "pins", "stages"), ZOO)
 def test_plans_of_the_zoo_read_back_with_their_stages_and_step(
     name: str, ranks: int, pins: dict[str, Any], stages: list[int] | None

@@ -49,6 +49,7 @@ def rows(found: PlanSearch) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.long
 def test_a_plan_made_again_is_the_same_and_builds_the_winner_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_plan_made_again_is_the_same_and_builds_the_winner_alone(
     assert rows(searched()) == first
 
 
+@pytest.mark.long
 def test_damaged_files_are_priced_again(folder: Path) -> None:
     first = rows(searched())
     for place, path in enumerate(sorted(folder.iterdir())):

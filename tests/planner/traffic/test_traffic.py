@@ -211,6 +211,7 @@ def test_a_script_beside_others_has_the_stages_that_it_states(tmp_path: Path, st
     assert alone({}) != pytest.approx(alone({"training.stage_blocks": "balanced"}), rel=1e-3)
 
 
+@pytest.mark.long
 def test_the_document_and_the_picture() -> None:
     result = ll.traffic([EVEN, ODD], on({"base": "sip-ring", "wavelengths": 8}))
     document = result.to_json()

@@ -56,6 +56,7 @@ def test_no_stream_is_faster_than_its_link() -> None:
         pass
 
 
+@pytest.mark.long
 @needs_links
 def test_nothing_remains_whatever_ends_it() -> None:
     before = devices()
