@@ -30,7 +30,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def read_entry(path: Path, kind: str) -> dict[str, Any]:
     """Return the fields that a catalog's file states. In a file of what ``lightloom catalog NAME`` prints, whose only
     keys are kinds (``cluster``, ``fabric``, ``accelerator``, ``part``), they are those under ``kind``, without entries
-    whose names begin with ``derived for``.
+    whose names begin with ``derived for``; any other file, one of kinds without ``kind`` too, is returned whole.
 
     Raises:
         ConfigError: the file cannot be read, is not YAML, or is not a mapping.

@@ -124,7 +124,8 @@ def recognise(path: Path, purpose: Purpose) -> Form:
     ``accelerator`` or ``schedule``), and where these leave several forms, as with ``.json``, by its first characters.
 
     Where suffix and purpose decide (a ``.yaml`` file that is to be a cluster, any ``.onnx`` file), the file is not
-    read: it need not exist, and may hold something else. ``NAME.et`` may stand for ``NAME.0.et``.
+    read: it need not exist, and may hold something else. ``.json`` and ``.txt`` files are always read and tested.
+    ``NAME.et`` may stand for ``NAME.0.et``.
 
     Raises:
         ConfigError: unreadable, of no form, or of one that describes something else; one line with every form that is

@@ -338,7 +338,7 @@ class PricedExchange:
 
     def least_share(self) -> float:
         """Return the least number of bytes sent along a schedule for each byte of float32, over sums of any number of
-        gradients that were measured."""
+        gradients that were measured; only of methods whose sums a schedule carries, in one phase."""
         return min(self._measured_bytes()) / (VALUE_BYTES * max(self.gradient.values, 1))
 
     def _measured_bytes(self) -> list[float]:

@@ -525,8 +525,8 @@ def _exchanges(search: PlanSearch) -> list[PricedExchange]:
 
 
 def exchange_notes(search: PlanSearch) -> list[str]:
-    """Return a line for each method of the ranking on where its bytes, its rates and its accuracy come from;
-    assumptions say so."""
+    """Return a line for each method of the ranking, none for float32 as it is, on where its bytes, its rates and its
+    accuracy come from; assumptions say so."""
     return [
         f"{exchange.label}: bytes {exchange.sizes}; rates: {exchange.coder.source}; accuracy: "
         f"{accuracy_note(exchange.name)}"

@@ -164,7 +164,8 @@ def _losses(model: str, record: Record) -> Iterator[Claim]:
 
     Args:
         model: key of the table ``training`` of ``paper.yaml``, ``llama`` or ``llama_small``.
-        record: runs by variant under ``runs``, and the name of the ``corpus``.
+        record: under ``runs`` a list of runs, one for each seed, by variant and for float32; they are compared in pairs
+            of equal seeds. The name of the corpus under ``corpus``.
     """
     recipe = record["runs"][BASE][0]["recipe"]
     tokens = recipe["steps"] * recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]

@@ -350,9 +350,11 @@ def candidates(
 
 
 def embedded(function: AveragingFunction, nonlinearity: Nonlinearity, layers: Sequence[int]) -> list[Construction]:
-    """Return the constructions of the function that fit into ``layers``, with every matrix of squares Σ · U.
+    """Return the constructions of the function that fit into ``layers``, with every matrix cut along its longer side
+    into squares Σ · U. Added signals are dark, and their weights fill up the rows of the squares.
 
-    ``layers`` are numbers of signals from the inputs to the outputs. Constructions that do not fit are left out.
+    ``layers`` are numbers of signals from the inputs to the outputs, both as many as the construction's. Constructions
+    that do not fit are left out.
 
     Raises:
         InputError: the nonlinearity is unknown.

@@ -396,7 +396,7 @@ def cascade_matrices(cascade: Cascade, units: bool = False) -> dict[str, Matrix]
     amplitude.
 
     Names are ``level 1 layer 1``, ..., ``level 2 layer 1``, ...; with ``units`` also ``level 1 P`` and ``level 2 P``,
-    each before its layers, and ``T`` at the end.
+    each before its layers, and ``T`` at the end, which splits the outputs among all servers.
     """
     named: dict[str, Matrix] = {}
     signals, outputs = symbols_for(cascade.bits), cascade.first.function.outputs

@@ -138,8 +138,9 @@ class Trained:
 
     def to_json(self) -> Document:
         """Return the document of `lightloom onn train --json`: ``recipe``, the verification (``accuracy`` as a share
-        from 0 to 1, counts, ``largest_deviation`` in levels, number of outputs by error under ``errors``),
-        ``mzi_count``, ``largest_gain_db``, ``epochs``, ``seconds``, ``cpu_seconds`` and ``history``."""
+        from 0 to 1, ``wrong_outputs``, ``checked_inputs``, ``exhaustive``, ``largest_deviation`` in levels, number of
+        outputs by error under ``errors``), ``mzi_count``, ``largest_gain_db``, ``epochs``, ``seconds``, ``cpu_seconds``
+        and ``history``."""
         v = self.verification
         return {
             "recipe": self.recipe.to_json(),

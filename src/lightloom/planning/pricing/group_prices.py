@@ -291,9 +291,9 @@ class GroupPrices(Pricing):
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        """Return lower bounds of the price of a collective by its bytes, the least of which holds: one for each
-        algorithm that may carry it, or a single one for a method with phases of its own or a fabric of parts; empty
-        where none may.
+        """Return lower bounds of the price of a collective, functions from its bytes to seconds, the least of which
+        holds: one for each algorithm that may carry it, or a single one for a method with phases of its own or a fabric
+        of parts; empty where none may.
 
         Args:
             kind: of the collective.

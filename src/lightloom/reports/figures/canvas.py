@@ -246,7 +246,7 @@ def colour_legend(figure: Figure, colours: Mapping[str, Any], **options: Any) ->
 
 
 def share_image(axes: Axes, shares: Floats, most: float, links: int, steps: int) -> AxesImage:
-    """Draw shares as an image with links across and steps, from 1, downwards, and return it.
+    """Draw shares as an image with links, from 0, across and steps, from 1, downwards, and return it.
 
     Args:
         axes: panel to draw in.

@@ -232,8 +232,9 @@ def _check_buffers(gpu: Gpu, rank: int, condition: Condition, where: str) -> Non
 
 
 def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, where: str) -> None:
-    """Raise ConfigError where peers, channel or number of steps of a threadblock of GPU ``rank`` are wrong, where it
-    ends with a nop, or where reductions that a runtime merges add different counts.
+    """Raise ConfigError where a threadblock of GPU ``rank`` has a peer that is neither -1 nor another GPU of the
+    program, a channel or a number of steps that no runtime takes, ends with a nop, or has reductions that a runtime
+    merges and that add different counts.
 
     ``name`` names the threadblock, and ``where`` the file, in messages.
     """

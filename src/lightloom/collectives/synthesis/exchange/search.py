@@ -293,7 +293,8 @@ class Designs:
                             yield Wiring(ranks, chords, None)
 
     def _over_hubs(self, hubs: int, width: int, feeder: Feeder | None, narrow: list[int]) -> Iterator[Wiring | None]:
-        """Yield wirings of tours, chords of two lengths, or chains, between hubs; None for one that has no room.
+        """Yield wirings of tours, chords of two lengths, or chains, between hubs; None for one that has no room
+        for its tours or chords. Chains are not looked at: they may not fit either.
 
         ``width`` counts wavelengths of the feeder, ``narrow`` lists widths of the shorter chain.
         """

@@ -243,8 +243,8 @@ def circuit_switch_bill(ranks: int, degree: int, bandwidth: float, choices: Bill
     """Return the bill, per rank, of ``degree`` planes of optical circuit switches that carry circuits of ``bandwidth``
     bytes per second.
 
-    With m ports for a circuit, a rank has m cards and m transceivers for each plane, and a fibre and its part of the
-    switches.
+    With m ports for a circuit, a rank has m cards and m transceivers for each plane, but one fibre and one port's part
+    of the switches, which the m ports share.
 
     Raises:
         UnsupportedError: not even three stages of the switch join so many ranks.
