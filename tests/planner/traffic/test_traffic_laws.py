@@ -349,11 +349,14 @@ def test_jobs_are_read_as_they_are_written(what: str, ranks: tuple[int, int, int
     members = tuple(range(first, first + further + 1, step))
     written = ",".join(f" {name.replace('-', '_')} = {value} " for name, value in options.items())
     text = f"{what} @{first}-{first + further}" + (f"/{step}" if step > 1 else "") + (f":{written}" if written else "")
+    if len(members) == 1:
+        with pytest.raises(ConfigError, match="expected at least two ranks"):
+            TrafficJob.parse(text)
+        return
     job = TrafficJob.parse(text)
     name = options.pop("name", "")
     assert job == TrafficJob(what=what, ranks=members, options=options, name=name) and job.label == (name or what)
-    if len(members) > 1:
-        assert TrafficJob.parse(f"{what}@{job.ranks_text}").ranks == members
+    assert TrafficJob.parse(f"{what}@{job.ranks_text}").ranks == members
 
 
 @pytest.mark.parametrize("text", ["@0-3", "a", "a@0-3:=1", "a@0-3:b=", "a@0-3:b", "a@3", "a@3-3", "a@0-3/0", "a@5-3"])
