@@ -354,10 +354,10 @@ def paired(runs: Record, name: str, key: str, scale: float = 1.0) -> Pairs | Non
     """Return the mean of :func:`differences`, their 95 % interval by Student's t (NaN for one pair) and their number;
     None without a pair. Arguments are those of :func:`differences`: lists of runs by name, the runs that are compared,
     the field, and the factor."""
-    from scipy.special import stdtrit
-
     if not (values := differences(runs, name, key, scale)):
         return None
+    from scipy.special import stdtrit
+
     n = len(values)
     half = float(stdtrit(n - 1, 0.975)) * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
     return Pairs(float(np.mean(values)), half, n)

@@ -18,7 +18,7 @@ from pydantic import Field
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import around_failures
 from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
-from lightloom.core.errors import ConfigError, LightloomError, UnknownNameError
+from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.fields import Config, Count
 from lightloom.core.units import format_size
 from lightloom.machines.fabrics.fabric import Fabric
@@ -301,7 +301,7 @@ def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[f
         return None, f"a {fabric.kind_name} of {fabric.ranks:,} ranks has no part of {ranks}"
     try:
         slowdown = around_failures(Collective("all-reduce", ranks, nbytes), part, [[], failures])[1]["slowdown"]
-    except LightloomError as error:
+    except InputError as error:  # a wrong schedule, or a cost below its bound, is raised
         return None, str(error)
     named = failures[0].text() if len(failures) == 1 else f"{failures[0].text()} to {failures[-1].text()}"
     why = f"{slowdown:.3g} times the time of an all-reduce of {format_size(nbytes)} on {ranks} ranks, around {named}"

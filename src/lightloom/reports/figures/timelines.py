@@ -128,7 +128,7 @@ def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
 
 def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
     """Return (text before the first digit of a name, all numbers in it, in order), a key by which names are sorted."""
-    return re.sub(r"(?s)\d.*", "", name), tuple(int(number) for number in re.findall(r"\d+", name))
+    return re.split(r"\d", name)[0], tuple(int(number) for number in re.findall(r"\d+", name))
 
 
 @canvas.styled
