@@ -12,9 +12,11 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import admitted, costed, evaluate
-from lightloom.collectives.synthesis.grid import grid_trees, over_trees
-from lightloom.collectives.synthesis.grid_links import GridLinks
+from lightloom.collectives.schedule.build import without_barriers
+from lightloom.collectives.synthesis.grid import grid_trees, over_trees, rounds_and_trees
+from lightloom.collectives.synthesis.grid_links import GridLinks, repetition
 from lightloom.collectives.verify.verifier import verify
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh, Torus
@@ -112,6 +114,48 @@ def test_every_tree_spans_the_grid_by_its_links(grid: type[Mesh], rows: int, col
             above = above[above]
         assert (above == root).all()
         assert all((rank, up) in joined for rank, up in enumerate(parent.tolist()) if up >= 0)
+
+
+TORI = [
+    Torus(ranks=16),
+    Torus(ranks=35, rows=5),
+    Torus(ranks=60, dims=(3, 4, 5)),
+    Torus(ranks=18, rows=2),
+    Ring(ranks=9),
+]
+
+
+@pytest.mark.parametrize("fabric", TORI, ids=lambda each: f"{each.kind}-{each.ranks}")
+@pytest.mark.parametrize("kind", FROM_ALL_GATHER)
+def test_around_a_torus_one_rank_s_rows_stand_for_all(fabric: Fabric, kind: Kind) -> None:
+    assert repetition(fabric).period == 1
+    for steps in rounds_and_trees(Collective(kind, fabric.ranks, 1e5 * fabric.ranks), fabric):
+        if steps.folding is None:
+            assert "trees" in steps.notes[0]
+            continue
+        assert (steps.source == 0).all()
+        for schedule in (steps, without_barriers(steps, fabric, 2)):
+            every = schedule.unfolded(1)
+            assert len(every) == fabric.ranks * len(schedule)
+            verify(schedule, fabric)
+            verify(every, fabric)
+            assert cost(every, fabric).time == pytest.approx(cost(schedule, fabric).time, rel=1e-9)
+
+
+class UnevenTorus(Torus):
+    """A torus of which one link is slower than the others."""
+
+    def link_bandwidth(self) -> Floats:
+        return super().link_bandwidth() * np.where(np.arange(self.links) == 5, 0.5, 1.0)
+
+
+def test_links_repeat_only_where_each_copy_is_as_fast() -> None:
+    assert repetition(Mesh(ranks=12, rows=3)).period == 12
+    assert repetition(Torus(ranks=12, rows=3)).axes == (4, 3)
+    assert repetition(UnevenTorus(ranks=12, rows=3)).period == 12
+    wanted = Collective("all-gather", 12, 1e6)
+    for steps in rounds_and_trees(wanted, UnevenTorus(ranks=12, rows=3)):
+        assert steps.folding is None
 
 
 def test_twice_the_bandwidth_halves_the_time_and_a_size_scales_it() -> None:

@@ -6,7 +6,8 @@ A step costs its busiest link and its longest way, and steps follow each other. 
 pays at least D hops of latency for the D links between the farthest ranks, and (N − 1) d over what the poorest rank
 receives: a corner of a mesh by two links. These rounds come near both at once. The poorest rank receives over all its
 links, in round r, what lies r links away, which sets the budgets of the links; others lag behind and catch up, as what
-leads farthest goes first. Where that leaves some behind, the same budgets stretch over a few more rounds.
+leads farthest goes first. Where that leaves some behind, the same budgets stretch over a few more rounds. Where links
+repeat, as around a torus, the rows of a few ranks stand for all.
 
 An all-reduce is that backwards and forwards, or runs over trees (:func:`over_trees`), or doubles, whatever is fastest.
 """
@@ -28,10 +29,10 @@ from lightloom.collectives.cost.loads import digest, fabric_key
 from lightloom.collectives.cost.price import queued_line
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import Rows, assemble, distinct_transfers, from_all_gather, without_barriers
-from lightloom.collectives.schedule.columns import Schedule, run_begins
+from lightloom.collectives.schedule.columns import Folding, Schedule, run_begins
 from lightloom.collectives.synthesis import grid_kernels as kernels
 from lightloom.collectives.synthesis.engine.cache import effort
-from lightloom.collectives.synthesis.grid_links import GridLinks
+from lightloom.collectives.synthesis.grid_links import GridLinks, PeriodLinks, repetition
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import Fabric, Grid
 
@@ -170,15 +171,20 @@ _PIECES = (1, 2, 4)
 
 
 class _Rounds:
-    """An all-gather in rounds; its rows, as many as ranks² · pieces, are made again after they were dropped."""
+    """An all-gather in rounds; its rows, as many as ranks · pieces for each rank of a period, are made again after they
+    were dropped."""
 
-    def __init__(self, links: GridLinks, beyond: NDArray[np.int16], pieces: int, allowed: Ints) -> None:
+    def __init__(
+        self, links: GridLinks, folding: Folding, beyond: NDArray[np.int16], pieces: int, allowed: Ints
+    ) -> None:
         """Make the rows once, and count the chunks on the busiest link of each round.
 
-        ``beyond`` is that of the kernels, ``allowed`` the most chunks on a link in each round.
+        ``links`` repeat as ``folding`` says; ``beyond`` is that of the kernels, ``allowed`` the most chunks on a link
+        in each round.
         """
-        self.pieces, self._flooded = pieces, (links, beyond, pieces, allowed)
-        rows, number = self.rows, len(links.source)
+        self.pieces, self.folding = pieces, folding
+        self._flooded = PeriodLinks.of(links, folding, pieces), beyond, pieces, allowed
+        rows, number = self.rows, int(links.entering[folding.period])
         cell = rows.round.astype(np.int64) * number + rows.link
         rounds = int(rows.round.max()) + 1
         self.budgets: Ints = np.bincount(cell, minlength=rounds * number).reshape(rounds, -1).max(axis=1)
@@ -186,10 +192,11 @@ class _Rounds:
 
     @cached_property
     def rows(self) -> kernels.GatherRows:
-        """Rows that say which chunk passes which link in which round; made when asked for."""
+        """Rows that say which chunk passes which link into a rank of the first period in which round; made when asked
+        for."""
         links, _, pieces, _ = self._flooded
-        ranks = len(links.entering) - 1
-        rows = kernels.GatherRows(*(np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3)))
+        period, chunks = len(links.entering) - 1, links.back.shape[1]
+        rows = kernels.GatherRows(*(np.empty(period * (chunks - pieces), np.int32) for _ in range(3)))
         kernels.flood(*self._flooded, rows)
         return rows
 
@@ -213,11 +220,11 @@ def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
         UnsupportedError: the fabric's links do not join ranks.
     """
     trees = [over_trees(collective, fabric, fabric.grid)] if fabric.grid and collective.kind == "all-reduce" else []
-    links = GridLinks.of(fabric)
+    links, folding = GridLinks.of(fabric), repetition(fabric)
     share, hop = collective.nbytes_per_rank / float(fabric.link_bandwidth().min()), fabric.hop_latency
     rounds = [
         from_all_gather(collective, fabric, partial(_schedule_rounds, fabric=fabric, links=links, rounds=chosen))
-        for chosen in _choose_rounds(links, hop, share)
+        for chosen in _choose_rounds(links, folding, hop, share)
     ]
     return rounds + trees
 
@@ -236,7 +243,7 @@ _searched: OrderedDict[tuple[bytes, ...], list[_Rounds]] = OrderedDict()
 _GRIDS = 2
 
 
-def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
+def _choose_rounds(links: GridLinks, folding: Folding, hop: float, share: float) -> list[_Rounds]:
     """Return the rounds with no budgets, the fastest, the fullest, and the fastest with whole shares, in the order of
     the search.
 
@@ -244,13 +251,14 @@ def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
     grids is not searched again.
 
     Args:
+        folding: how the links repeat.
         hop: seconds of latency of a round.
         share: seconds that a rank's share takes on a link.
     """
-    key = tuple(column.tobytes() for column in links)
+    key = *(column.tobytes() for column in links), bytes(f"{folding.period} {folding.axes}", "ascii")
     known, searched = _searched.pop(key, None), []
     chosen: list[_Rounds] = []
-    for rounds in known or _round_counts(links):
+    for rounds in known or _round_counts(links, folding):
         searched.append(rounds)
         rivals = [*chosen, rounds]
         fastest = min(rivals, key=lambda one: one.seconds(hop, share))
@@ -266,22 +274,22 @@ def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
     return chosen
 
 
-def _round_counts(links: GridLinks) -> Iterator[_Rounds]:
-    """Yield the rounds of an all-gather over ``links`` in ever more pieces of a share, and for each number of them ever
-    more rounds, until nothing is left to gain."""
+def _round_counts(links: GridLinks, folding: Folding) -> Iterator[_Rounds]:
+    """Yield the rounds of an all-gather over ``links``, which repeat as ``folding`` says, in ever more pieces of a
+    share, and for each number of them ever more rounds, until nothing is left to gain."""
     ranks = len(links.entering) - 1
     hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
     kernels.distances(links.leaving, links.head, hops, beyond)
     entering = int(np.diff(links.entering).min())
     # Without budgets everything moves on at once: the fewest rounds, links not used alike.
-    yield _Rounds(links, beyond, 1, np.full(int(hops.max()), ranks))
+    yield _Rounds(links, folding, beyond, 1, np.full(int(hops.max()), ranks))
     for pieces in _PIECES:
-        if pieces > 1 and ranks**2 * pieces > _MOST_ROUND_ROWS:
+        if pieces > 1 and folding.period * ranks * pieces > _MOST_ROUND_ROWS:
             return
         least, more = -(-(ranks - 1) * pieces // entering), 0
         budgets = _budgets(links, hops, pieces, least)
         while True:
-            rounds = _Rounds(links, beyond, pieces, _stretched(budgets, more))
+            rounds = _Rounds(links, folding, beyond, pieces, _stretched(budgets, more))
             yield rounds
             if rounds.budgets.sum() <= least or more > least:
                 break
@@ -329,8 +337,12 @@ def _schedule_rounds(gather: Collective, fabric: Fabric, links: GridLinks, round
     ends = links.source[link], links.destination[link], links.route[link]
     sent = Rows(at, path, *ends, none, none, rows.chunk[order], np.zeros(len(at), np.bool_))
     note = f"{count} rounds from neighbour to neighbour; every share travels in {rounds.pieces} pieces"
-    chunks = gather.ranks * rounds.pieces
-    return assemble("synthesized", gather, fabric, sent, chunks=chunks, steps=count, notes=(note,))
+    chunks, folding = gather.ranks * rounds.pieces, rounds.folding
+    if folding.copies == 1:
+        return assemble("synthesized", gather, fabric, sent, chunks=chunks, steps=count, notes=(note,))
+    received = assemble("synthesized", gather, fabric, sent, chunks=chunks, steps=count, folding=folding, notes=(note,))
+    # Rows into the first period become those that leave it.
+    return received.moved(received.source.astype(np.int64) // folding.period, back=True)
 
 
 # Rounds and trees without barriers: links that join ranks send whatever is next as soon as its data is there.
@@ -400,7 +412,8 @@ def _played(
     nbytes, key = steps.collective.nbytes, b""
     if single:
         columns = (steps.step, steps.source, steps.destination, steps.route, steps.chunk)
-        key = digest((fabric_key(fabric), steps.collective.kind, steps.chunks, pieces), columns)
+        repeats = None if steps.folding is None else (steps.folding.period, steps.folding.axes)
+        key = digest((fabric_key(fabric), steps.collective.kind, steps.chunks, pieces, repeats), columns)
     lines = _lines.get(key, [])
     floor = max((latency + per_byte * nbytes for latency, per_byte in lines), default=0.0) * _ROUNDING
     if floor >= least:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.synthesis.grid_links import GridLinks
+from lightloom.collectives.synthesis.grid_links import PeriodLinks
 from lightloom.core.arrays import Column, Int32s, Ints, Mask
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 
@@ -103,7 +103,7 @@ class GatherRows(NamedTuple):
 
 
 class _Flood(NamedTuple):
-    """State of a flood: who has what, and what waits for whom.
+    """State of a flood: who has what, and what waits for whom; ranks are those of the first period.
 
     Chunks on offer wait in lists, one for each rank and distance that they lead through it, first come first.
     """
@@ -185,33 +185,34 @@ def distances(first_out: Ints, head: Ints, hops: Column, beyond: Column) -> None
 
 
 @njit_cached
-def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: GatherRows) -> int:
-    """Write the rows of an all-gather in which links carry what has farthest to go; return the number of rounds, −1
-    where some chunk gets no farther.
+def flood(links: PeriodLinks, beyond: Column, pieces: int, budgets: Ints, rows: GatherRows) -> int:
+    """Write the rows by which the ranks of the first period receive in an all-gather in which links carry what has
+    farthest to go; return the number of rounds, −1 where some chunk gets no farther.
+
+    All other ranks receive what has the same place in their copies, in the same rounds.
 
     In round r every link carries at most ``budgets[r]`` chunks, in later rounds as many as the neediest rank asks for.
     Each rank gives its incoming links the chunks that lead farthest through it, as many as a maximum matching of chunks
     and links holds.
 
     Args:
-        links: ends of the links, those into a rank side by side.
+        links: links of the ranks of the first period.
         beyond: links from a rank to the farthest one that a shortest way from the source reaches through it: [source,
             rank].
         pieces: chunks of each rank.
         budgets: most chunks on a link: [round].
-        rows: out, round, link and chunk of each row: [ranks · (ranks − 1) · pieces].
+        rows: out, round, link and chunk of each row: [ranks of a period · (ranks − 1) · pieces].
     """
-    ranks, lists = len(links.entering) - 1, int(beyond.max()) + 1
-    chunks = ranks * pieces
+    ranks, chunks, lists = len(links.entering) - 1, links.back.shape[1], int(beyond.max()) + 1
     state = _Flood(
         np.zeros((ranks, chunks), np.bool_),
         np.zeros((ranks, chunks), np.bool_),
         np.full((ranks, lists), -1, np.int32),
         np.empty((ranks, lists), np.int32),
         np.empty((ranks, chunks), np.int32),
-        np.full(ranks, (ranks - 1) * pieces),
+        np.full(ranks, chunks - pieces),
     )
-    own = np.arange(chunks)
+    own = np.arange(ranks * pieces)
     _arrive(links, state, beyond, pieces, own // pieces, own)
     entering = links.entering[1:] - links.entering[:-1]
     chosen, by = np.empty((2, chunks), np.int64)
@@ -229,7 +230,7 @@ def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: Ga
         if count == begin:
             return -1
         now += 1
-        receiver = links.destination[rows.link[begin:count]]
+        receiver = np.searchsorted(links.entering, rows.link[begin:count], side="right") - 1
         _arrive(links, state, beyond, pieces, receiver, rows.chunk[begin:count].astype(np.int64))
         for rank in receiver:
             state.left[rank] -= 1
@@ -237,9 +238,10 @@ def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: Ga
 
 
 @njit_without_arrays
-def _arrive(links: GridLinks, state: _Flood, beyond: Column, pieces: int, receiver: Ints, arrived: Ints) -> None:
+def _arrive(links: PeriodLinks, state: _Flood, beyond: Column, pieces: int, receiver: Ints, arrived: Ints) -> None:
     """Note that ranks ``receiver`` have received chunks ``arrived``, [arrival] each, and put each chunk on the lists of
-    the neighbours that it has not been offered to yet.
+    the neighbours that it has not been offered to yet; of a neighbour in another copy, the chunk in its place in the
+    first one on the list of the rank there.
 
     Args:
         state: changed in place.
@@ -249,17 +251,16 @@ def _arrive(links: GridLinks, state: _Flood, beyond: Column, pieces: int, receiv
     """
     # Local names, since a call for each chunk with all these arrays would cost more than what it does.
     has, offered, first, last, following = state.has, state.offered, state.first, state.last, state.following
-    leaving, head, lists = links.leaving, links.head, first.shape[1]
+    leaving, head, row, back, lists = links.leaving, links.head, links.receiver, links.back, first.shape[1]
     for i in range(len(arrived)):
         has[receiver[i], arrived[i]] = offered[receiver[i], arrived[i]] = True
     for i in range(len(arrived)):
-        chunk, source = arrived[i], arrived[i] // pieces
         for link in range(leaving[receiver[i]], leaving[receiver[i] + 1]):
-            to = head[link]
+            to, chunk = head[link], np.int64(back[row[link], arrived[i]])
             if offered[to, chunk]:
                 continue
             offered[to, chunk] = True
-            place = lists - 1 - beyond[source, to]
+            place = lists - 1 - beyond[chunk // pieces, to]
             if first[to, place] < 0:
                 first[to, place] = chunk
             else:
@@ -269,7 +270,7 @@ def _arrive(links: GridLinks, state: _Flood, beyond: Column, pieces: int, receiv
 
 
 @njit_cached
-def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, budget: int) -> int:
+def _take(links: PeriodLinks, state: _Flood, match: _Match, rank: int, budget: int) -> int:
     """Match as many chunks as possible, in the order of the rank's lists, to links into the rank, at most ``budget``
     each; return the number of chunks matched.
 
@@ -280,7 +281,9 @@ def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, budget: int
     """
     turn = _Turn(links.entering[rank], links.entering[rank + 1] - links.entering[rank], budget)
     has, first, last, following = state.has, state.first[rank], state.last[rank], state.following[rank]
-    source, load, closed = links.source[turn.first : turn.first + turn.entering], match.load, match.closed
+    last_link = turn.first + turn.entering
+    source, sender = links.source[turn.first : last_link], links.sender[turn.first : last_link]
+    load, closed, back = match.load, match.closed, links.back
     load[:] = 0
     closed[:] = False
     taken = 0 * budget
@@ -291,7 +294,7 @@ def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, budget: int
                 return taken
             link, full = -1, False
             for k in range(turn.entering):
-                if closed[k] or not has[source[k], chunk]:
+                if closed[k] or not has[source[k], back[sender[k], chunk]]:
                     continue
                 full = True
                 if load[k] < budget and (link < 0 or load[k] < load[link]):
@@ -317,7 +320,7 @@ def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, budget: int
 
 
 @njit_cached
-def _make_room(links: GridLinks, state: _Flood, match: _Match, turn: _Turn, taken: int, chunk: int) -> int:
+def _make_room(links: PeriodLinks, state: _Flood, match: _Match, turn: _Turn, taken: int, chunk: int) -> int:
     """Return a link that can carry a chunk, counted from the first into the rank, once matched chunks are moved to
     other links, which is done here; −1 where there is none.
 
@@ -330,7 +333,7 @@ def _make_room(links: GridLinks, state: _Flood, match: _Match, turn: _Turn, take
     match.parent[:] = -2
     queue, begin, end = np.empty(turn.entering, np.int64), 0, 0
     for k in range(turn.entering):
-        if not match.closed[k] and state.has[links.source[turn.first + k], chunk]:
+        if not match.closed[k] and _sends(links, state, turn.first + k, chunk):
             match.parent[k] = -1
             queue[end] = k
             end += 1
@@ -342,7 +345,7 @@ def _make_room(links: GridLinks, state: _Flood, match: _Match, turn: _Turn, take
             if match.by[j] - turn.first != full:
                 continue
             for k in range(turn.entering):
-                if match.parent[k] == -2 and state.has[links.source[turn.first + k], match.chosen[j]]:
+                if match.parent[k] == -2 and _sends(links, state, turn.first + k, match.chosen[j]):
                     match.parent[k], match.via[k] = full, j
                     queue[end] = k
                     end += 1
@@ -357,3 +360,9 @@ def _make_room(links: GridLinks, state: _Flood, match: _Match, turn: _Turn, take
         match.by[match.via[free]] = turn.first + free
         free = match.parent[free]
     return free
+
+
+@njit_without_arrays
+def _sends(links: PeriodLinks, state: _Flood, link: int, chunk: int) -> bool:
+    """Return True if the rank at the other end of a link into a rank of the first period has a chunk."""
+    return bool(state.has[links.source[link], links.back[links.sender[link], chunk]])

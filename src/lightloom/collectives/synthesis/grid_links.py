@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.collectives.schedule.columns import Folding
+from lightloom.core.arrays import Floats, Int32s, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.derived import Geometry, cached, pairs
 from lightloom.machines.fabrics.fabric import Fabric
@@ -42,6 +44,62 @@ class GridLinks(NamedTuple):
                 f"rounds from neighbour to neighbour on a {fabric.kind_name}: expected links that join ranks"
             )
         return links
+
+
+class PeriodLinks(NamedTuple):
+    """Links of the ranks of the first period of a folding, as the rounds of an all-gather take them: what a rank in
+    another copy holds is read off the rank in its place in the first copy."""
+
+    entering: Ints
+    """First link that enters each rank of the first period: [rank + 1]."""
+    source: Ints
+    """Rank of the first copy in the place of the rank that sends: [link]."""
+    sender: Ints
+    """Row of ``back`` of the copy in which the rank that sends lies: [link]."""
+    leaving: Ints
+    """First entry of ``head`` of each rank of the first period: [rank + 1]."""
+    head: Ints
+    """Ranks of the first copy in the places of the ranks one link away from a rank."""
+    receiver: Ints
+    """Row of ``back`` of the copy in which the rank one link away lies, in the order of ``head``."""
+    back: Int32s
+    """Chunk that has in the first copy the place that each chunk has in another copy: [row, chunk]."""
+
+    @classmethod
+    def of(cls, links: GridLinks, folding: Folding, pieces: int) -> PeriodLinks:
+        """Return the links of the first period, with ``pieces`` chunks of each rank."""
+        ranks, period = len(links.entering) - 1, folding.period
+        entering, leaving = links.entering[: period + 1], links.leaving[: period + 1]
+        source, head = links.source[: entering[-1]], links.head[: leaving[-1]]
+        copies, row = np.unique(np.concatenate([source, head]) // period, return_inverse=True)
+        owner, piece = np.divmod(np.arange(ranks * pieces), pieces)
+        back = folding.moved(owner, copies[:, None], back=True) * pieces + piece
+        sender, receiver = np.split(row, [len(source)])
+        return cls(entering, source % period, sender, leaving, head % period, receiver, back.astype(np.int32))
+
+
+def repetition(fabric: Fabric) -> Folding:
+    """Return the folding with the fewest ranks in a period under which the links that join ranks repeat: every copy of
+    a link is a link of the same route, bandwidth and latency. Copies lie on the outermost axes of the fabric; without
+    such a repetition all ranks are one period."""
+    links, sizes = GridLinks.of(fabric), tuple(axis.size for axis in fabric.axes)
+    ends = links.source, links.destination, links.route
+    path = fabric.path(*ends)
+    rate, latency = fabric.link_bandwidth()[path.max(axis=1)], fabric.latency(*ends)
+    own = np.lexsort(ends)
+    columns = np.stack([*ends, rate, latency])[:, own]
+    if prod(sizes) != fabric.ranks:
+        sizes = (fabric.ranks,)
+    for first in range(len(sizes)):
+        folding, step = Folding.along(prod(sizes[:first]), sizes[first:]), 1
+        for size in folding.axes:
+            moved = *(folding.moved(end, np.full(len(end), step)) for end in ends[:2]), links.route
+            if (np.stack([*moved, rate, latency])[:, np.lexsort(moved)] != columns).any():
+                break
+            step *= size
+        else:
+            return folding
+    return Folding.alike(fabric.ranks, fabric.ranks)
 
 
 @cached
