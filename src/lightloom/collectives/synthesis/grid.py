@@ -63,9 +63,11 @@ def grid_trees(shape: Grid, chunks: int) -> tuple[NDArray[np.int32], Ints]:
 
     Args:
         shape: rows, columns, and True where both wrap around.
+        chunks: number of chunks.
 
     Returns:
-        Parent of every rank, −1 at the root: [tree, rank]; and the number of each chunk's tree: [chunk].
+        Parent of every rank, −1 at the root: [tree, rank], trees in the order of their first use; and the number of
+        each chunk's tree: [chunk].
     """
     rows, columns, wraps = shape
     # Part of the chunks with a spine along a row, so that links along rows and along columns carry as many.
@@ -192,8 +194,8 @@ class _Rounds:
 
     @cached_property
     def rows(self) -> kernels.GatherRows:
-        """Rows that say which chunk passes which link into a rank of the first period in which round; made when asked
-        for."""
+        """Round, link and chunk of each transfer into the ranks of the first period, in the order of rounds, [period ·
+        (ranks − 1) · pieces] each; made when asked for."""
         links, _, pieces, _ = self._flooded
         period, chunks = len(links.entering) - 1, links.back.shape[1]
         rows = kernels.GatherRows(*(np.empty(period * (chunks - pieces), np.int32) for _ in range(3)))
@@ -211,7 +213,8 @@ class _Rounds:
 
 
 def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
-    """Return schedules of steps, not yet verified, whose ranks pass on nothing of which they still wait for a part.
+    """Return schedules of steps of an all-gather, reduce-scatter or all-reduce, not yet verified, whose ranks pass on
+    nothing of which they still wait for a part.
 
     They are the rounds with no budgets, in the fewest steps, the fastest rounds, the fastest with whole shares, and
     those that use links best, one schedule where these coincide; and of an all-reduce on a grid one over trees.
@@ -275,8 +278,9 @@ def _choose_rounds(links: GridLinks, folding: Folding, hop: float, share: float)
 
 
 def _round_counts(links: GridLinks, folding: Folding) -> Iterator[_Rounds]:
-    """Yield the rounds of an all-gather over ``links``, which repeat as ``folding`` says, in ever more pieces of a
-    share, and for each number of them ever more rounds, until nothing is left to gain."""
+    """Yield the rounds of an all-gather over ``links``, which repeat as ``folding`` says: first those without budgets,
+    then with budgets in 1, 2 and 4 pieces of a share, and for each number of them over ever more rounds, until nothing
+    is left to gain."""
     ranks = len(links.entering) - 1
     hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
     kernels.distances(links.leaving, links.head, hops, beyond)
@@ -301,9 +305,12 @@ def _round_counts(links: GridLinks, folding: Folding) -> Iterator[_Rounds]:
 def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int) -> Ints:
     """Return the chunks that each link into the poorest rank may carry in every round of an all-gather: [round].
 
-    They are as many as the ranks so many links away ask for, one at least, and ``least`` together where that allows it.
+    In round r, from 0, they are as many as the ranks r + 1 links away ask for, one at least, and ``least`` together
+    where that allows it. The poorest rank is the one that the fewest links enter, of these the one with the farthest
+    rank farthest away.
 
     Args:
+        links: transfers of one link, ordered by the rank that receives.
         hops: links between ranks: [source, rank].
         pieces: chunks of each rank.
         least: chunks that each link into the poorest rank carries at least, in all rounds together.
@@ -368,10 +375,12 @@ _lines: OrderedDict[bytes, list[tuple[float, float]]] = OrderedDict()
 
 
 def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
-    """Return the fastest of some schedules of steps, and of the same without barriers, not yet verified, and its
-    seconds.
+    """Return the fastest schedule found of an all-gather, reduce-scatter or all-reduce on links that join ranks, not
+    yet verified, and its seconds.
 
-    Nothing further is tried once a schedule takes at most 1.001 times the lower bound, or effort is spent.
+    It is one of rounds from neighbour to neighbour, or of an all-reduce also over trees or by doubling, in steps or,
+    but for doubling, without barriers between them. Nothing further is tried once a schedule takes at most 1.001 times
+    the lower bound, or effort is spent.
 
     Raises:
         UnsupportedError: the fabric's links do not join ranks.
@@ -398,8 +407,8 @@ def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
 def _played(
     steps: Schedule, fabric: Fabric, pieces: int, least: float, *, single: bool
 ) -> tuple[Schedule | None, float]:
-    """Return steps without barriers and their seconds; None and a floor of these seconds where the floor is not below
-    ``least``.
+    """Return steps without barriers, not yet verified, and their seconds; None and a floor of these seconds where the
+    floor is not below ``least``.
 
     The floor comes from earlier plays at other sizes. A schedule that was played is returned even if it is not faster.
 
@@ -442,7 +451,8 @@ def _steps_and_pieces(collective: Collective, fabric: Fabric) -> Iterator[tuple[
     """Yield schedules of steps, not yet verified, each with the pieces into which its chunks are cut without barriers;
     0: as it is.
 
-    First doubling and the fastest of all others as they are, then these others without barriers in 1, 2 and 4 pieces.
+    First come doubling, of an all-reduce, and the fastest of all others as they are; then all of these others without
+    barriers, in 1 piece, in 2 and in 4, as long as rows are not too many.
     """
     stepped = rounds_and_trees(collective, fabric)
     for steps in doubling(collective, fabric):

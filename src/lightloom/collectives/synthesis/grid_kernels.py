@@ -27,14 +27,16 @@ def pipeline(parent: Int32s, first: Ints, child: Ints, tree: Ints, rows: ReduceR
     """Write the rows by which sums of every chunk run up its tree and their total runs down; return the number of
     rounds.
 
-    Every link carries one chunk a round, of those that are ready the first.
+    Every link carries at most one chunk a round each way, of those that are ready the one of the lowest number.
 
     Args:
         parent: next rank on the way to the root, −1 at the root: [tree, rank]. A rank has at most four neighbours in
             all trees together.
-        first, child: children in each tree as compressed rows, [tree, rank + 1] and [tree, place].
+        first, child: children of each rank in each tree as compressed rows: those of rank r in tree t are
+            ``child[t, first[t, r]:first[t, r + 1]]``.
         tree: tree of each chunk, [chunk].
-        rows: out, in the order of rounds: [2 · (ranks − 1) · chunks].
+        rows: out, round from 0, source, destination, chunk, and True for sums on their way up, in the order of rounds:
+            [2 · (ranks − 1) · chunks].
     """
     ranks, chunks = parent.shape[1], len(tree)
     awaited = np.zeros((chunks, ranks), np.int8)
@@ -157,7 +159,7 @@ def distances(first_out: Ints, head: Ints, hops: Column, beyond: Column) -> None
 
     Args:
         first_out: first entry of ``head`` of each rank: [rank + 1].
-        head: ranks at the other end of the links that leave a rank.
+        head: rank at the other end of each link, ordered by the rank that the link leaves: [link].
         hops: out, links from source to rank: [source, rank]; −1 where no way leads.
         beyond: out, links from a rank to the farthest one that a shortest way from the source reaches through it:
             [source, rank].
@@ -196,12 +198,12 @@ def flood(links: PeriodLinks, beyond: Column, pieces: int, budgets: Ints, rows: 
     and links holds.
 
     Args:
-        links: links of the ranks of the first period.
+        links: links of the ranks of the first period, by the rank that they enter; at least one enters every rank.
         beyond: links from a rank to the farthest one that a shortest way from the source reaches through it: [source,
             rank].
         pieces: chunks of each rank.
         budgets: most chunks on a link: [round].
-        rows: out, round, link and chunk of each row: [ranks of a period · (ranks − 1) · pieces].
+        rows: out, round from 0, link and chunk of each row, by round: [ranks of a period · (ranks − 1) · pieces].
     """
     ranks, chunks, lists = len(links.entering) - 1, links.back.shape[1], int(beyond.max()) + 1
     state = _Flood(
@@ -244,7 +246,8 @@ def _arrive(links: PeriodLinks, state: _Flood, beyond: Column, pieces: int, rece
     first one on the list of the rank there.
 
     Args:
-        state: changed in place.
+        state: who has which chunk, and the lists of chunks offered to each rank, changed in place; chunks that a rank
+            lacks are not counted down.
         beyond: links from a rank to the farthest one that a shortest way from the source reaches through it, by which
             a neighbour's list is chosen: [source, rank].
         pieces: chunks of each rank.
@@ -322,9 +325,10 @@ def _take(links: PeriodLinks, state: _Flood, match: _Match, rank: int, budget: i
 @njit_cached
 def _make_room(links: PeriodLinks, state: _Flood, match: _Match, turn: _Turn, taken: int, chunk: int) -> int:
     """Return a link that can carry a chunk, counted from the first into the rank, once matched chunks are moved to
-    other links, which is done here; −1 where there is none.
+    other links, which is done here; −1 where there is none, and then the links that the search reached are closed.
 
-    Links that could carry it are full: some chunk of theirs may take another link instead.
+    Links that could carry it are full: some chunk of theirs may take another link instead. The link returned counts the
+    chunk in its load already, but the chunk is not yet among the matched ones.
 
     Args:
         match: the chunks matched so far, of which the first ``taken`` count, changed in place.

@@ -33,10 +33,11 @@ class GridLinks(NamedTuple):
 
     @classmethod
     def of(cls, fabric: Fabric) -> GridLinks:
-        """Return the links of a fabric, whatever its geometry.
+        """Return all transfers of a fabric that take a single link, on any of its routes, ordered by the rank that
+        receives.
 
         Raises:
-            UnsupportedError: some rank has no neighbour at the other end of a single link.
+            UnsupportedError: no such transfer enters, or none leaves, some rank.
         """
         links = _read_links(fabric)
         if not (np.diff(links.entering).all() and np.diff(links.leaving).all()):
@@ -104,7 +105,8 @@ def repetition(fabric: Fabric) -> Folding:
 
 @cached
 def _read_links(fabric: Geometry) -> GridLinks:
-    """Return the links of a geometry by the rank that they enter, whether or not every rank has one."""
+    """Return all transfers of a geometry that take a single link, ordered by the rank that receives, whether or not
+    every rank has one."""
     columns = [np.concatenate(parts) for parts in zip(*_neighbour_transfers(fabric), strict=True)]
     destination = columns[1]
     order = np.argsort(destination, kind="stable")
@@ -133,7 +135,8 @@ def join_all(ranks: int, source: Ints, destination: Ints) -> bool:
 
 
 def _neighbour_transfers(fabric: Geometry) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Yield source, destination and route of every transfer that takes a single link, in blocks of senders."""
+    """Yield source, destination and route, [transfer] each, of every transfer that takes a single link, route by route
+    and for each route in blocks of senders."""
     for route in range(fabric.routes):
         for source, destination in pairs(fabric.ranks):
             routes = np.full(len(source), route, np.int64)
@@ -160,7 +163,8 @@ class Transfers(NamedTuple):
 
     @classmethod
     def of(cls, fabric: Fabric, *, backward: bool = False) -> Transfers:
-        """Return transfers between neighbours where links join all ranks, otherwise from each rank to every other.
+        """Return transfers between neighbours where links between ranks join all of them, otherwise from each rank to
+        every other on the route that the fabric chooses; ordered by source.
 
         Args:
             backward: transfers of trees that run towards their root: each is named by its ends in the tree that is

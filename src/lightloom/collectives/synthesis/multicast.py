@@ -84,8 +84,11 @@ class MulticastDesign(TreeRules):
     slack: float = field(default=1.1, kw_only=True)
 
     def sound(self, ranks: int, taps: int, reach: int | None) -> bool:
-        """Return True when the first level starts at every rank and misses none, hubs are nested, and no lightpath has
-        more than ``taps`` taps or passes more than ``reach`` links, or every link of the ring.
+        """Return True when the first level starts at every rank and misses none, the hubs of each level above it are
+        among those of the one before, and no lightpath has more than ``taps`` taps or passes more than ``reach`` links,
+        or every link of the ring.
+
+        Numbers out of range, such as a width or taps of 0, are not sound either.
 
         ``reach`` is None where light reaches everywhere.
         """
@@ -103,7 +106,7 @@ class MulticastDesign(TreeRules):
         return sum(level.wavelengths for level in self.levels(ranks))
 
     def levels(self, ranks: int) -> tuple[Level, ...]:
-        """Return the arcs as chords, one level for each."""
+        """Return the arcs as chords on a ring of ``ranks``, one level for each, as :meth:`Arc.level` makes them."""
         return tuple(arc.level(ranks) for arc in self.arcs)
 
     def period(self, ranks: int) -> int:
@@ -373,7 +376,8 @@ class MulticastSearch:
     def run(self, effort: int) -> tuple[MulticastDesign, RingTrees]:
         """Return the fastest design found, and its circuits and trees.
 
-        The search ends early once a design takes at most a hundredth more than the bound.
+        Lightpaths from every rank to the next few alone are tried first, then candidates by their estimate, then random
+        steps from the best. The search ends early once a design takes at most a hundredth more than the bound.
 
         Args:
             effort: receptions that may be scheduled.
@@ -455,8 +459,9 @@ class MulticastSearch:
         )
 
     def _walk(self, effort: int) -> None:
-        """Try random steps away from the best design of each of the leading shapes until ``effort`` is spent in all,
-        the best design is near the bound, or 20,000 steps led nowhere."""
+        """Try random steps away from the best designs of the eight fastest shapes, as hubs and spacings of all levels,
+        until ``effort`` receptions are spent in all, the best takes at most a hundredth more than the bound, or 20,000
+        steps led to no design that is new and small enough."""
         rng = np.random.default_rng(0)
         misses = 0
         while self._spent < effort and not self._content() and misses < _MOST_MISSES:
@@ -471,7 +476,9 @@ class MulticastSearch:
                 self._try(design)
 
     def _step(self, design: MulticastDesign, rng: np.random.Generator) -> MulticastDesign | None:
-        """Return a design that differs in one random choice; None where it is not sound, or does not fit at width 1."""
+        """Return a design that differs in one random choice: pieces, slack, length of the top level's line, ranks
+        walked before it, or one level added, removed or changed, with widths changed until the channels are filled.
+        None where it is not sound, or does not fit at width 1."""
         arcs, kind = list(design.arcs), int(rng.integers(0, 10))
         at = int(rng.integers(0, len(arcs)))
         if kind == 0:
@@ -558,7 +565,8 @@ _EFFORT = 0.6
 
 
 def multicast(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return a queued all-gather on standing lightpaths with taps, as fast as a search finds, not yet verified."""
+    """Return a queued all-gather on a ring's standing lightpaths with taps, as fast as a seeded search finds, not yet
+    verified; shares of less than a byte are searched as one byte."""
     task = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0))
     carrying = (task.ranks - 1) * task.nbytes / (2 * task.channels * task.timing.bandwidth)
     task = replace(task, bound=task.timing.hop + fabric.neighbour_latency() + carrying)
@@ -568,7 +576,8 @@ def multicast(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _arc(arc: Arc, ranks: int) -> str:
-    """Return a description of lightpaths of one length for the note of a schedule: starts, taps and width."""
+    """Return a description of lightpaths of one length for the note of a schedule: "lightpaths from every rank to 4
+    ranks next, 2 wavelengths wide", or from "each of 16 hubs" to ranks "8 apart and 3 between any two"."""
     hubs = "every rank" if arc.hubs == ranks else f"each of {arc.hubs} hubs"
     stride = "next" if arc.spacing == 1 else f"{arc.spacing} apart"
     stride += f" and {arc.between} between any two" if arc.between else ""

@@ -20,9 +20,10 @@ _TIE = 1e-3
 @njit_cached
 def pack(transfers: Transfers, root: Ints, nbytes: float, hurry: float, sweeps: int, tap: Int32s, load: Floats) -> bool:
     """Grow a tree for every chunk, and grow each anew ``sweeps`` times among the others; return True if all ranks are
-    reached.
+    reached, and False, the outputs incomplete, once some tree lacks a rank.
 
-    A rank joins by the transfer after which the busiest of its links is least busy, seconds of arrival counted in.
+    The next rank joins by the transfer after which the busiest of the transfer's links is least busy, with ``hurry``
+    times the seconds of arrival added.
 
     Args:
         transfers: transfers that trees may take, with the links of each.
@@ -175,11 +176,15 @@ def _cheapest(links: Links, price: Floats, root: int, cost: Floats, entered: Int
 
 @njit_cached
 def route(links: Links, demands: Demands, allowed: float, toll: float, batch: int, taken: Ints, load: Floats) -> bool:
-    """Take every part along the cheapest way at the present loads, those of one sender ``batch`` at a time.
+    """Take every part off the way it has and along the cheapest way at the present loads, those of one sender
+    ``batch`` at a time.
 
     Args:
+        links: circuits ordered by the rank that sends.
+        demands: parts ordered by the rank that sends.
         allowed: seconds for which a circuit may be busy.
-        toll: seconds that a circuit costs besides its delay when it is busy for ``allowed`` seconds.
+        toll: seconds that a circuit costs besides its delay when it is busy for ``allowed`` seconds; with the sixth
+            power of the share of them otherwise.
         batch: parts that share one tree of ways.
         taken: in and out, circuits of each part's way from its destination back, −1 filling up: [part, hop].
         load: in and out, seconds for which each circuit is busy: [circuit].

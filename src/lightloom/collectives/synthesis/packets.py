@@ -44,8 +44,11 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 
 def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """Return a queued schedule with its rows in the order in which they can begin, a step each, not yet verified;
-    unchanged for a group that shares links.
+    """Return a queued schedule on packet links with its rows in the order of list scheduling, a step each, not yet
+    verified; unchanged for a group of ranks whose sibling groups share its links.
+
+    A free link sends, of the rows that wait for it, the one with the longest chain of later rows behind it. In the
+    order of ``step`` given, each row must come after those that bring what it sends.
 
     Where all rows add, they are listed backwards, as the copies that they would be in a schedule that ran the other way
     in time: what waits for many is late there, and sums wait for as little as possible.
@@ -67,10 +70,11 @@ def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 
 def _backward(rows: OrderedRows, hops: Hops, cells: int) -> tuple[OrderedRows, Mask]:
-    """Return the rows as copies that run the other way, over the same links from the last to the first, and True for
-    cells that hold data from the start: [cell].
+    """Return rows that add as copies that run the other way, over the same links from the last to the first, and True
+    for cells that hold data from the start, which are all but those that the copies write: [cell].
 
-    ``hops`` are the hops of the rows, and ``cells`` is the number of cells.
+    Rows keep their order and numbers of hops; what they hold a link for, and are delayed by, is set as for the other
+    way. ``hops`` are the hops of the rows, and ``cells`` is the number of cells.
     """
     turned = rows.begins[hops.row] + rows.begins[hops.row + 1] - 1 - np.arange(len(rows.link))
     slower = np.where(hops.last, rows.busy, np.maximum(rows.busy - np.append(rows.busy[1:], 0.0), 0.0))
@@ -98,7 +102,9 @@ def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) ->
     yet verified.
 
     Args:
-        pieces: trees for the data of each root, equal parts of which they carry.
+        fabric: packet links between ranks.
+        pieces: trees for the data of each root, equal parts of which they carry. Roots are all ranks, or rank 0 alone
+            of a broadcast or a reduce.
         hurry: seconds of a busier link that a second of later arrival counts for.
 
     Raises:
@@ -121,10 +127,10 @@ def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) ->
 
 
 def _tree_rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: float, *, backward: bool) -> Rows:
-    """Return the receptions of packed trees, or with ``backward`` their sends towards the roots, which add, in steps by
-    depth.
+    """Return the receptions of packed trees, or with ``backward`` their sends towards the roots, which add: a row for
+    each chunk and rank but the chunk's root, in steps by depth from 0, with ``backward`` the deepest first.
 
-    All lightpaths and channels are 0.
+    All lightpaths, channels and widths are 0. Rows are ordered by tree, not by step.
 
     Args:
         roots: ranks 0 to ``roots`` − 1 at which trees begin.
@@ -153,9 +159,10 @@ def _tree_rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: fl
 
 
 def _depths(tap: Int32s, source: Ints) -> Ints:
-    """Return the number of links of the tree above each rank, 0 at the root: [chunk, rank].
+    """Return the number of transfers of the tree above each rank, 0 at the root: [chunk, rank].
 
-    ``tap`` numbers the transfer by which a rank receives, below 0 at the root; ``source`` is where transfers begin.
+    ``tap`` [chunk, rank] numbers the transfer by which a rank receives, below 0 at the root; ``source`` [transfer] is
+    the rank at which each transfer begins.
     """
     depth = np.where(tap < 0, 0, -1)
     parent = source[np.maximum(tap, 0)]
@@ -193,7 +200,12 @@ _MANY_ROWS = 1 << 15
 def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
     """Return the fastest schedule found on a packet fabric, named "synthesized", not yet verified.
 
-    Nothing more is tried near the lower bound, or when effort is spent.
+    Nothing more is tried once a schedule takes at most 0.1 % more than the lower bound (1 % among more than 128 ranks
+    that links between ranks alone do not join), or when effort is spent. All-gathers, reduce-scatters and all-reduces
+    on links that join all ranks are then tried in rounds from neighbour to neighbour too (:func:`flowing`).
+
+    Raises:
+        UnsupportedError: nothing that was tried serves the collective on this fabric.
     """
     switched = fabric.ranks > _MANY and not neighbours_join(fabric)
     enough = lower_bound(collective, fabric).time * (_NEAR_AMONG_MANY if switched else _NEAR)
@@ -204,8 +216,8 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _within_effort(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules in steps, then those without, none of them verified yet, until the queued ones have more rows
-    together than effort allows.
+    """Yield schedules in steps, then those without barriers between steps, none of them verified yet, until the queued
+    ones have more stored rows together than :func:`effort` of so many ranks.
 
     The schedule that goes beyond it is still yielded.
     """
@@ -218,11 +230,12 @@ def _within_effort(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules of plain algorithms in steps, and of compositions, not yet verified; those that refuse are left
-    out.
+    """Yield schedules in steps of one-stage, halving-doubling, recursive doubling, binomial tree, striped two-way ring,
+    double tree and the hierarchical composition, not yet verified; algorithms that refuse are left out.
 
-    Among more than 128 ranks in domains, on grids or joined by links only the one that :func:`_suited` names, save for
-    kinds with a root.
+    Among more than 128 ranks in domains, on grids or joined by links only the one that :func:`_suited` names is
+    yielded, save for a broadcast or a reduce. Pipelines have the number of pieces that is fastest for the size. The
+    note is "steps of ..." with the algorithm's name where the algorithm gives none.
     """
     many = fabric.ranks > _MANY and collective.kind not in ROOTED and (len(fabric.axes) > 1 or fabric.joins_ranks)
     for algorithm in (_suited(fabric),) if many else (*_PLAIN, HIERARCHICAL):
@@ -234,7 +247,8 @@ def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule | None:
-    """Return the schedule of an algorithm, not yet verified; None where the algorithm refuses or cannot build it."""
+    """Return the schedule of an algorithm, not yet verified; None where the algorithm raises UnsupportedError, as it
+    refuses the collective or cannot build it on this fabric."""
     try:
         return algorithm.schedule(collective, fabric)
     except UnsupportedError:
@@ -244,8 +258,9 @@ def steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sc
 def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield schedules without barriers, not yet verified: steps in pieces, straight all-to-alls, and packed trees.
 
-    Straight ones of few rows only; trees for kinds with a root, and else where ranks lie on one axis and no links join
-    them.
+    The steps are those of the algorithm that :func:`_suited` names, in 1, 2, 4, ..., 32 pieces as long as rows are not
+    too many. An all-to-all straight from rank to rank has at most 4,096 rows. Trees are packed for a broadcast or a
+    reduce, and for other kinds but an all-to-all where ranks lie on one axis and no links between ranks join them all.
     """
     steps, joined = steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric)
     steps = None if steps is None else _folded(steps, fabric)
@@ -263,14 +278,14 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 def _suited(fabric: Fabric) -> Algorithm:
     """Return the algorithm whose steps are worth sending without barriers.
 
-    Hierarchical where ranks lie on several axes, else the two-way ring.
+    That is the hierarchical one where ranks lie on several axes, else the striped two-way ring.
     """
     return HIERARCHICAL if len(fabric.axes) > 1 else RING_TWO_WAY.bundled()
 
 
 def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Iterator[Schedule]:
     """Yield the steps without barriers, not yet verified, with every chunk in as many pieces as ``numbers`` says in
-    turn; those of many rows end once more pieces gain less than 3 %."""
+    turn. The last is the first of at least 32,768 rows that is not 3 % faster than the one before of so many."""
     before = float("inf")
     for pieces in numbers:
         schedule = listed(without_barriers(steps, fabric, pieces, 1), fabric)
@@ -283,11 +298,12 @@ def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Itera
 
 
 def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
-    """Return steps with rows of as few ranks as stand for all in a schedule without barriers, as the verifier finds.
+    """Return a schedule of steps with rows of as few ranks as stand for all once its barriers are left out, as the
+    verifier finds; it still has its steps.
 
     A schedule that is not folded is folded to the rows of rank 0 if that holds, otherwise returned unchanged; a folded
-    one is unfolded axis by axis until it holds. None where that makes too many rows. Steps of a broadcast or a reduce
-    are returned unchanged.
+    one is unfolded axis by axis until it holds. None where that makes more than 524,288 rows. Steps of a broadcast or a
+    reduce are returned unchanged.
     """
     if steps.collective.kind in ROOTED:
         return steps
@@ -311,11 +327,11 @@ def _holds(schedule: Schedule, fabric: Fabric) -> bool:
 
 
 def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules over packed trees, not yet verified, twice as many trees a share each time, each number of trees
-    with each weight of a later arrival.
+    """Yield schedules over packed trees, not yet verified: 1, 2, 4 and 8 trees a share, or 16, 32, ..., 4,096 trees for
+    all data of a broadcast or a reduce, each number with both weights of a later arrival, 1 and 0.1.
 
-    Of a broadcast or a reduce more trees are tried as long as they gain 3 %. Nothing is yielded for a group that shares
-    links, and no more where trees would choose among too many transfers.
+    Of a broadcast or a reduce more trees are tried as long as they gain 3 %. Nothing is yielded for a group of ranks
+    whose sibling groups share its links, and no more where trees would choose among too many transfers.
     """
     rooted, before = collective.kind in ROOTED, float("inf")
     roots, most = (1, _MOST_PACKED_ROOTED) if rooted else (fabric.ranks, _MOST_PACKED)

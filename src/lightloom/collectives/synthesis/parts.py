@@ -68,12 +68,15 @@ def over_circuits(
     left.
 
     Args:
-        collective: one whose parts go from one rank to one rank.
+        collective: one whose parts go from one rank to one rank, each of its own size.
+        circuits: circuits that stand throughout or, on a packet fabric, links between ranks.
+        pieces: pieces of each part.
         bound: seconds that no schedule beats, circuits in place.
         note: description for the notes; none where it is empty.
 
     Raises:
-        UnsupportedError: the circuits join some parts' ends within no or too many hops.
+        UnsupportedError: no way over the circuits leads from where some part begins to where it ends, or only one of
+            too many hops.
     """
     demand = Demand(collective)
     piece = np.repeat(np.arange(len(demand.source)), pieces)
@@ -109,16 +112,20 @@ def _ways(
 ) -> tuple[Ints, StandingCircuits]:
     """Return the circuits of each piece's way, [piece, hop], and all circuits ordered by the rank that sends.
 
-    A way is listed from its end, −1 where it has fewer hops; it numbers the circuits that are returned. The ways are
-    those of the sweep with the least load of the busiest circuit.
+    A way is listed from its end, −1 where it has fewer hops; it numbers the circuits that are returned. All pieces
+    choose their ways six times, each by the loads of the others; the ways returned are those of the time with the
+    fewest seconds on the busiest circuit.
 
     Args:
-        part: part of each piece, by the rank that sends it: [piece].
-        bound: seconds that the collective takes at least.
+        demand: parts with source, destination and bytes.
+        part: number of each piece's part, ordered by the rank that sends it, its largest parts first: [piece].
+        circuits: circuits that stand throughout or, on a packet fabric, links between ranks.
+        bound: seconds that the collective takes at least, more than 0.
         pieces: pieces into which each part is cut.
 
     Raises:
-        UnsupportedError: the circuits join some parts' ends within no or too many hops.
+        UnsupportedError: no way over the circuits leads from where some part begins to where it ends, or only one of
+            too many hops.
     """
     ranks = fabric.ranks
     circuits = circuits.only(np.argsort(circuits.source, kind="stable"))
@@ -159,7 +166,8 @@ _MOST_RANKS = 512
 def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
     """Return the fastest gather, scatter, permute, all-to-all or all-to-all-v found, not yet verified.
 
-    Nothing more is tried near the lower bound.
+    On a damaged ring even all-to-alls are served, and steps of plain algorithms are not tried. Nothing more is tried
+    once a schedule takes at most 2 % more than the lower bound, the set-up in neither.
 
     Raises:
         UnsupportedError: nothing that was tried carries the parts on this fabric.
@@ -179,8 +187,13 @@ def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules, not yet verified, of one stage and of rings without barriers between steps, in more and more
-    pieces, and where links join ranks such in which parts find their ways over links."""
+    """Yield schedules on packet links, named "synthesized", not yet verified: one stage, then the striped two-way ring,
+    without barriers between steps, every chunk in 1, 2, 4 and 8 pieces, and then parts that find their own ways.
+
+    Algorithms that refuse, and schedules of more than 524,288 rows, are left out. Parts find their ways over links
+    between ranks where these join all ranks, no sibling group shares them, and the shortest ways of all parts cross at
+    most 65,536 links.
+    """
     for algorithm in (ONE_STAGE, RING_TWO_WAY.bundled()):
         steps = steps_of(algorithm, collective, fabric)
         for pieces in _PIECES:
@@ -197,9 +210,10 @@ def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules, not yet verified, of parts over the standing circuits of each even collective that is tried.
+    """Yield schedules, not yet verified, of parts over the standing circuits of each schedule that :func:`_carriers`
+    yields, those of collectives whose parts are all equal.
 
-    Over each in ever more pieces, as long as more of them are faster.
+    Over each the parts travel in 1, 2, 4 and 8 pieces, as long as more of them are faster.
     """
     for carrier in _carriers(collective, fabric):
         # None of the circuits of a carrier ever changes.
@@ -215,9 +229,10 @@ def _by_ways(
     collective: Collective, fabric: Fabric, circuits: StandingCircuits, named: str, tries: tuple[int, ...]
 ) -> Iterator[Schedule]:
     """Yield schedules, not yet verified, of parts over these circuits, each part in as many pieces as ``tries`` says in
-    turn, as long as more pieces are faster.
+    turn, as long as more pieces are faster: the first that is not is yielded last.
 
-    Nothing is yielded where the circuits do not join the parts' ends. ``named`` names the circuits in the notes.
+    Nothing is yielded where the circuits do not join the parts' ends. Twice as many rows as 524,288 or more are not
+    tried. ``named`` names the circuits in the notes.
     """
     bound, before = lower_bound(collective, fabric).time - fabric.setup_time, float("inf")
     for pieces in tries:
@@ -234,11 +249,12 @@ def _by_ways(
 
 
 def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules of even collectives, not yet verified, whose circuits stand, so that parts may take them too; the
-    first of the notes of each names its circuits.
+    """Yield schedules of collectives whose parts are all equal, not yet verified, whose circuits never change, so that
+    the parts of ``collective`` may take them too; the first of the notes of each names its circuits.
 
-    Around damage an all-gather alone; else the two-way ring where its circuits never change, and what is found for an
-    even all-to-all, broadcast or reduce.
+    On a damaged ring it is the all-gather around the damage alone. Otherwise it is the all-gather of the striped
+    two-way ring, and what synthesis finds for an all-to-all among at most 512 ranks, or on a ring of wavelengths
+    instead for a reduce where ``collective`` is a gather, and for a broadcast where it is a scatter.
     """
     if fabric.damaged:
         around = around_damage(Collective("all-gather", fabric.ranks, collective.nbytes), fabric)

@@ -74,8 +74,9 @@ def lift(ranks: int, degree: int, period: int) -> Ints:
     """Return how far ahead the circuits of one period of ranks lead, so that an all-to-all's fullest circuit carries
     few blocks: [degree, period]. ``period`` divides ``ranks``.
 
-    On each plane the ranks of a period lead to different residues, so that a plane is a permutation. Random changes of
-    random lifts, seeded.
+    On each plane the ranks of a period lead to different residues modulo the period, so that a plane is a permutation.
+    The circuits join all ranks. They are found by random changes of random lifts, seeded; with a circuit to every other
+    rank, those of every rank are the ones of :func:`circulant`.
     """
     if degree >= ranks - 1:
         return np.tile(circulant(ranks, degree)[:, None], (1, period))
@@ -117,7 +118,10 @@ class Lift:
 
     def lightpaths(self) -> Lightpaths:
         """Return the circuits as lightpaths of one tap each, without times; those that leave a rank are ordered by
-        plane."""
+        plane.
+
+        Queues are numbered plane · period + place of the rank in its period.
+        """
         planes, period = self.ahead.shape
         ranks = len(self.origin)
         origin, plane = (axis.ravel() for axis in np.indices((ranks, planes)))
@@ -126,8 +130,8 @@ class Lift:
         return arrange(ranks, period, origin, target, np.arange(len(origin)), queue)[0]
 
     def queues(self) -> Queues:
-        """Return the circuits as queues of one channel each, that of their plane, with a copy for each period of
-        ranks."""
+        """Return the circuits as queues of one channel each, that of their plane, with a copy for each period of ranks;
+        their number is plane · period + place of the rank in its period, their route 0."""
         planes, period = self.ahead.shape
         plane = np.repeat(np.arange(planes, dtype=np.int32), period)
         return Queues(np.tile(plane, (len(self.origin) // period, 1)), np.ones_like(plane), np.zeros_like(plane))
@@ -144,7 +148,8 @@ class Lift:
 
 @lru_cache(maxsize=8)
 def kautz(ranks: int, degree: int) -> StandingCircuits:
-    """Return a generalised Kautz graph, every rank with ``degree`` circuits each way, on as many planes.
+    """Return a generalised Kautz graph, every rank with ``degree`` circuits each way, on as many planes, which are
+    their channels.
 
     Circuits from a rank to itself, which some numbers of ranks ask for, lead to the next such rank instead; some are
     left where no exchange removes them.
@@ -196,7 +201,8 @@ period to all ranks: [source, rank]."""
 
 
 def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
-    """Return the place, among the circuits into a rank, of the one that brings a block: [piece, source, rank].
+    """Return the place, among the circuits into a rank, of the one that brings a block, −1 at its source: [piece,
+    source, rank].
 
     Ways are shortest. Choices are improved in eight rounds, and the round is taken whose fullest circuit carries least.
 
@@ -216,7 +222,8 @@ def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
 
 
 def exchange_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
-    """Return a folded queued all-to-all over circuits that repeat, not yet verified.
+    """Return a queued all-to-all over circuits that repeat, not yet verified, folded to the rows of one period where
+    that is not all ranks.
 
     Every block travels in ``pieces`` pieces; ``note`` is a description for the notes.
     """
@@ -228,8 +235,8 @@ def exchange_over(
 ) -> Schedule:
     """Return a queued all-to-all over a switch's circuits, not yet verified.
 
-    The same number of circuits must enter every rank. Every block travels in ``pieces`` pieces; ``note`` is a
-    description for the notes.
+    The same number of circuits must enter every rank, and they must join all ranks. Every block travels in ``pieces``
+    pieces; ``note`` is a description for the notes.
     """
     ranks = collective.ranks
     entering = np.argsort(circuits.destination, kind="stable").reshape(ranks, -1)
@@ -253,9 +260,9 @@ def _schedule_blocks(
     Args:
         ways: ranks where circuits into every rank begin, and numbers of these circuits, [rank, entering] each; and hops
             from the sources of one period to all ranks: [source, rank].
-        queues: channels of the circuits.
+        queues: channels of the circuits, one queue each, by their number.
         pieces: pieces of a block.
-        note: description for the notes.
+        note: description for the notes; none where it is empty.
     """
     origin, entering, hops = ways
     (period, ranks), choice = hops.shape, _chosen_ways(ways, pieces, len(queues.width))
@@ -292,10 +299,11 @@ _NEAR = 1.002
 
 
 def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest schedule found on a circuit switch, not yet verified; none is tried any more near the bound.
+    """Return the fastest schedule found on a circuit switch, not yet verified; no further one is tried after one that
+    takes at most 0.2 % more than the bound for its number of circuits a rank, the set-up in neither.
 
-    All-gathers, reduce-scatters and all-reduces run over circulants, lifts and a Kautz graph, all-to-alls over the last
-    two or over circuits that change.
+    All-gathers, reduce-scatters and all-reduces run over circulants, lifts and a Kautz graph, all-to-alls over lifts, a
+    Kautz graph, or circuits that change. Fewer bytes than one a rank are searched as one byte a rank.
     """
     # A size of nothing has the circuits of a byte, so that what follows is sent later.
     nbytes, collective = collective.nbytes, replace(collective, nbytes=max(collective.nbytes, float(fabric.ranks)))
@@ -305,9 +313,11 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules over circulants, their lifts and a Kautz graph, or those of an all-to-all, not yet verified.
+    """Yield schedules of an all-gather, reduce-scatter or all-reduce over circulants, a lift and a Kautz graph, or
+    those of :func:`_exchange_candidates` for an all-to-all, not yet verified.
 
-    Each comes in ever more pieces; where each rank has one circuit, over circulants only.
+    Over circulants and the lift shares travel in 1, 2, 4, 8 and 16 pieces, over the Kautz graph in 1 and 2, those of
+    too many rows left out. Where each rank has one circuit there are circulants only.
     """
     if collective.kind == "all-to-all":
         yield from _exchange_candidates(collective, fabric)
@@ -349,7 +359,8 @@ def _period(ranks: int, longest: int) -> int:
 def _exchange_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield all-to-alls, not yet verified, over lifts, over a Kautz graph, and straight over circuits that change.
 
-    Over a Kautz graph only where rows are not too many; those over lifts in 1 and 4 pieces.
+    Lifts have the periods 1, the largest divisor of the ranks up to 4, and that up to 8, each with blocks in 1 and 4
+    pieces. A Kautz graph is tried where each rank has several circuits and rows are not too many.
     """
     ranks, degree = fabric.ranks, fabric.channels
     for period in sorted({1, _period(ranks, _LONGEST_PERIOD // 2), _period(ranks, _LONGEST_PERIOD)}):
@@ -372,8 +383,8 @@ def _circuits_note(circuits: str, part: str, pieces: int) -> str:
 
 
 def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
-    """Return a folded queued schedule over circuits that repeat, not yet verified: an all-gather, reduce-scatter or
-    all-reduce.
+    """Return a queued all-gather, reduce-scatter or all-reduce over circuits that repeat, not yet verified, folded to
+    the rows of one period where that is not all ranks.
 
     Every share travels in ``pieces`` pieces; ``note`` is a description for the notes.
     """
@@ -391,7 +402,7 @@ def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces:
 
 def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> Forest:
     """Return shortest trees of the shares of one period of ranks, which use all circuits as alike as possible, with the
-    times at which list scheduling sends them.
+    seconds at which list scheduling sends each reception.
 
     Every share travels in ``pieces`` pieces, each on a tree of its own.
     """

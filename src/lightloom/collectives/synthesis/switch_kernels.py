@@ -16,8 +16,8 @@ _ROOM = 1.02
 @njit_cached
 def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
     """Change offset ``which[t]`` for ``instead[t]``, t = 0, 1, ..., one after the other, and take a change back if the
-    most hops grow, or, where these stay, the sum of hops. Return (most, sum), 2^60 each where no offsets that were
-    tried reach every rank.
+    most hops grow, or, where these stay, the sum of hops. Return (most, sum) of the offsets that are left, over the
+    ways to all other ranks; 2^60 each where no offsets that were tried reach every rank.
 
     A rank has a circuit to the rank that each of the ``offsets``, changed in place, lies ahead; hops are counted from
     one rank to all others.
@@ -231,8 +231,8 @@ def lift_ways(ahead: Any, ranks: int, origin: Any, circuit: Any) -> None:
 @njit_cached
 def climb_lift(ahead: Any, ranks: int, which: Any, ends: Any, turns: Any) -> Any:
     """Change circuits one after the other, and take a change back if the most blocks that pass one grow, or, where
-    these stay, the sum of hops; a change that leaves ranks out of reach, or raises the sum by more than 2 %, is taken
-    back too.
+    these stay, the sum of hops; a change that leaves ranks out of reach, or raises the sum more than 2 % above that of
+    the circuits kept so far, is taken back too.
 
     On plane ``which[t]`` the circuits that leave ranks ``ends[t]`` of the period swap the residues that they lead to,
     and that of the first lands ``turns[t]`` periods farther on.

@@ -81,8 +81,9 @@ def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield the schedules found on a sound ring of wavelengths, not yet verified, one to three.
 
-    The fastest on circuits that stand; and, of all-gathers, reduce-scatters and all-reduces, OpTree's and WRHT's, which
-    set circuits anew, where the bound leaves time for a second set-up and light reaches the farthest rank.
+    The first is the fastest on circuits that stand. All-gathers, reduce-scatters and all-reduces among at most 1,024
+    ranks may follow as OpTree's and WRHT's, which set circuits anew: where the first takes longer than the bound and a
+    second set-up, and light reaches the farthest rank.
     """
     if collective.kind in ROOTED:
         yield rooted(collective, fabric)

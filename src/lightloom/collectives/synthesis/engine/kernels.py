@@ -57,7 +57,7 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
         queue, delay: queue of each tap, and seconds until a transmission arrives there: [tap].
         busy: seconds for which a transmission holds its lightpath: [queue].
         sends: receptions, each released by the arrival of the one above it.
-        begin: out, seconds at which each reception begins to be sent: [reception].
+        begin: out, seconds at which each reception begins to be sent, unchanged at roots: [reception].
     """
     # Arrays as variables of their own: reading them out of a tuple in a loop takes time.
     tap, child, sibling, fellow = sends.tap, sends.child, sends.sibling, sends.fellow
@@ -269,9 +269,11 @@ def list_order(rows: OrderedRows, first: Ints, ranked: Ints, held: Mask, togethe
     """Choose the order of rows by list scheduling, and return the seconds until the last arrival.
 
     Every link, when it is free, sends the most urgent row that waits for it and need not wait for another link on its
-    way.
+    way. A row may begin once all rows that add to the cell it reads have arrived, and, unless it adds itself, once that
+    cell holds data.
 
     Args:
+        rows: every row can begin at some time; each crosses one link or more.
         first: first place in ``ranked`` of the rows that begin on each link: [link + 1].
         ranked: rows by the first link of their way, the most urgent first: [place].
         held: in and out, True where data lies in a cell: [cell].
@@ -417,11 +419,11 @@ def grow(paths: Lightpaths, lines: Lines, walks: Ints, roots: Ints, trees: Trees
         lines: rules by which lightpaths follow each other.
         walks: ranks ahead of the root before which a piece enters no line of the highest level: [piece].
         roots: ranks at which trees begin: [root].
-        trees: out.
+        trees: out, tap and arrival of each rank, and the order of arrivals.
         load: in and out, transmissions in each queue: [queue].
 
     Returns:
-        True if every rank is reached from every root.
+        True if every rank is reached from every root; after False ``trees`` and ``load`` are incomplete.
     """
     pieces, period, ranks = trees.tap.shape
     done, run = np.zeros(ranks, np.bool_), np.zeros(ranks, np.int64)
@@ -535,8 +537,8 @@ def _run_length(lines: Lines, growth: _Growth, at: int, came: int, tap: int) -> 
 
 @njit_cached
 def rebalance(paths: Lightpaths, trees: Trees, load: Floats, deadline: float, sweeps: int) -> None:
-    """Let ranks receive by other transmissions: by ones with more receivers that exist anyway, or by new ones in less
-    busy queues.
+    """Let ranks receive by other transmissions: by ones that exist anyway and have more receivers, or by new ones in
+    less busy queues.
 
     Each tree is passed from the latest arrival backward, so that what hangs below a rank is settled; a parent arrives
     earlier than its child, and all below still arrives by the deadline. Ends early when nothing moves.

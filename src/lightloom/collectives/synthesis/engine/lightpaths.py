@@ -89,11 +89,14 @@ class Transmissions(NamedTuple):
 
 
 def arrange(ranks: int, period: int, origin: Ints, target: Ints, path: Ints, queue: Ints) -> tuple[Lightpaths, Ints]:
-    """Return lightpaths without times from columns [tap], and the order in which their taps stand: [tap].
+    """Return lightpaths without times from columns [tap], and the place in the columns of each tap as they stand, by
+    the rank that sends: [tap].
 
-    Taps of one rank keep their order, both those that leave it and those that enter it.
+    Taps of one rank keep their order, both those that leave it and those that enter it; lightpaths and queues keep
+    their numbers.
 
     Args:
+        ranks: number of ranks.
         period: ranks after which the lightpaths repeat.
         origin, target: rank at which a tap's lightpath begins, and rank of the tap.
         path: number of the tap's lightpath.

@@ -45,10 +45,11 @@ class Queues(NamedTuple):
 
 
 def gather_rows(forest: Forest) -> Rows:
-    """Return the rows of an all-gather over trees, one for each reception, rotated so that every sender is in the first
-    period of ranks.
+    """Return the rows of an all-gather over trees, one for each reception from the roots of one period, rotated so that
+    every sender is in the first period of ranks.
 
-    Chunks are numbered owner · pieces + piece.
+    Chunks are numbered owner · pieces + piece. Each row has the queue and the seconds in which it is sent, and stores
+    what arrives.
     """
     paths, (pieces, _, ranks) = forest.paths, forest.tap.shape
     piece, root, rank = at = np.nonzero(forest.tap >= 0)
@@ -61,8 +62,8 @@ def gather_rows(forest: Forest) -> Rows:
 
 
 def reversed_rows(forest: Forest, queue: Callable[[Ints, Ints], Ints]) -> Rows:
-    """Return the rows of a reduce-scatter: every send of an all-gather reversed, in the opposite order, which makes
-    times negative.
+    """Return the rows of a reduce-scatter: every send of the all-gather over these trees reversed, in the opposite
+    order, so that the seconds at which rows are sent are negative. Every sender is in the first period of ranks.
 
     Args:
         queue: function that returns the queues of the opposite lightpaths, given queues and the places in their period
@@ -82,11 +83,13 @@ def queued_schedule(
 ) -> Schedule:
     """Return the queued schedule of rows on standing lightpaths, named "synthesized", not yet verified.
 
-    Rows in which one lightpath sends a chunk at the same time are one transmission.
+    Rows in which one lightpath sends a chunk at the same time are one transmission. Lightpaths are the queues that rows
+    use, numbered from 0 in their order; a row's step is the place of its transmission on its lightpath.
 
     Args:
         queues: channels and direction of the lightpaths; with several copies the schedule is folded.
-        parts: rows; on every lightpath those of a part are sent by time, all after those of the part before.
+        parts: rows whose senders are in the first period; on every lightpath those of a part are sent by time, all
+            after those of the part before.
         chunks: chunks of all the collective's data.
         note: description for the notes; none where it is empty.
     """
@@ -191,8 +194,9 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
     """Return an all-reduce on standing circuits with its rows in the fastest order found, never slower than before, not
     yet verified.
 
-    In each order that is tried a lightpath sends first what has the longest way left, later pieces being put back by
-    none or more of the time. Any other schedule, and one of more than 400,000 rows, is returned unchanged.
+    In each order that is tried a lightpath sends first what has the longest way left, where piece k of a share is less
+    urgent than its piece 0 by 0, 0.5, 1 or 4 times k / pieces of the whole time. Any other schedule, and one of more
+    than 400,000 rows, is returned unchanged.
 
     Time: rows, times the logarithm of what waits.
     """
@@ -230,7 +234,8 @@ def turns(
     A link that is free sends the most urgent row that waits for it and need not wait anywhere on its way.
 
     Args:
-        rows: rows with the links they cross and the cells they read and write.
+        rows: rows with the links they cross and the cells they read and write, each after those that bring what it
+            sends.
         held: out and in: True where a cell, a chunk at a rank, holds data: [cell].
         links: number of links.
         keys: urgency of the rows, least first, as :func:`numpy.lexsort` takes keys: [row] each.

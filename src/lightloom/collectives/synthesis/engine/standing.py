@@ -99,7 +99,8 @@ def busy_and_delay(fabric: Fabric, circuits: StandingCircuits, nbytes: float) ->
 
 
 def forest(circuits: StandingCircuits, busy: Floats, delay: Floats, pieces: int, *, backward: bool = False) -> Forest:
-    """Return trees of all pieces of all ranks with their times; with ``backward`` over the reversed circuits.
+    """Return trees of all pieces of all ranks with their times; with ``backward`` over the reversed circuits. Circuits
+    keep their numbers as queues.
 
     Time: pieces · ranks · circuits, times the logarithm of what waits.
 

@@ -106,16 +106,17 @@ class Level(NamedTuple):
 
     @property
     def colours(self) -> int:
-        """Fewest wavelengths for chords of width 1, each way."""
+        """Wavelengths of a link that chords of width 1 from all hubs take, each way: 1 where chords join neighbouring
+        hubs, otherwise ⌈hubs / ⌊hubs / skip⌋⌉."""
         return 1 if self.skip == 1 else -(-self.hubs // (self.hubs // self.skip))
 
     @property
     def wavelengths(self) -> int:
-        """Wavelengths of a link that the level takes, each way."""
+        """Wavelengths of a link that the level takes, each way: colours · width."""
         return self.colours * self.width
 
     def length(self, ranks: int) -> float:
-        """Return the ranks that a chord passes, on average."""
+        """Return the ranks that a chord reaches ahead, on average: skip · ranks / hubs."""
         return self.skip * ranks / self.hubs
 
     def coloured(self) -> Iterator[tuple[int, Ints]]:
@@ -136,12 +137,12 @@ class MixedTours(NamedTuple):
 
     @property
     def skip(self) -> int:
-        """Hubs that the shortest chords pass."""
+        """Number of hubs that the shortest chords reach ahead."""
         return self.skips[0]
 
     @property
     def colours(self) -> int:
-        """Wavelengths of a link that chords of width 1 take, each way."""
+        """Wavelengths of a link that chords of width 1, one of each length from every hub, take together, each way."""
         colours = tour_colours(self.hubs, self.hubs, self.skips)
         assert colours is not None
         return colours
@@ -152,15 +153,17 @@ class MixedTours(NamedTuple):
         return self.colours * self.width
 
     def coloured(self) -> Iterator[tuple[int, Ints]]:
-        """Yield the hubs that chords of each length pass, and the colour of that from each hub: [hub]."""
+        """Yield, for each length, shortest first, the hubs that its chords reach ahead, and the colour, from 0, of the
+        chord from each hub: [hub]."""
         return tour_places(self.hubs, self.skips, self.colours)
 
 
 def tour_places(hubs: int, skips: Sequence[int], colours: int) -> Iterator[tuple[int, Ints]]:
-    """Yield each length in ``skips`` of chords that follow each other in tours, and the colour of the chord of that
-    length from each hub, that of the hub where its tour begins: [hub].
+    """Yield each length in ``skips``, in hubs, of chords that follow each other in tours, and the colour of the chord
+    of that length from each hub: [hub].
 
-    ``colours`` is the number of colours, which divides the hubs.
+    The colour is the number, modulo ``colours``, of the hub where the chord's tour begins, which is as many hubs before
+    as the lengths listed before add up to. ``colours`` is the number of colours, which divides the hubs.
     """
     passed = 0
     for skip in skips:
@@ -169,8 +172,9 @@ def tour_places(hubs: int, skips: Sequence[int], colours: int) -> Iterator[tuple
 
 
 def shared_chords(ranks: int, channels: int, skips: tuple[int, ...]) -> tuple[Level | MixedTours, ...] | None:
-    """Return chords of the lengths ``skips``, in ranks, from every rank, on wavelengths that they share, as wide as
-    there is room for, and unit links on what is left; None where the chords do not fit the channels."""
+    """Return chords of the lengths ``skips``, in ranks, ascending, from every rank, on wavelengths that they share, as
+    wide as there is room for, and then unit links on the channels that are left, if any; None where the chords do not
+    fit the ``channels`` of each link, each way, or one is longer than half the ring."""
     colours = tour_colours(ranks, channels, skips)
     if colours is None:
         return None
@@ -313,9 +317,10 @@ def hub_ranks(ranks: int, hubs: int) -> Ints:
 
 def chord_text(hubs: int, skips: Sequence[int], width: int, ranks: int) -> str:
     """Return a description of chords for the note of a schedule: their lengths in ranks with up to four significant
-    digits, where they start, and their width in wavelengths.
+    digits, where they start, and their width in wavelengths: "chords of 4 and 16 ranks start at every rank, 2
+    wavelengths wide".
 
-    Unit links between all neighbours have a sentence of their own.
+    Where the one length is 1 it is "2 wavelengths of each link join neighbours".
 
     Args:
         skips: hubs that chords of each length pass.
@@ -372,7 +377,8 @@ class RingTask:
         """Return the all-gather of shares of ``nbytes`` on a sound ring like ``fabric`` with ``times`` as many ranks,
         each as far from the next.
 
-        Its bound is that of hops and links together.
+        Its bound is that of hops and links together, circuits in place. It has the usable channels, the timing and the
+        reach of ``fabric``.
         """
         ranks, channels, timing = times * fabric.ranks, fabric.usable_channels, Timing.of(fabric)
         hop = fabric.step_overhead + fabric.neighbour_latency()
@@ -421,6 +427,9 @@ def make_trees(design: Design, task: RingTask) -> RingTrees | None:
     """Return the circuits of a design with the trees and times of an all-gather over them; None where the chords do not
     fit the channels or do not nest, or their lines do not reach every rank.
 
+    Trees begin at the ranks of one period, or, with ``design.at_hubs``, each at the hub of the top level at or before
+    the rank.
+
     Time: period · ranks · pieces, times the logarithm of what waits.
     """
     circuits = HubCircuits.of(task.ranks, task.channels, design.chords)
@@ -436,7 +445,8 @@ def make_trees(design: Design, task: RingTask) -> RingTrees | None:
 def grow_chords(
     design: TreeRules, circuits: HubCircuits, task: RingTask, roots: Ints | None = None
 ) -> RingTrees | None:
-    """Return circuits with the trees of an all-gather over them; None where these do not reach every rank.
+    """Return circuits with the trees and times of an all-gather over them, grown by the rules of ``design``; None where
+    these do not reach every rank.
 
     ``roots`` are the ranks at which the trees of one period begin, all ranks of the period by default: [root].
     """
@@ -457,12 +467,13 @@ def grow_design(
     sweeps: int,
     roots: Ints | None = None,
 ) -> RingTrees | None:
-    """Return the circuits with the trees of an all-gather over their lightpaths; None where these do not reach every
-    rank.
+    """Return the circuits with the trees and times of an all-gather over their lightpaths, grown by the rules of
+    ``design``; None where these do not reach every rank.
 
     Args:
+        circuits: period, levels, and the width of the chords of each length.
         paths, lines: lightpaths without times, and the rules of their lines, two for the chords of each length.
-        links: links from each origin to its tap: [tap].
+        links: links from each origin to its tap, taps in the order of ``paths``: [tap].
         sweeps: rounds of balancing.
         roots: ranks at which the trees of one period begin, all ranks of the period by default: [root].
     """

@@ -46,8 +46,8 @@ class Tours(NamedTuple):
 
     @property
     def colours(self) -> int:
-        """Wavelengths of a link that chords of width 1 take, each way: half of the hubs, or a quarter where the two
-        lengths are equal."""
+        """Wavelengths of a link that chords of width 1 and of both lengths, from every hub, take together, each way:
+        half as many as hubs, or a quarter where the two lengths are equal."""
         return self.skip if 4 * self.skip == self.hubs else self.hubs // 2
 
     @property
@@ -57,11 +57,13 @@ class Tours(NamedTuple):
 
     @property
     def skips(self) -> tuple[int, ...]:
-        """Hubs that chords of the two lengths pass, those over ``skip`` first; one number where they are equal."""
+        """Hubs that chords of the two lengths reach ahead, ``skip`` and ``hubs / 2 − skip``; one number where they are
+        equal."""
         return tuple(dict.fromkeys((self.skip, self.hubs // 2 - self.skip)))
 
     def coloured(self) -> Iterator[tuple[int, Ints]]:
-        """Yield the hubs that chords of each length pass, and the colour of that from each hub: [hub]."""
+        """Yield, for each length, the hubs that its chords reach ahead, and the colour, from 0, of the chord from each
+        hub: [hub]."""
         return tour_places(self.hubs, self.skips, self.colours)
 
 
@@ -114,8 +116,9 @@ class Wiring(NamedTuple):
 
 
 def shared_wiring(ranks: int, channels: int, skips: tuple[int, ...]) -> Wiring | None:
-    """Return a wiring without feeders of chords of the lengths ``skips``, in ranks, from every rank, which share
-    wavelengths; None where they do not fit the channels."""
+    """Return a wiring without feeders of chords of the lengths ``skips``, in ranks, ascending, from every rank, which
+    share wavelengths, and of unit links on the channels that are left, if any; None where the chords do not fit the
+    ``channels`` of each link, each way."""
     chords = shared_chords(ranks, channels, skips)
     return None if chords is None else Wiring(ranks, chords, None)
 
@@ -146,7 +149,9 @@ class ExchangeCircuits:
 def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
     """Return all circuits of a wiring that start in the first period, in both directions, chords before feeders' spans.
 
-    They are ordered by the rank where they start.
+    They are ordered by the rank where they start, and have a length in ranks, below 0 counter-clockwise, a width, the
+    number of their chords in the wiring (of spans one more than the last), the first channel in every copy of the
+    period, and the number of the circuit that leads back over the same links.
     """
     period = wiring.period(ranks)
     parts: list[tuple[Ints, Ints, Ints, Ints]] = []
@@ -204,7 +209,7 @@ def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[I
 
 
 def longest_circuit(wiring: Wiring, ranks: int) -> int:
-    """Return the number of links that the longest circuit passes."""
+    """Return the number of links that the longest circuit of a wiring passes, chord or span."""
     lengths = [-(-skip * ranks // chords.hubs) for chords in wiring.chords for skip in chords.skips]
     if wiring.feeder is not None:
         lengths += [far - near for near, far, _, _ in trees_of(wiring.feeder, -(-ranks // wiring.hubs) // 2)]

@@ -141,7 +141,9 @@ def route(wiring: Wiring, exchange: Exchange, trial: Trial) -> Routed | None:
 
 def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
     """Return the estimated seconds of an all-to-all over a wiring: the root of the sum of the squares of the longest of
-    the cheapest paths and of the heaviest load of a circuit; infinite where there is no path.
+    the cheapest paths and of the heaviest load of a circuit, in seconds; infinite where there is no path.
+
+    A circuit counts as no more heavily loaded than the one that leads back over the same links.
 
     Args:
         sources: number of ranks of one period whose blocks stand for those of all.
@@ -455,7 +457,8 @@ class Designs:
     def _other_feeder(self, wiring: Wiring, widths: bool) -> Wiring:
         """Return the wiring with feeders of other wavelengths (``widths``), or of another depth and share.
 
-        Unchanged where there is no feeder.
+        The wiring is unchanged where it has no feeder, and has none any more where none with the new wavelengths
+        reaches half a gap between hubs.
         """
         feeder = wiring.feeder
         if feeder is None:
@@ -584,7 +587,7 @@ class ExchangeSearch:
         return sorted(seconds, key=lambda design: seconds[design])
 
     def _estimate(self, wiring: Wiring) -> float:
-        """Return the estimated seconds of a wiring, and count the effort."""
+        """Return the estimated seconds of a wiring, infinite where there is no path, and count the effort."""
         self._spent += _ESTIMATE_SOURCES * self._ranks
         return estimate(wiring, self._exchange, _ESTIMATE_SOURCES)
 
@@ -682,10 +685,11 @@ _HOPS_OF_PIECES: Effort = 1 << 17
 
 
 def exchange(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest all-to-all found, not yet verified: straight in few steps, or queued on standing circuits.
+    """Return the fastest all-to-all found on a sound ring of wavelengths, not yet verified: straight in few steps, or
+    queued on standing circuits.
 
-    Straight circuits are tried where eight steps and the reach suffice, and nothing else where they are within a
-    hundredth of the bound.
+    Circuits straight from rank to rank are tried where eight steps and the reach suffice, and nothing else where they
+    take at most a hundredth more than the lower bound.
     """
     straight, ranks, reach = None, fabric.ranks, fabric.reach
     if one_stage_steps(ranks, fabric.usable_channels) <= _STEPS and (reach is None or reach >= ranks // 2):
@@ -704,10 +708,10 @@ def exchange(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _in_pieces(problem: Exchange, wiring: Wiring, whole: Plan) -> tuple[int, Plan]:
-    """Return the number of pieces a block, of 1 to 16, whose plan is fastest, and that plan.
+    """Return the number of pieces a block, 1, 2, 4, 8 or 16, whose plan is fastest, and that plan.
 
-    Pieces are doubled as long as the plan is not near the bound and there are not too many hops. Smaller pieces wait
-    less for each other.
+    Pieces are doubled as long as the best plan takes more than 1.003 times the bound and there are not too many hops.
+    Smaller pieces wait less for each other.
 
     Args:
         whole: plan with blocks that are not cut.

@@ -73,7 +73,7 @@ def _of_root(schedule: Schedule, collective: Collective, fabric: Fabric) -> Sche
     """Return the rows of a schedule of all ranks that carry the root's data, as the schedule of a rooted collective,
     not yet verified.
 
-    They are those of the first share's chunks, in all copies of a folded schedule.
+    They are those of the first share's chunks, in all copies of a folded schedule, which is unfolded for it.
     """
     schedule = schedule.unfolded(fabric.fibre_channels)
     pieces = schedule.chunks // fabric.ranks
@@ -126,10 +126,15 @@ def _simple(fabric: Fabric) -> Iterator[tuple[Level, ...]]:
 
 
 def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCircuits | None:
-    """Return all circuits of chords that failures leave, and unit links on all channels that they leave free.
+    """Return all circuits of chords that failures leave, the longest chords first, and unit links on all channels that
+    they leave free.
 
-    None where the chords do not fit, or where what is left does not lead from every rank to every other. Hubs are
-    counted from the first broken link on, so that few chords pass it.
+    A circuit bundles a run of neighbouring channels that are usable all along it; runs less than a quarter as wide as
+    the widest of the same chord or link are left out. None where the chords do not fit, or where what is left does not
+    lead from every rank to every other. Hubs are counted from the first broken link on, so that few chords pass it.
+
+    Args:
+        chords: levels without the unit links, the shortest chords first.
     """
     lit = np.flatnonzero(~_blocked(fabric).all(axis=0))[: fabric.usable_channels]
     plan = HubCircuits.of(fabric.ranks, len(lit), chords)
@@ -174,8 +179,8 @@ def _planned_circuits(
         level: index into ``plan.chords``.
         direction: 0 clockwise, 1 counter-clockwise.
         shift: ranks by which all circuits are moved on.
-        lit: channels that are not dead on all links, in place of which the plan numbers its channels from 0.
-        channels: channels of each link.
+        lit: numbers of the channels that are not dead on all links, ascending; channel k of the plan is ``lit[k]``.
+        channels: channels of each link, dead ones among them.
     """
     chords = plan.chords[level]
     hub = hub_ranks(plan.ranks, chords.hubs)

@@ -77,7 +77,8 @@ class CirculantSearch:
         self._spent = 0.0
 
     def run(self, effort: float) -> tuple[Circulant, float] | None:
-        """Return the fastest graph found and its seconds; None where none joins all ranks.
+        """Return the fastest graph found and the seconds of the all-gather over it, circuits in place; None where none
+        joins all ranks.
 
         ``effort`` counts transfers that may be scheduled.
         """
@@ -100,7 +101,8 @@ class CirculantSearch:
         return (best[0], self._tried[best[0]]) if best and np.isfinite(self._tried[best[0]]) else None
 
     def grow(self, design: Circulant) -> RingTrees | None:
-        """Return the chords of a design and trees over them; None where they do not fit or do not join all ranks."""
+        """Return the chords of a design as circuits, and the trees and times of an all-gather over them; None where the
+        chords do not fit the channels, pass too many ranks, or do not join all ranks."""
         ranks = self._task.ranks
         chords = shared_chords(ranks, self._task.channels, design.skips)
         if chords is None or design.skips[-1] > self._longest:
@@ -109,7 +111,7 @@ class CirculantSearch:
         return grow_chords(rules, CirculantCircuits(ranks, chords), self._task)
 
     def _try(self, design: Circulant) -> None:
-        """Grow the trees of a design, and keep its seconds; infinite where they do not fit."""
+        """Grow the trees of a design, keep its seconds, infinite where it has no trees, and count the effort."""
         grown = self.grow(design)
         self._spent += _LOOK + len(design.skips) * self._task.ranks * design.pieces / 2
         self._tried[design] = np.inf if grown is None else grown.forest.time
@@ -243,7 +245,8 @@ def _straight_sums(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
     """Yield queued all-reduces, not yet verified, over circuits between all pairs that carry sums to the rest while
     contributions still arrive.
 
-    Nothing is set anew. One for each number of pieces that does not make too many rows.
+    Nothing is set anew. Shares travel in 1, 4 and 16 pieces, one schedule each, those of more than 1,048,576 rows left
+    out unless in one piece. Wavelengths must suffice for circuits between all pairs.
     """
     ranks = fabric.ranks
     source, destination, route, colour = ring_all_to_all(ranks)

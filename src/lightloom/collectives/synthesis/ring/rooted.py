@@ -328,8 +328,9 @@ class Shape:
 
 
 def rooted(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return a queued broadcast or reduce on a ring, not yet verified: the fastest of the schedules over the four
-    shapes of trees with the best estimates whose lightpaths light reaches."""
+    """Return a queued broadcast or reduce on a sound ring of wavelengths, not yet verified: the fastest of the
+    schedules over the four shapes of trees with the best estimates whose lightpaths light reaches. Trees side by side
+    are among the shapes only where their estimate is at least 1 % below all others."""
     nbytes = max(collective.nbytes, 1.0)
     estimates = sorted(_shapes(nbytes, fabric))
     estimates[:0] = _trees_side_by_side(fabric, nbytes, _GAIN * estimates[0].seconds)
@@ -371,8 +372,8 @@ def _loads(most: int) -> list[int]:
 def _estimated(
     fabric: Fabric, data: float, loads: tuple[int, ...], spacing: int, hops: int, links: int, directions: int
 ) -> Shape:
-    """Return the shape in the best number of pieces, with its estimated seconds: hops, pieces that follow the first,
-    and propagation.
+    """Return the shape with its estimated seconds: hops, pieces that follow the first, and propagation. Data is cut
+    into the fewest pieces that take at most 0.5 % longer, propagation aside, than the best number.
 
     Args:
         data: bytes that one direction carries.

@@ -57,8 +57,8 @@ class _Rows(NamedTuple):
 
 
 def estimated_designs(task: RingTask, limit: float) -> list[tuple[float, Design]]:
-    """Return pairs of estimated seconds and a design of one to three levels, best estimate first, all below ``limit``
-    seconds.
+    """Return pairs of estimated seconds and a design of one to three levels in two pieces, best estimate first, of all
+    that fit the channels within ``limit`` seconds.
 
     The fastest is returned of designs that differ in the length of the line of top chords alone, and at most 4000
     designs of each number of levels.
@@ -78,9 +78,10 @@ def estimated_designs(task: RingTask, limit: float) -> list[tuple[float, Design]
 
 
 def widened(chords: Sequence[Level], task: RingTask) -> Design | None:
-    """Return the design of these chords, each as wide as its estimated load asks; None where not nested, or too wide.
+    """Return the design of these chords, each as wide as its estimated load asks; None where they are not nested, one
+    is not twice as long as the next shorter one, or they leave no channel for unit links at width 1.
 
-    Widths of the chords given do not count.
+    Widths of the chords given do not count, nor does their order. The design has two pieces.
     """
     levels = sorted((chord._replace(width=1) for chord in chords), key=lambda chord: chord.length(task.ranks))
     if not all(chord.skip < chord.hubs for chord in levels) or sum(chord.colours for chord in levels) >= task.channels:
@@ -139,9 +140,12 @@ def _combinations(levels: list[Level], count: int, ranks: int) -> Ints:
 
 
 def _estimated(levels: list[Level], count: int, task: RingTask) -> _Rows:
-    """Return combinations of ``count`` nested levels, each with several lengths of the line of top chords, with their
-    estimated depths in seconds, and the seconds for which a lightpath of each level, and a unit link, is busy at width
-    1."""
+    """Return combinations of ``count`` nested levels, each with seven lengths of the line of top chords.
+
+    Each row has its levels as indices into ``levels``, the chords of that line each way, the estimated seconds of the
+    longest path without transmissions, and the seconds for which a lightpath of each level, and a unit link, is busy at
+    width 1.
+    """
     ranks, seconds = task.ranks, task.nbytes / task.timing.bandwidth
     which = _combinations(levels, count, ranks)
     spacing = np.array([ranks / level.hubs for level in levels])[which]
@@ -207,10 +211,12 @@ def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, task: Ri
     """Return the design of one combination of levels with widths for ``seconds``; what channels are left goes to the
     busiest level.
 
-    Unit links count as a level, and keep one wavelength at least.
+    Unit links count as a level, and keep one wavelength at least. The line of top chords goes all around where it would
+    cover half the ring.
 
     Args:
         row: number of the combination in ``rows``.
+        seconds: most seconds for which a lightpath shall be busy.
     """
     chords = [levels[i] for i in rows.which[row].tolist()]
     widths = np.maximum(1, np.ceil(rows.loads[row] / max(seconds, 1e-15))).astype(np.int64)
@@ -295,7 +301,8 @@ class RingSearch:
 
     def _sweep(self, effort: int) -> None:
         """Try candidates in the order of their estimates, with the same share of ``effort`` for each number of ranks
-        after which designs repeat, until an estimate is no better than the best design, or that is near the bound.
+        after which designs repeat, until an estimate is no better than the best design, or that takes at most a
+        hundredth more than the bound.
 
         The farther hubs lie apart, the longer until a design repeats, and the longer its trees take to grow.
         """
@@ -330,7 +337,8 @@ class RingSearch:
         return self._tried[design]
 
     def _fits(self, design: Design) -> bool:
-        """Return True when light reaches along all chords and no more transfers are scheduled than a table holds."""
+        """Return True when light reaches along all chords and the design schedules at most 8,388,608 transfers; whether
+        its chords fit the channels is not looked at."""
         longest = max((ceil(chord.length(self._ranks)) for chord in design.chords), default=1)
         return longest <= self._task.farthest and self._cost(design) <= _LARGEST_TABLE
 
@@ -339,8 +347,8 @@ class RingSearch:
         return repetition(self._ranks, design.chords) * self._ranks * design.pieces
 
     def _pieces(self, design: Design) -> int:
-        """Return the least number of pieces, 2 to 16, with which each is sent in a tenth of a hop, since long paths
-        take the time of a piece at every hop."""
+        """Return the least number of pieces of 2, 3, 4, 6, 8, 12 and 16 with which each is sent over the narrowest
+        chords in a tenth of a hop, else 16, since long paths take the time of a piece at every hop."""
         timing, width = self._task.timing, min((chord.width for chord in design.chords), default=self._task.channels)
         sending = self._task.nbytes / (width * timing.bandwidth)
         return next((pieces for pieces in _PIECES[1:] if sending <= pieces * _QUICK * timing.hop), _PIECES[-1])
@@ -356,8 +364,8 @@ class RingSearch:
         return list(best.values())[:count]
 
     def _walk(self, effort: int, coarse: bool) -> None:
-        """Try random steps from the fastest designs until ``effort`` is spent in all, the best design is near the
-        bound, or 10,000 steps led nowhere.
+        """Try random steps from the fastest designs until ``effort`` transfers are spent in all, the best design takes
+        at most a hundredth more than the bound, or 10,000 steps led to no new design.
 
         With ``coarse`` designs have at most four pieces, which leaves time for more of them.
         """
@@ -382,7 +390,9 @@ class RingSearch:
     def _step(self, design: Design, rng: np.random.Generator) -> Design | None:
         """Return a design that differs from this one in one random choice; None where there are no chords to change.
 
-        A tenth of the steps leads to new levels between the same hubs instead.
+        The choice is of a level to change, add or leave out, the pieces, the slack, the length of the top level's line,
+        or the ranks walked before it. A tenth of the steps leads to two or three new levels between the hubs of one
+        random number instead, with all else as by default.
         """
         kind = int(rng.integers(0, 10))
         chords = list(design.chords)
