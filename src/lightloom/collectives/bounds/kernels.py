@@ -35,10 +35,16 @@ def cheapest_tree(price: Floats, count: Floats) -> float:
 
 @njit_cached
 def gap_costs(price: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the least costs, [level, ranks], of serving so many ranks in a gap from that level on: G from both ends,
-    with one level more, E from one end, E without its first edge, and from one end with the ranks beyond it.
+    """Return the least costs of serving so many ranks in a gap from a level on, infinite where it cannot be done.
 
-    ``price`` is the price of an edge in each level by its length: [level, length].
+    Args:
+        price: of an edge in each level by its length: [level, length].
+
+    Returns:
+        G, of the ranks between two ends that have the data, [level + 1, ranks], the last row for no level left; E, of
+        the ranks up to the farthest that one end serves at this level, that one included; E without the edge to that
+        one; and of the ranks up to that one and of those beyond it that are served from the next level on: [level,
+        ranks] each.
     """
     levels, room = price.shape
     gap, ends = np.full((levels + 1, room), np.inf), np.full((levels, room), np.inf)

@@ -194,8 +194,8 @@ def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, mos
 
 
 def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
-    """Return a lower bound, in seconds, of :func:`joint_seconds` with :func:`broadcast_uses`, where moreover links
-    carry in every slot of one hop's length only what there is time for.
+    """Return a lower bound in seconds that tells what :func:`joint_seconds` does with :func:`broadcast_uses`, and
+    moreover that links carry in every slot of one hop's length only what there is time for.
 
     All slots but the last are equally long, so that one price, that of a link in the last slot, decides. The bound is
     never less than that of :func:`joint_seconds`, and equal to it where the slots before the last one suffice.
@@ -309,7 +309,8 @@ def _costs(ranks: int, hops: int) -> tuple[Floats, Floats, Floats]:
 
 
 def _coefficients(hops: int, ranks: int) -> Floats:
-    """Return coefficients of ((1 + x) / (1 − x))^hops up to where they add up to more than ``ranks``: [power]."""
+    """Return coefficients of ((1 + x) / (1 − x))^hops, from that of x⁰ to the first at which they add up to more than
+    ``ranks``: [power]. ``hops`` is 1 or more unless ``ranks`` is 0."""
     found, total = [0.0, 1.0], 1.0
     while total <= ranks:
         cost = len(found) - 1
@@ -354,7 +355,11 @@ def degree_seconds(collective: Collective, fabric: Fabric) -> float:
 
 def _receiving_seconds(collective: Collective, fabric: Fabric) -> float:
     """Return the seconds that receiving takes at least on a circuit switch: nothing arrives in one hop's delay, then as
-    fast as a rank receives on all its circuits."""
+    fast as a rank receives on all its circuits.
+
+    That is ``nbytes`` in a broadcast or a reduce, the shares of all other ranks twice in an all-reduce, and once in any
+    other kind.
+    """
     if collective.kind in ("broadcast", "reduce"):
         return fabric.neighbour_latency() + collective.nbytes / (fabric.channels * fabric.channel_bandwidth)
     times = 2 if collective.kind == "all-reduce" else 1
@@ -393,7 +398,7 @@ def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
 
 def hops_needed(demand: Demand, degree: int) -> int:
     """Return the fewest hops within which the rank with most peers may reach them all, over circuits that stand,
-    ``degree``, 1 or more, to and from each rank; some part makes as many at least. 0 where no rank has a peer."""
+    ``degree``, 1 or more, to and from each rank; some part makes as many at least. ``demand`` must have a part."""
     return len(ranks_by_hops(demand.peers + 1, degree))
 
 

@@ -70,9 +70,9 @@ def lower_bound(
 ) -> Bound:
     """Return the largest of the bounds that hold under this cost model.
 
-    Its time is in seconds from dark fibres, and its resource the first set-up where that takes longer than all else. In
-    the paper model circuits are bound by their bytes, one set-up and one conversion alone; a barrier is bound as an
-    all-gather of its size.
+    Its time is in seconds from dark fibres, and its resource the first set-up where that, with one conversion, takes
+    longer than all else. In the paper model circuits are bound by their bytes, one set-up and one conversion alone, and
+    packets as in the physical one; a barrier is bound as an all-gather of its size.
 
     Args:
         switches_add: the bound must also hold where the switches of domains add what enters them, as schedules of this
@@ -112,8 +112,8 @@ def _farthest(collective: Collective, fabric: Fabric) -> tuple[float, str]:
 
 
 def bandwidth_bound(collective: Collective, fabric: Fabric) -> float:
-    """Return the seconds that the bytes alone take at least, in proportion to the size of the collective: without
-    latencies, conversion and set-up."""
+    """Return the seconds that the bytes alone take at least on the resource that needs longest, in proportion to the
+    size of the collective: without latencies, conversion and set-up. Switches of domains are taken not to add."""
     return max(_bandwidth_bounds(collective, fabric, switches_add=False))[0]
 
 
@@ -126,7 +126,8 @@ def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: b
     """Return pairs of the seconds that bytes alone take at least on a resource that may bind, and its name.
 
     Resources are cuts, what all ranks together receive (unless the fabric or, as ``switches_add`` says, the switches of
-    domains add), and where parts differ single ranks. Latencies, conversion and set-up are left out.
+    domains add), and where parts differ single ranks. Cuts are left out for a broadcast or a reduce where something has
+    failed. Latencies, conversion and set-up are left out.
     """
     n, nbytes = collective.ranks, collective.nbytes
     if collective.kind in OF_PARTS:
@@ -340,5 +341,5 @@ def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> floa
 
 
 def adds(fabric: Fabric) -> bool:
-    """Return whether a fabric or some part of it adds in its network."""
+    """Return True where a fabric, or a fabric that is part of it at any depth, reduces in its network."""
     return fabric.in_network_reduction or any(adds(part) for part in fabric.parts)

@@ -44,7 +44,7 @@ class Demand:
 
     @property
     def peers(self) -> int:
-        """Most ranks to which one rank sends, or from which one receives."""
+        """Most ranks to which one rank sends, or from which one receives; there must be a part."""
         return int(max(np.bincount(self.source).max(), np.bincount(self.destination).max()))
 
     @cached_property
@@ -66,7 +66,8 @@ def end_seconds(received: Floats, sent: Floats, fabric: Fabric) -> list[tuple[fl
     """Return two pairs of seconds and a name: those of the rank that receives longest, then of the one that sends
     longest, by the fabric's bandwidth of each rank.
 
-    ``received`` and ``sent`` are the bytes of each rank: [rank].
+    The names are "what rank 3 must receive" and "what rank 3 must send". ``received`` and ``sent`` are the bytes of
+    each rank: [rank].
     """
     receive, send = fabric.rank_bandwidths()
     into, out = received / receive, sent / send
@@ -80,7 +81,8 @@ def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
     """Return pairs of seconds and a name: of the rank that receives longest, of the one that sends longest, and of all
     ranks together receiving everything.
 
-    On rings of at most 1,448 ranks the worst arc of neighbouring ranks comes last.
+    On rings of at most 1,448 ranks the worst arc of neighbouring ranks comes last. Latencies, conversion and set-up are
+    left out.
     """
     total = float(demand.nbytes.sum()) / fabric.total_receive_bandwidth()
     bounds = [*end_seconds(demand.received, demand.sent, fabric), (total, "what all ranks together can receive")]
@@ -93,7 +95,7 @@ def _arc_seconds(demand: Demand, fabric: Fabric) -> tuple[float, str]:
     """Return seconds in which links into, or out of, the worst arc of a ring carry what must pass, and its name.
 
     Arcs are all runs of neighbouring ranks, but the whole ring; those whose links have all failed count as 0 seconds.
-    The name is empty, with 0 seconds, where nothing must pass.
+    The name is as "the links into the 4 ranks from 2 on"; it is empty, with 0 seconds, where nothing must pass.
     """
     ranks = demand.ranks
     bytes_of = np.zeros((ranks, ranks))

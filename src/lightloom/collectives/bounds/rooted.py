@@ -131,7 +131,7 @@ def _smallest(counts: Floats, needed: float) -> float:
 @lru_cache(maxsize=16)
 def _attachments(ranks: int) -> Floats:
     """Return how many attachments of a tree of each depth cost exactly so many links, at most 1e30, the coefficients of
-    U^depth: [depth, cost].
+    ((1 + x) / (1 − x))^depth: [depth, cost], both from 0, costs up to ``ranks`` or 512.
 
     There are 2 √``ranks`` + 8 depths, a few times the one from which on no attachment need cost more than two.
     """
@@ -236,7 +236,7 @@ class RootedPrices(NamedTuple):
 def capacities(hops: float) -> Floats:
     """Return parts of a hop's time in which data may be sent to arrive within so many hops' time: [slot].
 
-    1 in each of the whole hops but one, and last the part of a hop that is left, if any.
+    1 in each of the whole hops but one, and last the part of a hop that is left, if any; ``hops`` is 2 or more.
     """
     slots = int(hops)
     last = hops - slots

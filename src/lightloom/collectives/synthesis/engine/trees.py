@@ -240,7 +240,8 @@ class HubCircuits:
 
     @cached_property
     def chords(self) -> list[Chords]:
-        """Chords of each length of each level with their channels, by level and within one by length: [length]."""
+        """Chords of each length of each level, by level and within one by length: number of hubs, hubs that a chord
+        reaches ahead, width in wavelengths, and the first channel of the chord from each hub."""
         return [
             Chords(level.hubs, skip, level.width, self.base(number) + places * level.width)
             for number, level in enumerate(self.levels)

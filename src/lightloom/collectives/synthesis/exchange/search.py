@@ -748,7 +748,8 @@ def exchange_schedule(collective: Collective, fabric: Fabric, planned: Plan, not
 
 
 def _wiring_note(wiring: Wiring, ranks: int) -> str:
-    """Return a description of a wiring, its chords and then its feeders, for the note of a schedule."""
+    """Return a description of a wiring, for the note of a schedule: each of its chords as :func:`chord_text` gives
+    them, and, with a feeder, "each of 8 hubs reaches the ranks around it within 3 hops over 2 wavelengths"."""
     parts = [chord_text(chords.hubs, chords.skips, chords.width, ranks) for chords in wiring.chords]
     if wiring.feeder is not None:
         parts.append(

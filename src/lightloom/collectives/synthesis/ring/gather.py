@@ -224,11 +224,12 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules, not yet verified, for few ranks that share many wavelengths: circuits for all pairs at once, and
-    sums by groups.
+    """Yield all-gathers, reduce-scatters or all-reduces, not yet verified, for few ranks that share many wavelengths:
+    over circuits for all pairs at once, and by WRHT's sums of groups.
 
-    Yields nothing where light does not reach the farthest rank; circuits for all pairs only where wavelengths suffice,
-    sums by groups only for all-reduces among at most 64 ranks.
+    Nothing is yielded where light does not reach the farthest rank. Circuits for all pairs are tried where wavelengths
+    suffice, with a schedule of one stage and for an all-reduce also queued ones; sums of groups for all-reduces among
+    at most 64 ranks.
     """
     if fabric.reach is not None and fabric.reach < fabric.diameter():
         return
@@ -259,7 +260,8 @@ def _straight_sums(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 
 
 def _levels_note(design: Design, trees: RingTrees, fabric: Fabric) -> str:
-    """Return a description of levels of chords, and of the pieces of a share, for the note of a schedule."""
+    """Return a description of levels of chords, as :func:`chord_text` gives each, and of the pieces of a share, for the
+    note of a schedule: "...; ...; every share travels in 4 pieces"."""
     chords = [chord_text(level.hubs, level.skips, level.width, fabric.ranks) for level in trees.circuits.levels]
     return f"{'; '.join(chords)}; every share travels in {design.pieces} pieces"
 

@@ -346,7 +346,8 @@ def rooted(collective: Collective, fabric: Fabric) -> Schedule:
 
 def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
     """Yield the shapes to choose from for a broadcast of ``nbytes``, each with its estimated seconds: trees around the
-    ring, chains around it with late pieces behind, and trees to hubs."""
+    ring, chains around it with late pieces behind, and trees to hubs. Whether light reaches the ends of their
+    lightpaths is not looked at for all of them."""
     n, channels, half = fabric.ranks, fabric.usable_channels, fabric.ranks // 2
     for load in _loads(min(channels, n - 1)):
         yield _estimated(fabric, nbytes / 2, (load,), 0, depth(n - 1, load), n - 1, 2)
@@ -528,7 +529,8 @@ def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedul
 
 
 def _tree_note(shape: Shape) -> str:
-    """Return a description of a shape for the note of a schedule: its way around or to hubs, and its pieces."""
+    """Return a description of a shape for the note of a schedule: its way around or to hubs, lightpaths over a link,
+    and pieces, of trees side by side those of each; where there are late pieces, how many go which way."""
     if shape.trees:
         trees = "; ".join(
             f"{tree.pieces} within {tree.hops} hops, {tree.outward} and {tree.backward} lightpaths over a link to hubs "
