@@ -194,8 +194,8 @@ def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, mos
 
 
 def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
-    """Return a lower bound in seconds that tells what :func:`joint_seconds` does with :func:`broadcast_uses`, and
-    moreover that links carry in every slot of one hop's length only what there is time for.
+    """Return a lower bound in seconds of what :func:`joint_seconds` bounds with :func:`broadcast_uses`, where moreover
+    links carry in every slot of one hop's length only what there is time for.
 
     All slots but the last are equally long, so that one price, that of a link in the last slot, decides. The bound is
     never less than that of :func:`joint_seconds`, and equal to it where the slots before the last one suffice.

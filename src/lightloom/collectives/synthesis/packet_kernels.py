@@ -183,8 +183,8 @@ def route(links: Links, demands: Demands, allowed: float, toll: float, batch: in
         links: circuits ordered by the rank that sends.
         demands: parts ordered by the rank that sends.
         allowed: seconds for which a circuit may be busy.
-        toll: seconds that a circuit costs besides its delay when it is busy for ``allowed`` seconds; with the sixth
-            power of the share of them otherwise.
+        toll: seconds that a circuit costs besides its delay when it is busy for ``allowed`` seconds; at other loads
+            times the sixth power of their share of ``allowed``.
         batch: parts that share one tree of ways.
         taken: in and out, circuits of each part's way from its destination back, −1 filling up: [part, hop].
         load: in and out, seconds for which each circuit is busy: [circuit].

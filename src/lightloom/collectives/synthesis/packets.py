@@ -201,8 +201,9 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
     """Return the fastest schedule found on a packet fabric, named "synthesized", not yet verified.
 
     Nothing more is tried once a schedule takes at most 0.1 % more than the lower bound (1 % among more than 128 ranks
-    that links between ranks alone do not join), or when effort is spent. All-gathers, reduce-scatters and all-reduces
-    on links that join all ranks are then tried in rounds from neighbour to neighbour too (:func:`flowing`).
+    that links between ranks alone do not join), or when effort is spent. Where none takes so little, all-gathers,
+    reduce-scatters and all-reduces on links that join all ranks are tried in rounds from neighbour to neighbour too
+    (:func:`flowing`).
 
     Raises:
         UnsupportedError: nothing that was tried serves the collective on this fabric.

@@ -166,8 +166,8 @@ _MOST_RANKS = 512
 def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
     """Return the fastest gather, scatter, permute, all-to-all or all-to-all-v found, not yet verified.
 
-    On a damaged ring even all-to-alls are served, and steps of plain algorithms are not tried. Nothing more is tried
-    once a schedule takes at most 2 % more than the lower bound, the set-up in neither.
+    On a damaged ring steps of plain algorithms are not tried. Nothing more is tried once a schedule takes at most 2 %
+    more than the lower bound, the set-up in neither.
 
     Raises:
         UnsupportedError: nothing that was tried carries the parts on this fabric.
@@ -231,8 +231,8 @@ def _by_ways(
     """Yield schedules, not yet verified, of parts over these circuits, each part in as many pieces as ``tries`` says in
     turn, as long as more pieces are faster: the first that is not is yielded last.
 
-    Nothing is yielded where the circuits do not join the parts' ends. Twice as many rows as 524,288 or more are not
-    tried. ``named`` names the circuits in the notes.
+    Nothing is yielded where the circuits do not join the parts' ends, and nothing after a schedule of more than 262,144
+    rows. ``named`` names the circuits in the notes.
     """
     bound, before = lower_bound(collective, fabric).time - fabric.setup_time, float("inf")
     for pieces in tries:

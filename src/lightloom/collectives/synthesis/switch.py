@@ -107,8 +107,11 @@ class Lift:
 
     @classmethod
     def of(cls, ranks: int, ahead: Ints) -> Lift:
-        """Return the lift of circuits that lead ``ahead`` [plane, period] ranks on from each rank of a period, with the
-        hops from there to every rank; they join all ranks."""
+        """Return the lift of circuits that lead ``ahead`` [plane, period] ranks on, 1 to ``ranks`` − 1, from each rank
+        of a period, with the circuits into every rank and the hops from the first period to all ranks.
+
+        The circuits must join all ranks, which is not checked; the period is that of ``ahead`` and divides ``ranks``.
+        """
         planes, period = ahead.shape
         hops = np.empty((period, ranks), np.int16)
         kernels.lift_hops(ahead, ranks, hops, np.empty(ranks, np.int64))

@@ -346,8 +346,8 @@ def rooted(collective: Collective, fabric: Fabric) -> Schedule:
 
 def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
     """Yield the shapes to choose from for a broadcast of ``nbytes``, each with its estimated seconds: trees around the
-    ring, chains around it with late pieces behind, and trees to hubs. Whether light reaches the ends of their
-    lightpaths is not looked at for all of them."""
+    ring, chains around it with late pieces behind, and trees to hubs. Light need not reach the ends of the lightpaths
+    of each of them."""
     n, channels, half = fabric.ranks, fabric.usable_channels, fabric.ranks // 2
     for load in _loads(min(channels, n - 1)):
         yield _estimated(fabric, nbytes / 2, (load,), 0, depth(n - 1, load), n - 1, 2)
