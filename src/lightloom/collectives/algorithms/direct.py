@@ -97,8 +97,9 @@ ONE_STAGE = Algorithm(
 
 
 def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return the schedule of one step, on one chunk: all ranks send to the switch, which adds and sends the sum to the
-    root of a reduce, or by multicast to all ranks. ``striped`` has no effect."""
+    """Return the schedule, not yet verified, of an all-reduce or a reduce in one step, on one chunk: all ranks send to
+    the switch, which adds and sends the sum to the root of a reduce, or by multicast to all ranks. ``striped`` has no
+    effect."""
     n, switch = collective.ranks, fabric.switch_rank
     rank, down = np.arange(n), np.arange(1 if collective.kind == "reduce" else n)
     zeros = np.zeros(n + len(down), np.int64)
@@ -134,8 +135,9 @@ IN_NETWORK = Algorithm(
 def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return the schedule in which every rank, or the root of a broadcast, sends to all others on one lightpath.
 
-    It leads clockwise and is tapped by each rank on its way. With ``striped`` lightpaths bundle the wavelengths that
-    are left over. The schedule is not yet verified.
+    It leads clockwise and is tapped by each rank on its way. Each sender has one chunk and a wavelength of its own, in
+    one step, or in several where there are fewer wavelengths than senders. With ``striped`` lightpaths bundle the
+    wavelengths that are left over. The schedule is not yet verified.
     """
     ranks = collective.ranks
     writers = 1 if collective.kind == "broadcast" else ranks
@@ -181,7 +183,7 @@ SERPENTINE = Algorithm(
 
 def _both_axes(fabric: Fabric) -> list[build.Moves]:
     """Return the moves of each step of an all-gather on a square grid in which half of every share goes along the rows
-    first, the other half along the columns; chunks are 2 · rank, and + 1 for the other half."""
+    first, the other half along the columns; chunks are 2 · rank for the first, 2 · rank + 1 for the other half."""
     grid = _ranks(fabric)
     return [_join_moves(a, b) for a, b in zip(_phases(grid, 2, 0), _phases(grid.T, 2, 1), strict=True)]
 
@@ -209,7 +211,8 @@ def declines_oblong(kind: str, fabric: Fabric) -> str | None:
 
 def _phases(grid: Ints, halves: int, half: int) -> list[build.Moves]:
     """Return the steps of an all-gather on a grid of ranks [row, column], each of one hop: first along the rows until
-    each rank has its row's shares, then these along the columns. Chunks are share · ``halves`` + ``half``."""
+    each rank has its row's shares, then these along the columns. Shares are cut into ``halves`` chunks each, of which
+    number ``half`` goes here: chunk owner · ``halves`` + ``half``."""
     alone, whole_rows = grid[:, :, None], np.broadcast_to(grid[:, None, :], (*grid.shape, grid.shape[1]))
     return _along(grid, alone, halves, half) + _along(grid.T, whole_rows.swapaxes(0, 1), halves, half)
 

@@ -35,7 +35,8 @@ from lightloom.machines.fabrics.fabric import Axis, Fabric
 def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return the schedule of recursive doubling; as reduce-scatter it is run backwards (recursive halving).
 
-    In an all-reduce partners add whole vectors. With ``striped`` transfers bundle the channels that their step leaves
+    In an all-reduce partners add whole vectors. Ranks beyond a power of two first hand their data to the rank before
+    them, and get the result from it in the end. With ``striped`` transfers bundle the channels that their step leaves
     free. The schedule is not yet verified.
     """
     name, n = "recursive-doubling", collective.ranks
@@ -49,9 +50,10 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
 
 
 def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
-    """Return sources and destinations of each exchange, folding of the ranks beyond a power of two first.
+    """Return sources and destinations, [transfer] each, of the steps of doubling, one pair of arrays a step.
 
-    Then all members at once, each with the partner 1, 2, 4, ... members away. Results are not handed back here.
+    First each rank that is folded (:func:`_members`) sends to the rank before it, which is left out for a power of two.
+    Then all members send at once, each to the partner 1, 2, 4, ... members away. Results are not handed back here.
     """
     members, folded = _members(ranks)
     position = np.arange(len(members))
@@ -128,7 +130,7 @@ HALVING_DOUBLING = Algorithm(
 
 def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return Bruck's doubling, for any number of ranks, not yet verified; as reduce-scatter it runs backwards
-    (recursive halving).
+    (recursive halving), and as all-reduce first so and then as the all-gather.
 
     It is folded to the rows of rank 0 where all ranks send the same way. With ``striped`` transfers bundle the channels
     that their step leaves free.
@@ -193,13 +195,14 @@ _ROUNDING = 1e-9
 def hierarchical_phases(kind: Kind, flats: Sequence[Algorithm], first: int = 0) -> list[Phase]:
     """Return the phases of a kind of collective along several axes, in order.
 
-    An all-reduce scatters data along axis ``first`` and those after it, around; reduces all along the last of them; and
-    gathers in the opposite order. An all-gather and a broadcast pass the axes in the opposite order, and other kinds
-    from ``first`` on.
+    The axes are taken from ``first`` on, and after the last the ones before ``first``. An all-reduce is a
+    reduce-scatter along each but the last of these, an all-reduce along the last, and all-gathers along the others in
+    the opposite order. Every other kind is itself along each axis: an all-gather and a broadcast in the opposite order,
+    others in this one.
 
     Args:
-        flats: flat algorithm for each axis.
-        first: axis along which data is scattered first.
+        flats: flat algorithm for each axis, innermost first.
+        first: index of the axis that is taken first.
     """
     axes = [(first + place) % len(flats) for place in range(len(flats))]
     if kind == "all-reduce":

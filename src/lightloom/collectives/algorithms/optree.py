@@ -185,8 +185,8 @@ def optree(
 ) -> Schedule:
     """Return OpTree's schedule on a WDM ring, not yet verified.
 
-    As reduce-scatter it runs backwards. Rows carry all that a pair of ranks exchanges in a step, at most as many shares
-    as a link has channels.
+    As reduce-scatter it runs backwards, as all-reduce first so and then as the all-gather. Rows carry all that a pair
+    of ranks exchanges in a step, at most as many shares as a link has channels.
 
     Args:
         striped: transfers bundle channels that their stage leaves free.
@@ -210,7 +210,8 @@ def optree(
 
 
 def exchange_stages(n: int, radices: Sequence[int]) -> tuple[list[build.Stage], Int32s]:
-    """Return who sends which shares where in each stage, and the shares to which the stages refer: [entry].
+    """Return the stages, which say who sends which shares where, and the shares to which they refer, [entry]: a
+    transfer carries so many of them from its first entry on.
 
     Each share of a pair takes a colour of its own, that is one wavelength in one step, as in the paper. Stages in which
     nobody sends are left out.
@@ -266,7 +267,8 @@ class _Parts(NamedTuple):
 
     def held(self) -> tuple[Int32s, Ints, Ints]:
         """Return the shares of all ranks of all kinds of parts, one rank's after the other's: [place]; and the first
-        place and the number of the shares that each rank holds: [kind, position] each."""
+        place and the number of the shares that each rank holds: [kind, position] each, as many positions as the largest
+        part has, with no shares at those that a smaller one lacks."""
         kinds, n = self.position.shape
         order = np.argsort(self.position, axis=1, kind="stable").astype(np.int32)
         most = int(self.size.max())

@@ -165,7 +165,7 @@ def _neighbours(
 
     Args:
         name: name of the algorithm.
-        hops: the transfers, which all store.
+        hops: the transfers, which all store, sorted by step and then by heading; places are those of the ring order.
         striped: transfers bundle all the wavelengths they can get.
         pieces: chunks of each rank's share, or of each part; chunks are owner · pieces + piece.
     """
@@ -249,9 +249,12 @@ def neighbour_exchange_steps(ranks: int) -> int:
 
 
 def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return the neighbour exchange in which two shares a step travel side by side on two wavelengths.
+    """Return the neighbour exchange in which two shares a step travel side by side on two wavelengths, not yet
+    verified.
 
-    A step therefore takes the time of one share. ``striped`` has no effect.
+    A step therefore takes the time of one share; the first has one share only. It serves an even number of ranks on a
+    ring with wavelengths; a reduce-scatter is the all-gather run backwards, an all-reduce that and then the all-gather.
+    ``striped`` has no effect.
     """
     n = collective.ranks
 
@@ -269,7 +272,8 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
 
 def _exchange_moves(fabric: Fabric) -> list[build.Moves]:
     """Return the moves of each of the N / 2 steps of neighbour exchange: every rank sends its own share in the first,
-    later the two shares last obtained, one after the other."""
+    later the two shares last obtained, one after the other. An even rank swaps with the next one in the first step,
+    with the one before in the second, and so on in turn; rows are sorted by source."""
     n, rank = fabric.ranks, np.arange(fabric.ranks, dtype=np.int64)
     even = rank % 2 == 0
     fresh = rank[:, None]

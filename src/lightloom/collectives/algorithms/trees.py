@@ -25,7 +25,11 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 
 def parents(ranks: int) -> Ints:
-    """Return the parent of each rank in the first of two binary trees, the root 0 being its own: [rank]."""
+    """Return the parent of each rank in the first of two binary trees, the root 0 being its own: [rank].
+
+    A parent has the lowest set bit of the rank cleared and the next higher one set, or only cleared where the former is
+    no rank.
+    """
     rank = np.arange(ranks)
     bit = rank & -rank
     up = (rank ^ bit) | (bit << 1)
@@ -35,7 +39,8 @@ def parents(ranks: int) -> Ints:
 def double_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
     """Return an all-reduce up two binary trees and down again, a pipeline of one piece, not yet verified.
 
-    The data is two chunks, a half for each tree. ``striped`` has no effect.
+    The data is two chunks, a half for each tree; the second tree is the first of ranks in reverse or, of an odd number,
+    of the ranks from 1 on and then 0. ``striped`` has no effect.
     """
     n, rank = collective.ranks, np.arange(collective.ranks)
     parent = parents(n)
@@ -114,17 +119,18 @@ def powers_below(ranks: int) -> list[int]:
 
 
 def binomial_levels(ranks: int) -> Levels:
-    """Return the levels of a binomial tree, for any number of ranks, leaves first: children, their parents, and the
-    ranks of a child's whole subtree.
+    """Return the levels of a binomial tree, for any number of ranks, leaves first: (children, their parents, ranks of a
+    child's whole subtree) each.
 
-    Level k joins ranks d, 3 d, 5 d, ..., where d is 2 to the k-th power, to the ranks d below them.
+    Level k joins ranks d, 3 d, 5 d, ..., where d is 2 to the k-th power, to the ranks d below them. The third is d,
+    though the last child's subtree may have fewer ranks.
     """
     return [(np.arange(d, ranks, 2 * d), np.arange(d, ranks, 2 * d) - d, d) for d in powers_below(ranks)]
 
 
 def star_levels(ranks: int) -> Levels:
-    """Return the one level of a tree in which every other rank is a child of rank 0: children, their parents, and 1,
-    the ranks of a child's subtree."""
+    """Return the one level of a tree in which every other rank is a child of rank 0, as a list of one (children, their
+    parents, 1), the last being the ranks of a child's subtree."""
     workers = np.arange(1, ranks)
     return [(workers, np.zeros_like(workers), 1)]
 
@@ -132,7 +138,7 @@ def star_levels(ranks: int) -> Levels:
 def _up_and_down(
     name: str, tree: Callable[[int], Levels], collective: Collective, fabric: Fabric, *, striped: bool = False
 ) -> Schedule:
-    """Return the schedule of a kind of collective over a tree with root 0.
+    """Return the schedule of a kind of collective over a tree with root 0, not yet verified.
 
     Whole vectors pass in an all-reduce, a broadcast or a reduce, the parts of a subtree in a gather or scatter, and in
     an all-gather the shares of a subtree up and then down what the receiver's subtree lacks; a reduce-scatter is its

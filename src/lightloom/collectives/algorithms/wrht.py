@@ -155,7 +155,8 @@ def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, In
         taps: most members that a multicast serves.
 
     Returns:
-        Member, first share, shares, first colour and number of the multicast: [row] each; all colours, and multicasts.
+        Index in ``side`` of the member that receives, first share, number of shares, first colour and number of the
+        multicast: [row] each; then the number of colours, and that of multicasts. Both count from 0 for this side.
     """
     members = len(side.rank)
     begin, end = int(side.first.min()), int(side.end.max())

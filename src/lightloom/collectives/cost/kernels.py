@@ -42,8 +42,8 @@ def run_at_once(work: TaskGraph, resources: int, begin: Floats, end: Floats) -> 
     """Compute when each task may begin and when it has ended, while tasks that use one resource at the same time share
     it max-min fairly.
 
-    A task waits for others, takes its ``lead``, uses its resources, and takes its ``tail``. Tasks that wait for each
-    other in a circle never begin.
+    A task waits for others, takes its ``lead``, uses its resources for ``alone`` seconds, or longer where it shares
+    them, and takes its ``tail``. Tasks that wait for each other in a circle never begin; their ``end`` is not set.
 
     Args:
         work: the tasks; ``waits`` is counted down.
@@ -290,7 +290,7 @@ def codec_work(rows: CodedRows, in_line: bool, coded_as: Int32s, count: Ints, mo
         coded_as: in and out, −1 where a rank holds a sum that was not encoded yet, else a lightpath that brought or
             took the bytes, in line the last one that took them: [rank and chunk].
         count: scratch, [2, ranks].
-        most: out, chunks encoded, and decoded: [2, steps].
+        most: out, chunks that the rank with most of them encodes, and those that such a rank decodes: [2, steps].
     """
     order, sender, receiver = rows.order, rows.sender, rows.receiver
     begin = 0

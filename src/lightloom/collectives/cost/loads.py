@@ -380,8 +380,9 @@ def _loads_by_step(schedule: Schedule, fabric: Fabric, classes: int, link_class:
 
     Args:
         classes: number of classes of links; number of links where ``link_class`` is None.
-        link_class: class of each link [link]: the chunks are then the most that a link of each class carries [class].
-            None: those of each link [link].
+        link_class: class of each link [link], which must follow from the fields of the fabric, since it is no part of
+            the key of what is remembered: the chunks are then the most that a link of each class carries [class]. None:
+            those of each link [link].
     """
     folding = schedule.folding or Folding.alike(fabric.ranks, fabric.ranks)
     name = blake2b(repr((fabric_key(fabric), folding.period, folding.axes, link_class is None)).encode()).digest()

@@ -129,7 +129,8 @@ class Hops(NamedTuple):
 
 
 def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
-    """Return the hops of all rows of a queued schedule on packet links.
+    """Return the hops of all rows of a queued schedule on packet links: the link of each, the seconds that a chunk
+    holds it and those until it may begin on the next, and the order in which links serve hops.
 
     On the fabric of a group of ranks, they include the hops of the sibling groups, which run the same schedule beside
     it: row r of group g then has number r · groups + g.
@@ -173,7 +174,8 @@ def _paths(
 
     Returns:
         The first hop of each transfer, [transfer + 1]; and the link of each hop, the seconds for which the transfer
-        holds it, and those after which the next hop may begin or the data has arrived: [hop] each.
+        holds it, and those from its beginning after which the next hop may begin or, of the last hop, the data has
+        arrived and is converted: [hop] each.
     """
     path = fabric.path(source, destination, route)
     taken = path >= 0
@@ -263,10 +265,11 @@ class Played(NamedTuple):
 
 
 def play(schedule: Schedule, fabric: Fabric) -> Played:
-    """Return when every row is sent, each as soon as its lightpath is free and its data is there.
+    """Return when every row of a queued schedule is sent, each as soon as its lightpath is free and its data is there:
+    the seconds until the last arrival, those of sending on the way to it, and those at which each row begins.
 
-    The schedule is verified: its rows are all sent in the end. Where it serves groups of ranks, all siblings are
-    played, and a row begins when the last of them begins it.
+    Circuits stand already. The schedule is verified: its rows are all sent in the end. Where it serves groups of ranks,
+    all siblings are played, and a row begins when the last of them begins it.
     """
     if fabric.exclusive:
         rows, held = rows_over_circuits(schedule, fabric, _queue_order(schedule))
@@ -347,7 +350,8 @@ def cells_of(schedule: Schedule) -> tuple[Ints, Ints, Mask]:
     start: [cell].
 
     A cell is a chunk at a rank of the first period of a folded schedule, or at any rank: rank · chunks + chunk. In
-    kinds whose parts go from one rank to one rank, cells are numbered anew, only those that rows name.
+    kinds whose parts go from one rank to one rank, cells are numbered anew, only those that rows name, and data lies in
+    those of the ranks that begin with it; in other kinds in every cell to which no row stores.
     """
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     period = ranks if schedule.folding is None else schedule.folding.period

@@ -174,7 +174,8 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", code
 
     Raises:
         UnknownNameError: no such cost model.
-        UnsupportedError: the paper model, which charges steps, of a queued schedule.
+        UnsupportedError: the paper model, which charges steps, of a queued schedule; and what :func:`step_loads`
+            refuses.
     """
     model = known_cost_model(model)
     if schedule.queued:
@@ -232,10 +233,12 @@ def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
 
 
 def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> StepTimes:
-    """Return the seconds of each step, by cause.
+    """Return the seconds of each step, by cause: transmission, conversion, reconfiguration, encoding and decoding.
 
-    Conversion is the fabric's overhead of a step in every step; reconfiguration its set-up time in steps that change
-    circuits, in the paper model on circuits in all.
+    With a codec in line transmission is that of the link or the coding, whichever takes longer, the latter with the
+    latency between neighbours, and encoding and decoding are 0. Steps with dependencies take as long as they do beside
+    those that run at once (:func:`shared_times`). Conversion is the fabric's overhead of a step in every step;
+    reconfiguration its set-up time in steps that change circuits, in the paper model on circuits in all.
 
     Args:
         loads: what the steps of the schedule carry on the fabric, at the size that is sent.

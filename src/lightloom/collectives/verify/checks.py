@@ -58,8 +58,11 @@ def article(kind: str) -> str:
 def ranges(schedule: Schedule, fabric: Fabric) -> None:
     """Prove that every column names what exists, and that no rank sends to itself.
 
+    Looked at are steps, ranks (the switch among them where it reduces), chunks or lists of chunks, routes, numbers of
+    lightpaths (0 to twice the rows) and, on circuits only, fibres and wavelengths, of which a row has one at least.
+
     Raises:
-        VerificationError: the first row found that does not.
+        VerificationError: the first row of the first column found that does not.
     """
     ends = schedule.collective.ranks + (1 if fabric.in_network_reduction else 0)
     limits = {
@@ -243,9 +246,11 @@ def _check_light(
 
 
 def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column) -> None:
-    """Prove that no rank sends or receives on more wavelengths at once than it has transceivers.
+    """Prove that no rank sends, and none receives, on more wavelengths at once than it has transceivers; sending and
+    receiving count apart.
 
-    Nothing is checked where the fabric states no number of them. Of a folded schedule ranks count modulo its period.
+    Nothing is checked where the fabric states no number of them. Of a folded schedule ranks count modulo its period. Of
+    steps with dependencies an upper estimate is compared, so that a schedule that needs a few less may be refused too.
 
     Args:
         step: position of each row's step, all 0 in a queued schedule: [row].
@@ -325,7 +330,8 @@ def first_piece(schedule: Schedule, fabric: Fabric) -> Schedule:
     no pipeline unchanged.
 
     Raises:
-        VerificationError: the pieces cannot follow each other so.
+        VerificationError: a pipeline on circuits, queued or with dependencies; pieces that do not divide the chunks, an
+            interval below 1, or too few steps for all pieces.
     """
     pipeline = schedule.pipeline
     if pipeline is None:
@@ -348,8 +354,11 @@ def check_folding(schedule: Schedule, fabric: Fabric) -> None:
     """Prove that the rows of a folded schedule, of steps in order or queued, can be repeated around the ring; nothing
     of one that is not folded.
 
+    The period must divide the ranks, the kind be the same from every rank, chunks be as many for each rank, and rows
+    be sent by ranks of the first period, on the channels that the folding states for the first copy.
+
     Raises:
-        VerificationError: the first violation found.
+        VerificationError: the first violation found; among them steps with dependencies and in-network reductions.
     """
     folding, ranks, kind = schedule.folding, fabric.ranks, schedule.collective.kind
     if folding is None:
@@ -382,7 +391,8 @@ def check_folding(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def of_first_owners(schedule: Schedule) -> Schedule:
-    """Return each row as that of its copies whose chunk is owned by a rank of the first period.
+    """Return a folded schedule with each row replaced by that of its copies whose chunk is owned by a rank of the first
+    period; sources may then lie in any period.
 
     What is not folded is returned unchanged.
     """
@@ -433,12 +443,15 @@ def check_lists(schedule: Schedule) -> None:
 
 
 def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[tuple[int, Int32s, Ints]]:
-    """Yield the rows of chunks 0 to ``chunks`` − 1, all of them at once or, of lists, some at a time.
+    """Yield the rows of chunks 0 to ``chunks`` − 1, all chunks at once or, where rows carry lists, some at a time.
 
-    With the first of these chunks come rows by chunk, and of each chunk in the order in which they were given, and the
-    place of each chunk's first row among them: [chunk + 1].
+    Args:
+        rows: numbers of all rows, in an order in which they can run.
+        chunks: number of chunks, which may be fewer than the schedule's where no row carries another one.
 
-    Each yield is (first chunk, rows, places), and the next one begins with the chunk after the last of these.
+    Yields:
+        The first chunk of these; the row numbers, sorted by chunk and for each chunk in the order of ``rows``; and the
+        place of each chunk's first row among them, [chunk + 1]. The next ones begin with the chunk after these.
     """
     lists = schedule.lists
     if lists is None:

@@ -45,7 +45,9 @@ def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[in
     """Send every row of a queued schedule as soon as its lightpath's queue and its source allow, and return (code, what
     is wrong first).
 
-    The second is a row; the place in ``ends`` of a cell that is not complete, with ``WRONG_END``; or −1, with ``OK``.
+    The code is ``OK``, ``STUCK`` (a row is never sent), ``TWICE``, ``AGAIN`` (both as in :func:`_send`) or
+    ``WRONG_END``. The second is a row; the index in ``ends`` of a cell that is not complete, with ``WRONG_END``; or −1,
+    with ``OK``.
     Rows of one multicast count one by one: none changes what the next one reads.
 
     Args:
@@ -351,8 +353,9 @@ def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Co
     wrong first and where: a chunk with ``WRONG_END``, else a row.
 
     ``owner`` [chunk] has a chunk at first, and ``reader`` [chunk] must end with it, every rank where that is −1. A rank
-    receives each chunk once, and passes it on in steps that begin after that in which it came has ended, as ``reach``
-    says of steps a and b in [a, b].
+    receives each chunk at most once (else ``TWICE``), and passes it on (else ``NOT_HELD``) in steps that begin after
+    that in which it came has ended (else ``UNORDERED``), as ``reach`` says of steps a and b in [a, b]; where that is
+    empty steps run in their order, and ``NOT_HELD`` stands for both. Chunks are numbered as in ``sends.first``.
     """
     rows, first, step, source, destination = sends.rows, sends.first, sends.step, sends.source, sends.destination
     got = np.full(ranks, -2, np.int32)
@@ -386,6 +389,9 @@ def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Co
 def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_through: int) -> tuple[int, int, int]:
     """Replay any collective in which every rank holds its own contribution at first, and return (code, row or chunk,
     rank): ``OK`` and zeros, or what is wrong first and where: a chunk with ``WRONG_END``, else a row.
+
+    Codes of rows are ``EMPTY``, ``TWICE``, ``LOST``, ``INCOMPLETE``, ``RACE`` (two sends of a step write one rank and
+    do not both add) and ``UNORDERED``; the rank is the one that sends or receives, whichever is at fault.
 
     Contributions are replayed some thousand at a time, so that memory grows with the ranks and not with their square.
     Sends of one step read what was there before the step; only rank ``cut_through`` (the switch, or -1) passes on what

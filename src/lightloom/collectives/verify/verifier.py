@@ -61,7 +61,8 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def verify_light(schedule: Schedule, fabric: Fabric) -> None:
-    """Prove that the lightpaths of a schedule of steps are legal on this fabric, whatever they carry.
+    """Prove that the lightpaths of a schedule of steps, which is not folded, are legal on this fabric, whatever they
+    carry. On packet fabrics only the rows of each lightpath must agree.
 
     Raises:
         VerificationError: the first violation found.
@@ -275,9 +276,9 @@ def _farthest(schedule: Schedule, fabric: Fabric) -> Ints:
 
 
 def _check_queued_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
-    """Raise VerificationError where lightpaths of any copies share a channel of a link, or one does not exist.
+    """Raise VerificationError where lightpaths of any copies share a channel of a link, or a channel does not exist.
 
-    ``farthest`` has one row for each lightpath.
+    ``farthest`` has one row number for each lightpath, that to its farthest destination.
     """
     source, destination, route = schedule.ends(farthest)
     count, paths = schedule.wavelength_count[farthest].astype(np.int64), np.arange(len(farthest))
@@ -372,7 +373,8 @@ def _replay_queued(schedule: Schedule, fabric: Fabric) -> None:
     with what the collective promises.
 
     Raises:
-        VerificationError: a row is never sent or sends twice, or a rank does not end with what it must hold.
+        VerificationError: a row is never sent or sends twice, a rank does not end with what it must hold, chunks do not
+            divide among the parts, or a row adds, or stores, where the kind forbids it.
     """
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     checks.shares(schedule)
@@ -435,9 +437,13 @@ class _Cells(NamedTuple):
 
 
 def _ends_of_parts(schedule: Schedule, period: int) -> tuple[Ints, Ints]:
-    """Return the cells of the first period of ranks where parts lie before, and where they must lie after.
+    """Return the cells of the first period of ranks where the parts of a collective from one rank to one rank lie
+    before, and where they must lie after: [cell] each.
 
     A cell is rank · chunks + chunk; entries of the two arrays belong together only where rows are not folded.
+
+    Args:
+        period: ranks of a period; where they are fewer than all the collective is an all-to-all.
     """
     collective, chunks = schedule.collective, schedule.chunks
     if period < collective.ranks:
