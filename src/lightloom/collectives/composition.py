@@ -139,7 +139,7 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
 def _flat_schedule(
     phase: Phase, collective: Collective, fabric: Fabric, sizes: Sequence[int], before: Sequence[Phase]
 ) -> Schedule:
-    """Return the flat schedule of a phase on one group of ranks, unfolded, rows by step.
+    """Return the flat schedule of a phase on one group of ranks, unfolded, rows by step, not verified.
 
     Args:
         sizes: ranks along each axis.
@@ -241,7 +241,7 @@ def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[
     of the first period of a folded schedule.
 
     There is a row for each [flat row, group, share that the group holds beside its own, part of a chunk], in this
-    order, flattened. Steps and lightpaths are numbered from 0.
+    order, flattened. Steps and lightpaths are numbered from 0; routes, channels and widths are all 0.
 
     Args:
         layout: how chunks are numbered, and the first axis of which only the first ranks have rows.

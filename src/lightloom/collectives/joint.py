@@ -85,7 +85,8 @@ def part_rows(part: Part, fabric: Fabric) -> tuple[Ints, Lightpaths, Ints, Ints,
 
 
 def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """Return one row for every rank that a lightpath reaches, as a schedule that is not folded.
+    """Return one row for every rank that a lightpath reaches, as a schedule that is not folded; the chunks of its rows
+    mean nothing.
 
     Where several steps have the same lightpaths, as those around a ring, only the first is returned. Circuits of a
     queued schedule are all in one step.

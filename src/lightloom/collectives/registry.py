@@ -301,6 +301,7 @@ def around_failures(
         ConfigError: something failed that the fabric does not have, parts of it cannot reach each other, or a kind
             whose parts have sizes.
         UnsupportedError: the kind cannot be synthesized on what is left of the fabric.
+        VerificationError, BoundError: a schedule is wrong, or its cost lies below its bound.
     """
     fabrics = [damaged(sound, case) if case else sound for case in cases]
     rows: list[Document] = []

@@ -79,7 +79,10 @@ def write_traces(
 
 
 def nodes_of(schedule: Schedule, advance: Callable[[int], None] = lambda _: None) -> list[list[Node]]:
-    """Return the nodes of each rank's trace, each after the nodes of that trace that it waits for.
+    """Return the nodes of each rank's trace, [rank], each after the nodes of that trace that it waits for.
+
+    Row r is node 2 r, a send in the trace of its source, and node 2 r + 1, a receive in that of its destination. A send
+    has data dependencies on receives, a receive control dependencies on sends and receives, all at its own rank.
 
     Args:
         schedule: verified and unfolded.

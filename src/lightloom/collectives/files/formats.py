@@ -53,7 +53,8 @@ class ExportSize(NamedTuple):
 
 
 def export_size(path: Path, schedule: Schedule) -> ExportSize:
-    """Return what an export in the format of the suffix will write, without writing it.
+    """Return about how much an export in the format of the suffix will write, without writing it: rows, bytes of all
+    files, and bytes of memory meanwhile, by what a row of the format takes.
 
     Rows are those of all ranks, pieces and chunks in formats that write them out (``.et``, ``.xml``), else those
     stored.

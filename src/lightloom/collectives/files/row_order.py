@@ -43,9 +43,10 @@ class RowOrder:
 
 
 def row_order(schedule: Schedule) -> RowOrder:
-    """Return the rows of a verified, unfolded schedule in an order in which they can run, and for each row the rows
-    that it must wait for, by reason: writers of what it reads, readers and writers of what it replaces, and sums that
-    it adds to.
+    """Return the rows of a verified, unfolded schedule in an order in which they can run (``groups``, each of rows that
+    are all sent before any of them arrives), and for each row the rows that it must wait for, by reason: writers of
+    what it reads (``reads``), readers and writers of what it replaces or adds to (``after_reads``, ``after_writes``),
+    and rows that add to the same sum before it (``sums``).
 
     The time is linear in the number of rows and dependencies.
 

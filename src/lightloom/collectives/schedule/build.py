@@ -39,7 +39,8 @@ def ring_links(nodes: int, source: Ints, destination: Ints, route: Ints) -> int:
 
 @lru_cache(maxsize=64)
 def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return an optimal one-stage all-to-all on a ring: (source, destination, route, wavelength), [ordered pair] each.
+    """Return an optimal one-stage all-to-all on a ring: (source, destination, route, wavelength), [ordered pair] each,
+    every pair of different nodes once, in no order to count on. Wavelengths count from 0 in either direction.
 
     Two opposite nodes X and Y are served at a time and then taken off the ring. For v on the one side of them and u on
     the other, one clockwise wavelength carries the closed tour X→v→Y→u→X, one counter-clockwise its reverse:
@@ -352,10 +353,11 @@ def assign_wavelengths(
 def assemble(
     name: str, collective: Collective, fabric: Fabric, rows: Rows, *, chunks: int, steps: int, **fields: Any
 ) -> Schedule:
-    """Return a schedule of rows whose channels number the wavelengths of all fibres in a row.
+    """Return a schedule, not yet verified, of rows whose channels number the wavelengths of all fibres in a row.
 
     Args:
         name: name of the algorithm.
+        rows: as they are to be stored; channels become fibre and wavelength.
         chunks, steps: number of all chunks, and of all steps.
         fields: further fields of :class:`Schedule`, such as ``queued``, ``folding``, ``notes``.
     """
@@ -483,8 +485,8 @@ def sequence(first: Schedule, second: Schedule, collective: Collective) -> Sched
 def from_all_gather(
     collective: Collective, fabric: Fabric, all_gather: Callable[[Collective], Schedule], *, mirrored: bool = False
 ) -> Schedule:
-    """Return a schedule of an all-gather, a reduce-scatter or an all-reduce from an algorithm that knows all-gather
-    only.
+    """Return a schedule, not yet verified, of an all-gather, a reduce-scatter or an all-reduce from an algorithm that
+    knows all-gather only.
 
     A reduce-scatter is the all-gather run backwards, an all-reduce that and then the all-gather.
 
@@ -512,7 +514,8 @@ def all_gather_by_moves(
     pieces: int = 1,
     striped: bool = False,
 ) -> Schedule:
-    """Return a schedule of an all-gather, a reduce-scatter or an all-reduce from the moves of an all-gather.
+    """Return a schedule, not yet verified, of an all-gather, a reduce-scatter (the all-gather run backwards) or an
+    all-reduce (that and then the all-gather) from the moves of an all-gather.
 
     Args:
         name: name of the algorithm.
@@ -530,7 +533,7 @@ def all_gather_by_moves(
 
 
 def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[Collective], Schedule]) -> Schedule:
-    """Return a schedule of a broadcast or a reduce from an algorithm that knows broadcast only.
+    """Return a schedule, not yet verified, of a broadcast or a reduce from an algorithm that knows broadcast only.
 
     A reduce is the broadcast run backwards.
 
@@ -579,6 +582,9 @@ def distinct_transfers(
 def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interval: int = 0) -> Schedule:
     """Return the rows of a schedule of steps on packet links as a queued one, not yet verified.
 
+    Links serve rows in the order of their steps (of pieces: those that are ``interval`` later for each piece), then of
+    pieces, and of these first those to the next rank, then those to the one after it, and so on.
+
     Args:
         schedule: steps in order, folded or not; of a pipeline, its first piece.
         pieces: parts into which every chunk is cut.
@@ -586,7 +592,8 @@ def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interv
             links serve all pieces of a step before those of the next.
 
     Raises:
-        UnsupportedError: circuits, which need set-ups between steps, or steps that depend on each other.
+        UnsupportedError: circuits, which need set-ups between steps, a switch that reduces, steps that depend on each
+            other, or a schedule that is queued already.
     """
     if fabric.exclusive or fabric.in_network_reduction:
         raise UnsupportedError(f"{schedule.algorithm}: only packets between ranks do without steps")

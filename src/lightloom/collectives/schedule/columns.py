@@ -349,7 +349,7 @@ class Schedule:
 
     def unfolded(self, fibre_channels: int) -> Schedule:
         """Return the schedule with a row for every rank, every piece and every chunk: without folding, pipeline or
-        lists.
+        lists. Every copy and every piece has lightpaths of its own numbers; rows of a pipeline are sorted by step.
 
         Args:
             fibre_channels: wavelengths of each fibre, by which the channels of copies become fibre and wavelength.
@@ -387,7 +387,8 @@ class Schedule:
         return self.with_columns(columns | {"chunk": self.lists.chunks_of(self.chunk)}, lists=None)
 
     def unfolded_once(self) -> Schedule:
-        """Return a folded schedule of steps on packet links with the rows of all copies along its innermost axis.
+        """Return a folded schedule of steps on packet links with the rows of all copies along its innermost axis; any
+        other schedule is an AssertionError where it is not folded.
 
         It is still folded along the axes outside it; where there is no other axis it is not folded any more.
         """

@@ -184,6 +184,10 @@ ROOM = {"Simple": 2, "LL": 8, "LL128": 8}
 def check_rules(program: Program, condition: Condition, where: str) -> None:
     """Check every rule that a program must keep, and raise at the first that is broken.
 
+    They are the protocol's name, the runtime's limits (channels, threadblocks, steps, counts, peers on a channel), the
+    sizes of buffers, one threadblock at each end of a connection, types, peers and places of steps, and what they wait
+    for. What happens in a run is not looked at.
+
     Args:
         condition: pre- and postcondition of the program, by which buffers are checked.
         where: name of the file, for messages.
