@@ -154,8 +154,9 @@ class Timeline:
         """Return the seconds of the step by what it waits for: ``compute_s``, ``exposed_communication_s``,
         ``exposed_reconfiguration_s`` and ``idle_s``, which add up to ``step_time``.
 
-        A moment counts as compute when any computing runs, else as communication, else as reconfiguration,
-        else as idle: what the network does beside computing is hidden, the rest is *exposed*.
+        A moment counts as compute when any computing (forward, backward or update) runs, else as communication
+        (transmission or codec), else as reconfiguration, else as idle, from 0 on: what the network does beside
+        computing is hidden, the rest is *exposed*.
         """
         seconds: dict[Share, float] = dict.fromkeys((*_PRECEDENCE, "idle"), 0.0)
         changes: list[tuple[float, int, Share]] = []

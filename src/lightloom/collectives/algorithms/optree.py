@@ -314,8 +314,8 @@ def _longest_links(ranks: int, channels: int) -> int:
 
 def _around_the_ring(start: Ints, size: Ints) -> build.Stage:
     """Return OpTree's first stage: the i-th ranks of all parts exchange their shares in an optimal one-stage all-to-all
-    around the ring, for every i on colours of its own. ``start`` and ``size`` are the first rank and the ranks of each
-    part: [part]."""
+    around the ring, for every i on colours of its own. Each transfer carries one share, that of its source. ``start``
+    and ``size`` are the first rank and the ranks of each part: [part]."""
     parts, positions = len(start), int(size.max())
     colours = ring_all_to_all_wavelengths(parts)
     one, other, route, colour = build.ring_all_to_all(parts)

@@ -157,6 +157,7 @@ def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, In
     Returns:
         Index in ``side`` of the member that receives, first share, number of shares, first colour and number of the
         multicast: [row] each; then the number of colours, and that of multicasts. Both count from 0 for this side.
+        First shares are 0 to 2 n − 1, where k and k + n are the same share, so that a range may lead around the ring.
     """
     members = len(side.rank)
     begin, end = int(side.first.min()), int(side.end.max())

@@ -77,8 +77,9 @@ class Cost(Result):
         return self.time - self.setup if self.static else self.time
 
     def summary(self) -> str:
-        """Return one line: the time, the steps, the seconds that are not 0 by cause, and the energy, such as "1.2 µs in
-        3 steps (1 µs transmission, 200 ns conversion); energy 4 µJ"."""
+        """Return one line: the time, the steps, the seconds that are not 0 by cause (transmission, conversion,
+        reconfiguration, and codec for encoding and decoding together), and the energy, such as "1.2 µs in 3 steps (1 µs
+        transmission, 200 ns conversion); energy 4 µJ"."""
         parts = {name: getattr(self, name) for name in ("transmission", "conversion", "reconfiguration")}
         parts["codec"] = self.encode + self.decode
         spent = ", ".join(f"{format_time(seconds)} {name}" for name, seconds in parts.items() if seconds)

@@ -225,8 +225,11 @@ def decode_attribute(content: bytes) -> tuple[str, Value]:
     """Return the name and value of an attribute, from the content of its field; an attribute without a value holds an
     empty text, and a list is a tuple.
 
+    Unknown fields and the documentation are skipped.
+
     Raises:
         WireError: not an attribute, or a value of another wire type than its kind has.
+        UnicodeDecodeError: a name or a text is not UTF-8.
     """
     name: str = ""
     decoded: Value = ""
@@ -250,6 +253,7 @@ def _scalar(kind: int, wire: int, value: int | bytes) -> Scalar:
 
     Raises:
         WireError: another wire type than the kind has.
+        UnicodeDecodeError: a text is not UTF-8.
     """
     if kind in _VARINTS:
         return _VARINTS[kind](as_whole(value))
@@ -420,8 +424,9 @@ def _decode_header(frame: bytes, path: Path) -> dict[str, Value]:
     """Return the attributes of a header, whose version must be known or missing.
 
     Raises:
-        WireError: a field that no header has.
+        WireError: a field that no header has, or an attribute that is none.
         ConfigError: a version other than 0.x and 1.x.
+        UnicodeDecodeError: the version, a name or a text is not UTF-8.
     """
     version = ""
     attributes: dict[str, Value] = {}
@@ -439,10 +444,11 @@ def _decode_header(frame: bytes, path: Path) -> dict[str, Value]:
 
 
 def _decode_node(frame: bytes) -> Node:
-    """Return the node of a message; unknown fields are skipped, and what is missing is 0 or empty.
+    """Return the node of a message, not checked further; unknown fields are skipped, and what is missing is 0 or empty.
 
     Raises:
         WireError: a field of another wire type than it has.
+        UnicodeDecodeError: a text is not UTF-8.
     """
     values: dict[str, Any] = {"id": 0, "name": "", "type": 0, "attributes": {}}
     for number, wire, value in fields(frame):

@@ -455,7 +455,8 @@ def _replay_chunk(
     rank): ``OK`` and zeros, or what is wrong first and where.
 
     With ``at_once`` the contributions at hand are all there are, and the first send that breaks a promise ends it; else
-    ``copies.found`` says of each send what was found of them.
+    only what is wrong whatever is carried (``UNORDERED``, ``RACE``) ends it, and ``copies.found`` says of each send,
+    counted from ``begin``, what was found of them.
 
     Args:
         copies: contributions that ranks hold, those at hand in ``state`` at first; changed in place.
@@ -521,7 +522,8 @@ def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, comp
     """Add the contributions that a send carries, its row of ``carried`` [send, word], to those of rank ``at`` in
     ``state`` [rank, word], or store them there in their place, and return flags of what was found.
 
-    The flags are ``_TWICE`` (some was there already), ``_DIFFERS``, ``_LOST`` (some of what was there does not come),
+    The flags are ``_TWICE`` (some of what comes was there already), ``_DIFFERS`` (what comes is not what was there),
+    ``_LOST`` (some of what was there does not come),
     ``_HELD`` (something was there) and ``_MISSING`` (what comes is not complete). No branch stops the loop over words.
     """
     twice, differs, lost, held, missing = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)

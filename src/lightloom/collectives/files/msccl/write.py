@@ -254,7 +254,8 @@ class ProgramWriter:
         return max(counts.values(), default=0) > MOST_BLOCKS or max(awaited.values(), default=0) > MOST_AWAITED + 1
 
     def program(self) -> Program:
-        """Return the program that :meth:`write` has written: steps in threadblocks, numbered by peers and channel.
+        """Return the program that :meth:`write` has written: steps in threadblocks, numbered by kind ("both", "copy",
+        "receive", "send"), peer and channel, on a GPU with more than 128 those first for which others wait.
 
         It runs in place, but out of place in an all-to-all, and is chosen for the size of the schedule, or from the
         next below to the next above that its chunks divide. Steps get their dependencies here.
