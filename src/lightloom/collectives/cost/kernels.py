@@ -284,6 +284,8 @@ def codec_work(rows: CodedRows, in_line: bool, coded_as: Int32s, count: Ints, mo
     """Count the most chunks that a rank encodes, and decodes, in each step.
 
     Args:
+        rows: rows whose chunks are coded, in an order in which the steps can run, with the number of what each reads
+            and writes, a rank and chunk, and the ranks that encode and decode.
         in_line: True: a chunk that leaves is encoded once for each lightpath, and every one that arrives is decoded.
             False: a rank encodes a chunk only where its sum has changed since, and then decodes it itself too if the
             row stores; it decodes all that arrives.
@@ -347,6 +349,9 @@ def play_rows(rows: PlayedRows, place: Ints, held: Mask, begin: Floats) -> tuple
     lightpaths; verified schedules only.
 
     Args:
+        rows: rows by lightpath, each lightpath's in the order of its queue, with the cells that they read and write,
+            the seconds that they hold the lightpath and those after which they arrive; a row begins when its lightpath
+            is free and its data is there.
         place: of the first row of each lightpath in the order: [lightpath + 1].
         held: in and out, whether data lies in a cell: [cell].
         begin: out, seconds at which each row begins: [row].

@@ -551,7 +551,9 @@ class PipelinedLoads(NamedTuple):
 def pipelined_loads(schedule: Schedule, pipeline: Pipeline, fabric: Fabric) -> PipelinedLoads:
     """Return the loads of a schedule that is this pipeline, folded or not, on a packet fabric.
 
-    They hold for the interval of ``pipeline`` and, where a piece has at most 64 steps, for interval 1.
+    They are, by interval, the seconds of all runs of places (:func:`_interval_loads`), and the number of links that
+    the chunks of one piece cross, of all ranks. They hold for the interval of ``pipeline`` and, where a piece has at
+    most 64 steps, for interval 1.
     """
     piece = schedule.first_piece()
     loads = _loads_by_step(piece, fabric, fabric.links, None)
@@ -726,7 +728,8 @@ def at_size(schedule: Schedule, nbytes: float, loads: StepLoads, fabric: Fabric)
 
 
 def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> StepLoads:
-    """Return the loads of a schedule of steps, from which its cost at any size follows.
+    """Return the loads of a schedule of steps, from which its cost at any size follows: chunks, steps and their order,
+    what the steps carry (:func:`_transfer_loads`), which change circuits, and the crossings that take energy.
 
     Changes of circuits are counted in the physical model only, crossings only where the fabric states its energy per
     bit (0 otherwise).

@@ -300,7 +300,8 @@ class CodecWork:
     received: Ints
 
     def times(self, nbytes: float, encode: float, decode: float, calls: tuple[float, float] = (0.0, 0.0)) -> CodecTimes:
-        """Return the seconds of coding in each step, at rates in bytes of values per second.
+        """Return the seconds of encoding and of decoding in each step, [step] each, at rates in bytes of values per
+        second.
 
         Args:
             nbytes: bytes of all values of the collective before compression.
@@ -317,7 +318,8 @@ class CodecWork:
 
 
 def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
-    """Return the chunks that the busiest rank encodes and decodes in each step of a schedule.
+    """Return the chunks that the busiest rank encodes and decodes in each step of a schedule of steps, and the messages
+    that the busiest rank sends and receives: [step] each.
 
     The busiest ranks of encoding and decoding may differ; their times are added, an upper estimate where they do.
 
@@ -390,7 +392,8 @@ class Straggling:
 
 
 def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower: float = 1.0) -> Straggling:
-    """Return how much later a run of a verified schedule on circuits ends if one rank straggles, for each rank in turn.
+    """Return how much later a run of a verified schedule on circuits ends if one rank straggles, for each rank in turn
+    (``later``, seconds: [rank]), and the seconds of a run in which none does, set-up included (``time``).
 
     Of a folded queued schedule, one period of ranks is played; the others delay as much as these.
 

@@ -169,7 +169,9 @@ def schema() -> dict[str, Any]:
 def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
     """Return everything about a schedule but its columns, as JSON values.
 
-    They are the fields of :class:`Header` by their names in files; ``fabric`` is None where none is given.
+    They are ``schema``, ``algorithm``, ``collective``, ``chunks``, ``steps``, ``queued``, ``dependencies``,
+    ``folding``, ``pipeline``, ``lists``, ``notes`` and ``fabric``, each a value of :class:`Header`; those that the
+    schedule does not have, and a fabric that is not given, are None.
     """
     collective, folding, pipeline, lists = schedule.collective, schedule.folding, schedule.pipeline, schedule.lists
     dependencies = None if schedule.dependencies is None else np.asarray(schedule.dependencies).reshape(-1, 2).tolist()

@@ -487,7 +487,9 @@ class Schedule:
         return source, destination, route
 
     def columns(self) -> dict[str, Column]:
-        """Return the columns by name, in the order of :data:`COLUMNS`: [row] each, as they are stored."""
+        """Return the columns by name, in the order of :data:`COLUMNS` (``step``, ``lightpath``, ``source``,
+        ``destination``, ``route``, ``fibre``, ``first_wavelength``, ``wavelength_count``, ``chunk``, ``reduces``):
+        [row] each, as they are stored."""
         return {name: getattr(self, name) for name in COLUMNS}
 
 

@@ -51,6 +51,7 @@ def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[in
     Rows of one multicast count one by one: none changes what the next one reads.
 
     Args:
+        rows: rows by lightpath, each lightpath's in the order of its queue, with the cells that they read and write.
         parts: in and out, contributions that are summed in each cell: [cell].
         complete: contributions of a complete chunk.
         ends: cells that must be complete in the end.
@@ -206,6 +207,7 @@ def occupy(
 
     Args:
         rows: row numbers, in an order in which their steps can run.
+        transfers: lightpath, step, destination, first channel and number of channels of every row of the schedule.
         runs: links of the rows, in the order of ``rows``.
         order: distances in ``holder`` and ``held`` from a link to the next, and from a channel to the next.
         holder: in and out, lightpath that last held each channel of each link, −1: none.
@@ -355,7 +357,8 @@ def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Co
     ``owner`` [chunk] has a chunk at first, and ``reader`` [chunk] must end with it, every rank where that is −1. A rank
     receives each chunk at most once (else ``TWICE``), and passes it on (else ``NOT_HELD``) in steps that begin after
     that in which it came has ended (else ``UNORDERED``), as ``reach`` says of steps a and b in [a, b]; where that is
-    empty steps run in their order, and ``NOT_HELD`` stands for both. Chunks are numbered as in ``sends.first``.
+    empty steps run in their order, and ``NOT_HELD`` stands for both. ``sends`` has the rows chunk by chunk, those of a
+    chunk in an order in which the steps can run.
     """
     rows, first, step, source, destination = sends.rows, sends.first, sends.step, sends.source, sends.destination
     got = np.full(ranks, -2, np.int32)
@@ -398,6 +401,7 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
     enters in the same step.
 
     Args:
+        sends: rows chunk by chunk, those of a chunk in an order in which the steps can run.
         reader: rank that must end with all contributions, every rank where it is -1: [chunk].
         reach: whether step a ends before step b begins: [a, b]; empty where steps follow each other.
     """

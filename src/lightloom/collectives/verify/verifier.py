@@ -159,7 +159,10 @@ def _order_steps(schedule: Schedule) -> tuple[Int32s, Bytes]:
 
 
 def _check_channels(schedule: Schedule, fabric: Fabric, in_order: _Order) -> None:
-    """Raise VerificationError where two lightpaths whose steps may run at once hold the same channel of a link."""
+    """Raise VerificationError where two lightpaths whose steps may run at once hold the same channel of a link.
+
+    ``in_order`` is an order of the steps as :func:`_order_rows` returns it.
+    """
     step, rows, reach = in_order
     holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
     order = None
@@ -178,7 +181,8 @@ def _check_channels(schedule: Schedule, fabric: Fabric, in_order: _Order) -> Non
 
 
 def _replay(schedule: Schedule, fabric: Fabric, order: _Order) -> None:
-    """Prove that every send carries what its source holds, and that all ranks end with what they must hold.
+    """Prove that every send of a schedule of steps carries what its source holds, and that all ranks end with what they
+    must hold. ``order`` is an order of the steps as :func:`_order_rows` returns it.
 
     Raises:
         VerificationError: the first violation found, by row and rank or, at the end, by rank and chunk.
@@ -418,7 +422,13 @@ class _Cells(NamedTuple):
 
     @classmethod
     def of(cls, schedule: Schedule) -> _Cells:
-        """Return the cells of a queued schedule, and what its collective says of them before and after."""
+        """Return the cells of a queued schedule, numbered from 0, as ``code``, rank · chunks + chunk of each; the cells
+        that each row reads (``origin``) and writes (``target``); and by its collective those that hold a contribution
+        before (``begins``) and must be complete after (``ends``).
+
+        A cell is a rank of the first period with a chunk; in kinds whose parts go from one rank to one rank only those
+        that one of these arrays names are numbered, else all.
+        """
         ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
         period = ranks if schedule.folding is None else schedule.folding.period
         chunk, to = schedule.chunk.astype(np.int64), schedule.destination.astype(np.int64) % period

@@ -140,7 +140,8 @@ class Condition:
 
 
 def condition_of(program: Program, in_place: bool, where: str) -> Condition:
-    """Return the pre- and postcondition of a program, with its buffers in place or not.
+    """Return the pre- and postcondition of a program, with its buffers in place or not: its collective, the numbers of
+    GPUs and of chunks, and the chunks of each GPU's input and output.
 
     Sizes of input and output follow from the collective; of a custom one they are those that each GPU states.
 
