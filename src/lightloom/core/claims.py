@@ -91,7 +91,8 @@ class Claim:
         return abs(value - paper) <= self.tolerance * (1 + 1e-9)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row as the commands print it: all fields and the status."""
+        """Return the row as the commands print it: ``id``, ``paper``, ``ours``, ``unit``, ``tolerance``, ``basis``,
+        ``trivial``, ``fitted``, ``why`` and ``status``."""
         return asdict(self) | {"status": self.status}
 
 

@@ -50,8 +50,8 @@ def catalog_file(name: str, folder: Path) -> Path | None:
 
 @cache
 def catalog_files(folder: Path) -> dict[str, Path]:
-    """Return the YAML files of a catalog by name without suffix, whichever of its subfolders they lie in; searched once
-    a process."""
+    """Return the ``.yaml`` files of a catalog by name without suffix, whichever of its subfolders they lie in, of two
+    with one name the last by path; searched once a process."""
     return {path.stem: path for path in sorted(folder.rglob("*.yaml"))}
 
 

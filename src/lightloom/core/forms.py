@@ -111,8 +111,8 @@ FORMS = (
 
 
 def looks_like_file(name: str) -> bool:
-    """Return True if a name means a file rather than a catalog's entry: it exists, is a folder with a ``config.json``,
-    holds a slash, or has the suffix of a form."""
+    """Return True if a name means a file rather than a catalog's entry: it is that of a file, or of a folder with a
+    ``config.json``, holds a slash, or has the suffix of a form."""
     suffix = _suffix(Path(name))
     return (
         any(suffix in form.suffixes for form in FORMS) or "/" in name or is_file(name) or is_file(f"{name}/config.json")

@@ -204,8 +204,8 @@ class CircuitChanges:
 
 
 def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
-    """Return which steps of a schedule on circuits change circuits; each circuit stays until another needs one of its
-    channels.
+    """Return which steps of a schedule on circuits change circuits; each circuit (source, destination, route and
+    channels) stays until another needs one of its channels.
 
     Where no channel ever serves a second circuit all are set up at first: ``static`` holds, only the first step that
     has rows is marked, and ``rows`` are those whose circuits are set up. Otherwise ``rows`` is None.
@@ -246,7 +246,8 @@ class _Circuits:
         """Set up the circuits that these rows need, in the order of ``rows``, and return True if some channel that
         served a circuit had to serve another one.
 
-        The table of circuits is changed in place.
+        Circuits differ that differ in source, destination, route, first channel or number of channels. The table of
+        circuits is changed in place.
 
         Args:
             rows: row numbers.

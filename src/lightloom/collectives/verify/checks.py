@@ -184,7 +184,8 @@ def light(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> Ints:
-    """Return the first channel of each copy of these rows, the one copy of what is not folded: [copy, row]."""
+    """Return the first channel of each copy of these rows, the one copy of what is not folded: [copy, row]. The folding
+    must state the channels of its copies, as that of a queued schedule on circuits does."""
     if schedule.folding is not None:
         return schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
     return channels(schedule, fabric)[None, rows].astype(np.int64)
