@@ -285,8 +285,8 @@ def first_blocked(runs: Footprint, channel: Ints, count: Ints, blocked: Mask) ->
 
 @njit_cached
 def by_chunk(chunk: Column, rows: Ints, chunks: int) -> tuple[Int32s, Ints]:
-    """Return ``rows`` sorted by chunk, in their order where chunks are equal, and the place at which the rows of each
-    chunk begin: [row] and [chunk + 1]. ``chunk`` is that of every row."""
+    """Return the row numbers ``rows`` sorted by chunk, in their order where chunks are equal, and the place at which
+    the rows of each chunk begin: [row] and [chunk + 1]. ``chunk`` is that of every row, by row number."""
     first = np.zeros(chunks + 1, np.int64)
     for row in rows:
         first[chunk[row] + 1] += 1
@@ -335,7 +335,7 @@ def by_listed_chunk(number: Column, rows: Ints, lists: Lists, first_chunk: int, 
         rows: in their order.
         lists: what they carry.
         first_chunk: chunk of the first place.
-        begins: places at which the rows of each chunk begin: [chunk + 1].
+        begins: places at which the rows of each chunk begin, for as many chunks as are wanted: [chunk + 1].
     """
     position, some = begins[:-1].copy(), len(begins) - 1
     result = np.empty(begins[-1], np.int32)
@@ -527,8 +527,8 @@ def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, comp
     ``state`` [rank, word], or store them there in their place, and return flags of what was found.
 
     The flags are ``_TWICE`` (some of what comes was there already), ``_DIFFERS`` (what comes is not what was there),
-    ``_LOST`` (some of what was there does not come),
-    ``_HELD`` (something was there) and ``_MISSING`` (what comes is not complete). No branch stops the loop over words.
+    ``_LOST`` (some of what was there does not come), ``_HELD`` (something was there) and ``_MISSING`` (what comes is
+    not complete). No branch stops the loop over words.
     """
     twice, differs, lost, held, missing = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
     for w in range(state.shape[1]):
@@ -548,8 +548,9 @@ def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, comp
 
 @njit_without_arrays
 def _verdict(found: int, adds: bool) -> int:
-    """Return the code of what is wrong with a send by the flags of what was found of it: ``EMPTY``, ``TWICE``,
-    ``LOST``, ``INCOMPLETE``, or ``OK``.
+    """Return the code of what is wrong with a send by the flags of what was found of it: ``EMPTY`` (it carries
+    nothing), ``TWICE`` (it adds something that is there, or stores exactly what is there), ``LOST`` (it overwrites
+    something that it does not bring), ``INCOMPLETE`` (it stores a part of the sum over something), or ``OK``.
 
     What is stored over something must be complete, so that every rank counts its own contribution from itself.
 
