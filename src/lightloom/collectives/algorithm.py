@@ -99,8 +99,9 @@ class Algorithm:
         """Return a sentence that says why this algorithm cannot serve a kind on a fabric under a cost model; None when
         it can.
 
-        The kinds, fields, ``declines`` and ``longest_lightpath`` of the algorithm are looked at in this order, and last
-        whether its rows fit in the memory that is free. A barrier, an all-to-all-v or a reduce-scatter-v that the
+        Whether the fabric joins any two ranks and whether the model can charge the algorithm, its kinds, other fields,
+        ``declines`` and ``longest_lightpath`` are looked at in this order, and last whether its rows fit in the memory
+        that is free; the first that fails is named. A barrier, an all-to-all-v or a reduce-scatter-v that the
         algorithm does not list is judged as the all-gather, all-to-all or reduce-scatter whose schedules serve it.
         """
         carrier = CARRIED_AS.get(kind, kind)

@@ -30,7 +30,7 @@ def algorithms() -> dict[str, Algorithm]:
     """Return every algorithm, plug-ins included, by name; they are found once for each process.
 
     Raises:
-        ConfigError: a plug-in registered something that is not an :class:`Algorithm`.
+        ConfigError: a plug-in cannot be imported, or registered something that is not an :class:`Algorithm`.
     """
     return {algorithm.name: algorithm for algorithm in [*_built_in(), *plugins_of("algorithms", Algorithm)]}
 
@@ -63,7 +63,7 @@ def find(name: str) -> Algorithm:
     """Return an algorithm by name.
 
     Raises:
-        UnknownNameError: no such algorithm (lists all).
+        UnknownNameError: no such algorithm; the message says which names are near, and the command that lists all.
     """
     if name not in algorithms():
         raise UnknownNameError("algorithm", name, algorithms())

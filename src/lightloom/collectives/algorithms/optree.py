@@ -106,8 +106,9 @@ def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...
 def _steps(n: int, channels: int, radices: Sequence[int]) -> Iterator[int]:
     """Yield the number of steps of one stage of OpTree after the other, each counted when it is asked for.
 
-    Steps are the wavelengths that the stage takes on its busiest link, over ``channels``, rounded up; ``radices`` are
-    the numbers of parts into which each stage cuts every part.
+    Steps are the wavelengths that the stage takes, over ``channels``, rounded up: of the first stage those of its
+    all-to-alls around the ring, of later ones the blocks on the busiest link. ``radices`` are the numbers of parts into
+    which each stage cuts every part.
     """
     start, size = np.zeros(1, np.int64), np.full(1, n, np.int64)
     items = np.ones(n, np.int64)

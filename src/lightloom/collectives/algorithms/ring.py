@@ -44,8 +44,9 @@ def _around(name: str, directions: int, collective: Collective, fabric: Fabric, 
     """Return the schedule of a ring on which ranks pass on what they received, not yet verified.
 
     It serves all-gather, reduce-scatter, all-reduce, broadcast, reduce, gather, scatter and permute, and both ways
-    all-to-all. Each way takes one wavelength; striped, all wavelengths are used, and where ranks pass on both ways the
-    opposite rank's share is split between them.
+    all-to-all. A broadcast goes down a chain, or both ways down two, in as many pieces as there are ranks, and a reduce
+    is its reverse. Each way takes one wavelength; striped, all wavelengths are used, and where ranks pass on both ways
+    the opposite rank's share, which an even number of ranks has, is split between them.
 
     Args:
         name: name of the algorithm.
