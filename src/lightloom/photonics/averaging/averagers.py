@@ -133,8 +133,8 @@ class NetworkAverager:
         return means
 
     def _received(self, points: Ints) -> Ints:
-        """Return the mean codes (n,) that receivers decide of grid points (K, n), from one run of the network with new
-        noise."""
+        """Return the mean codes (n,) that receivers decide of grid points (K, n), integers of the K inputs, from one
+        run of the network with new noise, in float32 for noise above 1e-6 and in float64 below."""
         dtype = np.float32 if self.sigma > 1e-6 else np.float64
         signals = self.network(self.function.light(points), self.sigma, self.rng, dtype)
         return self.function.decide(np.asarray(signals, np.float64))
@@ -395,7 +395,8 @@ class DigitSumAverager:
 
     @cached_property
     def receiver(self) -> DigitReceiver:
-        """Receiver of the sum of the servers' digits at one place, with the averager's servers, bits and levels."""
+        """Receiver of the sum of the servers' digits at one place, with the averager's servers, bits and levels, and
+        defaults of `DigitReceiver` for rates, responsivity and noise."""
         return DigitReceiver(**attributes(self.arithmetic, "servers bits levels"))
 
     def __call__(self, codes: Codes) -> Ints:
@@ -411,8 +412,8 @@ class DigitSumAverager:
     def _decided(self, digits: Bytes) -> Ints:
         """Return the sums over servers [M, n] that the receivers decide of digits [M, servers, n].
 
-        Without a power they are exact; with one, Gaussian noise is added, and the sum is rounded to the nearest
-        possible one.
+        Without a power they are exact; with one, Gaussian noise of a photodiode that adds the servers' powers
+        (`DigitReceiver.noise_variance`) is added, and the sum is rounded to the nearest one from 0 to N(R-1).
         """
         sums: Ints = digits.sum(axis=1, dtype=np.int64)
         if self.power is None:

@@ -96,11 +96,12 @@ class PlainLevel:
         return mzi_count(self.network.layers)
 
     def verify(self, samples: int = 1_000_000) -> Verification:
-        """Return how many outputs of the level's network, rounded as receivers do and without noise, differ from its
-        function.
+        """Return at how many points of its function's grid the outputs of the level's network, rounded as receivers do
+        and without noise, spell a wrong number.
 
-        All points are tried of grids of at most 20 million points; of larger ones about ``samples`` hard points
-        (extremes, and points beside carries), which is no proof.
+        All points are tried of grids of at most 20 million points; of larger ones the extremes and ``samples`` points,
+        half of them beside carries and half uniform, which is no proof. The result has ``wrong_outputs`` and
+        ``checked_inputs``, both counts of points, and ``exhaustive``, true if all were tried.
         """
         return verify(self.network, self.function, samples)
 
@@ -138,8 +139,8 @@ class Cascade:
             codes: codes of every server of every group.
             sigma: standard deviation of the noise on every signal of both levels, relative to its full scale.
             rng: generator of the noise; required with ``sigma``.
-            fabricated: (networks of all groups of level 1, network of level 2), in place of the cascade's; None takes
-                the cascade's.
+            fabricated: (a network of level 1 for each group, network of level 2), in place of the cascade's; None takes
+                the cascade's. The preprocessing P of both levels is ideal.
 
         Raises:
             InputError: a code does not fit into the bits, or there is ``sigma`` without ``rng``.

@@ -119,8 +119,9 @@ class Circuit:
         """Return the form of floor(source / divisor), computed digit by digit in base ``radix`` from the most
         significant one.
 
-        Floors, one for each digit, are appended to ``groups`` unless equal ones are there. The form is 0 if the source
-        never reaches ``divisor``; the source must not be negative.
+        Each digit is a floor of at most ``radix`` - 1 bits that reads what the digits above it leave of the source.
+        Floors are appended to ``groups`` unless equal ones are there. The form is 0 if the source never reaches
+        ``divisor``, which must be above 0; the source must not be negative.
         """
         divisor = Fraction(divisor)
         count = floor(self.bounds(source)[1] / divisor)
@@ -135,7 +136,8 @@ class Circuit:
         return digit * place + self.floor(source - digit * (divisor * place), divisor, radix)
 
     def _bits(self, source: Form, divisor: Fraction) -> Form:
-        """Return floor(source / divisor) as a form that is a sum of bits, one for each step that the source may reach.
+        """Return floor(source / divisor) as a form that is a sum of bits, one for each multiple of the divisor from the
+        first on that the source may reach.
 
         The floor is appended to ``groups``; an equal one that is there is used again.
         """
@@ -157,7 +159,8 @@ class Circuit:
     def hold(self, source: Form) -> Form:
         """Append a held form with this source to ``groups``, and return the atom that stands for it as a form.
 
-        Later layers carry it as one signal. A constant form is returned as it is, and nothing is appended.
+        Later layers carry it as one signal. It is appended even if an equal one is there. A constant form is returned
+        as it is, and nothing is appended.
         """
         if not source.terms:
             return source
@@ -188,7 +191,8 @@ class Circuit:
         """Return the least and the largest value of a form, rounded inwards to multiples of the form's grid.
 
         Two ways of bounding are compared, and the tighter value is taken at each end: with every floor replaced by its
-        source over its divisor, and with only those replaced whose factor is negative.
+        source over its divisor, and with only those replaced whose factor is negative. Only floors that the form has
+        with all bits at one factor can be replaced.
         """
         tight, loose = (self._bounds(self.expand(form), always) for always in (True, False))
         low, high = max(tight[0], loose[0]), min(tight[1], loose[1])
@@ -200,8 +204,9 @@ class Circuit:
     def _bounds(self, form: Form, always: bool) -> Bounds:
         """Return bounds (least, largest) of the values of a form without held forms, not rounded to its grid.
 
-        The form's latest floor is replaced by (s - remainder) / d, for its source s and divisor d, where its factor is
-        negative or ``always`` is set; else each bit of the floor is 0 or 1. Bounds without the constant are cached.
+        The form's latest floor is replaced by (s - remainder) / d, for its source s and divisor d, if the form has all
+        its bits at one factor and this is negative or ``always`` is set; else each bit of the floor is 0 or 1 by
+        itself. The terms that remain are bounded likewise. Bounds without the constant are cached.
         """
         if not form.terms:
             return form.constant, form.constant
@@ -215,8 +220,8 @@ class Circuit:
         """Return bounds of a form whose constant is 0 and that has no held forms, by its latest floor and then the
         remaining terms, or by its inputs (each 0 to its maximum) if it has no floor.
 
-        With ``always``, the floor is replaced by its source over its divisor, else only where its factor is negative;
-        bits of a floor that is not replaced are 0 or 1 each.
+        A floor whose bits are all in the form, at one factor, is replaced by its source less a remainder, over its
+        divisor, with ``always`` or if that factor is negative; bits of a floor that is not replaced are 0 or 1 each.
         """
         group = max(atom.group for atom in form.terms)
         own = {a: c for a, c in form.terms.items() if a.group == group}
@@ -293,8 +298,9 @@ def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places
     """Return ``factor`` * (T + offset), the sum of all servers' codes, as blocks of base-4 digits, least significant
     first.
 
-    There is a block for each input of the function. ``places`` is the number of base-4 places of all blocks together;
-    the excess of a block over its digits has not been carried yet.
+    There is a block for each input of the function, with the digits from the place of its weight to that of the next
+    one's, the last block to ``places``, the number of base-4 places of all blocks together. A block's form may exceed
+    its digits: nothing has been carried yet. ``circuit`` is not changed.
     """
     ordered = list(enumerate(function.inputs))[::-1]
     # The exponents of four in the weights.
@@ -347,10 +353,11 @@ def carry_save(
 
 def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Block], Form]:
     """Return blocks of exactly their digits, after carrying from block to block, and the carry out of the last as a
-    form.
+    form, in units of the place above it.
 
-    ``blocks`` are given and returned least significant first; those of 0 digits only add to the carry. Carries are
-    computed by floors of the circuit, digit by digit in base ``radix`` as `Circuit.floor` does.
+    ``blocks`` are given and returned least significant first; those of 0 digits only add to the carry and are not
+    returned. Carries are computed by floors that are added to the circuit, digit by digit in base ``radix`` as
+    `Circuit.floor` does.
     """
     carry, done = Form({}), []
     for block in blocks:
@@ -373,11 +380,13 @@ def split(circuit: Circuit, form: Form, digits: int, lowest: int = 0) -> list[Fo
 def divide(circuit: Circuit, form: Form, divisor: int, places: range, radix: int = 4) -> tuple[list[Form], Form]:
     """Return the base-4 digits of form / ``divisor`` at ``places``, and the remainder of the form after them.
 
+    The first digit is limited to 0..3 only if the form is below ``divisor`` times 4 to the power of its place + 1.
+
     Args:
         circuit: receives the floors that compute the digits.
         form: dividend, not negative.
         divisor: what is divided by.
-        places: exponents of 4, in falling order; the digits are returned in this order.
+        places: exponents of 4, each one less than that before; the digits are returned in this order.
         radix: base in which each floor is computed (`Circuit.floor`).
     """
     digits = []

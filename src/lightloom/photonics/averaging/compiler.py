@@ -108,7 +108,8 @@ def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisat
 def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisation) -> LayeredNetwork:
     """Return the network of realised gadgets in float64, each weight rounded from its exact rational.
 
-    Full scales of inputs and outputs are those of the gadgets, those of hidden units are 1. ``realisation`` decides the
+    ``layers`` hold the gadgets from the inputs to the outputs. Full scales of inputs are their largest light, those of
+    outputs the largest magnitude of their gadget's value, those of hidden units 1. ``realisation`` decides the
     nonlinearity alone: clipped if bounded, else relu.
     """
     weights, biases = [], []
@@ -155,7 +156,8 @@ class _Layering:
     def ready(self, atom: Atom) -> int:
         """Return the number of the first layer that has an atom of the circuit as a value: 0, the inputs, for an input.
 
-        Where bits are regenerated, a bit is ready a layer after its first ramp.
+        A held form is ready where the last atom of its source is. Where bits are regenerated, a bit is ready a layer
+        after its first ramp.
         """
         if atom.group < 0:
             return 0
@@ -181,7 +183,8 @@ class _Layering:
         return Gadget(("bit", Atom(-1, k)), source, ((1 / scale, Fraction(0)),), (scale,))
 
     def output(self, index: int, form: Form) -> Gadget:
-        """Return the gadget of an output: one linear unit that is the form itself."""
+        """Return the gadget of output number ``index`` (from 0): one linear unit that is the form itself, read from the
+        last hidden layer."""
         return Gadget(("output", index), self.source(form, self.depth), ((Fraction(1), Fraction(0)),), (Fraction(1),))
 
     def ramps(self, layer: int) -> Iterable[Gadget]:

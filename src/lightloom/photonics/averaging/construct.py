@@ -233,38 +233,42 @@ class Construction:
         return network_count(sizes, () if self.embedding is None else range(1, len(sizes)))
 
     def verify(self, samples: int = 1_000_000) -> Verification:
-        """Return how many outputs of the network, rounded as receivers do and without noise, differ from the function.
+        """Return at how many points of the function's grid the outputs of the network, rounded as receivers do and
+        without noise, spell a wrong number.
 
-        All points are tried of grids of at most 20 million points; of larger ones about ``samples`` hard points
-        (extremes, and points beside carries), which is no proof.
+        All points are tried of grids of at most 20 million points; of larger ones the extremes and ``samples`` points,
+        half of them beside carries and half uniform, which is no proof. The result has ``wrong_outputs`` and
+        ``checked_inputs``, both counts of points, and ``exhaustive``, true if all were tried.
         """
         return verify(self.network, self.function, samples)
 
     def noise_limit(self, evaluations: int = EVALUATIONS) -> float:
-        """Return the largest noise on every signal, as a share of its full scale, at which 99.99 % of the inputs are
-        still right.
+        """Return the largest standard deviation of noise on every signal, as a share of its full scale, at which
+        99.99 % of the inputs are still right.
 
-        It is found to 3 % with ``evaluations`` noisy evaluations (400,000 by default) for each accuracy, and 0 if it is
-        below 1e-9.
+        It is found to 3 % between 1e-9 and 0.5, with ``evaluations`` noisy evaluations (400,000 by default) for each
+        accuracy, and is 0 if it is below 1e-9.
         """
         return noise_limit(self.network, self.function, evaluations=evaluations)
 
     def tolerates(self, noise: float) -> bool:
         """Return whether at least 99.99 % of the inputs are averaged correctly with noise on every signal.
 
-        ``noise`` is the standard deviation as a share of the signal's full scale.
+        ``noise`` is the standard deviation as a share of the signal's full scale. The share is measured with 400,000
+        noisy evaluations; a tenth of them rules out a network that clearly fails.
         """
         # A tenth of the draws suffices to rule out a network that clearly fails.
         quick = noisy_accuracy(self.network, self.function, noise, EVALUATIONS // 10)
         return quick >= 1 - 4 * (1 - TARGET) and noisy_accuracy(self.network, self.function, noise) >= TARGET
 
     def to_json(self, servers: int, bits: int, verification: Verification, limit: float) -> dict[str, Any]:
-        """Return the document of `lightloom onn build --json`: ``construction`` (name), ``nonlinearity``, the counts of
-        ``verification``, ``proof`` (steps), ``proved_tolerance`` (share of full scale), ``mzi_count`` and
-        ``mzi_count_economy``, ``_with_bias`` and ``_of_p_and_t``, ``layers``, ``largest_gain_db``, and ``noise_limit``
-        as a share of full scale.
+        """Return the document of `lightloom onn build --json`: ``construction`` (name), ``nonlinearity``, the counts
+        ``wrong_outputs``, ``checked_inputs`` and ``exhaustive`` of ``verification``, ``proof`` (steps as text),
+        ``proved_tolerance`` (share of full scale), ``mzi_count``, ``mzi_count_economy``, ``mzi_count_with_bias``,
+        ``mzi_count_of_p_and_t``, ``layers``, ``largest_gain_db``, and ``noise_limit`` as a share of full scale.
 
-        ``servers`` and ``bits`` give the size of P and T; ``verification`` and ``limit`` are figures measured before.
+        ``servers`` and ``bits`` give the size of P and T; ``verification`` and ``limit``, the noise limit, are figures
+        measured before. The economy count and that with biases take every matrix whole, an embedding's too.
         """
         layers = self.network.layers
         return {
@@ -284,8 +288,10 @@ class Construction:
 def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
     """Yield the name and the circuit of every construction of the function, except those that would be too wide.
 
-    Divisions from the most significant digit serve any number of servers; ripples need a power of two; long division is
-    there for other numbers and for odd powers of two.
+    Divisions from the most significant digit (``msb-first``) serve any number of servers; ripples from the least one
+    (``lsb-ripple``) need a power of two; ``long-division`` is there for other numbers and for odd powers of two.
+    Variants are named behind a comma: ``a bit a layer``, ``carry-save`` (at most 16 servers), ``inputs decided`` (at
+    most 128 steps of all inputs), ``two digits a layer``.
     """
     yield "msb-first", msb_first(function)
     yield "msb-first, a bit a layer", msb_first(function, 2)
@@ -304,10 +310,11 @@ def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
 
 
 def sturdy_circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
-    """Yield the names and circuits of `circuits`, then those whose digits are decided if the servers are a power of
-    two.
+    """Yield the names and circuits of `circuits`, then, if the servers are a power of two, the two ripples whose digits
+    are decided behind one and behind two rounds of carry-saving: ``lsb-ripple, digits decided`` and ``lsb-ripple,
+    digits decided twice``.
 
-    The latter bear errors of interferometers best.
+    These two bear errors of interferometers best.
     """
     yield from circuits(function)
     if function.divisor & (function.divisor - 1) == 0:
@@ -318,6 +325,8 @@ def sturdy_circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]
 def sturdy_realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
     """Yield a realisation for every window, the share of the gap between two levels that a ramp takes, in `WINDOWS`
     (1/2, 1/4, 1/8, 1/16), and number of copies in `COPIES` (1 to 3); plain ReLUs also with regenerated bits.
+
+    Wide windows come first, and for each of them few copies.
 
     Raises:
         InputError: the nonlinearity is unknown.
@@ -332,9 +341,11 @@ def sturdy_realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
 def candidates(
     function: AveragingFunction, nonlinearity: Nonlinearity = "relu", smallest: bool = False
 ) -> list[Construction]:
-    """Return all constructions of the function with one kind of unit, the fewest MZIs first.
+    """Return all constructions of the function with one kind of unit, the fewest MZIs first; none is proved yet.
 
-    Each circuit of `circuits` comes in a few realisations; with ``smallest`` only in the first, the smallest one.
+    Each circuit of `circuits` comes in three realisations: plain ReLUs, ramps over half of the gap, without and with
+    regenerated bits and with these in 2 copies; clipped units, ramps over a quarter, in 1 to 3 copies. With
+    ``smallest`` it comes only in the first, the smallest one. Copies above 1 and regeneration are in the names.
 
     Raises:
         InputError: the nonlinearity is unknown.
@@ -353,8 +364,9 @@ def embedded(function: AveragingFunction, nonlinearity: Nonlinearity, layers: Se
     """Return the constructions of the function that fit into ``layers``, with every matrix cut along its longer side
     into squares Σ · U. Added signals are dark, and their weights fill up the rows of the squares.
 
-    ``layers`` are numbers of signals from the inputs to the outputs, both as many as the construction's. Constructions
-    that do not fit are left out.
+    ``layers`` are numbers of signals from the inputs to the outputs, both as many as the construction's. A construction
+    with fewer layers carries its outputs along; one that does not fit is left out. They are in the order of
+    `candidates`, and none is proved yet.
 
     Raises:
         InputError: the nonlinearity is unknown.
@@ -401,7 +413,7 @@ def build(
     **function_options: Any,
 ) -> Construction:
     """Return the constructed network with the fewest interferometers that is proved exact in float64 and tolerates the
-    noise.
+    noise, among `candidates` or, for given ``layers``, among those `embedded` in them.
 
     Args:
         servers: number of servers, N.

@@ -161,7 +161,8 @@ class AveragingFunction:
     def light(self, points: Ints) -> Floats:
         """Return the amplitudes A_k = a_k / denominator_k of grid points: (K, n) integers to (K, n) floats.
 
-        They range from 0 to maximum_k / denominator_k, which is 4^g - 1 for an input of g digits.
+        They range from 0 to maximum_k / denominator_k, for a function of `of` 2^b - 1 for an input whose digits hold b
+        bits of a code.
         """
         scale = np.array([[i.denominator] for i in self.inputs], dtype=np.float64)
         light: Floats = points / scale

@@ -80,11 +80,13 @@ def set_levels(matrices: Matrices, target: Floats, setting: Setting) -> Levels:
         matrices: fabricated matrices, [..., outputs, inputs].
         target: the designed matrix, [outputs, inputs].
         setting: what is set: ``none`` returns the matrices unchanged, with factors of 1; ``matrix`` one factor for all
-            outputs; ``rows`` a factor for each output; ``levels`` also one for each input, in passes that set outputs,
-            then inputs, in which inputs weigh every output alike, however large its row.
+            outputs; ``rows`` a factor for each output; ``levels`` also one for each input, in three passes that set
+            outputs, then inputs, in which inputs weigh every output alike, however large its row.
 
     Returns:
-        The matrices with the factors applied, still complex if they were, and the factors.
+        The matrices with the factors applied, still complex if they were, the real factors of the outputs, [...,
+        outputs], and those of the inputs, [..., inputs]. Factors may be negative; those of all-zero rows or columns
+        are 1.
     """
     outputs, inputs = np.ones(matrices.shape[:-1]), np.ones((*matrices.shape[:-2], matrices.shape[-1]))
     if setting == "matrix":
@@ -175,7 +177,7 @@ class MappedNetwork(MappedParts):
     @cached_property
     def target_matrices(self) -> list[Matrix]:
         """The matrices [outputs, inputs] that the meshes should implement, one for each layer, gains included, in units
-        of amplitude."""
+        of amplitude, of which 1 is the largest full scale in front of the layer and behind it."""
         return light_matrices(self.network)
 
 
@@ -190,9 +192,10 @@ def map_network(network: LayeredNetwork, mapping: MeshMapping | None = None) -> 
 def effective_network(
     mapped: MappedNetwork, disturbed: Sequence[Disturbed], *, calibration: Calibration = "rows", correct: bool = False
 ) -> LayeredNetwork:
-    """Return the network that fabricated meshes implement: the same biases, and the weights of the fabricated devices.
+    """Return the network that fabricated meshes implement: the same biases, nonlinearity and full scales, and the
+    weights of the fabricated devices.
 
-    Weights are the real parts of the fabricated matrices.
+    Weights are the real parts of the fabricated matrices, in the units of the designed network's weights.
 
     Args:
         mapped: the meshes as designed.
@@ -223,9 +226,11 @@ def averaging_accuracy(
 ) -> Evaluate:
     """Return a function that measures the share, from 0 to 1, of inputs averaged correctly on fabricated meshes.
 
-    `sweep` and `monte_carlo` call it with the fabricated meshes of every layer and a generator of the detectors' noise.
-    All points of the grid are tried if there are at most ``samples`` (400,000 by default), else so many that are drawn
-    uniformly. ``how`` are the options ``calibration`` and ``correct`` of `effective_network`.
+    `sweep` and `monte_carlo` call it with the fabricated meshes of every layer and a generator of the detectors' noise,
+    which their `NonIdealities` state and which is added behind the hidden units and at the receivers. The
+    preprocessing P and the splitting T are ideal. All points of the grid are tried if there are at most ``samples``
+    (400,000 by default), else so many that are drawn uniformly. ``how`` are the options ``calibration`` and ``correct``
+    of `effective_network`.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: Rng) -> float:
@@ -271,8 +276,9 @@ class MappedAverager(MappedParts):
 
     @property
     def targets(self) -> dict[str, Matrix]:
-        """Matrices [outputs, inputs] that each part should implement, gains included, by the names of `parts`, in units
-        of amplitude."""
+        """Matrices [outputs, inputs] that each part should implement, gains included, by name (``P``, ``layer 1``, ...,
+        ``T``) in the order of the light, in units of amplitude: 1 is the highest PAM4 level of a lane in front of P,
+        the largest full scale of the signals behind it."""
         units = unit_matrices(self.arguments)
         return dict(zip(self.parts, (units["P"], *self.layers.target_matrices, units["T"]), strict=True))
 
@@ -321,8 +327,8 @@ def part_crossings(parts: Sequence[Part]) -> int:
 
 
 def guide_crossings(parts: Sequence[Part]) -> list[Ints]:
-    """Return how many others each waveguide crosses: an array [inputs] in front of every part, then [outputs] behind
-    the last.
+    """Return how many others each waveguide crosses: an array [inputs] in front of every part, by the number of the
+    part's input, then one [outputs] behind the last, by the number of its output.
 
     Each crossing counts for both of its waveguides. Waveguides are in order before the first and behind the last part;
     dark ones cross none.
@@ -343,9 +349,9 @@ def guide_crossings(parts: Sequence[Part]) -> list[Ints]:
 
 def _order(part: Part, side: str) -> Ints:
     """Return the numbers of the waveguides on one side of a part, ``inputs`` or ``outputs``, from its upper to its
-    lower edge.
+    lower edge, as its blocks lie.
 
-    Waveguides that several blocks share appear for each of them.
+    Waveguides that several blocks share appear for each of them, dark ones, in no block, not at all.
     """
     return np.concatenate([*getattr(part, side), np.empty(0, np.int64)])
 
@@ -393,10 +399,11 @@ def map_cascade(cascade: Cascade, mapping: MeshMapping | None = None) -> MappedC
 
 def cascade_matrices(cascade: Cascade, units: bool = False) -> dict[str, Matrix]:
     """Return the matrices [outputs, inputs] of one chip of each level by name, in the order of the light, in units of
-    amplitude.
+    amplitude, of which 1 is the largest full scale of the signals in front of a matrix and behind it.
 
     Names are ``level 1 layer 1``, ..., ``level 2 layer 1``, ...; with ``units`` also ``level 1 P`` and ``level 2 P``,
-    each before its layers, and ``T`` at the end, which splits the outputs among all servers.
+    each before its layers, and ``T`` at the end, which splits the outputs among all servers. P averages digits, that of
+    level 1 over the servers of a group, that of level 2 over the groups.
     """
     named: dict[str, Matrix] = {}
     signals, outputs = symbols_for(cascade.bits), cascade.first.function.outputs
@@ -418,7 +425,8 @@ def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: An
     """Return a function that measures the share, from 0 to 1, of right averages of a fabricated cascade.
 
     `sweep` and `monte_carlo` call it with fabrications of `MappedCascade.matrices` and a generator, which draws
-    ``samples`` tuples of codes (400,000 by default), half of them near-equal, and the detectors' noise. The
+    ``samples`` tuples of codes (400,000 by default), half of them near-equal, and the detectors' noise. It is added
+    behind the hidden units of both levels and at the receivers; between the levels nothing is detected. The
     preprocessing P of either level and the splitting T to the servers are ideal, and so are the units. ``how`` are the
     options ``calibration`` and ``correct`` of `effective_network`.
     """
