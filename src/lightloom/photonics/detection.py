@@ -175,14 +175,14 @@ class DigitReceiver:
         return shares
 
     def step_current(self, power: float) -> float:
-        """Return the amperes of photocurrent between neighbouring levels of a sum, for ``power`` watts of a server's
-        highest level."""
+        """Return the amperes of photocurrent between neighbouring levels of a sum of powers on one photodiode, for
+        ``power`` watts of a server's highest level."""
         shares = self.intensities()
         return float(self.responsivity * power * (shares[1] - shares[0]))
 
     def noise_variance(self, power: float, counts: Ints) -> Floats:
-        """Return the variance in A² of the photocurrent of sums of intensities: thermal, shot, intensity noise and
-        levelling.
+        """Return the variance in A² of the photocurrent of sums of powers on one photodiode: thermal, shot, intensity
+        noise and levelling.
 
         Args:
             power: power of a server's highest level at the detector, in watts.

@@ -65,9 +65,10 @@ def mzi(
 
 
 def bar_and_cross(half: Floats, first: Floats, second: Floats) -> tuple[Complex, Complex]:
-    """Return the bar and the cross amplitudes of interferometers without common phases.
+    """Return the bar and the cross amplitude of interferometers, without loss and common phases.
 
-    Ideal couplers give sin θ/2 and cos θ/2, for light from the upper input.
+    These are what the upper output gets from the upper and from the lower input: T = i e^{iθ/2} [[bar, cross],
+    [conj(cross), -conj(bar)]] for φ = 0. Ideal couplers give sin θ/2 and cos θ/2.
 
     Args:
         half: θ/2 in radians.
@@ -88,8 +89,8 @@ def _matrix(a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> Complex:
 
 
 def _error(largest: float, unit: str, name: str, default: float = 0.0) -> Any:
-    """Return a dataclass field of `NonIdealities` whose metadata hold its largest value, unit, and name in sweeps and
-    settings."""
+    """Return a dataclass field of `NonIdealities` with this default, whose metadata hold its ``largest`` value, its
+    ``unit`` and its ``name`` in sweeps and settings."""
     return field(default=default, metadata={"largest": largest, "unit": unit, "name": name})
 
 

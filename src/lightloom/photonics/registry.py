@@ -38,16 +38,21 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
     """Return the averager that a name with its options stands for, made for these servers, bits and rounding.
 
     Args:
-        spec: ``ideal``, ``constructed[:noise=SHARE]``, ``table2:LAYERS`` (16 bits only),
-            ``network:FILE.npz[,noise=SHARE]``, ``link:FILE.npz[,OPTION=VALUE,...]`` or
-            ``digit-sum[:levels=2][,power=DBM]``, as `KNOWN` explains.
+        spec: ``ideal`` (the exact mean), ``constructed[:noise=SHARE]`` (the smallest constructed network that tolerates
+            the noise, run with it), ``table2:LAYERS`` (the exact mean with the errors of a row of Table II such as
+            ``4-7``; 16 bits only), ``network:FILE.npz[,noise=SHARE]`` (a network from a file),
+            ``link:FILE.npz[,OPTION=VALUE,...]`` (one on a fabricated link, with the options of `read_options` and
+            ``fabrication``, the seed of the devices, 0 by default) or ``digit-sum[:levels=2][,power=DBM]`` (digits
+            added on photodiodes, 4 levels by default, with the receivers' noise if a power is given). SHARE is noise
+            on every signal relative to its full scale, 0 by default.
         servers: number of servers whose codes are averaged.
         bits: bits per code.
         rounding: rounding of the mean.
-        seed: seed of noise and errors.
+        seed: seed of noise and of the errors of Table II.
 
     Raises:
-        UnknownNameError: the family or the row of Table II does not exist; the message lists those that do.
+        UnknownNameError: the family, the row of Table II or an option of a link does not exist; the message says which
+            do.
         ConfigError: an option cannot be parsed, or a file is not a network for these servers, bits and rounding.
         UnsupportedError: no construction tolerates the noise.
     """
@@ -124,7 +129,8 @@ def _link_options(spec: str, rest: str) -> tuple[str, dict[str, str]]:
 def _digit_sum_options(spec: str, options: str) -> tuple[int, float | None]:
     """Return the levels of a digit (4 unless given) and the watts at the detector (None unless given in dBm).
 
-    ``options`` is what follows ``digit-sum:`` in the averager's name ``spec``, which is for messages.
+    ``options`` is what follows ``digit-sum:`` in the averager's name ``spec``, which is for messages: ``levels=2`` or
+    ``levels=4`` and ``power=DBM``, -80 to 20, separated by commas; an empty text takes the defaults.
 
     Raises:
         ConfigError: an option is unknown or out of range.

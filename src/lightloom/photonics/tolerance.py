@@ -87,7 +87,8 @@ def candidates(
 
     These are every circuit of the function (`sturdy_circuits`) with every window (share of the gap between two levels
     that a ramp takes), number of copies and regeneration of its units (`sturdy_realisations`), in both `MAPPINGS`,
-    ``compact`` and ``balanced``. Of equal ones those with fewer copies come first, then those with a wider window.
+    ``compact`` and ``balanced``; none is proved or tried yet. Of equal ones those with fewer copies come first, then
+    those with a wider window.
 
     Args:
         arguments: servers, bits and the other arguments of the averaging function.
@@ -301,14 +302,14 @@ def parse_tolerance(text: str, word_errors: float) -> Tolerance:
     """Return the request that ``NAME=VALUE,...`` states, with ``word_errors`` as the largest share of wrong words.
 
     Names are ``phase-error`` and ``coupler-error`` (rad), ``loss`` and ``loss-spread`` (dB), ``crosstalk`` (a share),
-    ``dac-bits`` (a whole number) and ``power``, which needs a unit (W, mW, uW, ...); ``rad`` and ``dB`` may be left
-    out. Errors that are not named are 0, and without a power amplifiers have no noise.
+    ``dac-bits`` (a whole number) and ``power`` of full scale (W, mW, uW, ...); a bare number is in rad, dB or W. Errors
+    that are not named are 0, and without a power amplifiers have no noise.
 
     Raises:
-        ConfigError: the text cannot be read, names an error twice, a device error is out of range, or a power above 0
-            is outside the range of a link.
+        ConfigError: the text is not of this form, names an error twice, the number of a device error cannot be read or
+            is out of range, or a power above 0 is outside the range of a link.
         UnknownNameError: there is no such error.
-        InputError: the power is 0, or ``word_errors`` is out of range.
+        InputError: the power cannot be read or is not above 0, or ``word_errors`` is not from 1e-7 to below 1.
     """
     fields: dict[str, float] = {}
     for item in text.split(","):
@@ -354,9 +355,11 @@ _SIGNALS_AT_ONCE = 1 << 18
 def count_wrong_words(
     mapped: MappedAverager, devices: NonIdealities, full_scale: float | None, advance: Advance = ignore, **tried: int
 ) -> WrongWords:
-    """Return the wrong words of many fabrications of an averager, each of which averages words, P and T included.
+    """Return the wrong words of many fabrications of an averager, each of which averages words, P and T included, with
+    its levels set for its own errors (`fabricate_averagers`).
 
-    Half of the words are near-equal (`draw_words`).
+    A word is wrong if any server receives another code than the exact rounded mean. Half of the words are near-equal
+    (`draw_words`). The result has ``wrong``, the number for each fabrication, and ``words``, how many each was sent.
 
     Args:
         mapped: the meshes as designed.
@@ -387,7 +390,8 @@ def words_right(
 
     It takes the fabricated meshes of P, every layer and T and a generator, and sends ``words`` words. ``calibration``,
     ``rows``, ``matrix`` or ``none``, says which gains are set (`averagers_of`); with ``correct``, couplers and
-    crosstalk are corrected first (`corrected`). Units and receivers detect with the detector noise of the devices.
+    crosstalk are corrected first (`corrected`). Units and receivers detect with the detector noise of the devices;
+    amplifiers have no noise.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
@@ -414,11 +418,11 @@ def wrong_words(
 
     Args:
         batch: the fabrications.
-        noise: standard deviation of the noise behind every layer relative to full scale, [fabrications or 1, outputs,
-            1]; None for a layer without noise.
+        noise: for each layer, the last one included, the standard deviation of the noise behind it relative to full
+            scale, [fabrications or 1, outputs, 1], or None where there is none.
         words: number of words for each fabrication; every one gets other words.
         rng: generator of words and noise.
-        receivers: noise of the receivers, as a share of the highest PAM4 level.
+        receivers: standard deviation of the receivers' noise, as a share of the highest PAM4 level.
         at_once: words that are drawn and averaged at a time, 8,192 by default.
     """
     arguments, wrong = batch.mapped.arguments, np.zeros(batch.count, np.int64)
@@ -440,10 +444,10 @@ def received_levels(batch: FabricatedAveragers, codes: Ints, noise: Noise, rng: 
     Args:
         batch: the fabrications.
         codes: codes of all servers.
-        noise: standard deviation of the noise behind every layer relative to full scale, [fabrications or 1, outputs,
-            1]; None for a layer without noise.
+        noise: for each layer, the last one included, the standard deviation of the noise behind it relative to full
+            scale, [fabrications or 1, outputs, 1], or None where there is none.
         rng: generator of the noise.
-        receivers: noise of the receivers, as a share of the highest PAM4 level.
+        receivers: standard deviation of the receivers' noise, as a share of the highest PAM4 level.
     """
     fields = digits(codes, batch.mapped.arguments.bits).astype(np.float64) / (LEVELS - 1)
     fields = fields.reshape(batch.count, -1, codes.shape[-1])
@@ -504,8 +508,8 @@ def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> 
     """Return a small sample of wrong words (10 fabrications, 200 words each) that rules the averager out; None if it
     does not.
 
-    It does where the 95 % interval of its rate begins above three times the target of the request, and at least 3 words
-    are wrong.
+    It does where the 95 % interval of its rate (Clopper and Pearson over all words) begins above three times the target
+    of the request, the largest share of wrong words, and at least 3 words are wrong.
     """
     sample = _screened(mapped, request, seed)
     # A rate of the words alone says little about other fabrications, so that it must be far off.
@@ -690,13 +694,14 @@ def assumptions(full_scale: float | None) -> list[str]:
 
 def tolerance_document(result: TolerantAverager, advance: Advance = ignore) -> Document:
     """Return the JSON document of an averager that was found: ``errors`` and ``target`` (largest share of wrong words)
-    of the request, the counts of the wrong words that were measured, its mapping, window, copies and sizes, and what it
-    tolerates.
+    of the request, the counts of the wrong words that were measured, its ``mapping``, ``window``, ``copies``,
+    ``mzi_count``, ``columns``, ``crossings`` and ``largest_gain_db``, and what it tolerates.
 
-    ``tolerated_share`` is the largest share, at least 1, of all errors at once, ``tolerated_alone`` the largest value
-    of each error alone (for ``power``, in watts, and ``dac-bits`` the least), which are measured here.
-    ``lane_power_watts`` is that of a server's lane, None without noise; ``tried`` counts the averagers up to this one,
-    ``columns`` those of MZIs that the light passes. ``advance`` is called with 1 for every step of a bisection.
+    ``tolerated_share`` is the largest share, at least 1, of all errors at once, ``tolerated_at_once`` the errors at
+    that share, ``tolerated_alone`` the largest value of each error alone (for ``power``, in watts, and ``dac-bits`` the
+    least; None if none is tolerated), which are measured here. ``lane_power_watts`` is that of a server's lane, None
+    without noise; ``tried`` counts the averagers up to this one, ``columns`` those of MZIs that the light passes, and
+    ``assumptions`` are sentences. ``advance`` is called with 1 for every step of a bisection.
     """
     mapped, request, seed = result.mapped, result.request, result.seed
     # The whole request is tolerated: that was measured with more words than shares of it are.
@@ -726,9 +731,10 @@ def calibrate_averager(
 ) -> Document:
     """Return the figures of chips that are fabricated and calibrated, one for each block of every part.
 
-    ``accuracy_before`` and ``accuracy_after`` are shares of words, from 0 to 1, that all servers receive right, with
-    the phases of ideal devices and with the calibrated ones; amplifiers make up for loss in both. ``chips`` has a row
-    for each chip.
+    ``accuracy_before`` and ``accuracy_after`` are shares of ``words`` words, from 0 to 1, that all servers receive
+    right without noise, with the phases of ideal devices and with the calibrated ones; amplifiers make up for loss in
+    both. ``chips`` has a row for each chip: its ``name`` (``layer 1``, with ``, block 2`` where a part has several) and
+    its figures (`Trial.row`), errors of its matrix before and after among them.
 
     Coherent light is assumed at the inputs of each part and detectors at its outputs while it is calibrated, and phases
     of its outputs that homodyne units, receivers or, behind P, the next mesh follow. Light in quadrature counts little,

@@ -203,6 +203,9 @@ def effective_network(
         calibration: which amplifiers apply the real factor that minimises the error: each one (``rows``), all of a
             matrix together (``matrix``), or ``none``. Uniform loss then causes no error, except with ``none``.
         correct: whether phases are first corrected for coupler errors and crosstalk, which are taken as known.
+
+    Raises:
+        ConfigError: phases are to be corrected, and the thermal crosstalk exceeds 0.1.
     """
     weights, units = [], light_units(mapped.network)
     for layer, (device, target) in enumerate(zip(disturbed, mapped.target_matrices, strict=True)):

@@ -165,9 +165,11 @@ class FloorPlan:
 
 
 def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPlan:
-    """Return the places in µm of all devices of an averager, with P, every layer and T from left to right.
+    """Return the places in µm of all devices of an averager, with P, every layer and T from left to right, its width
+    and height, and the number of crossings of waveguides.
 
-    ``rules`` are the measures; None takes the default ones.
+    x counts from the left edge, y from the lower one. In front of every part but P a channel takes the waveguides to
+    the part's inputs. ``rules`` are the measures; None takes the default ones.
     """
     measures = rules or Rules()
     stacks = {name: _stack(part) for name, part in averager.parts.items()}
@@ -214,7 +216,8 @@ def _stack(part: Part) -> list[tuple[MappedMatrix, list[int], list[int], Floats]
 def _place_part(
     plan: FloorPlan, name: str, placed: list[tuple[MappedMatrix, list[int], list[int], Floats]], x: float
 ) -> tuple[float, dict[int, float]]:
-    """Place the blocks of a part from ``x`` on in ``plan``, and behind the last block's end a unit at every lit output.
+    """Place the blocks of a part from ``x`` on in ``plan``, and behind the end of its longest block a unit at every lit
+    output, of P and T too.
 
     Args:
         plan: the plan to add to.

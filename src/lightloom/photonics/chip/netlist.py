@@ -55,8 +55,9 @@ def models() -> dict[str, Any]:
     """Return models for SAX of all devices by name: ``mzi``, ``phase``, ``guide``, ``amplifier`` and ``unit``.
 
     Each is a function from the wavelength ``wl`` in µm and settings to S-parameters by pairs of ports, without
-    reflections. Settings have the assumptions of `Dispersion` as defaults. The first three are reciprocal; amplifiers
-    and units pass light forwards only.
+    reflections; ports are ``in0`` and ``out0``, of ``mzi`` also ``in1`` and ``out1``. Settings have the assumptions of
+    `Dispersion` as defaults, in radians and µm. The first three are reciprocal; amplifiers and units pass light
+    forwards only, with an amplitude of ``gain`` and ``slope`` at every wavelength.
 
     Raises:
         ImportError: JAX is not installed, which SAX brings along.
@@ -138,10 +139,10 @@ def chip_netlist(
     seed: int = 0,
     column_length: float = COLUMN_LENGTH,
 ) -> Netlist:
-    """Return the netlist of a whole averager for SAX: ports ``in0``, ... are the senders' lanes, ``out0``, ... the
-    receivers'.
+    """Return the netlist of a whole averager for SAX, a dict of ``instances``, ``connections`` and ``ports``: ports
+    ``in0``, ... are the senders' lanes, ``out0``, ... the receivers'.
 
-    Blocks shorter than their part end in waveguides.
+    Blocks shorter than their part end in waveguides. Lanes that connect to nothing have no port.
 
     Args:
         averager: the meshes of P, the layers and T.
@@ -179,8 +180,8 @@ class _NetlistBuilder:
     connections: dict[str, str] = field(default_factory=dict)
 
     def netlist(self, lanes: int, ends: dict[int, str]) -> Netlist:
-        """Return the netlist of all that was added, with ``lanes`` lanes of the senders and the receivers' lanes at
-        ``ends``.
+        """Return the netlist of all that was added, a dict of ``instances``, ``connections`` and ``ports``, with
+        ``lanes`` lanes of the senders and the receivers' lanes at ``ends``.
 
         ``ends`` are ports of instances by the number of the lane. Ports of lanes that connect to nothing are left out.
         It removes the senders' lanes from ``connections``: call it once.

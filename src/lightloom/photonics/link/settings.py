@@ -142,7 +142,8 @@ class Link:
 
     @property
     def non_idealities(self) -> NonIdealities:
-        """Errors of the meshes: the fields of the link that `NonIdealities` has too; its other fields are 0."""
+        """Errors of the meshes: the link's phase and coupler errors, loss and its spread, crosstalk and DAC bits; the
+        other fields, ``heater_spread`` and ``detector_noise``, are 0."""
         return NonIdealities(**{name: getattr(self, name) for name in _MESH})
 
 
@@ -171,7 +172,8 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def without(link: Link, part: str) -> Link:
-    """Return the link with one part ideal; ``part`` is a key of `PARTS`, such as ``mesh loss``."""
+    """Return the link with one part ideal; ``part`` is a key of `PARTS`, such as ``mesh loss``, any other a
+    KeyError."""
     return replace(link, **PARTS[part])
 
 
@@ -189,8 +191,10 @@ def only(link: Link, part: str) -> Link:
 
 
 def erring(link: Link) -> list[str]:
-    """Return the parts, keys of `PARTS`, that are not ideal in this link; such as ``mesh loss``; noise of amplifiers
-    counts with optical gain only."""
+    """Return the parts, such as ``mesh loss``, that are not ideal in this link, in the order of the keys of `PARTS`.
+
+    ``amplifier noise`` is among them with optical gain only.
+    """
     parts = [part for part in PARTS if without(link, part) != link]
     return [part for part in parts if link.gain == "optical" or part != "amplifier noise"]
 
@@ -264,12 +268,14 @@ def find_option(name: str) -> LinkOption:
 def read_value(name: str, text: str) -> Any:
     """Return the value that ``text`` states for the option ``name``, in SI units or dB.
 
-    Options of one of several words return the text unchecked. ``none`` for ``rin`` gives None, bits give an int. A bare
-    number is in the option's own unit.
+    Options of one of several words return the text unchecked, and ranges are not checked here. ``none`` for ``rin``
+    gives None, bits give an int. A bare number is in the option's own unit (shares: not in percent); powers also take
+    dBm.
 
     Raises:
         UnknownNameError: the option does not exist.
-        ConfigError: the text is not a finite number with one of the option's units, or bits are not whole.
+        ConfigError: the text is not a finite number with one of the option's units, a power is negative, or bits are
+            not whole.
     """
     unit = find_option(name).unit
     if unit == "name":
@@ -289,10 +295,10 @@ def read_value(name: str, text: str) -> Any:
 
 
 def _watts(text: str) -> float:
-    """Return the watts of a power as text, in dBm or in units of power such as mW.
+    """Return the watts of a power as text, in dBm or in units of power such as mW; a bare number is in watts.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: it cannot be read, or is negative and not in dBm.
     """
     stripped = text.strip()
     return 1e-3 * 10 ** (_finite(stripped[:-3]) / 10) if stripped.endswith("dBm") else parse(stripped, "power")
@@ -327,7 +333,8 @@ def _finite(text: str) -> float:
 def show_value(name: str, value: Any) -> str:
     """Return the value of the option ``name`` as text with its unit, to four significant digits; ``none`` for None.
 
-    Powers are shown in dBm as well, shares in percent, bandwidths in GHz; words are returned as they are.
+    Powers, above 0, are followed by their dBm to two decimals, ``3 mW (4.77 dBm)``; shares are shown in percent,
+    bandwidths in GHz, noise densities in pA/√Hz; words are returned as they are.
     """
     unit = find_option(name).unit
     if value is None or unit == "name":
@@ -339,8 +346,8 @@ def show_value(name: str, value: Any) -> str:
 
 
 def sources(link: Link) -> dict[str, str]:
-    """Return the source of every option, by the option's name: that of its default, or ``given`` if the link has
-    another value."""
+    """Return where the value of every option comes from, as text by the option's name: the source of its default, or
+    ``given`` if the link has another value."""
     default = Link()
     return {
         name: SOURCES[option.field] if getattr(link, option.field) == getattr(default, option.field) else "given"

@@ -67,7 +67,8 @@ class Senders:
     def draw(cls, servers: int, signals: int, link: Link, rng: np.random.Generator) -> Senders:
         """Return the drawn errors of the lanes of one fabrication: ``signals`` lanes of each of ``servers`` servers.
 
-        Times of arrival are limited to one symbol early or late.
+        ``amplitude`` is the field relative to the design, from the errors of power and polarisation; ``skew`` is the
+        time of arrival in symbols, limited to one symbol early or late. Both are [servers, signals].
         """
         power, angle, late = rng.normal(size=(3, servers, signals))
         amplitude = np.sqrt(np.maximum(1 + link.power_error * power, 0.0)) * np.cos(link.polarisation * angle)
@@ -78,8 +79,9 @@ def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.rando
     """Return the fields of all lanes as real and imaginary parts, [2, servers · signals, words], 1 being the highest
     level.
 
-    Consecutive words are consecutive symbols of every lane; the row of a lane is server · signals + signal. With
-    intensity modulation, powers and not fields are proportional to the levels.
+    Consecutive words are consecutive symbols of every lane; the row of a lane is server · signals + signal, most
+    significant first. With intensity modulation, powers and not fields are proportional to the levels. A skewed lane
+    reads a share of the symbol before (if it is late) or behind its own, where the last word stands before the first.
 
     Args:
         codes: codes of the servers, [servers, words].
@@ -280,11 +282,12 @@ class Calibrated(NamedTuple):
 def word_statistics(
     network: LayeredNetwork, arguments: FunctionArguments, function: AveragingFunction
 ) -> list[Statistics]:
-    """Return means and covariances of signals over 20,000 known words, relative to full scale, for the matrices of the
-    chip in the order of the light.
+    """Return means [signals] and covariances [signals, signals] of signals over 20,000 known words, half of them
+    near-equal, for the matrices of the chip in the order of the light.
 
     They are those of the servers' lanes (for P and the first layer), of the inputs of every further layer, and of T's
-    inputs.
+    inputs, without errors, and relative to full scale: to the highest PAM4 level of a lane, or to the largest full
+    scale of the layer.
     """
     codes = draw_words(arguments.servers, arguments.bits, KNOWN_WORDS, np.random.default_rng(0))
     lanes = digits(codes, arguments.bits).reshape(-1, KNOWN_WORDS) / (LEVELS - 1)
@@ -304,7 +307,11 @@ def calibrated(
         designed: designed amplitude gains behind it, [outputs].
         statistics: of its inputs over known words; only ``words`` uses them.
         how: ``none`` keeps the design; ``rows`` sets gains; ``levels`` also the levels of inputs; ``words`` gains and
-            biases. A row that fits no positive gain keeps its own.
+            biases. With ``rows`` and ``words``, a row that fits no positive gain keeps its own.
+
+    Returns:
+        The amplitude gains, [outputs]; the corrections to add to biases, [outputs], 0 except with ``words``; and the
+        field of every input relative to the designed one, [inputs], 1 except with ``levels``.
     """
     nothing, even = np.zeros_like(designed), np.ones(passive.shape[1])
     if how == "none":
@@ -458,7 +465,10 @@ class FabricatedLink:
 
     def _layer(self, index: int, passive: Complex, made: Calibrated) -> FabricatedLayer:
         """Return layer ``index``, from 0, on fabricated devices: what calibration set, with drawn errors of gain and
-        bias.
+        bias, and the noise of homodyne units or of optical amplifiers and the detectors behind them.
+
+        Rows are real parts of outputs, and below them imaginary ones in the last layer with optical gain; columns are
+        inputs, in the first layer (with P) real and then imaginary parts of the lanes.
 
         ``passive`` is its complex matrix without gains, [outputs, inputs], that of P included in the first layer;
         ``made`` is what calibration set.
@@ -483,8 +493,11 @@ class FabricatedLink:
         )
 
     def _draw_receivers(self, splitting: Complex, made: Calibrated) -> None:
-        """Set the matrix, noise and thresholds of the receivers behind T, the last passive matrix, which divides the
-        means among the servers, with drawn errors of gains and thresholds.
+        """Set ``exit``, ``exit_noise`` and ``thresholds``: the matrix, noise and thresholds of the receivers behind T,
+        the last passive matrix, which divides the means among the servers, with drawn errors of gains and thresholds.
+
+        ``exit`` is [lanes, signals], or [lanes, 2 · signals] with optical gain, for real and then imaginary parts.
+        Thresholds are [lanes, 3], in PAM4 levels.
 
         ``splitting`` is T's complex matrix without the receivers' gains, [lanes, signals]; ``made`` is what calibration
         set.
@@ -501,7 +514,8 @@ class FabricatedLink:
     def receive(self, codes: Ints, rng: np.random.Generator) -> Ints:
         """Return the codes that the servers receive for codes [servers, words] that they send: [servers, words].
 
-        Noise is drawn from ``rng``. The largest powers on the chip are kept in ``peaks``.
+        Noise is drawn from ``rng``. The largest powers on the chip so far are kept in ``peaks``, by place, relative to
+        full scale.
         """
         chip, link, words = self.chip, self.link, codes.shape[1]
         lanes = modulate(codes, chip.mapped.arguments.bits, link, self.senders, rng)
@@ -531,9 +545,10 @@ class FabricatedLink:
         return self._decided(signals, codes.shape, rng)
 
     def _note_peak(self, place: str, amplitudes: Float32s) -> None:
-        """Keep the square of the largest of ``amplitudes`` as the peak of ``place`` if it exceeds what was kept.
+        """Keep the square of the largest magnitude of ``amplitudes`` as the peak of ``place`` if it exceeds what was
+        kept.
 
-        It is a power relative to that of full scale.
+        It is a power relative to that of full scale; real and imaginary parts count one by one.
         """
         self.peaks[place] = max(self.peaks.get(place, 0.0), float(np.abs(amplitudes).max(initial=0)) ** 2)
 
@@ -568,12 +583,15 @@ def _column(values: Floats) -> Float32s:
 
 
 def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.0) -> Document:
-    """Return powers in watts of lanes (``full_scale_at_lane_watts``), lasers (of a lane, and of all servers),
-    oscillators and carriers, the peaks of signals, and gains in dB, as a JSON object.
+    """Return powers in watts of lanes, lasers, oscillators and carriers, the peaks of signals, and gains in dB, as a
+    JSON object.
 
-    ``peak_watts`` is the largest of ``peaks_watts``, at ``peak_place``; ``levels_raised_db`` is ``raised`` in dB,
-    ``largest_gain_db`` that of an amplitude gain. ``beyond_optical_amplifiers`` lists the places of amplifiers whose
-    peak exceeds `AMPLIFIER_LIMIT`, 17.24 dBm.
+    ``full_scale_at_lane_watts`` is the power of a server's highest level at P times ``raised``,
+    ``laser_per_server_lane_watts`` what the lane's laser emits before the path's loss, ``server_lasers_watts`` that of
+    all lanes; ``oscillators_watts`` and ``carriers_watts`` are those of all units, with electrical gain also of the
+    modulators in front of T. ``peaks_watts`` are by place, ``peak_watts`` is the largest of them, at ``peak_place``;
+    ``levels_raised_db`` is ``raised`` in dB, ``largest_gain_db`` the largest designed amplitude gain behind a layer.
+    ``beyond_optical_amplifiers`` lists the places of amplifiers whose peak exceeds `AMPLIFIER_LIMIT`, 17.24 dBm.
 
     Args:
         chip: the averager's chip as designed.

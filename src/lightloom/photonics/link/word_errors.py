@@ -128,7 +128,9 @@ def word_errors(
     """Send words through several fabrications of a link, and return the wrong ones of each.
 
     A word, one code of each server, is wrong if any server receives another code than the exact rounded mean. Equal
-    seeds draw equal words and fabrications, whatever the link: links can be compared in pairs.
+    seeds draw equal words and fabrications, whatever the link: links can be compared in pairs. The result also has the
+    words of each fabrication that servers receive differently, the largest power by place, relative to full scale, and
+    the largest factor by which calibration raised the power of a lane or of a unit's output.
 
     Args:
         chip: the averager's chip as designed.
@@ -176,8 +178,9 @@ _SPREADS = {name for settings in PARTS.values() for name, least in settings.item
 def enlarged(link: Link, factor: float) -> Link:
     """Return the link with every error and all noise larger by ``factor``.
 
-    Full scale falls by its square, noise of lasers rises by 20 log10(factor) dB, and phase settings lose the bits that
-    this takes. What would be out of its range stops at the range's end.
+    Spreads, losses and the swing of modulators are multiplied. Full scale falls by the square of the factor, noise of
+    lasers rises by 20 log10(factor) dB, and phase settings lose the bits that this takes, to one at least. What would
+    be out of its range stops at the range's end.
     """
     changed: dict[str, Any] = {name: min(getattr(link, name) * factor, RANGES[name][1]) for name in _SPREADS}
     changed["full_scale"] = max(link.full_scale / factor**2, RANGES["full_scale"][0])
@@ -195,7 +198,7 @@ def contributions(chip: Chip, link: Link, together: WordErrors, *, advance: Adva
     it and of it ``alone``, begin with the part without which fewest words are wrong, which is also ``weakest_part``.
     Errors are enlarged by the first of `FACTORS` (1 to 10) at which 50 words are wrong, else by the last
     (``errors_enlarged_by``); ``together``, the word errors of all parts, is at that factor, and ``weakest_part`` is
-    None if fewer words are wrong even so.
+    None if fewer words are wrong even so. All word errors are documents of `WordErrors.to_json`.
 
     Args:
         chip: the averager's chip as designed.
