@@ -182,12 +182,16 @@ def fabricate_averagers(mapped: MappedAverager, devices: NonIdealities, rng: Rng
 
 
 def averagers_of(mapped: MappedAverager, drawn: list[Matrices], setting: Setting = "levels") -> FabricatedAveragers:
-    """Return averagers made of matrices of P, the layers and T that were fabricated, with their gains.
+    """Return averagers made of fabricated matrices of P, the layers and T, with levels and gains set.
+
+    The result holds the real matrices [count, outputs, inputs] from one detection to the next, P and the first layer
+    together and the last layer and T together, and the gains [count, outputs] of every layer as set.
 
     Args:
         mapped: the meshes as designed.
-        drawn: fabricated complex matrices [count, outputs, inputs] in the order of the light: of P, which averages the
-            servers' digits, of each layer, and of T, which divides the result among the servers.
+        drawn: fabricated complex matrices [count, outputs, inputs], designed gains included, in the order of the light:
+            of P, which averages the servers' digits, of each layer, and of T, which divides the result among the
+            servers.
         setting: what is set for the least error: ``levels`` of lanes, units, amplifiers and receivers, ``rows``
             (amplifiers and receivers), one gain for each ``matrix``, or ``none``.
     """
@@ -275,8 +279,8 @@ class Tolerance:
 
 
 def describe(errors: dict[str, float]) -> str:
-    """Return errors by name as one text with values to three digits and units, separated by commas; ``nothing`` if
-    there are none.
+    """Return errors by name as one text with values to three significant digits and units, separated by commas;
+    ``nothing`` if there are none.
 
     Names and units are those of `Tolerance.errors`: ``phase-error`` and ``coupler-error`` in rad, ``loss`` and
     ``loss-spread`` in dB, ``crosstalk`` and ``dac-bits`` without a unit, and ``power`` in watts, which is shown in
@@ -286,7 +290,7 @@ def describe(errors: dict[str, float]) -> str:
 
 
 def described(name: str, value: float) -> str:
-    """Return one error as text: name, value to three digits and unit.
+    """Return one error as text: name, value to three significant digits and unit, such as ``loss 0.1 dB``.
 
     ``name`` is ``phase-error``, ``coupler-error``, ``loss``, ``loss-spread``, ``crosstalk``, ``dac-bits``, with
     ``value`` in rad, dB or without a unit, or ``power``, which is given in watts and shown in milliwatts. Any other
@@ -544,7 +548,8 @@ def find_tolerant(
     """Return the averager with the fewest interferometers, P and T included, that tolerates the request.
 
     The upper end of the 95 % interval of the word error rate over 100 fabrications must not exceed the target. The
-    construction must be proved exact in float64.
+    construction must be proved exact in float64. Averagers are tried in the order of `candidates`; the result is the
+    first that holds, with its meshes, the wrong words measured and the number of averagers tried.
 
     Args:
         arguments: servers, bits and the other arguments of the averaging function.

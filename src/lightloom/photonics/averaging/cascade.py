@@ -166,9 +166,10 @@ class Cascade:
 def build_cascade(
     groups: int, servers: int, bits: int, nonlinearity: Nonlinearity = "relu", noise: float | None = None
 ) -> Cascade:
-    """Return the smallest pair of constructed networks that is proved exact in float64.
+    """Return the smallest pair of constructed networks that is proved exact in float64, with the mean rounded down.
 
-    The proved tolerance of level 2 must exceed four times the proved error of level 1, in units of full scale.
+    The proved tolerance of level 2 must exceed four times the proved error of level 1, in units of full scale. Each
+    level has one network, that of level 1 for all groups, of at most four inputs.
 
     Args:
         groups: number of averagers of level 1.
@@ -197,7 +198,8 @@ def build_cascade(
 
 def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinearity, noise: float) -> Cascade:
     """Return the first pair of networks that bears the noise: the smallest level 2 that bears it alone, with the
-    smallest level 1 with which 99.99 % of 100,000 random tuples of codes come out right.
+    smallest level 1 that does so and with which 99.99 % of 100,000 random tuples of codes come out right. Both are
+    proved exact in float64.
 
     ``noise`` is the standard deviation on every signal as a share of its full scale.
 
@@ -247,7 +249,8 @@ def random_codes(groups: int, servers: int, bits: int, count: int, rng: Rng, nea
 
 
 def end_to_end(cascade: Cascade, tuples: int, seed: int = 0, advance: Advance = ignore) -> dict[str, Any]:
-    """Count wrong results of random tuples of codes sent through both levels, with and without decimals (eq. 9).
+    """Count wrong results of random tuples of codes sent through both levels, with decimals by the cascade's networks,
+    and without decimals in whole-number arithmetic, both levels rounding down (eq. 9).
 
     A result is wrong if it is not the floor of the mean. A fifth of the tuples is near-equal (`random_codes`).
 
@@ -262,7 +265,7 @@ def end_to_end(cascade: Cascade, tuples: int, seed: int = 0, advance: Advance = 
         ``share_wrong_without_decimals``.
 
     Raises:
-        VerificationError: an error of eq. 9 is not one unit in the last place.
+        VerificationError: a result without decimals is neither right nor one too small.
     """
     rng = np.random.default_rng(seed)
     wrong = plain = done = 0

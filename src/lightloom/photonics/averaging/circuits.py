@@ -334,9 +334,9 @@ def carry_save(
         decided_from: blocks with digits above this base-4 position are first replaced by decided bits (the floor of a
             form to its own grid is the form itself). Lower blocks contribute only their carry, which is decided anyway.
             None decides no block.
-        digits_decided: whether what a block keeps becomes decided bits of few steps before the carry from below joins
-            it. A mesh then never adds a large analogue value to the bits of several blocks at once, which only it could
-            spoil.
+        digits_decided: whether what a block with an excess keeps becomes decided bits of few steps before the carry
+            from below joins it. A mesh then never adds a large analogue value to the bits of several blocks at once,
+            which only it could spoil.
     """
     excess = [circuit.floor(b.form, 4**b.digits, radix) if b.digits else Form({}) for b in blocks]
     result = []

@@ -84,18 +84,19 @@ class Embedding:
 
     @property
     def dark(self) -> list[Floats]:
-        """Sums of the magnitudes of the weights with which each live signal reads dark ones, an array (live signals,) a
-        matrix."""
+        """For each matrix an array [live outputs]: the sum of the magnitudes of the weights with which each live signal
+        reads dark ones, those that the network in its own layers lacks."""
         parts = zip(self.network.weights, self.places, self.places[1:], strict=False)
         return [np.abs(np.delete(matrix[rows], columns, axis=1)).sum(axis=1) for matrix, columns, rows in parts]
 
 
 def embed(network: LayeredNetwork, layers: Sequence[int]) -> Embedding:
-    """Return the network in wider layers, so that in every square along the longer side of each of its matrices the
-    rows are orthogonal to rounding.
+    """Return the network in wider layers, with the places of its signals in them, so that all squares into which each
+    of its matrices is cut along the longer side have rows that are orthogonal to rounding.
 
     ``layers`` are the numbers of signals from the inputs to the outputs, of which inputs and outputs must be the
-    network's. Signals that the network lacks are dark: always 0, with nonzero weights to the live ones.
+    network's. Signals that the network lacks are dark: always 0, with nonzero weights to the live ones and a full scale
+    of 1.
 
     Raises:
         UnsupportedError: the layers are of another number, narrower, or too narrow for orthogonal rows.
@@ -214,8 +215,9 @@ class Construction:
 
     @cached_property
     def proof(self) -> Proof:
-        """Proof by exact bounds that the network computes its function; ``float64`` of it says whether the outputs stay
-        within the receivers' margin in float64.
+        """Proof by exact bounds that the network computes its function: ``float64`` of it says whether the outputs stay
+        within the receivers' margin in float64, ``tolerance`` by which share of full scale all signals may be off, and
+        ``steps`` are sentences.
 
         Raises:
             VerificationError: its integers or its digits fail.

@@ -195,9 +195,9 @@ class AveragingFunction:
     def decide(self, signals: Floats) -> Ints:
         """Round outputs to the nearest levels and return the integers that they spell: (outputs, n) to (n,).
 
-        Outputs are ordered from the most significant, and levels are limited to 0 to 3. The unit of the integers is the
-        step of the last output: 1, or 1/divisor if decimals are carried (the integer is then divisor times the mean).
-        NaN counts as level 0.
+        Outputs are ordered from the most significant, and levels are limited to 0 to 3, the last one to 4 - 1/divisor
+        if it carries decimals. The unit of the integers is the step of the last output: 1, or 1/divisor if decimals are
+        carried (the integer is then divisor times the mean). NaN counts as level 0.
         """
         step = self.divisor if self.carries_decimals else 1
         clean = np.nan_to_num(np.asarray(signals, dtype=np.float64))

@@ -332,7 +332,8 @@ def calibrated_chip(
     passive: list[Complex], targets: list[Floats], designed: list[Floats], statistics: Sequence[Statistics], link: Link
 ) -> list[Calibrated]:
     """Return what is set at every layer (the first one with P, the matrix in front of it) and at T, the matrix behind
-    the last one that divides the means among the servers, in the order of the light.
+    the last one that divides the means among the servers, in the order of the light: gains, corrections of biases, and
+    levels of inputs, as `calibrated` returns them.
 
     Args:
         passive: fabricated matrices [outputs, inputs] without their gains.
