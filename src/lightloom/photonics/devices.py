@@ -158,7 +158,7 @@ def amplifier_noise(
 
     Args:
         gain: power gain G, at least 1; the result has its shape.
-        noise_figure_db: noise figure F, in dB.
+        noise_figure_db: noise figure in dB, of which F is the ratio.
         bandwidth: optical bandwidth B of the noise, in Hz.
         power: power in watts to whose amplitude the noise is relative.
         wavelength: wavelength of the light in vacuum, in metres.

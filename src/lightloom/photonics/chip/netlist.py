@@ -198,7 +198,8 @@ class _NetlistBuilder:
     def one(self, name: str, component: str, start: str, **settings: float) -> str:
         """Add a device of one input and one output behind the port ``start``, and return the port of its output.
 
-        ``component`` is a name in `models`; ``settings`` are those of the model.
+        ``component`` is a name in `models`; ``settings`` are those of the model. Ports are texts such as
+        ``layer1_unit_0,out0``, or ``in0`` for a lane of the senders.
         """
         self.add(name, component, **settings)
         self.connections[start] = f"{name},in0"

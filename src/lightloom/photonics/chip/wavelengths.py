@@ -55,7 +55,7 @@ class Dispersion:
     def coupler_error(self, wavelength: float) -> float:
         """Return the mixing-angle error in radians of every coupler at a wavelength in metres.
 
-        It is the slope times the distance from the wavelength at which the mesh was set.
+        It is the slope times ``wavelength`` less that at which the mesh was set, so of either sign.
         """
         return self.coupler_slope * (wavelength - self.wavelength)
 
