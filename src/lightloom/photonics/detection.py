@@ -48,7 +48,7 @@ _NEAR_THE_MEAN = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigitReceiver:
-    """A receiver of the sum of N servers' digits; sources of defaults: `photonics/reducers/constants.yaml`."""
+    """A receiver of the sum of N servers' digits; sources of defaults: `machines/reducers/constants.yaml`."""
 
     servers: int
     levels: int = 4
