@@ -36,12 +36,16 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = Fal
     """Return phases for ``mesh`` that make up for errors of its couplers, with the number of MZIs out of reach.
 
     Args:
-        mesh: the mesh with the phases of ideal devices.
+        mesh: the mesh with the phases of ideal devices, every θ from 0 to π.
         first: mixing-angle errors of the first couplers in radians, [mzis].
         second: those of the second couplers.
-        real: whether MZIs out of reach keep their phases. Coupler errors add light in quadrature, which affects a real
+        real: whether MZIs out of reach keep their θ. Coupler errors add light in quadrature, which affects a real
             matrix with detected real parts in second order only; the nearest splitting within reach, which is set
             otherwise, would have an error of first order.
+
+    Returns:
+        The mesh with corrected θ, φ and output phases (``mesh``), and the number of MZIs whose couplers cannot reach
+        the splitting (``out_of_reach``).
 
     Raises:
         ConfigError: the number of errors is not the number of MZIs, or an error is not finite.
@@ -61,9 +65,9 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = Fal
 def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
     """Return the mesh with settings of θ and φ that give its phases in spite of thermal crosstalk.
 
-    ``share`` of every phase appears in each of the nearest heaters. Crosstalk is linear, so there are settings that
-    cancel it exactly (before rounding by a DAC). As heaters cannot cool, small phases are increased by 2π to keep all
-    settings non-negative. Output phases stay.
+    ``share`` of every setting appears as a phase in each of the nearest heaters. Crosstalk is linear, so there are
+    settings that cancel it exactly (before rounding by a DAC). As heaters cannot cool, small phases are increased by 2π
+    to keep all settings non-negative. Output phases stay.
 
     Raises:
         ConfigError: the share is outside [0, 0.1]; beyond, an additional 2π may not suffice.
@@ -73,12 +77,13 @@ def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
 
 
 def without_crosstalk(wanted: Floats, beside: Mask, share: float, efficiencies: Floats | float = 1.0) -> Floats:
-    """Return settings of θ and φ, [2, mzis], for which ``wanted`` phases act (modulo 2π) in spite of crosstalk.
+    """Return settings of θ and φ, [2, mzis], for which ``wanted`` phases act (modulo 2π) in spite of crosstalk. Phases
+    too small for heat from neighbours are raised by 2π, so that no setting is negative where efficiencies are 1.
 
     Args:
         wanted: phases θ and φ in radians, [2, mzis].
         beside: true at k where MZIs k and k + 1 are neighbours in a column, [mzis - 1].
-        share: share of every phase that appears in each nearest heater.
+        share: share of every setting that appears as a phase in each nearest heater.
         efficiencies: phases of the heaters relative to their commands, [2, mzis], or one number for all.
 
     Raises:
@@ -100,8 +105,8 @@ def corrected(disturbed: disturb.Disturbed, *, real: bool = False) -> Any:
     """Return fabricated devices with phases, those of Σ included, corrected for coupler errors and thermal crosstalk.
 
     Phase errors, loss, rounding by the DAC and detector noise remain. With ``real``, MZIs whose couplers cannot reach
-    the splitting keep their phases, as real parts are detected (:func:`correct`). The result is of the type of
-    ``disturbed``.
+    the splitting keep their θ, as real parts are detected (:func:`correct`). The result is of the type of
+    ``disturbed``, on the same devices.
 
     Raises:
         ConfigError: the thermal crosstalk exceeds 0.1.

@@ -123,8 +123,9 @@ def _unit_diagonal(planes: Floats, lit: int, tolerance: float) -> Floats:
 def _nulling_places(kind: Kind, size: int, lit: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Return which rotation of the nulling each MZI of a mesh carries out: three arrays [mzis], in the layout's order.
 
-    These are the sweep and the step in which the rotation was computed, and whether it was applied from the left.
-    ``lit`` of the ``size`` modes have inputs.
+    These are the sweep and the step, indices from 0 into the ``rotations[sweep, step]`` that `kernels.null_rectangle`
+    and `kernels.null_triangle` write (in a triangle the sweep is the column), and whether the rotation was applied from
+    the left. ``lit`` of the ``size`` modes have inputs.
     """
     place: Layout = layout(kind, lit, size)
     modes, columns = place.modes, place.columns

@@ -39,7 +39,10 @@ def fabricate(
 ) -> Fabrication:
     """Return devices drawn with the errors of ``non_idealities``, of one mesh or of several.
 
-    ``shape`` is the number of MZIs, or (fabrications, MZIs); ``outputs`` is the number of output phases of a mesh.
+    ``shape`` is the number of MZIs, or (fabrications, MZIs), which puts an axis of fabrications in front of all arrays;
+    ``outputs`` is the number of output phases of a mesh. Errors are Gaussian with the standard deviations of
+    ``non_idealities``, about 0 or, of heaters, an efficiency of 1; losses are spread about ``loss_db`` and at least 0
+    dB.
     """
     sizes = np.atleast_1d(shape)
     drawn = rng.normal(size=(5, *sizes))
@@ -81,7 +84,8 @@ class DisturbedMesh:
         return disturbed_devices(self.mesh.phases, neighbours(self.mesh.layout), self.non_idealities, self.fabrication)
 
     def propagate(self, fields: ArrayLike) -> Complex:
-        """Return the output fields [outputs, ...] of input fields [inputs, ...] on the fabricated devices."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...] on the fabricated devices, their output
+        phases rounded and erring too."""
         phases = quantised(self.mesh.output_phases, self.non_idealities.dac_bits) + self.fabrication.output_error
         return propagate(self.mesh.layout, self.devices, phases, fields)
 
@@ -213,7 +217,9 @@ def neighbours(mesh_layout: Layout) -> NDArray[np.bool_]:
 def disturbed_devices(phases: Floats, beside: Mask, non_idealities: NonIdealities, fabrication: Fabrication) -> Complex:
     """Return the transfer matrices [..., mzis, 2, 2] of fabricated devices set to ``phases``.
 
-    Settings are rounded to the resolution of the DAC, then heaters' efficiencies, crosstalk and phase errors act.
+    Settings are ``phases`` rounded to the resolution of the DAC; the phases that act are settings times the heaters'
+    efficiencies, plus the share of crosstalk times the settings of the nearest heaters (`heat_from_neighbours`), plus
+    phase errors. Coupler errors and losses act too.
 
     Args:
         phases: θ and φ in radians, [2, mzis].
@@ -320,7 +326,9 @@ class Wiring:
 def wiring_of(ideal: Mesh | MappedMatrix) -> Wiring:
     """Return the places of the interferometers of a mesh, or of a mapped matrix with Σ between its meshes.
 
-    An attenuator of Σ is an interferometer whose second waveguide begins dark and ends in a dump.
+    Interferometers are in the order of the light, V†, Σ, U, and columns are counted on through all three. An attenuator
+    of Σ is an interferometer whose second waveguide begins dark and ends in a dump; these waveguides, and those that
+    begin dark at U, are numbered behind the modes.
     """
     if isinstance(ideal, Mesh):
         place, outputs = ideal.layout, np.arange(ideal.outputs)
@@ -347,7 +355,8 @@ def wiring_of(ideal: Mesh | MappedMatrix) -> Wiring:
 def design(ideal: Mesh | MappedMatrix) -> Floats:
     """Return θ and φ [2, devices] for which ideal devices implement ``ideal`` up to phases at its outputs.
 
-    The output phases of V† become part of the phases φ of Σ, which lie in series with them.
+    Devices are ordered as in `wiring_of`: V†, Σ, U. The output phases of V† become part of the phases φ of Σ, which lie
+    in series with them.
     """
     if isinstance(ideal, Mesh):
         return ideal.phases

@@ -27,8 +27,8 @@ _GUIDE, _INK, _FAINT = "#8b94a3", "#1b2330", "#c9ced6"
 def draw(mesh: Mesh) -> Figure:
     """Return a Matplotlib figure of a mesh, columns across and modes downwards, with its phases as colours.
 
-    θ is the colour of a device, φ that of the dot at its upper input. Meshes of more than 24 modes are drawn as two
-    maps, of θ and of φ.
+    θ is the colour of a device, from 0 to π, or to 2π if a θ is above π; φ, from 0 to 2π, is the colour of the dot at
+    its upper input. Meshes of more than 24 modes are drawn as two maps, of θ and of φ.
     """
     from matplotlib.figure import Figure
 
@@ -53,7 +53,8 @@ def draw(mesh: Mesh) -> Figure:
 
 
 def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
-    """Return a Matplotlib figure of a mapped matrix in the order of the light: V†, the column of Σ, U.
+    """Return a Matplotlib figure of a mapped matrix in the order of the light: V†, the column of Σ, U; in the form
+    sigma-u U, then Σ.
 
     If a mesh has more than 24 modes, all are drawn as maps of θ. The figure's title is ``title`` (by default the
     numbers of signals), followed by the numbers of MZIs and columns, and by the largest gain if it is above 1.

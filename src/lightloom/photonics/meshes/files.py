@@ -128,8 +128,9 @@ def meshes_of(part: Part) -> dict[str, Mesh]:
 
 
 def phases_document(parts: Mapping[str, Part]) -> dict[str, Any]:
-    """Return the parts of a network, by name, as a JSON object with its ``schema``, the list ``parts`` in the order of
-    the mapping.
+    """Return the parts of a network, by name, as a JSON object: its ``schema``, and under ``parts`` a list in the order
+    of the mapping of objects with ``name``, ``shape`` [outputs, inputs], ``blocks`` (meshes or mapped matrices) and,
+    for blocks that are not squares along the longer side, ``waveguides``.
 
     That order is the order of the light.
     """
@@ -161,10 +162,12 @@ def check_phases_name(path: Path) -> None:
 
 
 def load_phases(path: Path) -> dict[str, Part]:
-    """Read a file that :func:`save_phases` wrote, and return its parts by name in the order of the file.
+    """Read a file that :func:`save_phases` wrote, and return its parts by name in the order of the file; version 1 of
+    the schema is read too.
 
     Raises:
-        ConfigError: the file cannot be read, has another suffix or schema, or its meshes are invalid.
+        ConfigError: the file cannot be read, has another suffix or schema, no parts, two parts of one name, or invalid
+            meshes.
     """
     check_phases_name(path)
     source = repr(str(path))
@@ -186,12 +189,14 @@ def load_phases(path: Path) -> dict[str, Part]:
 
 
 def check_belongs(parts: Mapping[str, Part], like: Mapping[str, Part], source: str) -> float:
-    """Check that ``parts`` have the names, meshes and sizes of ``like``, and return how far their matrices differ.
+    """Check that ``parts`` have the names of ``like``, in its order, and the kinds and sizes of its meshes, and return
+    how far their matrices differ.
 
     ``source`` starts the messages of errors.
 
     Returns:
-        The largest difference of a matrix element, relative to the largest element of the matrix in ``like``.
+        The largest difference of a matrix element over all parts, relative to the largest element of the same part's
+        matrix in ``like``.
 
     Raises:
         ConfigError: the parts, or the kind or size of a mesh, differ.

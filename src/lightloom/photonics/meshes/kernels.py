@@ -36,7 +36,7 @@ class _Rotation(NamedTuple):
 
 @njit_inlined
 def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
-    """Return the rotation that moves the complex number ``a`` into ``b``, so that 0 is left in its place.
+    """Return the rotation that moves the complex number ``a`` (x1) into ``b`` (x0): (b, a) becomes (s e b + c a, 0).
 
     s = |b| / h, c = |a| / h with h² = |a|² + |b|², and e is the unit number of phase arg a − arg b, 1 where a or b is 0
     (s = 1 for a = 0, else c = 1). Real and imaginary parts are given one after the other.
@@ -57,7 +57,7 @@ def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Flo
     + c x1, c e x0 − s x1).
 
     ``m`` is ``first``, ``first + step``, ..., ``count`` times; ``rotations`` [count, 4] are (s, c, e real, e
-    imaginary). The tile holds for each position the real parts of all its vectors, then the imaginary parts.
+    imaginary). The flat tile holds for each position the real parts of its 16 vectors, then the imaginary parts.
     """
     for k in range(count):
         m = first + step * k
@@ -234,7 +234,8 @@ def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int
     """Copy ``width`` columns, from ``column`` on, of rows ``top`` to before ``bottom`` of the matrix ``planes`` [row,
     real | imaginary, column] into a tile.
 
-    The tile holds for each row the real parts of the columns, then the imaginary parts.
+    The flat tile holds for each row, from ``top`` on, 16 places for the real parts of the columns, then 16 for the
+    imaginary parts; ``width`` is at most 16, and places beyond it stay.
     """
     for m in range(bottom - top):
         for p in range(2):

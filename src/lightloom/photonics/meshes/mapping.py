@@ -126,7 +126,8 @@ class MappedMatrix:
         """Return the fields behind Σ, U and the amplifiers, [outputs, ...].
 
         Args:
-            inner: fields behind V†, [modes, ...].
+            inner: fields behind V†, [modes, ...]; those of modes without an MZI of Σ are dropped, and inputs of U
+                without light are dark.
             column: amplitude transmissions of the MZIs of Σ, [mzis].
             output_mesh: propagates fields through U, ideal or fabricated; None in the form sigma-u.
         """
@@ -151,9 +152,9 @@ def map_matrix(
         matrix: any finite matrix.
         form: ``svd`` is the paper's form (eq. 1) with both square unitaries and M(M+1)/2 + N(N−1)/2 MZIs. ``economy``
             leaves out MZIs that no light reaches and has M · N. ``compact`` also leaves out modes beyond the rank r of
-            the matrix and has r(M + N) − r². All three are exact; paths of light through the square meshes of ``svd``
-            are the most alike, so it bears loss best. ``sigma-u`` is the paper's approximation Σ_a · U_a of a square
-            matrix (eq. 4 to 6) with N(N+1)/2 MZIs.
+            the matrix (at least 1; singular values up to 1e-12 of the largest count as 0) and has r(M + N) − r². All
+            three are exact; paths of light through the square meshes of ``svd`` are the most alike, so it bears loss
+            best. ``sigma-u`` is the paper's approximation Σ_a · U_a of a square matrix (eq. 4 to 6) with N(N+1)/2 MZIs.
         kind: layout of square meshes; others are triangular.
         gains: ``rows`` for a gain of each output, or ``common`` for amplification of every output by the largest
             singular value (of ``sigma-u``, the largest row scale), at least 1.
@@ -191,8 +192,8 @@ def map_matrix(
 def row_gains(matrix: ArrayLike) -> Floats:
     """Return the amplitude gain behind each output of a mapped ``matrix`` W, [outputs].
 
-    It is r_i s for r_i = |row i| (1 for a row of zeros) and s = the largest singular value of diag(1/r) W, so that the
-    passive remainder diag(1/(r s)) W has singular values of at most 1.
+    It is r_i s for r_i = |row i| (1 for a row of zeros) and s = the largest singular value of diag(1/r) W (1 if all is
+    0), so that the passive remainder diag(1/(r s)) W has singular values of at most 1.
 
     Raises:
         ConfigError: the argument is not a finite matrix.
@@ -286,7 +287,8 @@ class MappedBlocks:
     def gains(self) -> Floats:
         """Largest amplitude gain of the amplifiers behind each output, [outputs]; 1 for dark outputs.
 
-        A gain makes up for splitters and combiners too: light for k blocks, or from k blocks, loses a factor of √k.
+        A gain makes up for splitters and combiners too: it is the block's gain times √(k j), with k the most blocks
+        that read one of the block's inputs and j the blocks that give this output.
         """
         none = np.empty(0, np.int64)
         split, combined = (np.bincount(np.concatenate([none, *guides])) for guides in (self.inputs, self.outputs))
@@ -372,7 +374,7 @@ def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:
     """Return the outputs and the inputs, both ascending, of every connected component of ``matrix`` [outputs, inputs].
 
     Outputs and inputs are joined where the element is not 0; dark ones, of a row or column of zeros, are in none.
-    Components are in the order of their mean places.
+    Components ascend by the sum of their mean output and mean input, as shares of the outputs and of the inputs.
 
     Raises:
         ConfigError: the argument is not a finite matrix.

@@ -80,8 +80,10 @@ def mzi_count(kind: Kind, inputs: int, outputs: int) -> int:
 
 @cache
 def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
-    """Return the positions of the MZIs of a mesh of that kind; results are cached, and their arrays shared and
-    read-only.
+    """Return the positions of the MZIs of a mesh of that kind, ordered by column, then by mode: ``columns``, upper
+    ``modes``, and ``chains``, the indices of the MZIs along diagonals.
+
+    Results are cached, and their arrays shared and read-only.
 
     Raises:
         ConfigError: a number of modes is below 1, or a rectangular mesh has unequal ones.
@@ -116,8 +118,9 @@ def _rectangle(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _triangle(size: int, lit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the columns and the modes of all MZIs of a triangular mesh, two arrays [mzis].
 
-    ``lit`` of its ``size`` modes have light at the inputs. Chain k of MZIs runs from mode k to the last; the chain of
-    the last lit mode comes first.
+    ``lit`` of its ``size`` modes have light at the inputs. Chain k of MZIs runs from mode k to the last, one column
+    further with every mode, and begins two columns before chain k − 1 does; the chain of the last lit mode begins in
+    column 0. MZIs are listed chain by chain, by rising k, not by column.
     """
     last = min(lit - 1, size - 2)
     chain, mode = np.meshgrid(np.arange(last + 1), np.arange(size - 1), indexing="ij")

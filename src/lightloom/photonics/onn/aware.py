@@ -96,15 +96,17 @@ def wrong_shares(network: LayeredNetwork, function: AveragingFunction) -> dict[s
 
 
 def compare_trainings(known: list[Document], budget: float = BUDGET, advance: Advance = ignore) -> Iterator[Document]:
-    """Yield the JSON document of the comparison so far, after every seed and arm.
+    """Yield the JSON document of the comparison so far (`_document`), after every seed and arm.
 
     Constructed networks are judged first; then the two arms ``unaware`` and ``aware`` are trained for each of five
-    seeds. Rows have the share of wrong averages, from 0 to 1, under every entry of `JUDGED`.
+    seeds. Rows of trainings have ``arm``, ``seed``, ``cpu_seconds``, ``mzi_count``, ``wrong`` (the shares of wrong
+    averages, from 0 to 1, by entry of `JUDGED`) and ``history``, those of constructed networks ``name``, ``mzi_count``
+    and ``wrong``.
 
     Args:
         known: rows of trainings done before, which are not repeated.
         budget: CPU seconds of each training.
-        advance: called with 1 after every training.
+        advance: called with 1 after every training, those done before included.
     """
     trainings = [row | {"history": _thinned(row["history"])} for row in known]
     done = {(row["arm"], row["seed"]) for row in trainings}
@@ -136,9 +138,10 @@ def _thinned(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:
 def _document(trainings: list[Document], constructed: list[Document], budget: float) -> Document:
     """Return the JSON document of the comparison from the rows of trainings and of constructed networks.
 
-    Rows are under ``trainings`` and ``constructed``, the arms' ``recipes`` by arm. Its ``verdict`` counts the seeds
-    that both arms have been trained with, and those of them with fewer wrong averages at a phase error of 3e-3 with
-    awareness. ``budget`` is in CPU seconds.
+    Rows are under ``trainings`` and ``constructed``, the arms' ``recipes`` by arm. Its ``verdict`` has the number of
+    ``seeds`` that both arms have been trained with, and of those with fewer wrong averages at a phase error of 3e-3 in
+    the aware arm (``fewer_wrong_with_awareness``). ``schema``, ``budget_cpu_seconds``, ``fabrications`` and
+    ``provenance`` are beside them. ``budget`` is in CPU seconds.
     """
     wrong = {(row["arm"], row["seed"]): row["wrong"]["phase 3e-3"] for row in trainings}
     pairs = [seed for seed in SEEDS if all((arm, seed) in wrong for arm in ARMS)]

@@ -135,14 +135,16 @@ def contenders() -> Iterator[tuple[str, str, LayeredNetwork, int]]:
 
 
 def compare_networks(known: Iterable[dict[str, Any]] = (), advance: Advance = ignore) -> Iterator[Any]:
-    """Yield the JSON document of the comparison so far, after every network: noise limits (99.99 %) and error rates.
+    """Yield the JSON document of the comparison so far, after every network: noise limits (99.99 %) and error rates of
+    the ``networks``, and the ``verdict`` (`verdict`) on them.
 
     Every signal has Gaussian noise relative to its own full scale, with the same draws for all networks; error rates,
     shares from 0 to 1, are those at the 24 standard deviations of `SIGMAS`, from 1e-4 to 3e-2. A network of 10^5 MZIs
     takes minutes.
 
     Args:
-        known: rows measured before; those with the same weights are not measured again.
+        known: rows (``name``, ``kind``, ``weights`` and what `_measured` returns) measured before; those with the same
+            weights are not measured again.
         advance: called with 1 after every network.
     """
     function = AveragingFunction.of(4, 8)
@@ -197,8 +199,9 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Returns:
         A row for each comparison: ``constructed`` and ``trained`` (names), ``units`` (``any`` or the nonlinearity),
-        ``tolerance_ratio`` and ``area_ratio`` (noise limits and MZIs, constructed to trained), and ``met``, true where
-        the noise limit is at least twice that of the trained one with less than 2 % of its MZIs.
+        ``tolerance_ratio`` and ``area_ratio`` (noise limits and MZIs, constructed to trained; infinite where the
+        trained limit is 0), and ``met``, true where the noise limit is at least twice that of the trained one with less
+        than 2 % of its MZIs.
     """
     comparisons = []
     for ours in (r for r in rows if r["kind"] == "constructed"):

@@ -122,7 +122,8 @@ class TrainingRecipe:
         """Return the recipe for a row of the paper's Table I, ``number`` from 1 to 4.
 
         ``options`` are fields that replace those of the row: by default the row's approximated matrices have the Cayley
-        form, and epochs and batch follow from the size of the grid. With ``form="free"`` none is approximated.
+        form, and epochs (120 · √(28,561 / points), at least 6) and batch (512, or 4,096 from a million points on)
+        follow from the size of the grid. With ``form="free"`` none is approximated.
 
         Raises:
             ConfigError: the scenario does not exist, or an option is out of range.
@@ -140,13 +141,14 @@ class TrainingRecipe:
 
     @classmethod
     def cascade(cls, groups: int, **options: Any) -> tuple[TrainingRecipe, TrainingRecipe]:
-        """Return the recipes of both levels of a cascade of ``groups`` averagers, by default with the paper's layers
-        for 16 servers.
+        """Return the recipes of level 1 and level 2 of a cascade of ``groups`` averagers, by default with the paper's
+        layers for 16 servers.
 
         The default of either level is scenario 1 (4 servers a group, 8 bits) with two matrices of 64 x 64 more, after
         the first layer and before the last, every matrix approximated in Cayley form. In level 1, an error of the last
-        output counts as often as it has levels between two digits. ``options`` are fields that replace those of both
-        recipes.
+        output counts as often as it has levels between two digits. Epochs follow from the size of each grid unless
+        ``epochs`` or ``cpu_seconds`` are given. ``options`` are fields that replace those of both recipes; output
+        weights are set in either case.
 
         Raises:
             ConfigError: an option is out of range.
@@ -240,8 +242,9 @@ class Curriculum:
     def observe(self, right: float) -> None:
         """Update the training noise in place after a batch of which the share ``right`` was received correctly.
 
-        The running share is updated first. The noise rises by 0.2 % where that is above `RISING` (0.9995), else it
-        falls by as much, and stays between `START` (5e-4) and ``largest``.
+        The running share moves by 2 % of its distance to ``right`` first. The noise rises by 0.2 % where that is above
+        `RISING` (0.9995), else it falls by as much, and stays between `START` (5e-4) and ``largest``; where ``largest``
+        is below `START`, it is ``largest``.
         """
         self.right += _MEMORY * (right - self.right)
         self.sigma *= 1 + _STEP if self.right > RISING else 1 - _STEP

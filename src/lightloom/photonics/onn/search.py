@@ -69,8 +69,11 @@ def search(
     advance: Advance = ignore,
     **options: Any,
 ) -> SearchResult:
-    """Return all trials of networks of every depth and width, whose number is halved from round to round; bitwise
-    repeatable.
+    """Return all trials of networks of every depth and width, whose number is halved, rounded up, from round to round,
+    in the order of training; bitwise repeatable.
+
+    The networks of the best Pareto fronts stay, within a front the most accurate; each is trained anew, for twice as
+    many epochs.
 
     Args:
         function: arguments of the function to learn.
@@ -197,7 +200,8 @@ def _stored_trials(path: Path, searched: str) -> list[Trial]:
 def _try(recipe: TrainingRecipe, folder: Path | None, advance: Advance) -> Trial:
     """Train the network of one recipe, and return its accuracy, noise limit and sizes as a trial.
 
-    The noise limit is measured if the accuracy is at least 99.99 %, else it is 0. Checkpoints are stored in ``folder``.
+    The noise limit, a share of full scale, is measured if the accuracy is at least 99.99 %, else it is 0. Checkpoints
+    are stored in ``folder``; None stores none.
     """
     trained = train(recipe, folder, advance)
     bears = trained.accuracy >= TARGET

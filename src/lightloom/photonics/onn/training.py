@@ -317,8 +317,8 @@ class _TrainingState:
         self.history.append(entry | {"cpu_seconds": self.cpu_seconds})
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that the remaining training depends on: network, optimiser, generator, curriculum, counters
-        and history."""
+        """Return the state that the remaining training depends on: ``network``, ``optimiser``, ``generator``,
+        ``curriculum`` [sigma, right], ``counters`` [epoch, step, seconds, cpu_seconds] and ``history``."""
         return {
             "network": self.network.state_dict(),
             "optimiser": self.optimiser.state_dict(),

@@ -69,8 +69,8 @@ class SimulatedChip:
         """Set θ and φ [settings, 2, devices] in radians and measure the output powers [settings, outputs, vectors] as
         shares of the input power.
 
-        ``vectors`` are input fields [inputs, vectors] of unit power, see :class:`Chip`. Every phase drifts before each
-        setting, for good; powers have noise and may be negative.
+        ``vectors`` are input fields [inputs, vectors] of unit power, see :class:`Chip`. Every θ and φ drifts before
+        each setting, for good; powers have noise and may be negative.
         """
         rows = []
         for phases in settings:
@@ -81,11 +81,13 @@ class SimulatedChip:
         return np.asarray(powers + self._power_noise * self._rng.normal(size=powers.shape))
 
     def scramble(self) -> None:
-        """Draw the error of every phase anew, uniformly from a whole turn, in place of the fabricated one."""
+        """Draw the error of every θ and φ (not of output phases) anew, uniformly from a whole turn, in place of the
+        fabricated one."""
         self._fabricated = _with_errors(self._fabricated, lambda errors: self._rng.uniform(0, 2 * np.pi, errors.shape))
 
     def age(self, radians: float) -> None:
-        """Add a Gaussian step of standard deviation ``radians`` to the error of every phase, for good."""
+        """Add a Gaussian step of standard deviation ``radians`` to the error of every θ and φ (not of output phases),
+        for good."""
         self._fabricated = _with_errors(self._fabricated, lambda old: old + radians * self._rng.normal(size=old.shape))
 
     def truth(self) -> Twin:

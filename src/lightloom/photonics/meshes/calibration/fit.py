@@ -56,7 +56,8 @@ class Twin:
     def phases(self, settings: Floats) -> Floats:
         """Return the phases that act, [..., 2, devices], for ``settings`` of θ and φ of that shape, in radians.
 
-        They are the settings times the heaters' efficiencies, the heat of neighbours, and the offsets.
+        They are the sum of the settings times the heaters' efficiencies, the share of crosstalk times the settings of
+        the nearest heaters, and the offsets.
         """
         heat = heat_from_neighbours(settings, self.wiring.beside)
         return self.efficiencies * settings + self.crosstalk * heat + self.offsets
@@ -193,7 +194,7 @@ def fit(
         measured: settings, input fields and powers.
         unknowns: which parameters are fitted besides the phase offsets.
         steps: most steps, 60 by default.
-        tolerance: share of the residual.
+        tolerance: share by which a step must lower the residual not to count as one of the last two.
         advance: called with 1 for every step.
 
     Returns:
@@ -226,15 +227,16 @@ def _descend(
     """Take damped Gauss-Newton steps, and return the best point and the sums of squares before the first step and after
     each.
 
-    Steps that do not lower the sum of squares are refused: the point stays, and the damping rises.
+    Steps that do not lower the sum of squares are refused: the point and the sum of squares stay, and the damping
+    rises.
 
     Args:
         point: where to start.
         equations: JᵀJ (its lower triangle), the gradient and the sum of squares at a point.
-        moved: the point that a step leads to.
+        moved: the point that a step (JᵀJ + damping)⁻¹ gradient leads to.
         steps: steps at most.
         advance: called with 1 for every step.
-        little: a step that leaves more than this share of the squares is a quiet one.
+        little: a step that helps, but leaves more than this share of the squares, is a quiet one.
         quiet_steps: so many quiet steps in a row end the descent, as eight do that do not help.
         enough: squares below this need no further step.
     """
@@ -383,8 +385,8 @@ def program(
     Args:
         twin: the twin of the chip.
         target: matrix to implement up to output phases and a common gain, of norm at most 1, [outputs, inputs].
-        ideal: θ and φ of ideal devices for it, in radians, [2, devices].
-        real: whether the real parts of the outputs are detected, so that light in quadrature counts little.
+        ideal: θ, from 0 to π, and φ of ideal devices for it, in radians, [2, devices].
+        real: whether the real parts of the outputs are detected, so that light in quadrature counts a tenth.
         steps: most steps, 60 by default.
 
     Returns:
@@ -392,7 +394,7 @@ def program(
         the twin before the first step and after each.
 
     Raises:
-        ConfigError: the twin's crosstalk is above 0.1.
+        ConfigError: the twin's crosstalk is above 0.1 (a negative one counts as 0).
     """
     quadrature = _QUADRATURE if real else 1.0
     norm, count = float(np.linalg.norm(target)), 2 * twin.wiring.devices
