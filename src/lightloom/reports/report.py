@@ -50,10 +50,11 @@ def explored_plan(
     """Return what the page shows of one plan when its row is picked, as a JSON document.
 
     Its keys are ``label``, ``step`` (seconds), ``lanes`` (names, at most 16), ``resources`` (number of all),
-    ``stretches``, ``joined``, ``tasks`` (at most 40), ``exchanges``, ``memory`` and ``capacity``. A stretch is [lane,
-    kind, start, duration, name, how many intervals it joins], times in 10^-7 parts of the step; a task is [name, kind,
-    times, seconds on all resources, seconds of the longest]. Neighbours are joined until there are at most 1,500
-    stretches; ``joined`` is the length in seconds below which they are.
+    ``stretches``, ``joined``, ``tasks`` (at most 40), ``exchanges``, ``memory`` and ``capacity``. A stretch is [number
+    of its lane, kind (`task_kind`), start, duration, name, how many intervals it joins], times in 10^-7 parts of the
+    step; a task is [name, kind, times, seconds on all resources, seconds of the longest]. Neighbours are joined until
+    there are at most 1,500 stretches; ``joined`` is the length in seconds below which they are, 0 where there are few
+    enough at once. ``memory`` is a list of pairs (what for, bytes).
 
     Args:
         timeline: of the plan's step; its busiest resources get a lane each.
@@ -134,7 +135,10 @@ def light_map(schedule: Schedule, fabric: Fabric) -> Document | None:
 
 def page_data(plans: Mapping[int, Document], light: Document | None) -> str:
     """Return the JSON text that the page's script reads, safe inside a ``script`` element; names of stretches are
-    replaced by their places in one list for all plans.
+    replaced by their places in one list for all plans (``names``).
+
+    Its other keys are ``resolution`` (parts of a step in which times are counted), ``kinds`` ([words, colour] by kind
+    of task), ``plans`` (by place, as text) and ``light``.
 
     Args:
         plans: what :func:`explored_plan` returned, by places in the ranking.

@@ -230,7 +230,8 @@ def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
     return the figure.
 
     Args:
-        rows: each with ``failures`` (a list of names), ``time_s`` and ``lower_bound_s`` (seconds, drawn in µs).
+        rows: each with ``failures`` (a list of names; of several the number alone is written), ``time_s`` and
+            ``lower_bound_s`` (seconds, drawn in µs).
         kind: key of ``TASKS`` that gives the colour.
     """
     figure, axes = canvas.single_panel(7.2, 1.2 + 0.36 * len(rows))
@@ -274,7 +275,7 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
     against an all-reduce of float32 (across, logarithmic), and return the figure.
 
     A line through each dot is its spread over seeds; dots that no other beats in both (``on_front``) are filled and
-    joined. There must be at least one point.
+    joined. At least one point must be ``on_front``.
     """
     figure, axes = canvas.single_panel(8.2, 4.6)
     axes.set_xscale("log", base=2)

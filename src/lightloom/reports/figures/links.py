@@ -432,7 +432,8 @@ _MOST_LINKS = 48
 def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: Sequence[str], unit: str) -> Figure:
     """Draw a bar in percent for each of the links that carry most, at most 48, stacked by job, and return the figure.
 
-    Links of several jobs are taken first, then those with the largest sum; bars stand in the order of the links.
+    Links of several jobs are taken first, then those with the largest sum; bars stand in the order of the links, and
+    links without load are left out.
 
     Args:
         title: above the figure.
