@@ -421,9 +421,11 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
     """Return one row for each method, the reference (DDP without a hook) among them, in the order of the results.
 
     ``difference`` and ``spread`` compare the last validation loss, in nats, with that of the reference of the same
-    seed. The other fields are the method's own, means over seeds: bytes of a float32 ring all-reduce for each byte
-    sent, seconds of a step, and the loss when the reference has done half its steps; ``on_front`` is true for a row
-    unless another one saves at least as many bytes with a last loss at most as high.
+    seed. The other fields are the method's own over all its ``seeds``: ``ratio`` (bytes of a float32 ring all-reduce
+    for each byte sent), the last ``loss`` and ``loss_at_equal_time`` (when the reference has done half its steps; the
+    last one of a run that has ended by then), all means, ``step_seconds`` by the model of the link, and
+    ``replicas_equal``, true if they were in every run. ``on_front`` is true unless another pair of ratio and loss saves
+    at least as many bytes with a loss at most as high.
 
     Args:
         results: of one task, one number of steps and of ranks; the reference among them for every seed.

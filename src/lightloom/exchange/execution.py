@@ -191,7 +191,9 @@ def movement_of(schedule: Schedule) -> Movement:
 
 def program_of(movement: Movement, rank: int) -> Program:
     """Return the program by which ``rank`` takes part in a movement: the messages that it sends or receives, their
-    chunks named by cells, which number the chunks that the rank ever holds in ascending order."""
+    chunks named by cells, which number the chunks that the rank ever holds in ascending order. Receives are in the
+    order of messages; a send tells in ``after`` how many receives must have come before it, and sends are sorted by
+    that."""
     mine = np.flatnonzero((movement.source == rank) | (movement.destination == rank))
     carried = {int(m): movement.chunk[movement.first[m] : movement.first[m + 1]] for m in mine}
     held, wanted = movement.held(rank), movement.wanted(rank)
@@ -334,7 +336,8 @@ class UnevenMemory:
 
     @property
     def padding(self) -> int:
-        """Number of zeros that fill the cells of this rank's input beyond the values that it brings."""
+        """Number of zeros that fill the cells of this rank's input beyond the values that it brings, over all its
+        chunks."""
         held = self.program.held
         return int(held.stop) - int(held.start) - len(self.brought)
 

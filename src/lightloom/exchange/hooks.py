@@ -160,6 +160,9 @@ def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None
     """Attach a hook to a DDP model by which its gradients are exchanged encoded from now on, around a ring, and return
     its state; all ranks call this, before the first backward pass.
 
+    Deprecated: unless one of the options ``tag_histogram``, ``host`` and ``parameters`` is given, it warns that
+    `lightloom.exchange.attach` replaces it.
+
     Args:
         model: the model, whose process group is used.
         codec: codec of the gradients; ``Inceptionn(bound=2**-10)`` by default.
@@ -169,6 +172,7 @@ def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None
     Raises:
         TransportError: a rank did not connect in time.
         LightloomError: the model has a hook already, or its backward pass has begun.
+        ConfigError: ``tag_histogram`` with a codec that has no tags.
     """
     _warn_of("attach_inceptionn", f"attach(model, {_method_name(codec, options)!r})", options)
     options.setdefault("parameters", model.module.named_parameters())
@@ -204,6 +208,9 @@ def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **optio
     """Replace the reduce-scatters of an FSDP2 model by ones that encode gradients, from now on, and return their state;
     all ranks call this, after ``fully_shard``.
 
+    Deprecated: unless ``tag_histogram`` or ``host`` is given, it warns that `lightloom.exchange.attach_fsdp` replaces
+    it.
+
     Args:
         model: sharded over one dimension of a mesh, in CPU memory; its root need not be sharded itself.
         codec: codec of the gradients; ``Inceptionn(bound=2**-10)`` by default.
@@ -214,6 +221,7 @@ def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **optio
         UnsupportedError: the model does not use FSDP2, is not in CPU memory, or torch does not let its reduce-scatter
             be replaced.
         TransportError: a rank did not connect in time.
+        ConfigError: ``tag_histogram`` with a codec that has no tags.
     """
     _warn_of("attach_inceptionn_fsdp", f"attach_fsdp(model, {_method_name(codec, options)!r})", options)
     modules = sharded_modules(model)
@@ -310,6 +318,9 @@ def attach_optical_average(
 ) -> OpticalAverageState:
     """Attach a hook to a DDP model that averages its gradients as OptINC does from now on, and return its state; all
     ranks call this, before the first backward pass.
+
+    Deprecated for averagers by name: unless ``rounding`` or ``seed`` is given, it warns then that
+    `lightloom.exchange.attach` replaces it.
 
     Args:
         model: the model, whose process group is used unless ``options`` name another.

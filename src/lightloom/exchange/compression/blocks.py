@@ -154,7 +154,8 @@ def quantise(fmt: BlockFormat, x: Any, xp: Any) -> tuple[Any, Any]:
     Returns:
         Scales as bit patterns of float32, int32 [blocks, 1] (that of NaN where a block has no finite scale), and codes
         in the low bits of bytes, uint8 [blocks, B], 0 in blocks without a finite scale; linear codes are two's
-        complement.
+        complement, those of ``sign`` are 1 for a negative value, those of ``lloyd`` twice that plus 1 beyond the
+        threshold.
     """
     size = abs(x)
     scale_bits = _mean_scale(fmt, size, xp) if fmt.mean_scale else _linear_scale(fmt, size, xp)
@@ -217,15 +218,16 @@ def _mean_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
 
 
 def pack(fmt: BlockFormat, scale_bits: Any, codes: Any, xp: Any) -> Any:
-    """Return the bytes of blocks, uint8 [blocks, block_bytes], from the scales and codes that :func:`quantise` returns;
-    ``xp`` is NumPy or torch."""
+    """Return the bytes of blocks, uint8 [blocks, block_bytes], from the scales and codes that :func:`quantise` returns:
+    2 bytes of scale (bfloat16, little-endian), then the codes, each in its bits from the lowest on; ``xp`` is NumPy or
+    torch."""
     scales = xp.asarray(scale_bits >> _steps(2, 8, codes, xp) + 16, dtype=xp.uint8)
     return xp.concatenate([scales, _regrouped(codes, fmt.bits, 8, xp)], 1)
 
 
 def unpack(fmt: BlockFormat, blocks: Any, xp: Any) -> tuple[Any, Any]:
-    """Return (scales, float32 [blocks, 1]; codes, uint8 [blocks, B]) of the bytes of blocks, uint8 [blocks,
-    block_bytes]; ``xp`` is NumPy or torch."""
+    """Return (scales, float32 [blocks, 1]; codes, uint8 [blocks, B]) of the bytes of blocks that :func:`pack` returned,
+    uint8 [blocks, block_bytes]; ``xp`` is NumPy or torch."""
     heads = xp.asarray(blocks[:, :SCALE_BYTES], dtype=xp.int32)
     scale = (heads[:, :1] << 16 | heads[:, 1:] << 24).view(xp.float32)
     return scale, _regrouped(blocks[:, SCALE_BYTES:], 8, fmt.bits, xp)
@@ -388,8 +390,8 @@ class Native:
         Args:
             fmt: format of the blocks.
             values: flat values; not changed.
-            residual: like ``values``: added to them before encoding, and overwritten with the errors; outside of the
-                runs it stays. None without error feedback.
+            residual: like ``values``: added to them before encoding, and overwritten with the errors, 0 where a block
+                has no finite scale; outside of the runs it stays. None without error feedback.
             runs: int64 [runs, 3]: first value, number of values, and first byte of the message of each run.
             wire: bytes; overwritten where the messages lie.
         """
@@ -509,8 +511,8 @@ def encode_runs(fmt: BlockFormat, values: Float32s, residual: Float32s | None, r
     Args:
         fmt: format of the blocks.
         values: flat float32 values; not changed.
-        residual: like ``values``: added to them before encoding, and overwritten with the errors; outside of the runs
-            it stays. None without error feedback.
+        residual: like ``values``: added to them before encoding, and overwritten with the errors, 0 where a block has
+            no finite scale; outside of the runs it stays. None without error feedback.
         runs: int64 [runs, 3]: first value, number of values, and first byte of the message of each run; ranges must not
             overlap.
         wire: flat bytes; overwritten where the messages lie.

@@ -121,16 +121,18 @@ def _put(out: Bytes, at: int, value: int, size: int) -> int:
 
 @njit_threaded
 def _encode_group(values: Values, begin: int, n: int, out: Bytes, at: int, coding: Coding) -> int:
-    """Encode ``n`` values, eight at most, by INCEPTIONN's algorithm 2: two bytes of tags, then the codes; return the
-    position in ``out`` after the group.
+    """Encode ``n`` values, eight at most, by INCEPTIONN's algorithm 2: two bytes of tags, 2 bits a value from the
+    lowest on, then the codes, 0, 1, 2 or 4 bytes each for the tags 0 to 3; return the position in ``out`` after the
+    group.
 
     Args:
-        values: all values; with ``coding.in_place`` those encoded become their errors.
+        values: all values, as uint32 bit patterns (``bits``) and as float32 numbers (``reals``) of one memory; with
+            ``coding.in_place`` those encoded become their errors.
         begin: position of the first value.
         n: number of values.
         out: bytes, into which the group is written.
         at: position in ``out``.
-        coding: how values are coded.
+        coding: k of the bound 2^-k, w and the step 2^-w of the 8-bit code, and whether to work in place.
     """
     bits, reals = values
     tags = 0
@@ -164,11 +166,12 @@ def encode_frames(values: Values, chunk: int, first: int, out: Bytes, coding: Co
     """Encode all values as frames, and return the number of bytes written.
 
     Args:
-        values: the values; with ``coding.in_place`` they become their errors.
+        values: the values, as uint32 bit patterns (``bits``) and as float32 numbers (``reals``) of one memory; with
+            ``coding.in_place`` they become their errors.
         chunk: number of values in each frame, a multiple of 8; the last may have fewer.
         first: number of the first frame.
         out: bytes for the largest frames that so many values can have.
-        coding: how values are coded.
+        coding: k of the bound 2^-k, w and the step 2^-w of the 8-bit code, and whether to work in place.
     """
     p, count = 0, len(values.bits)
     for start in range(0, count, chunk):
@@ -192,10 +195,11 @@ def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: 
         data: bytes of the stream.
         p: position of the group.
         end: end of the frame.
-        values: memory that is filled, or with ``coding.in_place`` added to.
+        values: memory, as uint32 bit patterns (``bits``) and as float32 numbers (``reals``), that is filled, or with
+            ``coding.in_place`` added to.
         begin: position of the first value in ``values``.
         n: number of values.
-        coding: how values are coded.
+        coding: k of the bound 2^-k, w and the step 2^-w of the 8-bit code, and whether to work in place.
     """
     bits, reals = values
     if end - p < 2:
@@ -263,10 +267,11 @@ def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: C
 
     Args:
         data: bytes from the beginning of a frame on.
-        values: memory that is filled, or with ``coding.in_place`` added to.
+        values: memory, as uint32 bit patterns (``bits``) and as float32 numbers (``reals``), that is filled, or with
+            ``coding.in_place`` added to.
         chunk: number of values in each frame, a multiple of 8; the last may have fewer.
         first: number of the first frame.
-        coding: how values are coded.
+        coding: k of the bound 2^-k, w and the step 2^-w of the 8-bit code, and whether to work in place.
     """
     p = np.int64(0)  # a literal would have all that is called with it compiled once more
     count = len(values.bits)

@@ -89,7 +89,9 @@ class AdaptiveCompression:
     def end_step(self, now: float) -> None:
         """Choose whether the next step uses compression or the plain exchange, which ``use_plain`` then says.
 
-        Every rank must call it after every step: at the end of a probe all ranks exchange their times.
+        After a warm-up of 5 steps, and at intervals of 200 steps or more, a probe of 16 steps runs both kinds in turn,
+        4 steps each, and the faster kind follows. Every rank must call it after every step: at the end of a probe all
+        ranks exchange their times.
 
         Args:
             now: time in seconds, on any clock, when the last bucket of this step came.
@@ -129,9 +131,9 @@ class AdaptiveCompression:
     def _decide(self) -> None:
         """Choose the kind of exchange from the medians of the probe's steps, averaged over ranks; all ranks call it.
 
-        The first decision takes the faster kind, a later one changes only if the other kind is faster by 5 %. The
-        decision is kept and logged, and the steps until the next probe are set so that a probe costs at most 1 % of the
-        time between, 200 at least.
+        The first decision of this object takes the faster kind, a later one changes only if the other kind is faster by
+        5 %. The decision is kept in ``decisions``, and logged where that was asked for, and the steps until the next
+        probe are set so that a probe costs at most 1 % of the time between, 200 at least.
         """
         compressed, plain = self._agree([median(self._seconds[False]), median(self._seconds[True])])
         present, other = (plain, compressed) if self._decided_plain else (compressed, plain)

@@ -128,8 +128,8 @@ class ReduceState(Stepwise):
             name: name by which residuals are kept; one for each tensor.
 
         Raises:
-            UnsupportedError: the tensor's type is wider than the method's float32 or has no fractions, or elements
-                share memory.
+            UnsupportedError: the tensor's type is wider than the method's float32 or has no fractions, elements share
+                memory, or it is not dense on a device of the state's type.
             TransportError: a rank left, fell silent, refuses its tensor or exchanges something else. The next call
                 connects again, but error feedback may count gradients of this call twice.
         """

@@ -165,7 +165,7 @@ class FsdpState(Stepwise):
 
         Args:
             output: this rank's shard, flat; overwritten.
-            gradients: shards of all ranks, side by side, flat.
+            gradients: shards of all ranks, side by side, flat; may be overwritten.
             geometry: tensors in ``gradients``, one of those given to this state.
 
         Raises:
@@ -329,7 +329,7 @@ def attach_fsdp(
         timeout: time without progress after which an exchange fails, in seconds.
 
     Raises:
-        ConfigError, UnknownNameError: the method's name cannot be read.
+        ConfigError, UnknownNameError: the method's name cannot be read, or the ranks do not fill its nodes.
         UnsupportedError: the model does not use FSDP2, torch does not let its collectives be replaced, or the method
             cannot reduce-scatter.
         TransportError: a rank did not connect in time.

@@ -85,7 +85,8 @@ class OwnGroup:
     @contextmanager
     def exchanging(self, stamp: Stamp, *, empty: bool = False) -> Iterator[None]:
         """Return a context manager in whose body all messages belong to one exchange; the ranks are connected first.
-        Ranks whose stamps differ all raise.
+        Ranks whose stamps differ all raise; on other devices than CPUs stamps are compared at the first exchange of
+        each stamp only.
 
         An error of the body is told to all ranks and breaks the connections, unless it is one that all ranks raise in
         step (``AgreedError``).

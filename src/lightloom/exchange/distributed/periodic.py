@@ -186,8 +186,9 @@ class DiLoCo(Periodic):
         return [names for k, names in enumerate(self.fragments) if self._outer.turn(k) == now]
 
     def _exchange(self, names: list[str]) -> None:
-        """Average over ranks what a fragment's weights moved by since its last exchange, let the outer optimizer move
-        the weights of that exchange by it, and make the result the model's weights, in place."""
+        """Average over ranks what a fragment's weights moved by since its last exchange, let the outer optimizer (SGD
+        with Nesterov momentum) move the weights of that exchange by it, and make the result the model's weights, in
+        place."""
         weights = self._wide(names)
         moved = torch.cat([(self.backup[name] - weights[name]).float() for name in names])
         self._average(moved, self._geometries[self.fragments.index(names)])
@@ -224,8 +225,10 @@ def periodic(
         timeout: time without progress after which an exchange fails, in seconds.
 
     Raises:
-        ConfigError, UnknownNameError: the method's name cannot be read.
-        UnsupportedError: the method averages gradients, the model is wrapped, or there is no process group.
+        ConfigError, UnknownNameError: the method's name cannot be read, or the ranks do not fill the nodes of its inner
+            method.
+        UnsupportedError: the method averages gradients, the model is wrapped, a weight or buffer is no plain dense
+            tensor, or there is no process group.
         TransportError: a rank did not connect in time.
     """
     chosen = method_of(method)

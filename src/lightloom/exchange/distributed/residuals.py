@@ -144,7 +144,8 @@ class Share:
 
     @classmethod
     def of(cls, runs: Sequence[tuple[int, int]], block: int) -> Share:
-        """Return the share that is made of runs of a buffer, each of which begins a new block on the wire.
+        """Return the share that is made of runs of a buffer, each of which begins a new block on the wire: ``runs``,
+        int64 [runs, 3], has offset, length and first block of each.
 
         Args:
             runs: (offset, length) of each run in the buffer, in values, in the order of the wire.
@@ -164,7 +165,8 @@ class Share:
 
 
 def cut_shares(geometry: Geometry, ranks: int, block: int) -> list[Share]:
-    """Return the shares of all ranks, by rank.
+    """Return the shares of all ranks, by rank: the parts of a buffer that each rank adds up, as tables of runs (offset,
+    length, first block on the wire).
 
     Each piece of the geometry is cut at multiples of ``block`` values into one part a rank, about equally large; if it
     has fewer blocks than ranks, some ranks get none. The name of its tensor decides which rank gets the first part.

@@ -281,8 +281,8 @@ def orthogonalised(factor: Tensor) -> Tensor:
     """Return the columns of ``factor`` [rows, rank] made orthonormal, by Gram-Schmidt in their order, twice for the
     sake of rounding.
 
-    A column of zeros, or one that is not finite, stays as it is. Columns are scaled by their largest value first, so
-    that squares neither overflow nor vanish.
+    A column of zeros stays so; one that is not finite comes out with NaN, as do all columns behind it. Columns are
+    scaled by their largest value first, so that squares neither overflow nor vanish.
     """
     columns: list[Tensor] = []
     for column in factor.unbind(1):

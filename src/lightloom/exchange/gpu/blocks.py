@@ -68,8 +68,8 @@ def encode_runs(fmt: BlockFormat, values: Tensor, residual: Tensor | None, where
     Args:
         fmt: format of the blocks.
         values: flat float32 tensor, not changed.
-        residual: like ``values``: added to them before encoding, and overwritten with the errors; outside of the runs
-            it stays. None without feedback.
+        residual: like ``values``: added to them before encoding, and overwritten with the errors, 0 where a block has
+            no finite scale; outside of the runs it stays. None without feedback.
         where: :func:`places` of the runs, on the device; it is not checked.
         wire: flat uint8 tensor on the device.
 

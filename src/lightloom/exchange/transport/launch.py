@@ -103,7 +103,7 @@ def launch(
     prefixes: Sequence[Sequence[str]] = (),
 ) -> list[Outcome]:
     """Call ``function(worker)`` in ``ranks`` processes that form one gloo process group, and return how each ended, by
-    rank.
+    rank: its value, or its error in words, with its log and exit code.
 
     Args:
         function: importable, as itself or as ``module:name``; takes a ``Worker``, returns what JSON can hold.
