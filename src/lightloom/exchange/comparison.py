@@ -379,7 +379,7 @@ class Comparison:
     """Mean loss when plain training has done half its steps over that link; the last one where the run had ended."""
     replicas_equal: bool
     on_front: bool = False
-    """True where no other method has both fewer bytes and a lower loss."""
+    """True unless another pair of ratio and loss saves at least as many bytes with a loss at most as high."""
 
 
 def run_all(

@@ -103,7 +103,7 @@ def ring_exchanger(
         error_feedback: add the error of each encoding to the next gradient.
         tag_histogram: count the values by size in ``statistics.tags`` (INCEPTIONN's codecs only).
         host: address of this rank, IPv4 or IPv6; None takes the one from which it reaches the store.
-        timeout: time without progress after which an exchange fails, in seconds.
+        timeout: time without progress after which an exchange fails, in seconds; 300 by default.
 
     Raises:
         TransportError: a rank did not connect in time, or cannot be reached.
@@ -384,7 +384,7 @@ def attach_schedule(
     Args:
         model: the model.
         schedule: a verified all-reduce over the ranks of the model's process group.
-        timeout: seconds that a rank may keep another one waiting for a message.
+        timeout: seconds that a rank may keep another one waiting for a message, 300 by default.
 
     Raises:
         UnsupportedError: the schedule is not an all-reduce of as many ranks, needs a reducing switch, or lets ranks add

@@ -109,13 +109,15 @@ class ExchangeMethod(ABC):
 
     @abstractmethod
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return the collectives of one exchange of ``gradient`` among ``ranks`` ranks, in the order in which they
-        run."""
+        """Return the collectives of one exchange of ``gradient`` among ``ranks`` ranks, in the order in which they run,
+        each with its kind, its size in bytes (what a rank holds at its start, of an all-gather at its end) and between
+        which ranks it is."""
 
     @abstractmethod
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return the computation of one rank in one exchange among ``ranks`` ranks, that of the busiest rank where
-        shares differ."""
+        """Return the computation of one rank in one exchange among ``ranks`` ranks, as numbers of values and messages
+        encoded and decoded, kernel calls and further floating-point operations, that of the busiest rank where shares
+        differ."""
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
         """Return how many of the job's ``ranks`` ranks exchange with each other in a phase: all, unless a method

@@ -257,7 +257,9 @@ def attach(model: DistributedDataParallel, method: ExchangeMethod | str, **optio
     Args:
         model: the model.
         method: the method or its name, for example ``int4:block=128,feedback``.
-        options: ``adaptive``, ``loss_scale`` and ``timeout`` of ``ExchangeState``.
+        options: ``adaptive`` (use plain all-reduce while it is faster, on by default), ``loss_scale`` (returns the
+            number by which gradients are divided for the exchange) and ``timeout`` (seconds without progress, 300 by
+            default) of ``ExchangeState``.
 
     Raises:
         ConfigError, UnknownNameError: the method's name cannot be read, or the ranks do not fill its nodes.

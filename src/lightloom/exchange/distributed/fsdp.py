@@ -326,7 +326,7 @@ def attach_fsdp(
         adaptive: use torch's own collective while it is faster. Timing then decides which steps lose bits: turn it off
             for runs that must repeat bit for bit.
         loss_scale: ``scaler.get_scale`` of a ``GradScaler``: gradients are divided by it for the exchange.
-        timeout: time without progress after which an exchange fails, in seconds.
+        timeout: time without progress after which an exchange fails, in seconds; 300 by default.
 
     Raises:
         ConfigError, UnknownNameError: the method's name cannot be read, or the ranks do not fill its nodes.

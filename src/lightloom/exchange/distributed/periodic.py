@@ -222,7 +222,7 @@ def periodic(
         group: process group; the default group unless given.
         hook: call ``step`` after each of the optimizer's steps. Not with a ``GradScaler``, which skips steps on some
             ranks only: call ``step`` yourself there.
-        timeout: time without progress after which an exchange fails, in seconds.
+        timeout: time without progress after which an exchange fails, in seconds; 300 by default.
 
     Raises:
         ConfigError, UnknownNameError: the method's name cannot be read, or the ranks do not fill the nodes of its inner

@@ -53,7 +53,8 @@ class TensorBlocks:
             self.sizes.append(at)
 
     def joined(self) -> Geometry:
-        """Return the geometry of a buffer in which all blocks lie one after the other."""
+        """Return the geometry of a buffer in which all blocks lie one after the other; block k has the k-th part of
+        every tensor."""
         pieces, begin = [], 0
         for block, size in zip(self.pieces, self.sizes, strict=True):
             pieces += [Piece(piece.tensor, piece.start, begin + piece.offset, piece.length) for piece in block]
@@ -65,8 +66,8 @@ class TensorBlocks:
         return torch.split(flat, self.sizes)
 
     def gather(self, buffer: Tensor, blocks: Sequence[Tensor], *, add: bool = False) -> None:
-        """Copy the values of a flat buffer to their places in all ``blocks`` (flat, by number), in place, or add them
-        there with ``add``."""
+        """Copy the values of a flat buffer to their places in all ``blocks`` (flat, by number; block k has the k-th
+        part of every tensor), in place, or add them there with ``add``."""
         for block, moves in zip(blocks, self._moves, strict=True):
             for in_buffer, in_block in moves:
                 if add:
@@ -75,8 +76,8 @@ class TensorBlocks:
                     block[in_block] = buffer[in_buffer]
 
     def scatter(self, k: int, block: Tensor, buffer: Tensor, factor: float = 1.0) -> None:
-        """Write ``factor`` times the values of block ``k`` to the positions of its pieces in a flat buffer; other
-        values stay."""
+        """Write ``factor`` times the values of block ``k`` to the positions of its pieces, the k-th part of every
+        tensor, in a flat buffer; other values stay."""
         for in_buffer, in_block in self._moves[k]:
             torch.mul(block[in_block], factor, out=buffer[in_buffer])
 

@@ -135,7 +135,8 @@ def find_frames(data, nbytes, count, chunk, frames, starts, status):
         frames: number of frames.
         starts: pointer to int64 [frames + 1], which receives the byte position of each frame and, last, that of the
             end.
-        status: pointer to int32 [frame], which receives 0, or the code of the first fault up to that frame.
+        status: pointer to int32 [frame], which receives 0, or the first fault up to that frame: 1 cut short, 2
+            impossible length.
     """
     at = tl.zeros((), tl.int64)
     broken = tl.zeros((), tl.int32)
@@ -166,7 +167,8 @@ def walk_frames(data, count, chunk, starts, places, status):
         chunk: number of values in a frame; the last may have fewer.
         starts: pointer to int64 [frames + 1]: byte positions of the frames and of the end.
         places: pointer to int64 [group], which receives byte positions.
-        status: pointer to int32 [frame]: 0 or the code of a fault; read, and overwritten with what this check finds.
+        status: pointer to int32 [frame]: 0 or the code of a fault; where it is 0, it is overwritten with what this
+            check finds: 0, 3 wrong checksum, 4 malformed groups.
     """
     frame = tl.program_id(0).to(tl.int64)
     at, end = tl.load(starts + frame) + FRAME_HEADER, tl.load(starts + frame + 1)

@@ -454,7 +454,7 @@ def connect(
         answers: ranks that call this one.
         name: what the ranks connect for.
         host: address or name at which this rank listens; None takes the one from which it reaches the store.
-        setup_timeout: time within which all must connect, in seconds.
+        setup_timeout: time within which all must connect, in seconds; 300 by default.
 
     Raises:
         TransportError: a rank did not connect in time, or cannot be reached.

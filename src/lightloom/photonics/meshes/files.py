@@ -222,8 +222,9 @@ def _outline(part: Part) -> str:
 
 
 def _part_document(name: str, part: Part) -> dict[str, Any]:
-    """Return a part as a JSON object: ``name``, ``shape`` [outputs, inputs], the list of ``blocks``, and for blocks
-    that are not squares ``waveguides``, the ``outputs`` and ``inputs`` of each."""
+    """Return a part as a JSON object: ``name``, ``shape`` [outputs, inputs], the list of ``blocks`` (the document of
+    the mesh, or those of the mapped matrices), and for blocks that are not squares ``waveguides``, the ``outputs`` and
+    ``inputs`` of each."""
     if isinstance(part, Mesh):
         return {"name": name, "shape": [part.outputs, part.inputs], "blocks": [document(part)]}
     content = {"name": name, "shape": list(part.shape), "blocks": [mapped_document(block) for block in part.blocks]}
@@ -355,8 +356,9 @@ def netlist(mesh: Mesh) -> dict[str, Any]:
     """Return the netlist of a mesh for SAX: instances, connections and ports by name.
 
     Instances are ``mzi_<column>_<mode>``, of the component ``mzi`` with ``theta`` and ``phi``, and ``phase_<mode>`` at
-    the outputs, of the component ``phase``; phases are in radians. Ports are ``in0``, ... and ``out0``, ...; dark
-    inputs are not connected.
+    the outputs, of the component ``phase``; phases are in radians. Connections go from ``<instance>,out0`` or ``out1``
+    (upper or lower waveguide) to ``<instance>,in0`` or ``in1``. Ports are ``in0``, ... and ``out0``, ..., a mode each,
+    with what they lead to; dark inputs are not connected.
     """
     mesh_layout, ends = mesh.layout, dict[int, str]()
     instances: dict[str, Any] = {}

@@ -59,7 +59,8 @@ ARMS = ("unaware", "aware")
 
 
 def recipe(arm: str, seed: int, budget: float = BUDGET) -> TrainingRecipe:
-    """Return the recipe of one training of the comparison (4 servers of 4 bits) for ``budget`` CPU seconds.
+    """Return the recipe of one training of the comparison (4 servers of 4 bits) for ``budget`` CPU seconds, 20 by
+    default.
 
     ``arm`` is ``unaware``, trained on undisturbed weights throughout, or ``aware``, trained in its second half through
     meshes with phase errors of 6e-3 rad.
@@ -105,7 +106,7 @@ def compare_trainings(known: list[Document], budget: float = BUDGET, advance: Ad
 
     Args:
         known: rows of trainings done before, which are not repeated.
-        budget: CPU seconds of each training.
+        budget: CPU seconds of each training, 20 by default.
         advance: called with 1 after every training, those done before included.
     """
     trainings = [row | {"history": _thinned(row["history"])} for row in known]
@@ -163,7 +164,7 @@ def write(path: Path, budget: float = BUDGET, advance: Advance = ignore) -> None
     """Write the document of `compare_trainings` to a JSON file after every training; trainings in the file are not
     repeated.
 
-    ``budget`` is the CPU seconds of each training; ``advance`` is called with 1 after every training.
+    ``budget`` is the CPU seconds of each training, 20 by default; ``advance`` is called with 1 after every training.
 
     Raises:
         ConfigError: the file holds something else, or trainings with another budget, or cannot be written.

@@ -147,8 +147,8 @@ def candidates(
 def rounds(count: int, budget: int) -> list[tuple[int, int]]:
     """Return, for every round of a search, the number of networks and the epochs of each.
 
-    ``count`` networks are in the first round; the number halves, rounded up, down to one. Epochs double, up to
-    ``budget`` in the last round, and are 0 where the budget is too small.
+    ``count`` networks are in the first round; the number halves, rounded up, down to one. Epochs are ``budget`` in the
+    last round, and half as many, rounded down, in each round before; 0 where the budget is too small.
     """
     counts = [count]
     while counts[-1] > 1:

@@ -133,7 +133,8 @@ def _pure_states(chip: Chip, phases: Floats, column: slice, scores: Floats) -> F
 
 
 def _find_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> None:
-    """Measure the offsets of φ column by column, and write them into the twin in place.
+    """Measure the offsets of φ column by column, and write them into ``twin.offsets[1]`` in place; its offsets of θ
+    must be known.
 
     ``theta`` [devices] are settings at which all interferometers are in pure states, those of ``bars`` in the bar
     state.
