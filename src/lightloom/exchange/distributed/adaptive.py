@@ -90,8 +90,8 @@ class AdaptiveCompression:
         """Choose whether the next step uses compression or the plain exchange, which ``use_plain`` then says.
 
         After a warm-up of 5 steps, and at intervals of 200 steps or more, a probe of 16 steps runs both kinds in turn,
-        4 steps each, and the faster kind follows. Every rank must call it after every step: at the end of a probe all
-        ranks exchange their times.
+        4 steps each, of which the first is not timed, and the faster kind follows. Every rank must call it after every
+        step: at the end of a probe all ranks exchange their times.
 
         Args:
             now: time in seconds, on any clock, when the last bucket of this step came.

@@ -170,7 +170,8 @@ def all_reduce(
         ConfigError, UnknownNameError: neither a method nor a state is given, another method than the state's, or a name
             that cannot be read.
         UnsupportedError: the method does not average at every step, the tensor's type is wider than its own or has no
-            fractions, or elements share memory. The other ranks are told, and the next call works.
+            fractions, elements share memory, or it is not dense. The other ranks are told of a tensor that is refused,
+            and the next call works. Or there is no process group.
         TransportError: a rank did not connect in time, left, fell silent, refuses its tensor or exchanges something
             else.
     """

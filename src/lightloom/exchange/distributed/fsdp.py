@@ -74,11 +74,11 @@ class ReduceScatter:
 
 
 def sharded_modules(model: nn.Module) -> list[ShardedModule]:
-    """Return modules of ``fully_shard`` that have trainable parameters of their own, in the model's order; the root
-    need not be one of them.
+    """Return the modules of ``fully_shard`` that have trainable parameters of their own, each with its name and these
+    parameters by name, in the model's order; the root need not be one of them.
 
     Raises:
-        UnsupportedError: there is none, or torch does not let collectives be replaced.
+        UnsupportedError: the model has no module of ``fully_shard``, or torch does not let collectives be replaced.
     """
     modules = [(name, cast(Any, module)) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
     if not modules:

@@ -195,9 +195,17 @@ class LowRankExchanger(Exchanger):
         self._layout = cache(self._find_layout)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace, in place, each tensor in ``values``, flat float32 as ``geometry`` lays it out, that is sent as
-        factors, as a matrix, by the product of its factors averaged over ranks, and every other tensor by its float32
-        mean; with a single rank nothing is done. With error feedback residuals are added first and replaced."""
+        """Replace ``values``, flat float32 with the tensors of ``geometry``, in place: a tensor that is sent as
+        factors, taken as a matrix, becomes the product P Qᵀ of its factors averaged over ranks, every other tensor its
+        float32 mean. With a single rank nothing is done.
+
+        With error feedback residuals are added first, and those of matrices are replaced by what the product leaves
+        out, 0 where that is not finite.
+
+        Raises:
+            UnsupportedError: the buffer does not hold whole tensors.
+            ConfigError: a loaded factor has another shape.
+        """
         if self.group.ranks == 1:
             return
         matrices, plain = self._layout(geometry)

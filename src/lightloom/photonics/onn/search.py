@@ -56,7 +56,7 @@ class SearchResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of `lightloom onn train --search --json`: the trials of the ``front`` and all ``trials``,
-        each with its fields by name."""
+        each with ``layers``, ``epochs``, ``mzi_count``, ``accuracy`` (0 to 1) and ``noise_limit``."""
         return {"front": [asdict(t) for t in self.front], "trials": [asdict(t) for t in self.trials]}
 
 

@@ -87,8 +87,9 @@ def waits(timeline: Timeline) -> list[Stretch]:
     """Return what the step waits for as stretches that cover it without gaps, in order; the lengths of each key add up
     to ``timeline.breakdown()``.
 
-    Keys are those of ``SHARES``: where several resources are busy at once, computing goes before communication, and
-    communication before reconfiguration; where none is, the stretch is idle.
+    Keys are those of ``SHARES`` (``compute_s``, ``exposed_communication_s``, ``exposed_reconfiguration_s``,
+    ``idle_s``): where several resources are busy at once, computing goes before communication, and communication before
+    reconfiguration; where none is, the stretch is idle.
     """
     times = np.unique([0.0, *(t for interval in timeline.intervals for t in (interval.start, interval.end))])
     active = {share: np.zeros(len(times), np.int64) for share in _PRECEDENCE}
