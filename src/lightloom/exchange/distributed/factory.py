@@ -169,9 +169,9 @@ def all_reduce(
     Raises:
         ConfigError, UnknownNameError: neither a method nor a state is given, another method than the state's, or a name
             that cannot be read.
-        UnsupportedError: the method does not average at every step, the tensor's type is wider than its own or has no
-            fractions, elements share memory, or it is not dense. The other ranks are told of a tensor that is refused,
-            and the next call works. Or there is no process group.
+        UnsupportedError: there is no process group, the method does not average at every step, the tensor's type is
+            wider than its own or has no fractions, elements share memory, or it is not dense. The other ranks are told
+            of a tensor that is refused, and the next call works.
         TransportError: a rank did not connect in time, left, fell silent, refuses its tensor or exchanges something
             else.
     """
