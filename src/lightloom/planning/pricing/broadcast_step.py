@@ -178,8 +178,8 @@ def broadcast_step(
     network: Network, batch: int, chips: int, rate: float, link: ChipLink, moved: Moved, constants: Constants = FITTED
 ) -> BroadcastStep:
     """Return the step of a batch on so many chips, by the paper's equations; multipliers pass ``constants.passes``
-    times at the peak rate for one pass of broadcasts, and reads of the synapses that a chip holds, β times their bytes
-    over 6.4 GB/s, count as computation.
+    times at the peak rate for one pass of broadcasts, and reads of the synapses that a chip holds (all of them with
+    "data", its 1 / ``chips`` with "model"), β times their bytes over 6.4 GB/s, count as computation.
 
     Args:
         network: sizes and counts for one sample.

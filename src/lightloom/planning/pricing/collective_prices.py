@@ -237,8 +237,8 @@ class SchedulePrices:
 
     def _made(self, kind: Kind, size: float) -> _Built:
         """Build and verify a schedule for ``size`` bytes and return it with its loads (None of a queued schedule) and
-        the key of its circuits, which is None unless one set of exclusive circuits serves the whole schedule or the
-        schedule is queued."""
+        the key of its circuits: None unless the fabric's circuits are exclusive and either one set of them serves the
+        whole schedule or the schedule is queued."""
         collective = Collective(kind, self.fabric.ranks, size)
         schedule, loads = build_with_loads(self.algorithm, collective, self.fabric, self.model)
         channels = self.fabric.fibre_channels
@@ -331,16 +331,16 @@ def read_prices(path: Path | None, algorithm: str) -> Prices:
 
 
 def _price_of(row: Document, algorithm: str) -> tuple[PriceKey, Priced]:
-    """Return the key (kind, size built for, size) and the price of one row of a cache file; ``algorithm`` becomes the
-    price's algorithm."""
+    """Return the key (kind, size built for, size) and the price of one row of a cache file (``kind``, ``built_for``,
+    ``nbytes``, ``cost``, ``circuits``, ``bound``); ``algorithm`` becomes the price's algorithm."""
     cost, bound = Cost(**row["cost"]), Bound(**row["bound"])
     key = cast(Kind, row["kind"]), float(row["built_for"]), float(row["nbytes"])
     return key, Priced(cost=cost, circuits=row["circuits"], algorithm=algorithm, bound=bound)
 
 
 def write_prices(path: Path | None, prices: Prices) -> None:
-    """Write the last 4,096 of the prices, in their order, to a cache file as JSON; do nothing without a path or without
-    prices."""
+    """Write the last 4,096 of the prices, in their order, to a cache file as a JSON list of rows, each with ``kind``,
+    ``built_for``, ``nbytes`` and the fields of the price; do nothing without a path or without prices."""
     if path is None or not prices:
         return
     rows = [
@@ -870,7 +870,8 @@ class PhasedPrices(ABC):
         sums over all phases, coding included.
 
         Its bound is the same share of the sum of the phases' bounds, set by the resource of the largest one; its
-        algorithm is that of the phase with the most bytes. Joules are those of all ranks.
+        algorithm is that of the phase with the most bytes. Joules are those of all ranks. Without phases all amounts
+        are 0 and the algorithm is that of the plain price.
         """
         phases = self.phases(kind, nbytes)
         priced = [self.plain(phase.ranks, phase.stride)(phase.kind, phase.nbytes) for phase in phases]

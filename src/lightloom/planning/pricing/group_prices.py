@@ -298,7 +298,7 @@ class GroupPrices(Pricing):
         Args:
             kind: of the collective.
             algorithm: name of an algorithm, or "auto" for all choices.
-            ranks: ranks of the group.
+            ranks: ranks of the group, which the fabric must have.
             exchange: number of the method of exchange; 0 for gradients as they are.
             stride: distance between neighbouring ranks of the group.
             hidden_setup: leave out the first set-up of all circuits, done before the data exists; otherwise only of
@@ -443,7 +443,9 @@ class GroupPrices(Pricing):
 
     def _declined(self, kind: Kind, algorithm: Algorithm, part: Fabric, exchange: int) -> str | None:
         """Return the reason that an algorithm does not carry a kind of collective on ``part``, or not with the codec of
-        method ``exchange`` (0 for none), without building it; None where it does."""
+        method ``exchange`` (0 for none), without building it: the algorithm has no steps for a codec (built by size,
+        pipelined, or the library), lists more transfers than this object's limit of rows, or refuses by itself. None
+        where it does carry it."""
         if (algorithm.by_size or algorithm.pipelined) and exchange != 0:
             return f"{algorithm.name} has no steps between which a codec could be charged"
         if algorithm is LIBRARY and exchange != 0:
@@ -468,7 +470,8 @@ class GroupPrices(Pricing):
 
         That is the one that ``algorithm`` names, or for "auto" all choices. For "auto" without choices named, the
         fabric's library alone where it carries the collective. Where none of them carries an all-to-all, straight
-        exchanges from rank to rank instead. ``exchange`` is not used.
+        exchanges from rank to rank instead: of ``one-stage-striped`` and ``one-stage`` the first that accepts it, or
+        both where neither does. ``exchange`` is not used.
         """
         if algorithm == AUTO and not self._named and LIBRARY.refusal(kind, part, self.model) is None:
             return [LIBRARY]

@@ -329,7 +329,9 @@ class DividedModel:
 
     def crossing(self, rows: Strategies, starts: Ints) -> Crossing:
         """Return the bytes of a micro-batch, with cp of a rank's slice of it, that each of the operators ``starts``
-        (indices) and later ones read of the outputs from before it: each [rows, starts]. Not divided by tp."""
+        (indices) and later ones read of the outputs from before it: each [rows, starts], not divided by tp; first all,
+        then those that lie in slices of the sequence in a tensor group, 0 in rows without sequence parallelism unless
+        the model is split by neurons."""
         total, slices = ((rows.samples / rows.cp)[:, None] * nbytes[starts] for nbytes in self._crossing)
         return Crossing(total, np.where((rows.sequence_parallel | self.split.of_neurons)[:, None], slices, 0.0))
 
@@ -602,7 +604,7 @@ class Belief:
 def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
     """Return the uncertain parameters of an accelerator's kernels and of its fabric's collective library, if it has
     one, with their covariance: from a calibration where the accelerator has one, else from priors. Parameters whose
-    value is 0 are left out.
+    value is 0 are left out. ``basis`` reads "priors" or "calibrated on" and the table of measured rows.
 
     None for an accelerator with a flat efficiency, of which no spread is known.
     """

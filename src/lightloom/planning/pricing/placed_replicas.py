@@ -44,8 +44,9 @@ class ReplicaExchange:
     @classmethod
     def of(cls, job: Job) -> Self:
         """Return the exchange on the part of the job's fabric that joins the groups: by the method of
-        :func:`method_between` where there is one, else of gradients as they are. Its line runs through the seconds of
-        no bytes and of the whole model's gradients.
+        :func:`method_between` where there is one, else of gradients as they are. Its line (seconds of no bytes, seconds
+        more for each byte) runs through the seconds, with circuits in place, of an all-reduce of no bytes and of one of
+        the whole model's gradients, each by the cheapest algorithm.
 
         Raises:
             UnsupportedError: the part has no algorithm for it.
@@ -64,8 +65,8 @@ class ReplicaExchange:
     def granted(self, plan: HybridPlan, job: Job) -> GroupCircuits:
         """Return the circuits that are granted to one group inside its part, and besides a pipe from every device to
         its counterpart in the next group (destinations k and above) whose rate and latency make the plan's exchange, a
-        ring of 2 (groups - 1) steps, take as long as this one. ``plan`` has at least two groups, on the parts of the
-        fabric of ``job``."""
+        ring of 2 (groups - 1) steps, take as long as this one. Each pipe has a port and an entry of its own, numbered
+        after those inside. ``plan`` has at least two groups, on the parts of the fabric of ``job``."""
         inside = grant(replace(plan, groups=1), job.fabric.parts[0])
         steps, own = 2 * (plan.groups - 1), np.arange(plan.k)
         rate = steps / plan.groups / self.per_byte

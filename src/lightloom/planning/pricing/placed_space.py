@@ -292,8 +292,9 @@ class PartTable:
 
     def parts(self, rows: PlacedRows, times: OperatorTimes) -> CutOperators:
         """Return the number of parts into which rows cut each operator, 0 for inputs, with the least seconds of a part
-        and the least total seconds of all parts; of splits with equally many parts, which the partition chooses among
-        by what they exchange, the shortest counts."""
+        and the least total seconds of all parts, each as (forward, backward with what is repeated), [rows, operators]:
+        those of the whole operator where it is not cut; of splits with equally many parts, which the partition chooses
+        among by what they exchange, the shortest counts."""
         whole = times.kernels(rows.samples, rows.recomputation)
         ways, sizes = self.ways(rows, whole[0])
         most: Ints = ways.max(axis=2, initial=1)

@@ -63,15 +63,16 @@ def pass_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, axis_times: AxisTimes, *, sharing: bool
 ) -> dict[Axis, PassExchanges]:
     """Return, by axis, the seconds of every operator's collectives in one pass of a micro-batch: "tensor" always,
-    "expert" only where some row has an ep above 1.
+    "expert" only where some row has an ep above 1; each as (forward, backward), [rows, operators], without the passes
+    that recomputation repeats.
 
     Args:
         columns: the operators, or one of each sort.
         rows: strategies.
         fabric: where they run.
         axis_times: returns, for an axis, the function that gives the seconds of collectives in its groups.
-        sharing: whether interleaved groups share a ring's wavelengths, so that their bytes count as often as there are
-            groups.
+        sharing: whether interleaved expert groups share a ring's wavelengths, so that their bytes count as often as
+            there are groups.
     """
     exchanges: dict[Axis, PassExchanges] = {"tensor": _tensor_exchanges(columns, rows, axis_times)}
     if (rows.ep > 1).any():
@@ -81,8 +82,9 @@ def pass_exchanges(
 
 def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, axis_times: AxisTimes) -> PassExchanges:
     """Return the seconds of every operator's collectives in tensor groups, for one forward and one backward pass of a
-    micro-batch: each [rows, operators]; 0 where tp is 1. ``columns`` are the operators, or one of each sort;
-    ``axis_times`` returns, for an axis, the function that gives the seconds of collectives in its groups."""
+    micro-batch, nothing repeated, as (forward, backward): each [rows, operators]; 0 where tp is 1. ``columns`` are the
+    operators, or one of each sort; ``axis_times`` returns, for an axis, the function that gives the seconds of
+    collectives in its groups."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     there, back = np.zeros_like(output), np.zeros_like(output)
     at, behind, gathered = (columns.where(name) for name in ("forward", "backward", "gathered"))
@@ -110,8 +112,8 @@ def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, axis_times: Ax
 def _expert_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, axis_times: AxisTimes, *, sharing: bool
 ) -> PassExchanges:
-    """Return the seconds of the all-to-alls that dispatch and combine tokens in expert groups, the same forward and
-    backward: each [rows, operators]; 0 where ep is 1.
+    """Return the seconds of the all-to-alls that dispatch and combine tokens in expert groups, as (forward, backward),
+    one array [rows, operators] for both; 0 where ep is 1.
 
     Args:
         columns: the operators, or one of each sort.
@@ -284,12 +286,16 @@ class ReplicaPrices:
     @cached_property
     def groups(self) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
         """Groups of replicas that exchange in every pass, and those that exchange once a step; each as (replicas of
-        what all hold, replicas of experts)."""
+        what all hold, replicas of experts) with columns of ranks and stride, [rows]. They differ with hybrid sharding
+        alone."""
         return replica_groups(self.rows, self.fabric.node_ranks)
 
     def exchanges(self, held: Floats, first: Floats, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
-        """Return the seconds of all exchanges between replicas; ``unit_exchange`` is None unless the settings overlap
-        gradients with passes, and infinite in its first units for rows whose method waits for the whole backward pass.
+        """Return the seconds of all exchanges between replicas: ``first`` and ``other``, in every pass, of the first
+        unit of each chunk and of another one, [rows, chunks]; ``gather``, once a step, [rows, stages]; ``exchange`` of
+        gradients once a step, [rows, stages], or [rows, chunks] where the settings overlap gradients with passes;
+        ``unit_exchange``, None unless they do, and infinite in its first units for rows whose method waits for the
+        whole backward pass.
 
         Args:
             held: number of parameters of each chunk, first those that all replicas hold, then those of experts: [2,
@@ -297,8 +303,8 @@ class ReplicaPrices:
             first: number of parameters of the first unit of each chunk, in the same form: [2, rows, chunks].
             units: number of units of each chunk: [chunks].
             by_unit: chunks whose gradients are exchanged unit by unit, [rows, chunks]: these are priced that way alone,
-                the others as exchanged after the pass alone. None to price both ways for all, where gradients may
-                overlap passes.
+                the others as exchanged after the pass alone. None to price both ways for all. Not used unless the
+                settings overlap gradients with passes.
         """
         rows, settings = self.rows, self.settings
         stages = rows.stages
@@ -319,8 +325,10 @@ class ReplicaPrices:
         return ReplicaExchanges(*in_passes, gather, after_pass, UnitGradients(of_first, of_other))
 
     def _gradients(self, held: Floats) -> Floats:
-        """Return the seconds of the exchange of gradients once a step: [rows, chunks or stages]. ``held`` is the number
-        of parameters, of all replicas and of experts: [2, rows, chunks or stages]."""
+        """Return the seconds of the exchange of gradients once a step: [rows, chunks or stages]; 0 in rows that
+        exchange them in every pass (ZeRO-3, and ZeRO-2 by micro-batch), and with hybrid sharding only the all-reduce of
+        shares between nodes. ``held`` is the number of parameters, of all replicas and of experts: [2, rows, chunks or
+        stages]."""
         rows, settings = self.rows, self.settings
         seconds: Floats = np.zeros_like(held[0])
         in_pass, once = self.groups
@@ -333,7 +341,8 @@ class ReplicaPrices:
 
     def _units(self, first: Floats, other: Floats) -> tuple[UnitExchanges, UnitExchanges]:
         """Return the seconds of the exchanges in every pass of the first unit of each chunk, and of another one, each
-        [rows, chunks]; 0 for rows whose parameters stay gathered and whose gradients wait for the step.
+        as (gather, regather backward, scatter), [rows, chunks]; 0 in rows other than of ZeRO-3, hybrid sharding and
+        ZeRO-2 by micro-batch, the last of which gathers nothing again backward.
 
         Args:
             first: number of parameters of the first unit, of all replicas and of experts: [2, rows, chunks].
@@ -543,8 +552,9 @@ class TiedSum(NamedTuple):
 def tied_sums(
     tables: Sequence[TiedTable], edges: Ints, rows: Strategies, fabric: Fabric, settings: TrainingSettings, pair: Pair
 ) -> list[TiedSum]:
-    """Return one sum for each tied table that at least two stages hold, taken after the last exchange of gradients; all
-    rows must have the same stages and chunks.
+    """Return one sum for each tied table that at least two stages hold, taken after the last exchange of gradients: the
+    stages that hold it, from 0, the bytes that each of their ranks sends and the seconds, [rows]. All rows must have
+    the same stages and chunks.
 
     A ring of g holders sends 2 (g − 1)/g of a rank's part of the gradients over its slowest pair of neighbours. Where
     gradients are sharded (from ``zero-2`` on), that part is a share; Megatron's distributed optimizer (``zero-1``) sums
@@ -616,10 +626,11 @@ class Sends(NamedTuple):
 
 
 def stage_sends(job: Job, rows: Strategies, axis_times: AxisTimes) -> Sends:
-    """Return the activations of a micro-batch that are sent to each chunk from the one before it, whole or in slices
-    that a tensor group gathers, whichever is faster (whole where channels are divided among axes). All rows must have
-    the same stages and chunks. ``axis_times`` returns, for an axis, the function that gives the seconds of collectives
-    in its groups, here of the gathers."""
+    """Return the seconds of sending the activations of a micro-batch to each chunk from the one before it, the bytes on
+    each rank's link and the bytes that a tensor group gathers afterwards, each [rows, chunks] and 0 for the first
+    chunk: whole or in slices that a tensor group gathers, whichever is faster (whole where channels are divided among
+    axes). All rows must have the same stages and chunks. ``axis_times`` returns, for an axis, the function that gives
+    the seconds of collectives in its groups, here of the gathers."""
     combination, row = combinations(rows)
     crossing = job.model.crossing(combination, job.model.chunks(rows)[:-1])
     gathered = crossing.total - crossing.sliced
@@ -648,8 +659,9 @@ def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
 
 
 def _faster(rows: Strategies, crossing: Crossing, gathering: Floats, rate: Floats, latency: Floats) -> Sends:
-    """Return the sends to each chunk the faster way, whole (also where both take as long) or in slices that are
-    gathered; 0 for the first chunk.
+    """Return the sends to each chunk (seconds with the gathering, bytes on each rank's link and bytes gathered, each
+    [rows, chunks]) the faster way, whole (also where both take as long) or in slices that are gathered; 0 for the first
+    chunk.
 
     Args:
         rows: strategies.
@@ -705,7 +717,10 @@ class StageExchanges(NamedTuple):
 def stage_times(
     job: Job, rows: Strategies, axis_times: AxisTimes, sends: Sends | None = None, *, sharing: bool = True
 ) -> StageTimes:
-    """Return the seconds of each chunk and stage of strategies; all rows must have the same number of both.
+    """Return the seconds of each chunk and stage of strategies: of one micro-batch those of passes, their collectives,
+    waits and sends, [rows, chunks]; once a step those of the early and late exchange of gradients, [rows, chunks], and
+    of gathers, the exchange at the end, tied tables and the optimizer, [rows, stages]. All rows must have the same
+    number of stages and chunks.
 
     Args:
         job: where the strategies run.
@@ -783,8 +798,10 @@ def _update(job: Job, rows: Strategies, held: Floats) -> Floats:
 def stage_exchanges(
     job: Job, rows: Strategies, axis_times: AxisTimes, *, sharing: bool = True, by_unit: Mask | None = None
 ) -> StageExchanges:
-    """Return the seconds of everything that the ranks of a stage exchange with each other in strategies of equally many
-    stages and chunks.
+    """Return the seconds of what the ranks of a stage exchange with each other in strategies of equally many stages and
+    chunks, and of the sums of tied tables among stages; without the blocks of keys and values in context groups. Tensor
+    and expert collectives are those of one pass of a micro-batch, forward and backward, where the backward pass holds
+    what recomputation repeats.
 
     Args:
         job: where the strategies run.

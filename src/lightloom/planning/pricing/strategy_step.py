@@ -86,10 +86,11 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
 
 def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     """Return the bytes of parameters, gradients, optimizer state and what exchanges of gradients keep, of a rank of
-    each stage: [rows, stages]; with ZeRO-3 and hybrid sharding also units gathered for the moment.
+    each stage: [rows, stages]; with ZeRO-3 and hybrid sharding also units gathered for the moment, and with ZeRO-2 by
+    micro-batch the gradients of the largest unit alone. Parameters that no operator uses lie on the first stage.
 
-    Gathered units of data parallelism alone are left out. ``edges`` are the first operators of the chunks and, last,
-    the number of operators.
+    Gathered units of data parallelism alone, and on accelerators that take parameters in as they are broadcast, are
+    left out. ``edges`` are the first operators of the chunks and, last, the number of operators.
     """
     settings, stages = job.settings, rows.stages
     combination, row = combinations(rows)
@@ -133,7 +134,8 @@ def _flying(rows: Strategies, kept: Floats) -> Floats:
 def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
     """Return the bytes of activations of each chunk that a rank keeps for each micro-batch in flight, and those that
     the micro-batch whose pass runs needs besides, at most over the chunk's blocks: each [rows, chunks]. ``edges`` are
-    the first operators of the chunks and, last, the number of operators."""
+    the first operators of the chunks and, last, the number of operators. Of what is recomputed nothing is kept; with
+    "full" recomputation the outputs that enter each block are."""
     model = job.model
     columns, starts = model.sorts, model.starts
     in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
@@ -237,7 +239,8 @@ def on_divided_channels(job: Job, strategy: Strategy) -> Job:
     exchange method has phases of its own, and where channels are not divided or are divided already.
 
     Raises:
-        UnsupportedError: there are fewer channels than the axes need, or no algorithm serves them on any division.
+        UnsupportedError: there are fewer channels than the axes need, or no algorithm serves several axes on any
+            division; of a single axis that shows only when it is priced.
     """
     axes, fabric = () if strategy.plain else live_axes(strategy), job.fabric
     if not axes or job.shares is not None or not isinstance(job.pricing, GroupPrices) or not divides(fabric):
@@ -281,7 +284,7 @@ class _DivisionSearch:
         their step at scaled prices, until that is not faster than the best by at least 1 %.
 
         Raises:
-            UnsupportedError: no algorithm serves the axes on any division.
+            UnsupportedError: no algorithm serves several axes on any division.
         """
         parts = self.space.equal()
         if len(parts) == 1:
@@ -337,7 +340,8 @@ def stage_seconds(job: Job, strategy: Strategy) -> float:
 
 def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
     """Return the step, stage by stage, of a strategy other than data parallelism alone, with the times of a smaller
-    last micro-batch where there is one. ``uses``, where given, is extended in place by the collectives."""
+    last micro-batch where there is one. ``uses``, where given, is extended in place by the collectives, without those
+    of a smaller last micro-batch."""
     last = exact_stage_times(job, strategy.last_micro_batch) if strategy.last_samples != strategy.samples else None
     times = exact_stage_times(job, strategy, uses)
     share = job.fabric.arithmetic_share
@@ -345,8 +349,8 @@ def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = No
 
 
 def strategy_seconds(job: Job, strategy: Strategy) -> float:
-    """Return the step time of a strategy in seconds as :func:`simulate` finds it, without the rest of the step;
-    circuits are taken to be in place."""
+    """Return the step time of a strategy in seconds as :func:`simulate` finds it, without the other fields of a
+    :class:`StrategyStep`, and with the same errors; circuits are taken to be in place."""
     if strategy.plain:
         return data_parallel_seconds(job, strategy)
     return stage_seconds(on_divided_channels(job, strategy), strategy)
@@ -373,7 +377,8 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
 
 
 def step_seconds(job: Job, rows: Strategies, axis_times: AxisTimes) -> Floats:
-    """Return the step times of strategies as :func:`simulate` finds them one by one: [rows].
+    """Return the step times of strategies as :func:`simulate` finds them one by one where channels are not divided
+    among axes: [rows].
 
     Args:
         job: where the strategies run.
@@ -390,7 +395,8 @@ def step_seconds(job: Job, rows: Strategies, axis_times: AxisTimes) -> Floats:
 
 def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
     """Return the step time in seconds of a strategy that is data parallelism alone, as :func:`simulate` finds it where
-    circuits are in place."""
+    circuits are in place. Each exchange has the schedule of its own size; those of one size for all, which
+    :func:`simulate` tries too where an algorithm builds by size, are not tried."""
     plan, rows = job.data_parallel_plan(strategy), Strategies.of(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
