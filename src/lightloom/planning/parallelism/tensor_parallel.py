@@ -85,8 +85,10 @@ class TensorSplit:
 
 
 def tensor_split(graph: ComputeGraph) -> TensorSplit:
-    """Return how the operators of a graph are divided among the ranks of a tensor group; convolutional networks are
-    split neuron by neuron, other models as Megatron splits transformers.
+    """Return how the operators of a graph are divided among the ranks of a tensor group (masks [operators] of what is
+    divided, whose outputs stay in slices of channels or of the sequence, and which collectives follow; and the numbers
+    that the degree must divide); convolutional networks are split neuron by neuron, other models as Megatron splits
+    transformers.
 
     Slices are followed through the graph, and again as often as a normalisation needs the outputs of layers whole;
     these layers are then computed by every rank.
@@ -105,9 +107,9 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
 
 
 def _neuron_split(graph: ComputeGraph) -> TensorSplit | None:
-    """Return the split of a convolutional network by neurons, every layer by its output channels; None for other
-    models: without a convolution, or with an operator other than convolutions, linear layers, normalisations, softmax,
-    pooling, elementwise ones and the like (an attention, an embedding)."""
+    """Return the split of a convolutional network by neurons, every layer by its output channels, of degree 0, as any
+    tensor degree will do; None for other models: without a convolution, or with an operator other than convolutions,
+    linear layers, normalisations, softmax, pooling, elementwise ones and the like (an attention, an embedding)."""
     kinds = {operator.kind for operator in graph.operators}
     if "conv" not in kinds or not kinds <= _CHANNELWISE | _ACROSS:
         return None

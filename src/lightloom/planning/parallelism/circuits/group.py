@@ -47,7 +47,7 @@ def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
 
 def grants(plan: HybridPlan, fabric: Fabric) -> list[GroupCircuits]:
     """Return the sets of circuits that can serve a plan's traffic, as every group sees them; at least one, of no pipes
-    where nothing is sent.
+    where nothing is sent. Circuits are verified.
 
     * circuit switch: max-min, set once; where a rank has more peers than planes, circuits go to the longest transfers,
       and the other pairs relay;

@@ -37,7 +37,8 @@ class Sharing:
 
 def direct(counts: Ints, bandwidth: float) -> Sharing:
     """Return the sharing of one hold in which every pair sends on its own circuits alone: ``counts`` [pair] circuits of
-    ``bandwidth`` bytes per second each; a pair without one sends nothing."""
+    ``bandwidth`` bytes per second each; a pair without one sends nothing. Its pipes are the pairs: bytes per second of
+    each, paths of one pipe, hops of 1 (0 without a circuit), none shared."""
     hops = (counts > 0).astype(np.int64)
     paths = sparse.csr_array(sparse.diags_array(hops.astype(np.float64)))
     rates: Floats = counts * np.float64(bandwidth)
@@ -46,7 +47,9 @@ def direct(counts: Ints, bandwidth: float) -> Sharing:
 
 def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, bandwidth: float) -> Sharing:
     """Return the sharing where pairs send on their own circuits, and the ``stranded`` ones relay over the fewest
-    circuits that lead there; a stranded pair without a path has 0 hops.
+    circuits that lead there; a stranded pair without a path has 0 hops and rate 0, as has a pair that is not stranded
+    but has no circuit here. Pipes are the pairs of ranks that have circuits, in ascending order of (source,
+    destination); of equally short paths any may be taken.
 
     Args:
         traffic: demands between the ranks.

@@ -57,7 +57,8 @@ class Relaxation:
 
 def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxation:
     """Return the fractional optimum of one hold: the largest t at which ``t · T`` circuits of any width fit on the
-    links, T the demands relative to the largest, and the share of each demand that runs clockwise.
+    links, T the demands relative to the largest, and the share of each demand that runs clockwise, [pair], 1/2 where
+    the optimum gives a demand nothing.
 
     Fibres of one direction count together. Solved by HiGHS: 2 · pairs + 2 · ranks + 3 variables of one period of the
     traffic, each in few rows.
@@ -159,7 +160,8 @@ _CUTS = 16
 
 
 def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxation | None = None) -> Assignment:
-    """Return circuits whose least service comes near the fractional optimum, as far as whole circuits can.
+    """Return circuits whose least service comes near the fractional optimum, as far as whole circuits can; they are not
+    verified yet.
 
     Seeks the largest t at which ``ceil(t · T)`` circuits a pair, T the demands relative to the largest, divided between
     the two directions as the relaxation does and reversed where a link overflows, all find a wavelength. Free
@@ -187,6 +189,7 @@ def assign_in_turns(
 ) -> Assignment:
     """Return the circuits of the shortest cycle of 1, 2, 4, ... holds whose least service a hold comes within 10 % of
     the fractional optimum; where none does, those of the longest of these cycles, which has at most ``most_holds``.
+    They are not verified yet.
 
     ``relaxation`` is of the same traffic and fabric, if already solved; else it is solved here.
 
@@ -420,7 +423,8 @@ class _Pipes(NamedTuple):
 def assign_tiled(
     traffic: Traffic, fabric: Fabric, k: int, holds: int = 1, relaxation: Relaxation | None = None
 ) -> Assignment:
-    """Return circuits for traffic that repeats every k ranks, within groups and to the next one, repeating likewise.
+    """Return circuits for traffic that repeats every k ranks, within groups and to the next one, repeating likewise;
+    they are not verified yet.
 
     The largest t at which ``ceil(t · T)`` circuits a pair fit, T the demands relative to the largest, free wavelengths
     then to the longest transfers. Where not even one circuit a pair fits, all go to the longest, and some pairs have
@@ -478,7 +482,9 @@ def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int)
 
 def _pipes(traffic: Traffic, k: int) -> _Pipes:
     """Return the pairs whose source is in the first group of k ranks, each with the direction that stays inside the
-    group; those to the next group run clockwise, but with two groups in all those of odd devices counter-clockwise."""
+    group; those to the next group run clockwise, but with two groups in all those of odd devices counter-clockwise.
+    Columns, [pipe] each: source 0 to k - 1, destination (from k on of the next group), bytes, direction (0 clockwise),
+    and the links of the group that a circuit occupies, from the first to before the last, 0 to k."""
     inside = np.flatnonzero(traffic.source < k)
     source, destination = traffic.source[inside], traffic.destination[inside]
     next_group = destination == source + k

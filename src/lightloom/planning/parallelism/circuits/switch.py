@@ -30,7 +30,8 @@ Objective = Literal["max-min", "throughput"]
 
 
 def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", holds: int = 1) -> Assignment:
-    """Return circuits on the switch planes by the fast method, which is exact for both objectives.
+    """Return circuits on the switch planes by the fast method, which is exact for both objectives; they are not
+    verified yet.
 
     With ``max-min`` (the largest least service) ports that these circuits leave free go to the longest transfers that
     can use them. Time: demands times the peers of a rank for the counts, circuits times ranks for the colouring.

@@ -45,7 +45,9 @@ def _check_columns(placement: Placement, balanced: BalancedGraph) -> None:
 
 def _check_degrees(placement: Placement, balanced: BalancedGraph) -> None:
     """Raise VerificationError where two devices that communicate lie further apart around the group than the reach
-    allows, both ways alike for its rule "peers", else ahead; everything is in reach from k − 1 on."""
+    allows: by its rule "peers" at most ⌊Δ/2⌋ either way, by "forward" the reader at most Δ ahead of the producer; from
+    Δ = k − 1 on everything is in reach. Pairs that communicate are producers and readers, and neighbouring parts that
+    add up gradients."""
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
     shared = np.flatnonzero(balanced.synchronised > 0)
     # Activations go to readers, and sums of an operator's copies from the device of each part to that of the next.

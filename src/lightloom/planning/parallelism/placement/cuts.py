@@ -228,7 +228,9 @@ def split_size(operator: Operator, split: Split) -> int:
 
 def layout(operator: Operator, split: Split | None, parts: int) -> Layout:
     """Return how an operator's output lies over its parts under a split into ``parts``; as a whole in one part without
-    a split, and as a summand in every part for a partial split."""
+    a split, and as a summand in every part for a partial split. The layout says the axis that is cut ("" for one part
+    and for summands), the parts, the elements along the axis, how many of them stay together, and whether parts are
+    summands."""
     if split is None or parts == 1:
         return Layout("", 1, 1, 1, False)
     if split.partial:
@@ -240,7 +242,9 @@ def layout(operator: Operator, split: Split | None, parts: int) -> Layout:
 
 def need(operator: Operator, split: Split | None, parts: int, position: int) -> Need:
     """Return what each of the ``parts`` of a split reads of the operator's input number ``position`` (from 0 on); all
-    of it without a split or with one part."""
+    of it without a split or with one part. The need says whether they read "own" slices, "halo" or "whole", the axis,
+    the parts, the elements of the dimension that is split, how many of them stay together, and the kernel's size along
+    it (1 without a halo)."""
     if split is None or parts == 1:
         return Need("whole", "", parts, 1, 1, 1)
     reads = split.inputs[min(position, len(split.inputs) - 1)]
@@ -533,9 +537,10 @@ def _sort_key(operator: Operator) -> object:
 
 
 def _cut_operator(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _CutOperator:
-    """Return the columns [parts] of an operator's parts under a cut: share of the elements, own parameters, bytes held,
-    and bytes of gradients exchanged with the part before. A part of a partial split holds the whole output, any other
-    its share; ``loss`` is the bytes that the loss of the outputs holds, shared out likewise to all."""
+    """Return the columns [parts] of an operator's parts under a cut: share of the elements, own parameters, bytes held
+    (parameters with gradients and optimizer state, and the output with what is recomputed), and bytes of gradients
+    exchanged with the part before. A part of a partial split holds the whole output, any other its share; ``loss`` is
+    the bytes that the loss of the outputs holds, shared out likewise to all."""
     split, parts = cut
     own: Ints = np.diff(bounds(operator.parameters, parts))
     share: Floats = np.ones(1)

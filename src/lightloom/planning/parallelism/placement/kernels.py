@@ -157,7 +157,7 @@ def forward_pass(
     problem: PlacementProblem, state: PlacementState, width: int, earliest_finish: bool, rounds: int
 ) -> bool:
     """Place all sub-operators in order on devices 0 ... width - 1, by Algorithm 1 of SiP-ML, in ``state``; return False
-    when it gets stuck.
+    when it gets stuck. Devices from ``width`` on are marked as full in ``state.used``.
 
     Candidates are the devices within reach of all placed neighbours and with room. The earliest free one is taken, or
     with ``earliest_finish`` the one where the sub-operator could start first, transfers included. Without candidates
@@ -192,9 +192,11 @@ def forward_pass(
 
 @njit_without_arrays
 def _arrivals(before: Neighbours, state: PlacementState, x: int) -> Arrivals:
-    """Return when the inputs of ``x`` arrive by transfers from other devices, in seconds of the forward pass; set
-    ``state.latest`` [device] to the end of the latest producer on each device, which is the arrival there without a
-    transfer. Rows with a negative delay are not waited for."""
+    """Return when the inputs of ``x`` arrive by transfers from other devices, in seconds of the forward pass: the
+    latest such arrival and the device it comes from, the latest from any other device (each 0 or -1 where there is
+    none), and the device of the producer with the longest transfer, -1 without a producer; set ``state.latest``
+    [device] to the end of the latest producer on each device, which is the arrival there without a transfer. Rows with
+    a negative delay are not waited for."""
     device, end, latest = state.device, state.end, state.latest
     latest[:] = 0.0
     first, second, first_device = 0.0, 0.0, -1

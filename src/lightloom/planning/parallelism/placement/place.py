@@ -112,7 +112,8 @@ def problem_of(balanced: BalancedGraph, devices: int, reach: Reach, memory: floa
 
 
 def initial_state(problem: Problem, device: Int32s) -> PlacementState:
-    """Return the state of a placement for compiled loops to change in place, ``device`` included.
+    """Return the state of a placement for compiled loops to change in place, ``device`` included: devices hold the
+    bytes of what is placed on them and are free after its forward seconds alone, without waits.
 
     Args:
         problem: what is placed, and the limits.
@@ -172,7 +173,9 @@ def moves(problem: Problem, effort: int) -> int:
 
 def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
     """Yield the placements of all deterministic starts (forward passes, blocks, lines) that keep reach and memory,
-    those made so by a repair (of 8 backward and forward sweeps) included unless ``repair`` is False."""
+    those made so by a repair (of 8 backward and forward sweeps) included unless ``repair`` is False. Their methods are
+    named "earliest free device", "earliest finish", "earliest finish on W", "blocks on W" and "line of W", W the number
+    of devices used."""
     k, clique = problem.devices, problem.reach.clique(problem.devices)
     rounds = ROUNDS if repair else 0
     for method, early in (("earliest free device", False), ("earliest finish", True)):
@@ -215,7 +218,7 @@ def _block_starts(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
 
 def last_resort(problem: Problem) -> Iterator[Start]:
     """Yield up to two placements made valid by the moves of fewest conflicts from lines over all devices and over the
-    reach's span: for memory so tight that no other start was valid."""
+    reach's span: for memory so tight that no other start was valid. Their method is "fewest conflicts"."""
     balanced, k = problem.balanced, problem.devices
     steps = EFFORT * balanced.size // (balanced.size + len(problem.rows.before.node))
     for seed, width in enumerate((k, problem.reach.span(k))):
@@ -224,9 +227,9 @@ def last_resort(problem: Problem) -> Iterator[Start]:
 
 
 def random_starts(problem: Problem, effort: int) -> Iterator[Start]:
-    """Yield up to :data:`FURTHER` (16) random placements made valid, as under tight limits moves cannot lead from one
-    placement to all others. None are yielded with one device or sub-operator, or where the effort (edges to look at) is
-    too small for :data:`THOROUGH` (50) moves for each sub-operator and start."""
+    """Yield up to :data:`FURTHER` (16) random placements made valid, of method "random", as under tight limits moves
+    cannot lead from one placement to all others. None are yielded with one device or sub-operator, or where the effort
+    (edges to look at) is too small for :data:`THOROUGH` (50) moves for each sub-operator and start."""
     size, k = problem.balanced.size, problem.devices
     if k == 1 or size < 2 or moves(problem, effort) < (SEARCHED + FURTHER) * THOROUGH * size:
         return
@@ -344,8 +347,8 @@ def place(
 
 
 def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, effort: int) -> Placement:
-    """Return the placement that the search makes fastest of the four fastest starts and of random ones, with its times
-    and the method and repair of its start.
+    """Return the placement that the search makes fastest of the four fastest starts and of random ones, with its times,
+    all counted from the start of the forward pass, and the method and repair of its start.
 
     ``effort`` is the number of edges that the search may look at. ``starts`` is sorted in place by iteration time, and
     the search changes the devices of the fastest.
