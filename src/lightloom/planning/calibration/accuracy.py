@@ -161,8 +161,8 @@ class Accuracy(Result):
 
     def display_rows(self) -> list[dict[str, str]]:
         """Return a row for each measured step as texts with units, by heading of the column: row, model, GPUs,
-        measured, predicted, 90 % interval, error (a percentage with its sign) and assumed; measurements outside their
-        interval are marked."""
+        measured, predicted, 90 % interval, error (a percentage with its sign) and assumed; where the measurement lies
+        outside of its interval, " outside" follows the error."""
         columns = "row: {row} | model: {model} | GPUs: {gpus} | measured: {measured_s:time} | "
         columns += "predicted: {predicted_s:time} | 90 % interval: {low_s:time} to {high_s:time} | "
         columns += "error: {error:+.1%}{outside} | assumed: {assumed}"
@@ -185,6 +185,7 @@ def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = 
 
     Raises:
         ConfigError: a row is of another accelerator than the calibration, or the calibration has unknown parameters.
+        UnsupportedError: an accelerator of the rows has no kernel model, or names no transport.
     """
     if calibration is None:
         by_priors = lambda jobs, priors: predictions(jobs, priors, prior_fit(priors), PRIOR_SCATTER)  # noqa: E731
@@ -211,7 +212,11 @@ def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = 
 def cross_validated(steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Advance = ignore) -> Accuracy:
     """Return predictions of every row by fits that have not seen it, and their errors. With ``left_out`` "rows" a tenth
     of the rows is left out of each fit, with "models" all rows of one model size; ``advance`` is called with 1 after
-    each fit. Rows of each accelerator are fitted by themselves."""
+    each fit. Rows of each accelerator are fitted by themselves.
+
+    Raises:
+        UnsupportedError: an accelerator of the rows has no kernel model, or names no transport.
+    """
     words = {"rows": "calibrated on the other nine tenths of its rows", "models": "calibrated on its other models"}
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:

@@ -589,8 +589,9 @@ def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> Tiers:
 
 
 def strategy_of(step: MeasuredStep) -> Strategy:
-    """Return the strategy of a step, whose micro-batch must be known. All ranks have as much to do as the busiest, so
-    that the global batch is rounded up to a multiple of dp."""
+    """Return the strategy of a step, whose micro-batch must be known, with the collective library as its algorithm
+    ("library") and gradients exchanged as they are. All ranks have as much to do as the busiest, so that the global
+    batch is rounded up to a multiple of dp."""
     assert step.micro_batch is not None
     share = -(-step.global_batch // step.dp)
     micro = min(step.micro_batch, share)
@@ -608,7 +609,8 @@ def strategy_of(step: MeasuredStep) -> Strategy:
 
 def _open_choices(step: MeasuredStep) -> list[MeasuredStep]:
     """Return the step with every usual choice of micro-batch (1 to 16, powers of two) and virtual stages (1 to 6, or 8,
-    where they divide the layers) that it leaves open and that divides its batch; the step alone where none is open.
+    where they divide the layers) that it leaves open and that divides its batch (a micro-batch that it states need not,
+    with one virtual stage); the step alone where none is open.
 
     Raises:
         ConfigError: no choice fits.

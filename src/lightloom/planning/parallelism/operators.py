@@ -101,8 +101,11 @@ KERNEL_COLUMNS = (*(f"kernel_{name}" for name in (*_Shape._fields, "narrow", "lo
 
 
 def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dict[str, Ints]:
-    """Return the kernels of operators as columns of int64, by name, each [operators]: those of :data:`KERNEL_COLUMNS`,
-    and ``kernel_visible``, the visible share of attention scores, its float64 bits as integers.
+    """Return the kernels of operators as columns of int64, by name, each [operators]: those of :data:`KERNEL_COLUMNS`
+    (``kernel_kind``, ``kernel_m``, ``kernel_n``, ``kernel_k``, ``kernel_products`` and ``kernel_repeats`` as of
+    :class:`KernelShapes`; ``kernel_narrow``, 1 for layers that a job in FP8 computes in it; ``kernel_losses``, 1 for
+    the layer of the logits; ``launched_forward`` and ``launched_backward``, kernels of a pass), and ``kernel_visible``,
+    the visible share of attention scores, its float64 bits as integers.
 
     Args:
         operators: all operators of a graph, in its order.
@@ -554,6 +557,7 @@ def operator_columns(
     graph: ComputeGraph, split: TensorSplit, experts: ExpertSplit, element_bytes: int, attention: Attention = "flash"
 ) -> OperatorColumns:
     """Return the columns of a graph's operators at its own batch, with masks of how a tensor and an expert group divide
+    them, what they move and keep for the backward pass, their kernels, and the measured seconds where the graph has
     them.
 
     Args:

@@ -258,8 +258,10 @@ class ExpertSplit:
 
 def expert_split(graph: ComputeGraph, split: TensorSplit) -> ExpertSplit:
     """Return the split of the graph among an expert group, whose ranks each hold a share of the experts: tokens go out
-    where the first of a chain of products with experts reads them, and come back after the last. ``split`` is the
-    tensor split of the same graph."""
+    where the first of a chain of products with experts reads them, and come back after the last. Masks [operators] say
+    which operators' parameters are shared out, before which and after which tokens are exchanged; the degree is what
+    the expert-parallel degree must divide, 1 without experts or where tokens do not come back. ``split`` is the tensor
+    split of the same graph."""
     held = np.array([operator.kind == "experts" for operator in graph.operators], np.bool_)
     combine = held & split.forward
     inside: dict[str, bool] = {}
@@ -378,7 +380,7 @@ class TiedTable(NamedTuple):
 
 def tied_tables(graph: ComputeGraph) -> tuple[TiedTable, ...]:
     """Return the tables of embeddings that at least one later operator reads without parameters of its own, in graph
-    order.
+    order, each as (index of the embedding, indices of these readers, number of its parameters).
 
     Such a reader is an embedding without parameters of as many channels, or a linear layer with fewer parameters than
     its weight has, which is as large as the table.

@@ -278,12 +278,14 @@ class _Search:
         return PipelinedStep(times=times, micro_batches=count, last=last, arithmetic_share=share, turns=turns)
 
     def _turns(self, settings: Settings, times: StageTimes, last: StageTimes) -> SwitchTurns:
-        """Return the switch's turns in a step, [stages] each field: the reconfiguration time before the phases whose
-        divisions give some axis more planes, 0 before all others; and the computing beside which a turn can hide
-        (``lead``, ``tail``, ``update``), and ``waits_for_send``.
+        """Return the switch's turns in a step, [stages] each field: in ``start`` (phase "gather"), ``passes``,
+        ``last``, ``gradients``, ``exchange`` (phase "closing") and ``tied`` the reconfiguration time before phases
+        whose divisions give some axis more planes, 0 before all others; in ``lead`` and ``tail`` the computing of the
+        first and the last pass beside which a turn can hide; ``waits_for_send`` is 1 where another phase takes planes
+        from the pipeline, else 0.
 
-        The turn before the first phase begins beside the optimizer's update; only what this does not cover stands
-        before the phase.
+        The turn before the first phase begins beside the optimizer's update: what this covers is ``update``, and only
+        the rest stands before the phase.
 
         Args:
             settings: the division of the planes in each phase.
@@ -584,8 +586,8 @@ class SwitchedStrategyStep(StrategyStep):
 
 def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> StrategyStep:
     """Return the simulated step of a strategy with the fastest settings of the switch, whose ``in_step`` says what they
-    gain and whose timeline is verified; where no two kinds of groups share the planes, and for data parallelism alone,
-    the plain step of :func:`simulate`.
+    gain and whose timeline is verified when it is asked for; where no two kinds of groups share the planes, and for
+    data parallelism alone, the plain step of :func:`simulate`.
 
     Args:
         job: where the strategy runs.

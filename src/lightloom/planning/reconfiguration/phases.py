@@ -126,7 +126,7 @@ class PhasedTimes:
     def gradients(self, division: Planes, by_unit: Mask) -> Floats:
         """Return the seconds of the exchange of gradients after the last pass, with ``division`` planes of each axis:
         [chunks]. For chunks of the mask ``by_unit`` [chunks] they are those of the first unit only, as the others go
-        before."""
+        before. The settings must overlap gradients with passes."""
         job, rows = self._shared(division), Strategies.of(self.strategy)
         seconds = exchange_seconds(job, self.strategy.algorithm)
         replicas = stage_exchanges(job, rows, seconds, by_unit=by_unit[None]).replicas
@@ -151,8 +151,9 @@ class PhasedTimes:
         return self.times(dict.fromkeys(self.axes, self.prices.planes))[0]
 
     def active(self, *, beside: bool) -> dict[Phase, tuple[Axis, ...]]:
-        """Return the axes that exchange in each phase, an empty tuple for an idle phase; ``beside`` says whether
-        gradients leave beside the last backward pass, so that their axes are in ``last`` too."""
+        """Return the axes that exchange in each of the phases ``gather``, ``passes``, ``last``, ``gradients``,
+        ``closing`` and ``tied``, in this order, an empty tuple for an idle phase; ``beside`` says whether gradients
+        leave beside the last backward pass, so that their axes are in ``last`` too."""
         times, replicas = self.fastest, tuple(axis for axis in self.axes if axis in REPLICAS)
         sharded = bool((times.forward_gather + times.backward_gather).any())
         passes = tuple(axis for axis in self.axes if axis not in REPLICAS) + (replicas if sharded else ())
