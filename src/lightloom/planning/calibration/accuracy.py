@@ -142,7 +142,8 @@ class Accuracy(Result):
     def rows(self) -> list[Document]:
         """Return a row for each measured step: ``row``, ``model``, ``gpus``, ``measured_s`` and ``predicted_s``, the
         ends of the 90 % interval ``low_s`` and ``high_s``, the relative ``error`` (above 0 where predicted too slow),
-        ``inside`` the interval or not, and in words what was ``assumed`` of choices that the row leaves open."""
+        ``inside`` the interval or not, and in words what was ``assumed`` of choices that the row leaves open, such as
+        "micro-batch 4, virtual stages 2", empty where it leaves none."""
         seconds, low, high = self.predicted.seconds, self.predicted.low, self.predicted.high
         return [
             {

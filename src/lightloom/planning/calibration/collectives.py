@@ -310,7 +310,8 @@ def read_systems(
         gpus: number of GPUs, where a file does not say it.
 
     Returns:
-        The systems, and the SHA-256 of each file.
+        The systems, named after their file and, where rows name their system, "FILE, CLUSTER"; and the SHA-256 of each
+        file, as hexadecimal digits.
 
     Raises:
         ConfigError: a file cannot be read, or nothing names the system of a table.

@@ -67,6 +67,7 @@ def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
 def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats | None = None) -> Fit:
     """Return the parameters that the rows of ``jobs`` and the priors support most, their covariance and the noise.
 
+    Rows far off the model weigh less, and in the covariance the rows of one model size count together as one.
     Derivatives cost as many predictions as there are parameters, so that a few steps share them.
 
     Args:

@@ -89,7 +89,9 @@ def kernel_of(call: Call) -> ProfiledKernel | None:
 
 def _product_kernel(call: Call) -> ProfiledKernel | None:
     """Return the kernel of a matrix product or convolution, forward or backward; None for other calls, and for a
-    convolution's backward call that does not record which gradients are wanted.
+    convolution's backward call that does not record which gradients are wanted. A product of m rows, n columns and k
+    summands is a forward one; where its left factor is transposed, it is the gradient of a layer's weights, and m, n
+    and k are tokens, outputs and inputs, as in the layer's forward product.
 
     Raises:
         ValueError: a transposed convolution, or one whose values were not recorded; calls with fewer shapes than they
@@ -117,7 +119,9 @@ def _product_kernel(call: Call) -> ProfiledKernel | None:
 
 
 def _convolution(call: Call, data: tuple[int, ...], weight: tuple[int, ...], first: int) -> ProfiledKernel:
-    """Return the implicit matrix product of a forward convolution.
+    """Return the implicit matrix product of a forward convolution: m samples times output positions, n output channels
+    and k input channels times kernel positions, of one group each, as many products as groups, and ``repeats`` the
+    kernel positions.
 
     Args:
         call: whose arguments hold stride, padding, dilation, transposed, output padding and groups, in this order.
@@ -137,8 +141,10 @@ def _convolution(call: Call, data: tuple[int, ...], weight: tuple[int, ...], fir
 
 
 def _attention_kernel(call: Call) -> ProfiledKernel | None:
-    """Return the kernel of one of PyTorch's fused attention calls, forward or backward; None for other calls.
-    IndexError for a call that records fewer inputs or values than are read, which :func:`kernel_of` turns into None."""
+    """Return the kernel of one of PyTorch's fused attention calls, forward or backward (both gradients); None for other
+    calls. m is the number of queries, n of keys, k the size of a head, products those over samples and heads, and
+    ``causal`` 1 or 0. IndexError for a call that records fewer inputs or values than are read, which :func:`kernel_of`
+    turns into None."""
     if call.word not in _CAUSAL:
         return None
     first, place = _CAUSAL[call.word]
@@ -149,8 +155,9 @@ def _attention_kernel(call: Call) -> ProfiledKernel | None:
 
 
 def _memory_kernel(call: Call) -> ProfiledKernel | None:
-    """Return the kernel of a call that only moves bytes, with its traffic in bytes; None where the call reads no tensor
-    or its name does not tell the traffic."""
+    """Return the kernel of a call that only moves bytes, with its traffic in bytes: of a fill its tensor, of a copy
+    both tensors, of elementwise operators, normalisations and the like all that they read and one tensor as large as
+    the largest of these; None where the call reads no tensor or its name does not tell the traffic."""
     word = call.word.removesuffix("_")
     sizes = [tensor.elements * tensor.element_bytes for tensor in call.reads]
     if not sizes:
@@ -517,7 +524,8 @@ class ProfiledStep:
 
 def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | None) -> ProfiledStep:
     """Return a profiled step beside its prediction: its parts (computing, exposed communication, idle), its operators
-    and its exchanges, in seconds of one step.
+    and its exchanges, in seconds of one step. Computing changes by the difference that priced operators make, exposed
+    communication in the proportion of the exchanges' seconds, and idle time stays as measured.
 
     Args:
         profile: with or without marked steps; without marks the whole trace is one step.
@@ -551,7 +559,9 @@ def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | Non
 def _step_parts(
     spent: Busy, change: float, share: float, rows: Sequence[ExchangeRow], steps: int, cluster: Cluster | None
 ) -> Iterator[StepPart]:
-    """Yield computing, exposed communication and idle time, measured and predicted in seconds of one step.
+    """Yield the parts "computing", "exposed communication" and "idle", measured and predicted in seconds of one step,
+    each with a note on what is priced. Computing is predicted to differ by ``change``, at least 0 in all, exposed
+    communication in the proportion of the predicted to the measured seconds of all exchanges, and idle time not at all.
 
     Args:
         spent: measured seconds of all steps together.

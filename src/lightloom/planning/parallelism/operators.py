@@ -130,7 +130,8 @@ def kernel_shapes(
     columns: Mapping[str, Ints], flops: Floats, repetition: Floats, element_bytes: int, divisors: Divisors
 ) -> tuple[KernelShapes, KernelShapes]:
     """Return two sets of kernel shapes, of the forward and of the backward pass, [rows, operators]: the same sizes, the
-    first with one forward product, the second with the gradients of input and weights in its place.
+    first with one forward product, the second with the gradients of input and weights in its place. Sizes are divided
+    by the divisors, n rounded up; an m or number of products of 0 is found from the FLOPs.
 
     Args:
         columns: those of :func:`kernel_columns`.
@@ -211,7 +212,13 @@ def stretched(times: Floats, launches: Floats) -> Floats:
 
 def _shape(operator: Operator, attention: Attention) -> _Shape:
     """Return the kind, sizes m, n and k, and number of the products of an operator; 0 for ``m`` or ``products`` means
-    that FLOPs tell, and ``repeats`` is the number of positions of a convolution's kernel, else 1."""
+    that FLOPs tell, and ``repeats`` is the number of positions of a convolution's kernel, else 1.
+
+    Of attention m, n and k are queries, keys and the size of a head; of layers n and k the output and input channels,
+    and the products the experts; of convolutions those of one group, k times the kernel's positions, and the products
+    the groups; of products of two activations the last two dimensions and the summed one. Recurrent operators, and
+    those without stated channels, are of kind ``ARITHMETIC``, operators without products ``MEMORY``.
+    """
     sizes = operator.dimensions
     if operator.kind not in TENSOR_KINDS:
         return _Shape(KernelKind.MEMORY)

@@ -196,7 +196,9 @@ def _plan(
     gradient_bytes: int,
     gathered: float = 0.0,
 ) -> ParallelPlan:
-    """Return the plan of a rank, its memory included.
+    """Return the plan of a rank, its memory included: the parameters held with their gradients and optimizer state,
+    what the graph keeps for the backward pass, the units that are whole, and the loss of a model traced without it,
+    less what checkpointed regions make again.
 
     Args:
         strategy: name of the strategy.

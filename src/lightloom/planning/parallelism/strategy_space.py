@@ -279,7 +279,9 @@ def strategy_space(
 
     Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
     codec where there is one replica. Hybrid sharding is kept only without expert parallelism and where replicas lie in
-    several nodes, several in each; codecs are not combined with it or with ``zero-1``. Rows: O(divisors³ · the other
+    several nodes, several in each; codecs are not combined with it or with ``zero-1``. Rows lie in the order of
+    batches, tp, pp, cp, sequence parallelism, virtual stages, micro-batches and ep; those that are alike in these, of
+    shardings, recomputations, algorithms and exchanges, the last varying fastest. Their number: O(divisors³ · the other
     choices).
     """
     choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]

@@ -108,8 +108,9 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
 
 def _neuron_split(graph: ComputeGraph) -> TensorSplit | None:
     """Return the split of a convolutional network by neurons, every layer by its output channels, of degree 0, as any
-    tensor degree will do; None for other models: without a convolution, or with an operator other than convolutions,
-    linear layers, normalisations, softmax, pooling, elementwise ones and the like (an attention, an embedding)."""
+    tensor degree will do; layers that read across channels gather their first input, each tensor once; None for other
+    models: without a convolution, or with an operator other than convolutions, linear layers, normalisations, softmax,
+    pooling, elementwise ones and the like (an attention, an embedding)."""
     kinds = {operator.kind for operator in graph.operators}
     if "conv" not in kinds or not kinds <= _CHANNELWISE | _ACROSS:
         return None
@@ -133,6 +134,11 @@ def _followed(
 
     Attention that reads a copied layer beside slices is not split, since the copied layer's gradient would have to be
     summed: the degree is then 1.
+
+    Linear and expert layers that read whole tensors are split by their outputs, which stay in slices; those that read
+    slices by their inputs, and their outputs are all-reduced, as those of embedding tables split by rows. Other
+    operators that read slices work on slices. The degree is the common divisor of the heads and of the inputs of layers
+    split by inputs; it is 1 without attention, and where slices reach an operator that needs them whole.
 
     Args:
         graph: the model.
@@ -328,7 +334,9 @@ def _length(operator: Operator, sequences: set[int]) -> int:
 
 def _sliceable(operator: Operator, length: int, read: set[int]) -> bool:
     """Return whether an operator whose output has ``length`` tokens a sample (0: none) can be computed on slices of the
-    sequence; ``read`` are the lengths of those inputs that have tokens."""
+    sequence: attention always, else, where it has tokens, one that does to each token the same, the loss, and a
+    concatenation whose inputs with tokens are all as long; ``read`` are the lengths of those inputs that have
+    tokens."""
     if operator.kind == "attention":
         return True
     if not length or operator.kind not in TOKENWISE | {"concat", "loss"}:

@@ -222,7 +222,9 @@ class SchedulePrices:
 
     def _build(self, kind: Kind, nbytes: float) -> _Built:
         """Return what was built for a collective of ``nbytes`` bytes before coding: from this object, else, without
-        rows, from another fabric of the same structure, else built and verified now."""
+        rows, from another fabric of the same structure, else built and verified now. It has the schedule (None where
+        its rows are absent), its loads (None of a queued one), the key of circuits that stand, and the work of codecs
+        along it."""
         size = self.built_for(kind, nbytes)
         if (kind, size) not in self._built:
             alike = self.algorithm.by_structure and (self.algorithm, kind, self.model, structure(self.fabric))
@@ -409,7 +411,8 @@ class PriceLine(NamedTuple):
 
 def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
     """Return two lines below the prices of one algorithm, a convex function of the bytes: the first through the prices
-    of no bytes and of 4 KiB, the second through those of 128 and of 256 GiB.
+    of no bytes and of 4 KiB, the second through those of 128 and of 256 GiB; as seconds of no bytes and seconds for
+    each byte, then seconds of 128 GiB and seconds for each byte.
 
     With ``hidden_setup`` prices are taken without the first set-up of circuits, which is done before the data exists;
     otherwise without it only where the circuits can stay in place (``Cost.repeated_time``).

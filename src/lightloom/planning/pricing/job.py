@@ -94,7 +94,8 @@ class OperatorTimes:
 
     def repeats(self, recomputation: Ints) -> Ints:
         """Return how often, 0 or 1, the backward pass repeats the forward pass of every operator: [rows, operators],
-        for ``recomputation``, an index in ``RECOMPUTATIONS``: [rows]."""
+        for ``recomputation``, an index in ``RECOMPUTATIONS``: [rows]. "full" repeats the operators of numbered blocks,
+        "selective" the inside of attention, "none" nothing."""
         return repetitions(self.sorts["in_block"], self.sorts["core"], recomputation)[:, self.sort]
 
     def launches(self, recomputation: Ints) -> tuple[Floats, Floats]:
@@ -105,8 +106,8 @@ class OperatorTimes:
         return np.broadcast_to(forward[self.sort], backward.shape), backward
 
     def passes(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
-        """Return the seconds of every operator forward, and backward with what is repeated, each [rows, operators];
-        stretched so that no pass of a row is shorter than all its launches.
+        """Return the seconds of every operator forward, and backward with what is repeated, each [rows, operators]; all
+        operators of a pass longer in one proportion where it would be shorter than all its launches.
 
         Args:
             samples: samples of a micro-batch: [rows].
@@ -122,20 +123,22 @@ class OperatorTimes:
         return forward, backward
 
     def of_sorts(self, rows: Strategies) -> tuple[Floats, Floats]:
-        """Return the seconds of an operator of each sort for one micro-batch, forward and backward, divided as the
-        rows' degrees say, nothing repeated, however long launching takes: each [rows, sorts]."""
+        """Return the seconds of an operator of each sort (operators whose columns are all equal) for one micro-batch,
+        forward and backward, divided as the rows' degrees say, nothing repeated, however long launching takes: each
+        [rows, sorts]."""
         divided: dict[str, Any] = {"sequence_parallel": rows.sequence_parallel, "ep": rows.ep, "cp": rows.cp}
         return self.sorts.times(self.accelerator, self.precision, rows.samples, rows.tp, **divided)
 
     @property
     def launches_of_sorts(self) -> tuple[Floats, Floats]:
-        """Seconds in which a host launches an operator of each sort forward and backward, nothing repeated, each
-        [sorts]."""
+        """Seconds in which a host launches an operator of each sort (operators whose columns are all equal) forward and
+        backward, nothing repeated, each [sorts]."""
         return dispatch_times(self.sorts.values, self.accelerator)
 
     def repeating(self, seconds: tuple[Floats, Floats], recomputation: Ints) -> tuple[Floats, Floats]:
-        """Return the seconds of each sort forward as they are, and backward with the forward passes that recomputation
-        repeats added, each [rows, sorts]; a forward array [sorts] stays so.
+        """Return the seconds of each sort of operators (those whose columns are all equal) forward as they are, and
+        backward with the forward passes that recomputation repeats added, each [rows, sorts]; a forward array [sorts]
+        stays so.
 
         Args:
             seconds: forward and backward, each [rows, sorts] or [sorts].
@@ -238,7 +241,7 @@ class DividedModel:
 
     def sums(self, values: Floats, edges: Ints) -> Floats:
         """Return the sums over the operators from each edge to before the next, where every operator counts with the
-        value of its sort.
+        value of its sort (operators whose columns are all equal).
 
         Args:
             values: value of each sort: [..., rows, sorts].
@@ -306,8 +309,8 @@ class DividedModel:
         return blocks
 
     def held_parameters(self, rows: Strategies, edges: Ints) -> Floats:
-        """Return the number of parameters that a rank holds of the operators between edges when nothing is sharded by
-        data parallelism: [2, rows, edges − 1].
+        """Return the number of parameters that a rank holds of the operators from each of ``edges`` (indices of
+        operators, ascending) to before the next, when nothing is sharded by data parallelism: [2, rows, edges − 1].
 
         The first are those that all replicas hold, divided by tp where tensor parallelism divides the operator; the
         second are those of experts where ep > 1, of which each rank holds 1 / ep.
@@ -493,8 +496,9 @@ class Job:
         return LinkTurns.on(self.fabric)
 
     def computing(self, strategy: Strategy) -> list[Task]:
-        """Return the tasks that a rank computes in a step of a strategy that is data parallelism alone, in order;
-        cached, and the same whatever the strategy's algorithm and method of exchange.
+        """Return the tasks that a rank computes in a step of a strategy that is data parallelism alone, in order:
+        forward passes of the operators, backward passes in reverse order with what is repeated, and the optimizer's
+        update; cached, and the same whatever the strategy's algorithm and method of exchange.
 
         Raises:
             UnsupportedError: the accelerator has no rate for the job's precision.
@@ -523,7 +527,7 @@ class Job:
 
     def on(self, axis: Axis) -> Fabric:
         """Return the fabric on which an axis of parallelism exchanges: a group on its share of the channels where these
-        are divided, else the whole fabric."""
+        are divided, else, and for the pipeline, the whole fabric."""
         return self.fabric if self.shares is None else self.shares.fabric(axis)
 
     def tied_pair(self, stride: int) -> tuple[float, float]:
@@ -641,12 +645,13 @@ def _lay_over(covariance: Floats, priors: Mapping[str, Prior], calibration: Cali
 
 
 def half_widths(slopes: Floats, covariance: Floats, scatter: Floats | float) -> Floats:
-    """Return the half-width of each step's 90 % interval, in natural logarithms: [steps].
+    """Return the half-width of each step's 90 % interval, in natural logarithms, [steps]: the root of the sum of
+    squares of 1.645 standard deviations, which the parameters leave, and of ``scatter``.
 
     Args:
         slopes: derivative of each step's logarithm by each parameter's logarithm: [steps, parameters].
         covariance: covariance of the parameters' logarithms: [parameters, parameters].
-        scatter: half-width that steps need around the best model, which adds up with the rest as squares.
+        scatter: half-width that steps need around the best model, in natural logarithms.
     """
     variance: Floats = np.einsum("rp,pq,rq->r", slopes, covariance, slopes)
     half: Floats = np.sqrt(NORMAL**2 * variance + np.asarray(scatter) ** 2)

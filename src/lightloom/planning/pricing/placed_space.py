@@ -273,7 +273,8 @@ class PartTable:
         give, and the size of the dimension that it divides. Operators that are cut alike share one entry along "cuts".
 
         The parts are as many as quanta fit into the operator's seconds, at most k, the size of the dimension and, for
-        splits whose parts read all of the input, the row's limit; rounded down to a power of two.
+        splits whose parts read all of the input, the row's limit; rounded down to a power of two; 0 where the operator
+        has no such dimension, or fewer splits than others.
 
         Args:
             rows: placed plans.
@@ -371,8 +372,9 @@ class PartTable:
 
 
 def _shape_of(kind: str, split: Split) -> int:
-    """Return the code of the dimension of an operator's matrix products that a split divides: ``ROWS``, ``COLUMNS``,
-    ``DEPTH`` or, for any other, ``OTHERS``. ``kind`` is the operator's."""
+    """Return the code of the dimension of an operator's matrix products that a split divides: ``ROWS`` for the sequence
+    of attention, ``COLUMNS`` for channels, ``DEPTH`` for input channels, else ``OTHERS``. ``kind`` is the
+    operator's."""
     if kind == "attention" and split.dimension == "sequence":
         return ROWS
     return {"channel": COLUMNS, "in_channel": DEPTH}.get(split.dimension, OTHERS)

@@ -82,9 +82,11 @@ def pass_exchanges(
 
 def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, axis_times: AxisTimes) -> PassExchanges:
     """Return the seconds of every operator's collectives in tensor groups, for one forward and one backward pass of a
-    micro-batch, nothing repeated, as (forward, backward): each [rows, operators]; 0 where tp is 1. ``columns`` are the
-    operators, or one of each sort; ``axis_times`` returns, for an axis, the function that gives the seconds of
-    collectives in its groups."""
+    micro-batch, nothing repeated, as (forward, backward): each [rows, operators]; 0 where tp is 1. Outputs of split
+    layers are all-reduced forward and gradients of their inputs backward; with sequence parallelism they are
+    reduce-scattered one way and gathered the other. Layers split by neurons gather their input both ways and
+    reduce-scatter its gradient. ``columns`` are the operators, or one of each sort; ``axis_times`` returns, for an
+    axis, the function that gives the seconds of collectives in its groups."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     there, back = np.zeros_like(output), np.zeros_like(output)
     at, behind, gathered = (columns.where(name) for name in ("forward", "backward", "gathered"))
@@ -113,7 +115,8 @@ def _expert_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, axis_times: AxisTimes, *, sharing: bool
 ) -> PassExchanges:
     """Return the seconds of the all-to-alls that dispatch and combine tokens in expert groups, as (forward, backward),
-    one array [rows, operators] for both; 0 where ep is 1.
+    one array [rows, operators] for both; 0 where ep is 1. With sequence parallelism each rank of a tensor group sends
+    its slice of the tokens, else all of them.
 
     Args:
         columns: the operators, or one of each sort.
@@ -301,7 +304,7 @@ class ReplicaPrices:
             held: number of parameters of each chunk, first those that all replicas hold, then those of experts: [2,
                 rows, chunks].
             first: number of parameters of the first unit of each chunk, in the same form: [2, rows, chunks].
-            units: number of units of each chunk: [chunks].
+            units: number of units (blocks of the model) of each chunk: [chunks].
             by_unit: chunks whose gradients are exchanged unit by unit, [rows, chunks]: these are priced that way alone,
                 the others as exchanged after the pass alone. None to price both ways for all. Not used unless the
                 settings overlap gradients with passes.
@@ -407,7 +410,7 @@ def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> F
     Args:
         beside: the forward pass without these gathers.
         exchanges: exchanges between replicas, those of units included.
-        units: number of units of each chunk: [chunks].
+        units: number of units (blocks of the model) of each chunk: [chunks].
     """
     return exchanges.first.gather + (units - 1) * beside.prolonged(1 / units, exchanges.other.gather)
 
@@ -419,7 +422,7 @@ def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> 
     Args:
         beside: the backward pass without these exchanges.
         exchanges: exchanges between replicas, those of units included.
-        units: number of units of each chunk: [chunks].
+        units: number of units (blocks of the model) of each chunk: [chunks].
     """
     first, other = exchanges.first, exchanges.other
     between = beside.prolonged(1 / units, other.regather + other.scatter)
@@ -438,7 +441,7 @@ def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> tuple[
     Args:
         beside: the backward pass.
         exchanges: exchanges between replicas, of chunks and of their units.
-        units: number of units of each chunk: [chunks].
+        units: number of units (blocks of the model) of each chunk: [chunks].
     """
     none = np.zeros_like(beside.seconds)
     parts = exchanges.unit_exchange
@@ -486,7 +489,8 @@ def ring_waits(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, times: tuple[Floats, Floats], *, sharing: bool
 ) -> PassExchanges:
     """Return the seconds that attention waits in one pass of a micro-batch for blocks of keys and values that go around
-    its context group, forward and backward, each [rows, operators]; 0 where cp is 1 and for other operators.
+    its context group, forward and backward, each [rows, operators]; 0 where cp is 1 and for other operators. Nothing is
+    repeated.
 
     Args:
         columns: the operators.
@@ -660,8 +664,8 @@ def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
 
 def _faster(rows: Strategies, crossing: Crossing, gathering: Floats, rate: Floats, latency: Floats) -> Sends:
     """Return the sends to each chunk (seconds with the gathering, bytes on each rank's link and bytes gathered, each
-    [rows, chunks]) the faster way, whole (also where both take as long) or in slices that are gathered; 0 for the first
-    chunk.
+    [rows, chunks]) the faster way, whole (also where both take as long), where each rank sends all, but of what lies in
+    slices of the sequence its own, or in slices of 1 / tp that are gathered; 0 for the first chunk.
 
     Args:
         rows: strategies.
@@ -710,7 +714,8 @@ class StageExchanges(NamedTuple):
 
     @property
     def backward(self) -> Floats:
-        """Seconds of the collectives of tensor and expert parallelism in a backward pass: [rows, chunks]."""
+        """Seconds of the collectives of tensor and expert parallelism in a backward pass, those of forward passes that
+        recomputation repeats included: [rows, chunks]."""
         return self.tensor.backward + self.experts.backward
 
 

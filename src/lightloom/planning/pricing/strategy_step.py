@@ -133,9 +133,10 @@ def _flying(rows: Strategies, kept: Floats) -> Floats:
 
 def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
     """Return the bytes of activations of each chunk that a rank keeps for each micro-batch in flight, and those that
-    the micro-batch whose pass runs needs besides, at most over the chunk's blocks: each [rows, chunks]. ``edges`` are
-    the first operators of the chunks and, last, the number of operators. Of what is recomputed nothing is kept; with
-    "full" recomputation the outputs that enter each block are."""
+    the micro-batch whose pass runs needs besides, at most over the chunk's blocks, of each what is made again or the
+    loss holds, whichever is more, and where neurons are split the whole input of one layer: each [rows, chunks].
+    ``edges`` are the first operators of the chunks and, last, the number of operators. Of what is recomputed nothing is
+    kept; with "full" recomputation the outputs that enter each block are."""
     model = job.model
     columns, starts = model.sorts, model.starts
     in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])

@@ -153,7 +153,10 @@ class PhasedTimes:
     def active(self, *, beside: bool) -> dict[Phase, tuple[Axis, ...]]:
         """Return the axes that exchange in each of the phases ``gather``, ``passes``, ``last``, ``gradients``,
         ``closing`` and ``tied``, in this order, an empty tuple for an idle phase; ``beside`` says whether gradients
-        leave beside the last backward pass, so that their axes are in ``last`` too."""
+        leave beside the last backward pass, so that their axes are in ``last`` too. In ``passes`` and ``last`` these
+        are all but the replicas' axes, and these too where shards are gathered within passes; in ``gather`` and
+        ``gradients`` the replicas'; in ``closing`` tensor with sequence parallelism, and the replicas' where gradients
+        do not overlap passes; in ``tied`` the pipeline's where several stages hold one table."""
         times, replicas = self.fastest, tuple(axis for axis in self.axes if axis in REPLICAS)
         sharded = bool((times.forward_gather + times.backward_gather).any())
         passes = tuple(axis for axis in self.axes if axis not in REPLICAS) + (replicas if sharded else ())

@@ -144,7 +144,8 @@ def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
 
 def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
     """Return circuits set once: the max-min assignment where every rank has at most as many peers as planes, else all
-    to the longest transfers, of equal ones to the nearest, which leaves some pairs without."""
+    to the longest transfers, of equal ones to the nearest, which leaves some pairs without; not verified yet, and with
+    the bound of the least service."""
     peers = max(np.bincount(traffic.source).max(), np.bincount(traffic.destination).max())
     if peers <= fabric.channels:
         return switch.assign(traffic, fabric)

@@ -194,7 +194,7 @@ def play_once(traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timi
 
 def longest_first(traffic: Traffic, fabric: Fabric, circuit_bytes: float) -> Circuits:
     """Return circuits of one hold, given one at a time to the transfer with the most bytes for each circuit, the added
-    one counted, and none that a pair cannot fill in the hold.
+    one counted, and none that a pair cannot fill in the hold; they are not verified.
 
     Args:
         traffic: what is still to send.

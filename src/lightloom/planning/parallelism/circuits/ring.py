@@ -161,7 +161,8 @@ _CUTS = 16
 
 def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxation | None = None) -> Assignment:
     """Return circuits whose least service comes near the fractional optimum, as far as whole circuits can; they are not
-    verified yet.
+    verified yet. Beside them stand that optimum, as the bound of circuits a hold, and how many circuits that were
+    sought found no wavelength.
 
     Seeks the largest t at which ``ceil(t · T)`` circuits a pair, T the demands relative to the largest, divided between
     the two directions as the relaxation does and reversed where a link overflows, all find a wavelength. Free
@@ -216,7 +217,7 @@ def _assign_from(traffic: Traffic, fabric: Fabric, holds: int, relaxation: Relax
 
 def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -> Circuits:
     """Return circuits of one hold by water-filling: one at a time, each to the pair with the most bytes for each
-    circuit, the added one counted, while it finds a free wavelength.
+    circuit, the added one counted, while it finds a free wavelength; they are not verified.
 
     Args:
         traffic: demands between the ranks.
@@ -234,7 +235,7 @@ def realise(
     traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1, fill: bool = False, most: Ints | None = None
 ) -> tuple[Circuits, int]:
     """Return circuits, each on one free wavelength from end to end, for counts [pair, direction], and how many of those
-    asked for found no wavelength.
+    asked for found no wavelength. They are not verified.
 
     Where colours run out, the smallest colour classes are given up, and each of their circuits is tried once more, in
     both directions, on whatever is free.
@@ -450,8 +451,8 @@ def assign_tiled(
 
 def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circuits:
     """Return circuits of one hold by water-filling, the same in every group of k ranks: one at a time to the transfer
-    with the most bytes for each circuit, the added one counted, up to ``most`` [pair] circuits of each pair. The
-    traffic is that of :func:`assign_tiled`.
+    with the most bytes for each circuit, the added one counted, up to ``most`` [pair] circuits of each pair; they are
+    not verified. The traffic is that of :func:`assign_tiled`.
 
     Raises:
         InputError: the sizes differ, or a rank has fewer transceivers than channels in both directions.

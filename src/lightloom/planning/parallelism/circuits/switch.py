@@ -31,7 +31,7 @@ Objective = Literal["max-min", "throughput"]
 
 def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", holds: int = 1) -> Assignment:
     """Return circuits on the switch planes by the fast method, which is exact for both objectives; they are not
-    verified yet.
+    verified yet. Beside them stands the bound of their least service, circuits a hold of the largest demand.
 
     With ``max-min`` (the largest least service) ports that these circuits leave free go to the longest transfers that
     can use them. Time: demands times the peers of a rank for the counts, circuits times ranks for the colouring.
@@ -145,7 +145,8 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
 
 def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> Circuits:
     """Return circuits of counts [pair], each with a hold and a plane. No rank may send or receive more of them than the
-    fabric's channels times ``holds``; then all find a plane. Which hold a circuit is in is not chosen by its bytes."""
+    fabric's channels times ``holds``; then all find a plane. Which hold a circuit is in is not chosen by its bytes.
+    Circuits are not verified."""
     pair = np.repeat(np.arange(len(traffic)), counts)
     source, destination = traffic.source[pair], traffic.destination[pair]
     colour = colour_planes(source, destination, traffic.ranks)[0] if len(pair) else pair

@@ -234,7 +234,8 @@ def _earliest(
     earliest_finish: bool,
 ) -> int:
     """Return the candidate device for ``x`` that is free first or, with ``earliest_finish``, where it could start
-    first, of equals the one nearest around the ring to the heaviest producer; -1 without candidates.
+    first, of equals the one nearest around the ring to the producer whose transfer takes longest (``arrivals.home``);
+    -1 without candidates.
 
     Candidates are devices below ``width`` with room for ``x`` and at least ``votes_needed`` of ``state.votes``, which
     is the number of placed neighbours.
@@ -346,7 +347,8 @@ def anneal(problem: PlacementProblem, device: Int32s, steps: int, seed: int) -> 
     time in seconds, which is never longer than before.
 
     Each of ``steps`` steps moves one sub-operator, swaps two, or brings two neighbours together, and is dropped where
-    it exceeds the reach or a memory. ``seed`` is that of the random numbers.
+    it exceeds the reach or a memory; one that makes the iteration longer is kept by chance, the more rarely the longer
+    and the later it is. ``seed`` is that of the random numbers.
     """
     size, memory = len(device), problem.memory
     times = np.zeros((4, size))

@@ -56,7 +56,8 @@ class Reach:
 
     def offsets(self, devices: int) -> Ints:
         """Return the allowed values of (device of the reader - device of the producer) modulo ``devices``, the number
-        of devices of the group.
+        of devices of the group: from the furthest behind to the furthest ahead, 0 for one device among them; 0 to
+        ``devices`` - 1 where all may communicate.
 
         Raises:
             UnsupportedError: no two devices may communicate.
@@ -83,8 +84,8 @@ class Reach:
         return devices if self.degree >= devices - 1 else self._window()[1] + 1
 
     def _window(self) -> tuple[int, int]:
-        """Return two numbers of devices: how many behind a producer on the ring, and how many ahead, may read from
-        it."""
+        """Return two numbers of devices: how many behind a producer on the ring, and how many ahead, may read from it:
+        ⌊Δ/2⌋ both by the rule "peers", 0 and Δ by "forward"."""
         half = self.degree // 2
         return (half, half) if self.rule == "peers" else (0, self.degree)
 
@@ -364,6 +365,7 @@ def _activation_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_ar
 def crossing_edges(balanced: BalancedGraph, device: Int32s, k: int) -> tuple[Ints, Int32s]:
     """Return two columns, each [edges]: the indices of those edges of the graph that lead to another device, and the
     device to which each leads. Of edges that carry the same elements of one part to one device only one is returned.
+    They are sorted by the producing part, then by the receiving device.
 
     ``device`` [sub-operators] is the device of each, of ``k``.
     """
