@@ -182,7 +182,9 @@ class Accuracy(Result):
 
 def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = None) -> Accuracy:
     """Return predictions of every row with their errors: from the priors of each row's accelerator without a
-    calibration, else from the calibration.
+    calibration, else from the calibration. The ``basis`` of the result reads "priors only", or "calibrated on TABLE",
+    with ", these very rows" where the rows are those of the calibration, and with the parameters that an older file
+    leaves at their priors.
 
     Raises:
         ConfigError: a row is of another accelerator than the calibration, or the calibration has unknown parameters.
@@ -213,7 +215,8 @@ def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = 
 def cross_validated(steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Advance = ignore) -> Accuracy:
     """Return predictions of every row by fits that have not seen it, and their errors. With ``left_out`` "rows" a tenth
     of the rows is left out of each fit, with "models" all rows of one model size; ``advance`` is called with 1 after
-    each fit. Rows of each accelerator are fitted by themselves.
+    each fit. Rows of each accelerator are fitted by themselves. The ``basis`` of the result says in words which rows
+    the fits have seen.
 
     Raises:
         UnsupportedError: an accelerator of the rows has no kernel model, or names no transport.
@@ -318,7 +321,8 @@ def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore)
 def calibration_of(
     accelerator: str, rows: CalibrationRows, fitted: Fit, priors: Priors, errors: Floats, statistics: dict[str, float]
 ) -> calibrated.Calibration:
-    """Return the calibration that a fit to rows gives.
+    """Return the calibration that a fit to rows gives: the parameters with their priors, spreads and covariance, noise
+    and scatter, and the errors cross-validated in at most ten folds.
 
     Args:
         accelerator: a name of the catalog, or a YAML file.

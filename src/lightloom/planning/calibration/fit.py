@@ -109,7 +109,8 @@ def _robust_noise(errors: Floats, rows: int) -> float:
 
 
 def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: Floats) -> Floats:
-    """Return the logarithms of the most likely parameters: [parameters], none beyond its largest value.
+    """Return the logarithms of the most likely parameters: [parameters], none beyond its largest value, by robust least
+    squares of the rows' errors and the distances from the priors, with at most six predictions of all rows.
 
     Args:
         jobs: rows.

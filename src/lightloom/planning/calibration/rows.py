@@ -343,8 +343,11 @@ class MeasuredStep(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Return the row itself; ValueError, which names the first column at fault, where numbers of GPUs, degrees,
-        heads, layers, stages and batches do not fit each other."""
+        """Return the row itself; ValueError, which names the first column at fault, where columns contradict each
+        other: GPUs are dp · tp · pp, and whole nodes where there are several; heads divide the hidden size and tp the
+        heads; there is a layer for each chunk and a sequence for each replica; sequence parallelism needs tp and
+        virtual stages pp above 1; interleaved stages take whole turns of micro-batches; and dp divides the batch where
+        the micro-batch is left open."""
         virtual, micro = self.virtual_stages or 1, self.micro_batch or 1
         ranks, stages = self.dp * self.tp * self.pp, self.pp * virtual
         contradictions = {

@@ -57,7 +57,8 @@ class Network:
     @classmethod
     def of(cls, graph: ComputeGraph) -> Network:
         """Return the sizes and counts of a graph for one sample, counted as Table 2 of DaDianNao's paper does: the
-        input is a layer, but not in ResNets, whose printed numbers need one layer less."""
+        input is a layer, but not in ResNets, whose printed numbers need one layer less. Multiply-accumulates are half
+        the forward FLOPs of convolutions and linear layers, of which both are counted too."""
         sample = graph.with_batch(1)
         sizes = {operator.name: operator.activation_bytes for operator in sample.operators}
         weighted = [operator for operator in sample.operators if operator.kind in ("conv", "linear")]

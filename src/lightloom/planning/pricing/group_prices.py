@@ -61,8 +61,8 @@ MOST_ROWS: Effort = 1 << 21
 
 
 def gradient_element_bytes(training: TrainingSettings) -> Mapping[Kind, int]:
-    """Return the bytes of one gradient by kind of collective, of the two that carry gradients: all-reduce and
-    reduce-scatter."""
+    """Return the bytes of one gradient by kind of collective, of the two that carry gradients: "all-reduce"
+    (``gradient_bytes`` of the settings) and "reduce-scatter" (``sharded_gradient_bytes``)."""
     return {"all-reduce": training.gradient_bytes, "reduce-scatter": training.sharded_gradient_bytes}
 
 
@@ -143,8 +143,8 @@ class GroupPrices(Pricing):
 
     def on(self, fabric: Fabric) -> GroupPrices:
         """Return the prices of the same choice of algorithms on another fabric, a share of the channels beside the
-        circuits of other axes; cached by the fabric's content. As its circuits stand for the whole step, exchange
-        methods of several collectives are refused there."""
+        circuits of other axes; cached by the fabric's content; schedules and prices are shared with this object. As its
+        circuits stand for the whole step, exchange methods of several collectives are refused there."""
         key = fabric.model_dump_json()
         if key not in self._others:
             self._others[key] = self._sharing(fabric, [each.name for each in self._choices] if self._named else [])
@@ -321,8 +321,8 @@ class GroupPrices(Pricing):
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
         """Return a list with one proved lower bound on the price of a collective, by its bytes, for which no schedule
-        is built. Where a codec changes the bytes, or prices are those of a library, the bound does not hold, and
-        :meth:`lines` are returned instead.
+        is built. Where gradients are exchanged by a method, which changes the bytes, or prices are those of a library,
+        it is not used, and :meth:`lines` are returned instead.
 
         Args:
             kind: of the collective.
@@ -530,8 +530,8 @@ class AxisGroups(NamedTuple):
 
 def live_axes(strategy: Strategy) -> tuple[AxisGroups, ...]:
     """Return the axes along which a strategy exchanges anything, those with more than one rank, with ranks and stride
-    of their groups; in the order tensor (stride 1), context, expert, data (each at stride tp), expert-data (tp · ep)
-    and pipeline (replicas · tp)."""
+    of their groups; in the order tensor (stride 1), context, expert, data of all replicas dp · cp (each at stride tp),
+    expert-data of replicas / ep, only where ep > 1 (stride tp · ep), and pipeline (stride replicas · tp)."""
     tp, replicas, ep = strategy.tp, strategy.replicas, strategy.ep
     axes = (
         AxisGroups("tensor", tp, 1),

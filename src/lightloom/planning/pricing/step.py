@@ -82,11 +82,11 @@ def pass_exchanges(
 
 def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, axis_times: AxisTimes) -> PassExchanges:
     """Return the seconds of every operator's collectives in tensor groups, for one forward and one backward pass of a
-    micro-batch, nothing repeated, as (forward, backward): each [rows, operators]; 0 where tp is 1. Outputs of split
-    layers are all-reduced forward and gradients of their inputs backward; with sequence parallelism they are
-    reduce-scattered one way and gathered the other. Layers split by neurons gather their input both ways and
-    reduce-scatter its gradient. ``columns`` are the operators, or one of each sort; ``axis_times`` returns, for an
-    axis, the function that gives the seconds of collectives in its groups."""
+    micro-batch, nothing repeated, as (forward, backward): each [rows, operators]; 0 where tp is 1. Outputs of
+    row-parallel layers and embeddings are all-reduced forward, gradients of the inputs of column-parallel layers
+    backward; with sequence parallelism they are reduce-scattered one way and gathered the other. Layers split by
+    neurons gather their input both ways and reduce-scatter its gradient. ``columns`` are the operators, or one of each
+    sort; ``axis_times`` returns, for an axis, the function that gives the seconds of collectives in its groups."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     there, back = np.zeros_like(output), np.zeros_like(output)
     at, behind, gathered = (columns.where(name) for name in ("forward", "backward", "gathered"))

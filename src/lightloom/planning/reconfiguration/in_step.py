@@ -255,7 +255,9 @@ class _Search:
 
     def stages(self, settings: Settings, *, beside: bool) -> PipelinedStep:
         """Return the step with these settings of the switch, each exchange in the seconds of its phase's division, and
-        the turns between; ``beside`` says whether gradients leave beside the last pass."""
+        the turns between: passes, sends and what they exchange as in ``passes``, the backward pass of the last
+        micro-batch as in ``last`` where that stands, the rest in the phase that bears its name; in phases without
+        settings every axis has all planes; ``beside`` says whether gradients leave beside the last pass."""
         (passes, smaller), (closing, smaller_closing) = (self._times_at(settings, name) for name in ("passes", "last"))
         if "last" not in settings:
             closing, smaller_closing = passes, smaller
@@ -434,8 +436,9 @@ _OF_MICRO_BATCHES = {"forward_exchange": 1, "backward_exchange": 1, "send": 2}
 
 
 def switched_timeline(step: SwitchedStep) -> Timeline:
-    """Return the intervals of a step, with ``planes`` and ``nbytes`` in the details of transmissions and ``planes`` in
-    those of turns, once it is proved that the circuits can be so.
+    """Return the intervals of a step, with ``phase``, ``stages`` and ``planes`` (plane numbers by axis) in the details
+    of transmissions and turns, and ``nbytes`` by axis in those of transmissions, once it is proved that the circuits
+    can be so.
 
     Raises:
         VerificationError: a transmission lies on planes that its axis does not hold, that are in use or that turn, or

@@ -186,7 +186,7 @@ def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCi
     """Return those of the candidates that have a path for everything that the plan sends, relays included.
 
     Raises:
-        UnsupportedError: none has.
+        UnsupportedError: none has; it is the error of the last candidate.
     """
     reaching, refused = list[GroupCircuits](), list[UnsupportedError]()
     for granted in candidates:
@@ -220,6 +220,7 @@ def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
 def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
     """Return a pipe for every pair of the traffic on a packet fabric, at the rate that its port has while all are busy
     and with the latency of a message, the library's included; of all groups the slowest rate and the largest latency.
+    Pipes that leave a device by the same port of it have the same port, those that enter by one the same entry.
 
     Raises:
         UnsupportedError: the fabric has neither circuits nor ports of single ranks.

@@ -27,8 +27,9 @@ def sweep(order: Ints, start: Ints, length: Ints, nodes: int, colour: Ints) -> i
     """Colour arcs on a ring so that overlapping ones differ, and return the number of colours, which are numbered from
     0.
 
-    The ring is cut before node 0. A colour's deadline is where the arc that crosses the cut with it starts again,
-    ``nodes`` if none does; of the free colours an arc takes the one of the earliest deadline that it keeps.
+    The ring is cut before node 0, and arcs that cross the cut take a colour each, first. A colour's deadline is where
+    the arc that crosses the cut with it starts again, ``nodes`` if none does; of the free colours an arc takes the one
+    of the earliest deadline that it keeps.
 
     Args:
         order: arcs in ascending order of their starts, in which they take colours: [arc].
@@ -84,7 +85,7 @@ def sweep(order: Ints, start: Ints, length: Ints, nodes: int, colour: Ints) -> i
 @njit_cached
 def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) -> int:
     """Reverse circuits, one at a time, until no link carries more than ``capacity`` in a direction, while some change
-    lowers the excess; return the excess left, summed over links and directions.
+    lowers the excess, each time that which lowers it most; return the excess left, summed over links and directions.
 
     ``counts`` [pair, direction] and ``load`` [direction, link], the circuits over each link, are changed in place. A
     circuit in direction 1 (counter-clockwise) crosses the links that the same pair leaves out in direction 0.

@@ -552,7 +552,8 @@ def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None 
 
 def _lowest_free_colours(pipes: _Pipes, pipe: Ints) -> Ints:
     """Return the wavelength of each circuit, [circuit], the lowest that is free where it begins; ``pipe`` [circuit] is
-    the pipe of each. Directions are coloured apart, circuits in the order of their first links, longer ones first."""
+    the pipe of each. Directions are coloured apart, from 0 each, circuits in the order of their first links, longer
+    ones first."""
     colour = np.empty(len(pipe), np.int64)
     first, last = pipes.first[pipe], pipes.last[pipe]
     for direction in (CLOCKWISE, COUNTERCLOCKWISE):

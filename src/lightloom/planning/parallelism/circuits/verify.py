@@ -54,8 +54,8 @@ def _where(circuits: Circuits, circuit: int) -> str:
 
 
 def _check_ranges(circuits: Circuits, fabric: Fabric) -> None:
-    """Raise VerificationError where a column holds a number that the fabric does not have, or a rank has a circuit to
-    itself."""
+    """Raise VerificationError where a hold is not one of the cycle, a source, destination, route or channel is a number
+    that the fabric does not have (all count from 0), or a rank has a circuit to itself."""
     limits = {
         "hold": circuits.holds,
         "source": fabric.ranks,

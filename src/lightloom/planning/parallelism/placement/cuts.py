@@ -459,7 +459,9 @@ class Cuts:
     @cached_method()
     def balanced(self, cuts: tuple[Cut, ...]) -> BalancedGraph:
         """Return the balanced graph of all parts, given the cut of every operator but the model's inputs, in order;
-        equal cuts give the same cached object."""
+        equal cuts give the same cached object. Operators stay in their order, their parts side by side, each with its
+        seconds, own parameters, bytes held, gradients exchanged with the part before, and the edges from parts that it
+        reads with their bytes; ``dimensions`` has "" for operators in one part."""
         parts = np.array([cut.parts for cut in cuts], dtype=np.int64)
         first = np.concatenate(([0], np.cumsum(parts)))
         edges = [

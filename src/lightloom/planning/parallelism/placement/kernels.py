@@ -393,8 +393,9 @@ def _copy(source: Int32s, destination: Int32s) -> None:
 
 @njit_without_arrays
 def _propose(problem: PlacementProblem, device: Int32s) -> tuple[int, int, int, int]:
-    """Draw a random step of the search, and return two sub-operators, each before its new device: one alone moves,
-    which is then returned twice, two swap devices, or two neighbours come to one device."""
+    """Draw a random step of the search, and return two sub-operators, each before its new device. By equal chances one
+    moves to any device, two swap devices, two neighbours move to any one device, or one moves to the device of a
+    neighbour; one that moves alone is returned twice, one without neighbours with the device that it has."""
     size = len(device)
     x = np.random.randint(size)  # noqa: NPY002
     kind = np.random.randint(4)  # noqa: NPY002
