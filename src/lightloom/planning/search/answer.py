@@ -53,7 +53,8 @@ def division_rows(search: PlanSearch, most: int | None = MOST_ROWS) -> list[Divi
     ranking's order, with its place from 1 and its interval.
 
     At most ``most`` rows, 6 if not given, are returned; the best placed plan and the best with gradients as they are,
-    where there are such, take the last ones even if they are slower. With ``most`` None, a row for every plan.
+    where there are such, take the last ones even if they are slower. With ``most`` None, a row for every plan, those
+    that do not fit included. The interval is None where no spread is known.
     """
     rows: dict[object, tuple[int, Plan]] = {}
     for place, plan in enumerate(search.ranking, start=1):
@@ -148,8 +149,9 @@ def _batch(search: PlanSearch) -> str:
 
 def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
     """Yield three lines: the winner in words; its step time, use of the peak rate, memory and throughput; and the share
-    of the step that waits for the network, with what carries its exchanges or, where one is, how much less a faster
-    plan takes that no framework runs. ``first`` is the winner's row."""
+    of the step that waits for the network, with the first algorithm that carries its exchanges (or the collective
+    library) or, where one fits, how much less a faster placed plan takes, which no framework runs. ``first`` is the
+    winner's row."""
     plan, memory = first.plan, first.plan.cluster.accelerator.memory
     method = "" if plan.gradient_exchange is None else f", gradients as {plan.gradient_exchange.label}"
     yield plan_words(plan.choice) + method + (", which does not fit" if plan.fits is False else "")
@@ -172,10 +174,11 @@ def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
 
 
 def _cells(search: PlanSearch, rows: Sequence[DivisionRow]) -> Iterator[dict[str, str]]:
-    """Yield the cells of each row by column, as text: the mark of rows too close to the first under "", ``plan``,
-    ``cluster``, ``samples``, ``batches`` (micro-batches), ``step``, ``MFU``, ``memory`` and ``waits``; columns of
-    cluster, samples and micro-batches are left out where all rows have the same cluster, the same batch, or no
-    micro-batches."""
+    """Yield the cells of each row by column, as text: the mark "=" of rows too close to the first, else a space, under
+    "", ``plan`` (with its exchange method), ``cluster`` (name and ranks), ``samples``, ``batches`` (micro-batches),
+    ``step`` (seconds in three digits with their unit), ``MFU`` ("-" where unknown), ``memory`` and ``waits``; columns
+    of cluster, samples and micro-batches are left out where all rows have the same cluster and ranks, the same batch,
+    or one micro-batch."""
     several = len({row.plan.site for row in rows}) > 1
     batches = len({row.plan.global_batch for row in rows}) > 1
     cut = any(row.plan.choice.micro_batches > 1 for row in rows)
@@ -219,21 +222,23 @@ def _size(nbytes: float) -> str:
 
 
 def _rounded(nbytes: float) -> float:
-    """Return bytes rounded to whole units of 1,024 from ten of them on, else to a tenth of one."""
+    """Return a number of bytes, at least 1, rounded in units of the largest power of 1,024 that is not above it: to a
+    whole unit from ten units on, else to a tenth of one."""
     unit = 1024.0 ** int(log(nbytes, 1024))
     return round(nbytes / unit, 0 if nbytes >= 10 * unit else 1) * unit
 
 
 def _percent(share: float) -> str:
-    """Return a share in per cent with at most two digits: 0.4 %, 4 %, 42 %; "0 %" below 0.05 %."""
+    """Return a share as text in per cent: whole from 9.5 % on, below with one significant digit, "0 %" below 0.05 %:
+    0.4 %, 4 %, 42 %, 180 %."""
     percent = 100 * share
     return f"{percent:.0f} %" if percent >= 9.5 else f"{percent:.1g} %" if percent >= 0.05 else "0 %"
 
 
 def _limit(search: PlanSearch, limit: float) -> str:
     """Return in words whether computing (where the gain would be below 2 %) or the network bounds the winner, and what
-    a network without delay would gain at most; ``limit`` is the time of a sample without exchanges as a share of the
-    winner's."""
+    a network without delay would gain at most, as text that begins with "computing:" or "the network:"; one rank is
+    always bound by computing. ``limit`` is the time of a sample without exchanges as a share of the winner's."""
     if search.winner.cluster.ranks == 1:
         return "computing: one accelerator exchanges nothing"
     gain = 1 - limit
@@ -257,7 +262,9 @@ _SPENT = {
 def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
     """Yield lines of text on how the same question is answered on another cluster: how much slower or faster a sample
     is, by which plan, on which parts of the step (computing, waiting for the network or circuits, idle) the difference
-    of a sample is spent, those of at most 0.05 % left out, and in what the clusters differ."""
+    of a sample is spent, those of at most 0.05 % of the first cluster's sample left out, and in what the clusters
+    differ. Where only one of the clusters has a collective library, two lines say that they are not comparable as they
+    are. Differences are those of ``other`` less those of ``search``."""
     ours, theirs = search.winner, other.winner
     ratio = theirs.sample_time / ours.sample_time
     change = f"{_percent(abs(1 - ratio))} {'slower' if ratio > 1 else 'faster'} a sample"

@@ -66,8 +66,9 @@ _NO_LINE = PriceLine(np.inf, 0.0, np.inf, 0.0)
 
 
 def admitted(job: Job, strategies: Strategies) -> Mask:
-    """Return a mask of the rows all of whose collectives their groups can have on the fabric, context rings, sends of
-    pipelines and circuits of all axes that stand at once included: [rows]. Memory does not count."""
+    """Return a mask of the rows all of whose collectives the row's algorithm can serve in their groups on the fabric,
+    context rings, sends of pipelines and circuits of all axes that stand at once included: [rows]. Memory does not
+    count."""
     tp, exchange, none = strategies.tp, strategies.exchange, np.zeros(len(strategies), np.int64)
     replicated, hybrid = strategies.sharding == NONE, strategies.sharding == HYBRID
     (in_pass, experts), (once, _) = replica_groups(strategies, job.fabric.node_ranks)
@@ -199,7 +200,7 @@ def _by_stages(strategies: Strategies) -> list[Ints]:
 
 def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Floats:
     """Return the least seconds of a step of data parallelism alone, exchanges in order on one network, each after its
-    data: [rows].
+    data, or, where the exchange method blocks computing, one exchange of all bytes behind it: [rows].
 
     Args:
         job: where the rows run.
@@ -501,9 +502,10 @@ def placed_bound(job: Job, plan: HybridPlan, ratio: float, circuits: GroupCircui
 
 
 def _flows(job: Job, plan: HybridPlan, ratio: float) -> tuple[Floats, Floats]:
-    """Return the bytes that devices of one group send in a step, first all of them, then those of gradients of
-    parameters alone: [k, 2 k] each, row the sender, column the receiver, of which the last k are the devices of the
-    next group. What a device sends to its counterpart there, coded by ``ratio``, counts in both."""
+    """Return the bytes that devices of one group send in the last micro-batch of a step, exchange between groups
+    included, first all of them, then those of gradients of parameters alone: [k, 2 k] each, row the sender, column the
+    receiver, of which the last k are the devices of the next group. What a device sends to its counterpart there, coded
+    by ``ratio``, counts in both."""
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
     total, gradients = np.zeros((2, k, 2 * k))
     total[:, :k] = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.toarray()

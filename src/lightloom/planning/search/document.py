@@ -72,8 +72,8 @@ class Verdict:
 
 def verdict(plan: Plan) -> Verdict | None:
     """Return the effect of a plan's method of exchanging gradients on its step, against the same plan without it
-    (``plan.uncompressed``); None without a method, where that other plan was not simulated, or where either is not data
-    parallelism alone."""
+    (``plan.uncompressed``); None without a method, where that other plan was not simulated, where either is not data
+    parallelism alone, and where a collective library carries its exchanges."""
     other = plan.uncompressed
     if other is None or other.prices is None or plan.result is None or other.result is None:
         return None
@@ -319,8 +319,10 @@ class CostlyOperator(NamedTuple):
 
 def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, ...]:
     """Return the ten kinds of operators on which a plan spends most seconds computing a micro-batch, the most expensive
-    first; operators whose names differ only in numbers count as one. Empty for placed plans, whose operators are
-    cut."""
+    first; operators of one kind whose names differ only in numbers count as one. Each row has the name with a star in
+    the place of each number, the kind, the number of operators, their share (between 0 and 1) of the seconds of all
+    operators, forward passes that recomputation repeats included, and what bounds them ("arithmetic", "memory" or
+    "launch"). Empty for placed plans, whose operators are cut."""
     choice, accelerator, settings = plan.choice, plan.cluster.accelerator, plan.cluster.training
     if not isinstance(choice, Strategy):
         return ()
@@ -418,7 +420,7 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
     throughput and the 90 % interval, where the seconds go, joules and the ledger, memory, and what only some kinds of
     plans have (``compression``, ``exchange``, ``channels``, ``placed``, ``in_step``). Utilizations are shares of the
     peak rate, energies joules of a step over all ranks unless the field says a sample. Figures that are unknown are
-    None."""
+    None, but ``fits`` is True where the memory is unknown (``fits_memory`` is None there)."""
     counted = any(operator.forward_flops for operator in search.graph.operators)
     tokens, interval, ledger = search.sequence_length, search.intervals.get(id(plan)), search.ledger_of(plan)
     return {
@@ -456,10 +458,11 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
 def in_step_json(in_step: InStep) -> dict[str, Any]:
     """Return, in plain types and seconds, how circuits are set anew within a step.
 
-    That is how often the switch turns within it and before which phases (``turns``, ``turns_before``), what of that is
-    hidden or exposed, the step with planes that stand all step and the gain over it, and the number of planes of every
-    axis by phase (``planes``) and standing (``standing_planes``); values of standing planes are None where none can
-    stand.
+    That is the time of one turn of the switch (``reconfiguration_time_s``), how often it turns within the step and
+    before which phases (``turns``, ``turns_before``), what of that is hidden or exposed (``hidden_s``, ``exposed_s``),
+    the step with planes that stand all step and the gain over it (``standing_step_s``, ``gain_s``), and the number of
+    planes of every axis by phase (``planes``) and standing (``standing_planes``); values of standing planes are None
+    where none can stand.
     """
     best, standing = in_step.best, in_step.standing
     return {
@@ -490,9 +493,11 @@ def _whole(number: float) -> int | float:
 
 
 def _placed(plan: Plan) -> dict[str, Any] | None:
-    """Return, in plain types, how a placed plan was placed and what serves it: sub-operators, method of placement and
-    repairs, number of holds and of circuits with their gap to the bound, seconds waited for circuits, relayed and sent
-    bytes, and circuits granted anew (``regranted``, else None); None for other plans."""
+    """Return, in plain types, how a placed plan was placed and what serves it: ``sub_operators``, the method of
+    placement (``placed_by``) and what was ``repaired``, the number of ``holds`` and of ``circuits`` with their gap to
+    the bound (``circuits_gap``; both None where the fabric assigns no circuits), ``waited_for_circuits_s``,
+    ``relayed_bytes`` and ``sent_bytes``, and the fields of :func:`regranted_json` for circuits granted anew
+    (``regranted``, else None). None for other plans."""
     step = plan.placed
     if step is None:
         return None
@@ -536,9 +541,10 @@ _EFFECT = (
 
 def compression_json(plan: Plan) -> dict[str, Any] | None:
     """Return in plain types how the replicas of a plan code gradients (``codec``, ``ratio``: bytes of float32 for each
-    byte sent, the engine's rates in bytes per second and their source); and, where the same plan without it was
-    simulated too, what it changes: bytes, seconds coding and saved, ``outcome`` and ``why`` in words. None for a plan
-    that exchanges gradients as they are."""
+    byte sent, the engine's rates in bytes per second and their source); and, where :func:`verdict` compares it with the
+    same plan without it, what it changes: ``gradient_bytes``, ``compressed_bytes``, seconds coding and saved
+    (``encode_s``, ``decode_s``, ``sending_saved_s``, ``step_saved_s``), ``outcome`` and ``why`` in words. None for a
+    plan that exchanges gradients as they are."""
     exchange, effect = plan.gradient_exchange, verdict(plan)
     if exchange is None:
         return None

@@ -63,7 +63,8 @@ def kind_of(choice: Strategy | PlacedChoice) -> str:
 
 def label(choice: Strategy | PlacedChoice) -> str:
     """Return a plan's choice in a few words joined by " · ": its degrees, and what is not the default, such as ``dp 4 ·
-    tp 2 · recomputing``; without algorithms and exchange method."""
+    tp 2 · recomputing``, or of a placed plan ``placed · k 8 · l 2`` with its quantum τ and limit on parts that read all
+    where k is above 1; without algorithms and exchange method."""
     if isinstance(choice, PlacedChoice):
         parts = ["placed", f"k {choice.k}", f"l {choice.l}"]
         if choice.k > 1:

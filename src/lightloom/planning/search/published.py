@@ -35,8 +35,9 @@ class PublishedBatch:
     """The largest amount that the source states; None where it states one alone."""
 
     def samples(self, length: int | None) -> int:
-        """Return the number of samples of a step, at least one; ``length`` is the number of tokens in a sample, None
-        where samples are not of tokens."""
+        """Return the number of samples of a step: of an amount in tokens, those over ``length``, the tokens of a
+        sample, rounded down and at least one; of images or samples, or where ``length`` is None, the amount as it
+        is."""
         return max(1, self.amount // length) if self.unit == "tokens" and length is not None else self.amount
 
 
@@ -76,9 +77,9 @@ class DefaultBatch:
 
 
 def published_batch(graph: ComputeGraph) -> PublishedBatch | None:
-    """Return the batch that is published for a model's family, found by its name; else an assumed one, GPT-3's by
-    parameters for decoders and 256 images for models with convolutions. None where no rule fits, as for a network of
-    linear layers alone."""
+    """Return the batch that is published for a model's family, found by a pattern in the last two parts of its name;
+    else an assumed one, GPT-3's by parameters for decoders and 256 images for models with convolutions. None where no
+    rule fits, as for a network of linear layers alone."""
     name, length = "/".join(Path(graph.name).parts[-2:]).lower(), sequence_length(graph)
     for family in _published()["families"]:
         if re.search(family["pattern"], name) and (family["unit"] != "tokens" or length is not None):
@@ -117,8 +118,8 @@ def _published() -> Mapping[str, Any]:
 
 
 def _nearest(amount: int | list[list[int]], parameters: int) -> int:
-    """Return an amount as it is; of a list of [parameters, amount] the amount whose parameters have the ratio nearest
-    to one to ``parameters``."""
+    """Return an amount that is one number as it is; of a list of [parameters, amount] the amount whose parameters have
+    the ratio nearest to one to ``parameters``."""
     if isinstance(amount, int):
         return amount
     return min(amount, key=lambda size: abs(np.log(size[0] / max(1, parameters))))[1]

@@ -303,7 +303,8 @@ def merged_batches(
     given: Sequence[int] | None, reading: ModelReading, ranks: Sequence[int], source: str | Path
 ) -> tuple[int, ...] | None:
     """Return the global batches of the caller, else the one that a file states, else those that follow from the batch
-    of one replica that it states and its degrees, one for each number of ranks; None where nobody states any.
+    of one replica that it states: that times the ranks over its degrees tp · pp · cp (at least 1), for each number of
+    ranks, without repetition; None where nobody states any.
 
     Args:
         given: global batches of the caller, None for none.
@@ -312,7 +313,7 @@ def merged_batches(
         source: the file, for messages.
 
     Raises:
-        ConfigError: both state one, and differently.
+        ConfigError: the file states one, and the caller anything but that one alone.
     """
     stated = reading.global_batch
     if given is None and stated is None and reading.replica_batch is not None:

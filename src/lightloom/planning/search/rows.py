@@ -114,8 +114,8 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
     30,000 sub-operators, with their first bounds, and how many were left out and why. Where the fabric runs no placed
     plans there are no rows and one reason.
 
-    Micro-batches and recomputation are tried where the request pins them, and otherwise for rows whose devices hold
-    more than half of the memory on average.
+    Several micro-batches and recomputation are tried where the request pins anything, and otherwise besides the plain
+    rows for rows whose devices hold more than half of the memory on average.
     """
     refusals, table, needed = list[str](), PartTable(job.model), list[str]()
     between = method_between(job) if job.fabric.parts else None
@@ -183,9 +183,9 @@ class PlacedCuts:
 
     @cached_method(most=_KEPT_PARTITIONS)
     def _partitions_of(self, group: PlacedChoice) -> Partitions:
-        """Return the object, cached, that partitions the graph of one micro-batch of a group of devices for a k, a
-        quantum and a limit on exchanging parts. ``group`` is a choice without quantum and limit; its number of groups
-        decides how much optimizer state counts as memory."""
+        """Return the object, cached, that partitions the graph of one micro-batch of a group of devices for a number of
+        devices k, a quantum and a limit on exchanging parts. ``group`` is a choice without quantum and limit; its
+        number of groups decides how much optimizer state counts as memory."""
         settings, times, rows = self._settings, self._times, PlacedRows.of([group])
         durations = np.concatenate(times.kernels(rows.samples, rows.recomputation)).T
         rules = PartitionRules(

@@ -134,8 +134,8 @@ def _batches(graph: ComputeGraph, clusters: Sequence[Cluster], request: SearchRe
 
     That is one entry where the request states them; with ``largest_batches`` one entry of the ranks of the largest
     cluster times each power of two up to 1,024. Otherwise entries of one batch, from what is published of the model (32
-    samples for each rank of the largest cluster where nothing is) down to a sample for each, by halves, and further on
-    meshes where ranks may share a sample.
+    samples for each rank of the largest cluster where nothing is) down to a sample for each, by halves, and further, as
+    long as they halve evenly, where all clusters are meshes whose ranks may share a sample.
     """
     if request.global_batches is not None:
         return [tuple(dict.fromkeys(request.global_batches))]
@@ -251,8 +251,12 @@ class _Search:
         first; data-parallel plans that were refused; counts; and the reasons why rows were left out. The winner and the
         fastest plan that fits are refined (:meth:`ClusterRows.refine_winner`), and the winner that results is verified.
 
+        Where plans are computed by DaDianNao's equations (:attr:`ClusterRows.by_equations`), these are all there is:
+        none is refined or verified.
+
         Raises:
-            UnsupportedError: there is no row, or none that fits.
+            UnsupportedError: there is no row, or none that fits where the request asks that plans fit.
+            ConfigError: no strategy has all that is pinned.
         """
         if self._rows.by_equations:
             plans = sorted(self._rows.broadcast_plans(batches), key=order)
@@ -309,6 +313,7 @@ class _Search:
         Raises:
             NotFasterError: no plan takes as little time a sample as was asked for.
             UnsupportedError: there is no row, or none that fits.
+            ConfigError: no strategy has all that is pinned.
         """
         rows, below = self._rows.first(batches), self._best
         runnable, placed = _by_kind(rows)
@@ -328,11 +333,11 @@ class _Search:
         self, batches: tuple[int, ...], heap: Sequence[Row]
     ) -> tuple[list[Plan], list[RefusedPlan]]:
         """Return the plans and refusals of data parallelism alone with each algorithm by itself; where the request is
-        for the largest batches, of each kind, algorithm and method only the largest batch that fits. Both are empty
-        where the request does not compare. ``heap`` are the rows of the search.
+        for the largest batches, of each kind, algorithm and method only the largest batch that fits, or the largest
+        where none fits. Both are empty where the request does not compare. ``heap`` are the rows of the search.
 
         Raises:
-            UnsupportedError: there is no row, and some do not fit.
+            UnsupportedError: there is no row, some do not fit, and the request asks that plans fit.
         """
         if not self._request.compare or not set(DATA_PARALLEL) & set(self._request.kinds):
             return [], []
@@ -527,8 +532,9 @@ def compared_plans(
     below: Callable[[], float] | None = None,
 ) -> tuple[list[Plan], list[RefusedPlan]]:
     """Return the simulated plans of data parallelism alone with each algorithm, batch and exchange method, those that
-    do not fit included, and the plans that are refused. Both are empty for one rank, on a fabric of parts, whose levels
-    each have their own algorithm, or where pins exclude data parallelism alone.
+    do not fit included, and the plans that are refused. The schedules of each algorithm are dropped from memory once
+    its plans are simulated. Both are empty for one rank, on a fabric of parts, whose levels each have their own
+    algorithm, or where pins exclude data parallelism alone.
 
     Args:
         rows: of the cluster.
@@ -592,8 +598,8 @@ def _with_algorithm(
 
 
 def _may_be_faster(rows: ClusterRows, strategy: Strategy, below: float) -> bool:
-    """Return True where a strategy fits the memory, is served, and its first bound is below so many seconds a
-    sample."""
+    """Return True where a strategy fits the memory, is served, and its first bound, with any algorithm, is below so
+    many seconds a sample."""
     row = Strategies.of(strategy._replace(algorithm=AUTO))
     if memory(rows.job, row).item() > rows.capacity or not admitted(rows.job, row).item():
         return False
@@ -653,8 +659,10 @@ class LatencySensitivity:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return plain types in SI units: latencies and the step time of the new winner in seconds, ``slower`` as a
-        ratio; all but the fabric's own latency None where no other plan wins."""
+        """Return plain types in SI units: ``own_hop_latency_s`` and ``changes_at_hop_latency_s``, seconds a hop; the
+        label (``winner``) and the step time (``iteration_time_s``) of the plan that wins there; and ``slower``, how
+        many times as long the first winner takes, None where it was not simulated. All but the fabric's own latency are
+        None where no other plan wins."""
         return {
             "own_hop_latency_s": self.own,
             "changes_at_hop_latency_s": self.latency,
@@ -666,8 +674,9 @@ class LatencySensitivity:
 
 def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCIES) -> LatencySensitivity:
     """Return the smallest of the ``latencies`` above the fabric's own at which another plan wins on the winner's
-    cluster, with that plan, found by bisection. Both are None where the first winner wins at the largest latency, and
-    so, it is taken, at all smaller ones.
+    cluster, with that plan, found by bisection. Both are None where no latency lies above the own one, or where the
+    first winner wins at the largest latency, and so, it is taken, at all smaller ones. The first winner still wins
+    where it takes at most 1e-9 more than the best.
 
     Args:
         ranked: a search; its graph, pins and kinds are searched again at the winner's batch.

@@ -69,9 +69,10 @@ class WhatIf:
         return f"{self.change.name} " + (f"{percent:+.{digits}f} %" if abs(percent) >= 0.05 else "0 %")
 
     def to_json(self) -> dict[str, object]:
-        """Return the change, its arguments, what decided (``search``, ``bound`` or ``refusal``), the seconds of a
-        sample as a ratio to those now, and the plan that wins then with its batch and step time; entries of the plan
-        are None where a bound decided or there is no plan."""
+        """Return the ``change`` in words, its ``arguments``, what decided (``decided_by``: "search", "bound" or
+        "refusal"), the seconds of a sample as a ratio to those now (``sample_time_ratio``, None without a plan), the
+        label of the plan that wins then (``winner``) with its ``global_batch`` and ``iteration_time_s``, all three None
+        where a bound decided or there is no plan, and ``why`` there is no plan, else None."""
         return {
             "change": self.change.name,
             "arguments": dict(self.change.arguments),
@@ -122,8 +123,8 @@ class WhatIfs:
 
     def answers(self, advance: Callable[[], None] = lambda: None) -> Iterator[WhatIf]:
         """Yield the answers to at most five changes. Where a network without delay would gain less than 2 %, the first
-        change of the network alone is answered, by that bound, and others of the network are skipped. ``advance`` is
-        called before each refinement and simulation."""
+        change of the network alone is answered, by that bound (no winner, its ``step`` the :attr:`limit`), and others
+        of the network are skipped. ``advance`` is called before each refinement and simulation."""
         decided, answered = False, 0
         for change in self.changes():
             if answered == MOST:
