@@ -112,8 +112,9 @@ class Task:
 
 
 def solve_task(task: Task) -> Bounded | Evaluated:
-    """Return the bound of a task's design where ``below`` is None, else its fastest plan below that; a design that
-    cannot be built or has no plan comes back with the reason in ``why``. Worker processes call it."""
+    """Return the bound of a task's design where ``below`` is None, else its fastest plan below that; a design that has
+    no plan comes back with the reason in ``why``. Where it is only to be bounded, it must be one that can be built.
+    Worker processes call it."""
     if task.below is not None:
         return _evaluated(task.question, task.design, task.below)
     try:
@@ -273,7 +274,7 @@ class Exploration:
 
     def distinct(self, chosen: Iterable[Candidate]) -> list[tuple[Candidate, int]]:
         """Return the candidates without those that equal an earlier one in all objectives, technology, ranks and
-        unknown figures; each with the number of candidates that it stands for, itself included."""
+        unknown figures of the fabric; each with the number of candidates that it stands for, itself included."""
         alike = in_groups(
             chosen, lambda one: (one.point, one.design.technology, one.design.ranks, (*one.worth.unknown.items(),))
         )
@@ -293,9 +294,9 @@ class Exploration:
         Args:
             technology: "electrical" or "optical".
             objective: number of what counts.
-            known: only designs count whose fabric has all its prices and watts known.
+            known: only designs count whose fabric has all its prices, watts and energies of a bit known.
             dear: unknown prices and watts of boards and hosts count as if they outweighed everything known, instead of
-                as 0; ``objective`` is then ignored.
+                as 0, so that the design with the least :attr:`Candidate.share` is best; ``objective`` is then ignored.
         """
         own = [each for each in self.candidates if each.design.technology == technology]
         own = [each for each in own if not (known and each.worth.unknown)]

@@ -82,8 +82,9 @@ class BreakEven:
 
 def ratio(first: Candidate, second: Candidate, objective: int) -> Ratio:
     """Return how many times as many samples per dollar (``objective`` 0) or joule (1) the first design trains as the
-    second one: while unknown prices or powers of boards and hosts are nothing, as they grow without limit, and the one
-    at which both designs train as many."""
+    second one: while unknown prices or powers of boards and hosts are nothing (``least``), as they grow without limit
+    (``limit``, None where nothing is unknown), and the dollars or watts of a rank at which both designs train as many
+    (``equal_at``, None where there are none, or several figures are unknown)."""
     least = first.point[objective] / second.point[objective]
     unknown = first.worth.unknown_of(objective, first.worth.alike)
     if not unknown:

@@ -129,9 +129,9 @@ def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]
 
 
 def _causes_of_parts(bill: Bill) -> list[Cause]:
-    """Return a cause for each part of the bill that may fail, with its rate a second for all that a rank has of it
-    (None where nothing states it); a cause without rate for each part that the bill misses; and software at Llama 3's
-    rate."""
+    """Return a cause for each part of the bill that may fail (of a group "accelerator" for boards, "host" for hosts,
+    else "network"), with its rate a second for all that a rank has of it (None where nothing states it); a cause
+    without rate for each part that the bill misses; and software at Llama 3's rate."""
     causes: dict[str, Cause] = {}
     for line in bill.lines:
         part, total = line.part, line.total("mtbf")
@@ -197,8 +197,8 @@ class RestartPart:
 
 
 def _durations(name: str) -> Mapping[str, RestartPart]:
-    """Return the stated durations of the parts of a ``restart`` or a ``checkpoint`` (``name``), by part, from
-    ``durations.yaml`` beside this module."""
+    """Return the stated durations of the parts of a ``restart`` or a ``checkpoint`` (``name``), by part, each with its
+    ``seconds`` and ``source``, from ``durations.yaml`` beside this module."""
     parts = read_yaml(Path(__file__).with_name("durations.yaml"))[name]
     return MappingProxyType({part: RestartPart(**stated) for part, stated in parts.items()})
 

@@ -455,7 +455,8 @@ def changes(base: Estimate) -> tuple[Change, ...]:
     """Return single changes, each with the goodput that it gives and what it is worth, the most valuable first:
     checkpoints of half the time, restarts a minute shorter, half the interruptions, one more spare node (unless options
     state an ``interruption_time``) and, where links can be rewired and options settle nothing of it, a spare channel of
-    every rank."""
+    every rank. The gain is relative to the present goodput, the worth in dollars that gain times the machine's price,
+    None where no price is known."""
     job, options, checkpoint = base.job, base.options, base.job.checkpoint
     faster = Checkpoint(stall=checkpoint.stall / 2, save=checkpoint.save / 2)
     sooner = tuple(replace(kind, restart=max(kind.restart - 60, 0)) for kind in job.others)
@@ -512,7 +513,8 @@ def slices_of(base: Estimate, ranks: int, block_ranks: int | None = None, host: 
         ranks: ranks of a slice.
         block_ranks: ranks of a block, which works while all its hosts do; None for those that the fabric's circuit
             switches join, at least a node.
-        host: share of the time that a host works, between 0 and 1; None for that of the estimate's rates and repairs.
+        host: share of the time that a host works, between 0 and 1; None for that of the estimate's rates and repairs, 1
+            where these tell no nodes apart (an ``interruption_time``).
 
     Raises:
         ConfigError: a slice larger than the machine, a block smaller than a node or larger than the machine, or a

@@ -75,7 +75,7 @@ class Shares:
 
     def available(self, share: float) -> Shares:
         """Return the shares of the whole time where the job can run for ``share`` of it and waits for a repair for the
-        rest. Waiting that these shares have already is replaced, so they must have none."""
+        rest. Waiting and slowing that these shares have already are dropped, so they must have none."""
         running = ("useful", "stalled", "recomputed", "restarting")
         return Shares(**{name: getattr(self, name) * share for name in running}, waiting=1 - share)
 

@@ -170,7 +170,8 @@ def _next(now: float, which: int, kinds: Floats, due: Floats, nodes: Nodes, stat
 @njit_cached
 def play(seed: int, horizon: float, nodes: Nodes, kinds: Floats, rhythm: Rhythm, clock: Floats) -> Floats:
     """Play one job for ``horizon`` seconds and return four totals: seconds of training kept, of restarts and of waits
-    for a repair, and the number of interruptions (indices :data:`USEFUL` to :data:`FAILURES`).
+    for a repair, and the number of interruptions, failures during a wait left out (indices :data:`USEFUL` to
+    :data:`FAILURES`).
 
     Args:
         seed: of the random numbers.

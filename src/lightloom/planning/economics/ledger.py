@@ -266,7 +266,8 @@ def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
 
 def board_of(accelerator: Accelerator, site: Site) -> Part:
     """Return the catalog's board of an accelerator, or a part of which nothing is known, with the accelerator's stated
-    power and the site's ``board_price`` in place of the catalog's figures where these are stated."""
+    power, as an upper bound, and the site's ``board_price`` in place of the catalog's figures where these are
+    stated."""
     board, stated = _part_for("board", accelerator), accelerator.power
     given: dict[str, Power | Price] = {}
     if stated is not None and (board.static_power is None or board.static_power.value != stated):
@@ -307,7 +308,8 @@ def without_covered(bill: Bill, host: Part) -> Bill:
     marked as counted elsewhere.
 
     A host holds cards up to so many bytes per second per rank. The fabric's cards beyond that are not among the host's:
-    they become a line of their own, which counts. Parts of a kind that it states no such limit for are all its own.
+    they become a line of their own, which counts. Parts of a kind that the host covers without such a limit are all
+    counted elsewhere.
     """
     left, lines = dict(host.holds), []
     for line in bill.lines:
@@ -520,8 +522,10 @@ class StepLedger:
 
     def to_json(self) -> Document:
         """Return the five figures of :meth:`figures` by name, None where a part is missing; under ``missing`` the
-        missing parts by figure; and under ``ledger`` the totals with their ranges, samples per dollar and per joule
-        also after goodput, and the spare nodes over those in use."""
+        missing parts by figure; and under ``ledger`` the totals with their ranges: ``dollars_per_rank``,
+        ``watts_per_rank``, ``metered_joules_per_step``, ``dollars_per_step``, ``samples_per_dollar`` and
+        ``samples_per_joule``, the last two also with ``_after_goodput`` (None without goodput); beside them
+        ``most_goodput`` and ``spare_share``, the spare nodes over those in use."""
         samples = {"dollar": self.samples_per_dollar, "joule": self.samples_per_joule}
         after = {name: self.after_goodput(each) for name, each in samples.items()}
         return {

@@ -322,7 +322,7 @@ class _PlanTasks:
     def exchange(self, index: int, exchange: Exchange) -> None:
         """Add the tasks of the plan's exchange number ``index``, whose data exists, and let the position that needs it
         wait for the last: a set-up where circuits are not in place, reconfiguration, encoding and decoding where they
-        take any time, and the transmission always."""
+        take any time, and the transmission, with conversions, always."""
         cost = self._priced[index].cost
         ready = () if exchange.starts_after == START else (self._done[exchange.starts_after],)
         if cost.setup and not circuits_in_place(self._priced, index):

@@ -38,7 +38,8 @@ def play(
         gather: seconds before the first pass of a stage: [stages].
         closing: seconds after its last pass, of the exchange of gradients, of the sums over tied tables, which all
             stages with such seconds begin together, and of the optimizer: [3, stages].
-        turns: seconds of turns of a circuit switch, as the columns of ``SwitchTurns``: [10, stages].
+        turns: seconds of turns of a circuit switch, a row for each field of ``SwitchTurns`` (start, passes, lead, last,
+            gradients, tail, waits_for_send, exchange, tied, update): [10, stages]; all 0 where circuits stand.
         micro_batches: micro-batches of the step; a multiple of the stages where these are interleaved.
 
     Raises:
@@ -130,7 +131,8 @@ def _exchange_gradients(
         times: begin and end of the chunk's last backward pass, and the end of what else holds planes.
         reduction: seconds before the end of the pass from which gradients are exchanged, seconds of that exchange, and
             of the one after the pass: [3].
-        turns: seconds of the turns of the stage's planes, in the order of ``SwitchTurns``: [10].
+        turns: seconds of the turns of the stage's planes, in the order of the fields of ``SwitchTurns``, of which
+            ``last``, ``gradients`` and ``waits_for_send`` count here: [10].
         alone: True when the stage has no other chunk; gradients of interleaved chunks have planes of their own.
     """
     begin, pass_end, gone = times
@@ -421,8 +423,8 @@ def _begin(nodes: Nodes, ports: Ports, state: State, devices: int, now: float, r
 
 @njit_without_arrays
 def _release(ports: Ports, state: State, devices: int, pipe: int) -> None:
-    """Free the two ports of ``pipe``, on which a hop has ended, and list the pipes on these ports that have something
-    queued, as they may begin now."""
+    """Free the two ports of ``pipe``, numbered from 0 among the pipes, on which a hop has ended, and list the pipes on
+    these ports that have something queued, as they may begin now."""
     for port in (ports.leaves[pipe], ports.enters[pipe]):
         state.busy[port] = False
         for i in range(ports.first[port], ports.first[port + 1]):

@@ -277,5 +277,6 @@ class SwitchTurns:
 
     @property
     def columns(self) -> Floats:
-        """All turns as the array that a compiled step takes: [10, stages], a row for each field in its order."""
+        """All turns as the array that a compiled step takes: [10, stages], a row for each field in its order (start,
+        passes, lead, last, gradients, tail, waits_for_send, exchange, tied, update)."""
         return np.stack([np.asarray(getattr(self, each.name), np.float64) for each in fields(self)])

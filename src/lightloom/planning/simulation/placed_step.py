@@ -316,7 +316,8 @@ class _WorkNodes:
 
 def ports_of(circuits: GroupCircuits) -> Ports:
     """Return the ports of a group's pipes, the sending ones numbered first, the receiving ones behind them; ``pipe`` is
-    the order in which pipes take turns: by the distance from sender to receiver, then by sender."""
+    the order in which pipes take turns: by the distance from sender to receiver, counted upwards and around the group,
+    then by sender; ``turn`` is the place of each pipe in it."""
     pipes = len(circuits.source)
     sending, leaves = np.unique(circuits.port, return_inverse=True)
     receiving, enters = np.unique(circuits.entry, return_inverse=True)
@@ -726,7 +727,8 @@ def simulate_best(plan: HybridPlan, fabric: Fabric, accelerator: Accelerator, se
 def _regrant_holds(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
     """Run the step to its end while holds come round, each after a reconfiguration and granted from the bytes that
     waited when the counters were read, the controller's latency before the hold before ended; where nothing waited,
-    circuits stay and nothing is dark.
+    circuits stay and nothing is dark. The first hold is granted from all that the step sends. ``regrant`` takes bytes
+    [pipe] and returns bytes per second [pipe].
 
     Raises:
         UnsupportedError: the step has not ended after :data:`MOST_HOLDS` (1,000,000) holds.

@@ -60,7 +60,8 @@ def verify_switching(
     turns in no time (``reconfiguration_time`` 0) it is not checked which axis holds a plane.
 
     Args:
-        timeline: one step, whose intervals name planes, bytes and stages in their details.
+        timeline: one step, whose intervals of transmission and reconfiguration name in their details ``stages`` (one,
+            or sender and receiver), ``planes`` (numbers of planes by axis) and ``nbytes`` (bytes by axis).
         owners: axis that holds each plane, by stage and plane, before the last turns of the step before.
         reconfiguration_time: seconds of a turn.
         bandwidth: bytes per second of a plane, each way.
@@ -99,8 +100,8 @@ def verify_switching(
 
 
 def _turn(interval: Interval, state: dict[tuple[int, int], _Plane], seconds: float, slack: float) -> None:
-    """Turn the planes that an interval names at its one stage, in ``state`` by stage and plane; what one interval
-    leaves of a turn a later one may finish.
+    """Turn the planes that an interval names (``planes``, numbers by axis, in its details) at its one stage to these
+    axes, in ``state`` by stage and plane; what one interval leaves of a turn a later one may finish.
 
     ``seconds`` is the duration of a whole turn, ``slack`` the seconds by which moments may differ from rounding.
 

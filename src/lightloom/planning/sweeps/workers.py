@@ -69,11 +69,11 @@ def compute(batch: Batch) -> list[tuple[str, Row]]:
 
 
 def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
-    """Return the columns of a collective's result by name: ``time_s``, ``energy_j``, ``lower_bound_s`` and
-    ``bound_by``, ``ratio``, the time over that bound (None for a bound of 0), ``steps``, seconds of transmission,
-    conversion and reconfiguration, and ``static_circuits``; or those of a refusal where the algorithm declines it.
-    ``built`` holds the prices of earlier points of the batch, where one schedule serves all sizes, and is filled in
-    place."""
+    """Return the columns of a collective's result by name: ``time_s``, ``energy_j`` (None where unknown),
+    ``lower_bound_s`` and ``bound_by``, ``ratio``, the time over that bound (None for a bound of 0), ``steps``,
+    ``transmission_s``, ``conversion_s``, ``reconfiguration_s`` and ``static_circuits``; or those of a refusal where the
+    algorithm declines it. ``built`` holds the prices of earlier points of the batch, where one schedule serves all
+    sizes, and is filled in place."""
     algorithm, fabric = find(point.algorithm), point.site.fabric
     reason = algorithm.refusal(point.kind, fabric, point.cost_model)
     if reason:

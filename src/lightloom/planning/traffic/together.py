@@ -383,8 +383,8 @@ def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dic
 
 def link_shares(jobs: Sequence[JobTraffic], fabric: Fabric) -> Floats:
     """Return the share, 0 to 1, of each link that each job takes: [job, link]. On circuits it is the channels that the
-    job holds beside the others over those of the fabric; on packets what its exchanges load on average over its step
-    alone."""
+    job holds beside the others over those of the fabric, on the links of :func:`held_links` alone; on packets what its
+    exchanges load on average over its step alone."""
     shares = np.zeros((len(jobs), fabric.links))
     for row, each in zip(shares, jobs, strict=True):
         work = each.together
