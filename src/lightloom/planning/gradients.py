@@ -156,7 +156,7 @@ def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | Non
         ratio: bytes as float32 for each coded byte, where that is stated instead of measured; None otherwise.
 
     Raises:
-        ConfigError: the card cannot run this method.
+        ConfigError: the card cannot run this method, or neither its cycles nor a ratio are at hand.
     """
     if entry is not None and entry.engine is not None:
         encode, decode = entry.engine.encode, entry.engine.decode
@@ -301,9 +301,9 @@ class PricedExchange:
         return phases[:1] if kind == "reduce-scatter" else phases
 
     def coding(self, kind: Kind, values: float, ranks: int) -> tuple[float, float]:
-        """Return the seconds in which a rank encodes, matrix products included, and those in which it decodes, in one
-        exchange of ``values`` gradients among ``ranks`` ranks in the place of a collective of ``kind``. An engine must
-        have been chosen."""
+        """Return the seconds in which a rank encodes, matrix products included (at no time where the engine states no
+        rate of them), and those in which it decodes, in one exchange of ``values`` gradients among ``ranks`` ranks in
+        the place of a collective of ``kind``. An engine must have been chosen."""
         work, engine = self._work(kind, values, ranks), self.coder
         products = work.flops / engine.flops if engine.flops else 0.0
         encoding = VALUE_BYTES * work.encoded_values / engine.encode
@@ -312,9 +312,10 @@ class PricedExchange:
         return encoding + products, decoding
 
     def _work(self, kind: Kind, values: float, ranks: int) -> Work:
-        """Return the values and messages that a rank codes, and its FLOPs, in an exchange of ``values`` gradients among
-        ``ranks`` ranks: their share of those of the whole gradient, but the number of messages is not scaled. In a
-        reduce-scatter a rank decodes what the others send it and no finished sums."""
+        """Return the values and messages that a rank encodes and decodes, its calls and its FLOPs, in an exchange of
+        ``values`` gradients among ``ranks`` ranks: their share of those of the whole gradient, calls and FLOPs too, but
+        the number of messages is not scaled. In a reduce-scatter a rank decodes what the others send it and no finished
+        sums."""
         work, share = self.method.work(self.gradient, ranks), values / max(self.gradient.values, 1)
         scaled_work = attributes(work, "encoded_values decoded_values calls flops")
         work = replace(work, **{name: count * share for name, count in scaled_work.items()})
@@ -382,9 +383,10 @@ def scaled(phase: Phase, share: float) -> Phase:
 
 
 def model_gradient(graph: ComputeGraph) -> Gradient:
-    """Return the shapes of a model's gradients in the order of its operators, as far as its graph tells: a matrix for
-    each linear layer and convolution, with a vector of what is left (the bias); vocabulary by width for embeddings; one
-    vector for any other operator's parameters, and one at the end for those that no operator uses."""
+    """Return the shapes of a model's gradients in the order of its operators, as far as its graph tells: a matrix
+    (outputs, inputs times kernel) for each linear layer and convolution, with a vector of what is left (the bias); a
+    matrix (vocabulary, width) for embeddings; one vector for any other operator's parameters, and one at the end for
+    those that no operator uses."""
     shapes: list[tuple[int, ...]] = []
     for operator in graph.operators:
         sizes = operator.dimensions

@@ -276,7 +276,7 @@ def compose(
     """Return the best plan of each network, with gradients as they are and with compressed ones; on networks with the
     idea "placement" the best placed plan takes its place where that is faster. On electrical networks each method of
     ``exchanges`` gives a plan of its own, on others the best of them counts, and networks that are built for a method
-    have that alone.
+    have that alone. Networks without a plan are left out, with the reason in ``refused`` of what is returned.
 
     Args:
         graph: the model, at any batch.

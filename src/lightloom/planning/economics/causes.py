@@ -224,7 +224,8 @@ class Recovery:
         """Return the default parts of restarts, with given seconds in the place of some.
 
         Args:
-            given: seconds by name of a part.
+            given: seconds by name of a part: ``detection``, ``network_detection``, ``swap``, ``rewiring``, ``link_up``,
+                ``initialisation`` or ``loading``.
             circuits: whether optical circuits join the nodes, so that a spare node needs rewiring.
             whole: seconds of every restart, in the place of its parts; None to add these up.
 
@@ -238,16 +239,17 @@ class Recovery:
         return cls(MappingProxyType({**DEFAULTS, **stated}), circuits, whole)
 
     def with_part(self, name: str, seconds: float, source: str) -> Recovery:
-        """Return the recovery with the default of one part (``name``, KeyError for one that restarts do not have)
-        replaced by these seconds, such as a fabric's own figure; a part whose seconds a user gave stays. ``source``
-        says where the seconds come from."""
+        """Return the recovery with the default of one part (``name``, as in :meth:`of`; KeyError for one that restarts
+        do not have) replaced by these seconds, such as a fabric's own figure; a part whose seconds a user gave stays.
+        ``source`` says where the seconds come from."""
         if self.steps[name].source == "given":
             return self
         return replace(self, steps=MappingProxyType({**self.steps, name: RestartPart(seconds, source)}))
 
     def parts(self, remedy: str) -> tuple[str, ...]:
-        """Return the names of the parts of a restart in order; ``remedy`` is ``node`` (on another node), ``rewire``,
-        ``damaged`` or ``software`` (KeyError otherwise)."""
+        """Return the names of the parts of a restart in order, such as ``("detection", "initialisation", "loading")``
+        for software; ``remedy`` is ``node`` (on another node), ``rewire``, ``damaged`` or ``software`` (KeyError
+        otherwise)."""
         rewiring = ("rewiring", "link_up")
         return {
             "node": ("detection", "swap", *(rewiring if self.circuits else ()), "initialisation", "loading"),
@@ -378,9 +380,9 @@ def responses(
 
 
 def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:
-    """Return the response of going on around the failure with slower steps until the repair; not possible where the
-    slowdown is not given and the damage is not or cannot be priced. Of a step only the share of communication takes
-    longer, all of it where options state none; a failure makes two restarts.
+    """Return the response (remedy "damaged") of going on around the failure with slower steps until the repair; not
+    possible where the slowdown is not given and the damage is not or cannot be priced. Of a step only the share of
+    communication takes longer, all of it where options state none; a failure makes two restarts.
 
     Args:
         cause: the failure.

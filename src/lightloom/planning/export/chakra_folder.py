@@ -40,7 +40,8 @@ from lightloom.planning.simulation.engine import Task, run
 
 def replayed_seconds(traces: StepTraces, *, one_at_a_time: bool = True) -> float:
     """Return the seconds of the step when its operations are played with one computing operation and one collective or
-    send of a rank at a time; receives take no time. Sends go on beside collectives, each link one at a time, where not
+    send of a rank at a time; receives take no time. A collective takes the seconds of its carrier, a send those of the
+    last dimension of the network. Sends go on beside collectives, each link one at a time, where not
     ``one_at_a_time``."""
     listed = [(stage, *placed) for stage, operations in enumerate(traces.stages) for placed in enumerate(operations)]
     first = np.cumsum([0, *map(len, traces.stages)]).tolist()
@@ -205,9 +206,10 @@ def _microseconds(operations: tuple[Operation, ...]) -> list[int]:
 
 
 def _attributes(operation: Operation, rank: int, peer: int, groups: Groups) -> dict[str, Value]:
-    """Return the attributes of an operation's node in the trace of ``rank``, by the names that ASTRA-sim reads: kind,
-    bytes and group of a collective; ranks, tag and bytes of a send or receive; nanoseconds and operations of what
-    computes.
+    """Return the attributes of an operation's node in the trace of ``rank``, by the names that ASTRA-sim reads:
+    ``is_cpu_op``; of a collective ``comm_type``, ``comm_size`` and, unless it joins all ranks, ``pg_name``; of a send
+    or receive ``comm_src``, ``comm_dst``, ``comm_tag`` and ``comm_size``; of what computes ``lightloom.nanoseconds``
+    and, where known, ``num_ops``.
 
     ``peer`` is the rank at the other end of a send or receive, and is not read of other operations.
     """
@@ -263,12 +265,14 @@ def _is_export(folder: Path) -> bool:
 
 def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) -> dict[str, object]:
     """Write the folder of an exported step beside its place and rename it, in place of an earlier export, which is
-    deleted; return what its ``lightloom.json`` says.
+    deleted; return what its ``lightloom.json`` says. It holds a trace of each rank (``step.RANK.et``), the traces of
+    the schedules, ``schedules.yml``, ``groups.json``, ``network.yml``, ``system.json``, ``remote_memory.json`` and
+    ``lightloom.json``.
 
     Args:
         folder: new, empty, or an earlier export.
         traces: what is written.
-        about: what ``lightloom.json`` says of the plan, at its top level: ``label``, ``step_time_s`` and more.
+        about: what ``lightloom.json`` says of the plan, at its top level: ``label`` and ``step_time_s`` at least.
 
     Raises:
         UnsupportedError: too many nodes or groups, or too many bytes.
@@ -365,8 +369,9 @@ def command(traces: StepTraces) -> str:
 
 
 def _describe_export(traces: StepTraces, about: Mapping[str, object], nodes: int) -> dict[str, object]:
-    """Return the content of ``lightloom.json``: ``about``, the seconds of the step with one communication at a time,
-    the numbers of ranks and ``nodes``, the collectives with algorithm and seconds, notes and the command."""
+    """Return the content of ``lightloom.json``: ``schema``, all of ``about``, the seconds of the step with one
+    communication at a time (``one_communication_at_a_time_s``), the numbers of ``ranks`` and ``nodes``, ``collectives``
+    (the fields of each with its ``algorithm`` and ``seconds``), ``notes`` and the ``command``."""
     return {
         "schema": SCHEMA,
         **about,

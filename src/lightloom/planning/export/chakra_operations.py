@@ -225,8 +225,10 @@ def _counts(exchanges: StageExchanges) -> dict[str, list[int]]:
     that take a second for each of them and none for others.
 
     Parts are ``forward``, ``backward``, ``token gradients``, ``parameters`` and ``gradients``; then for the ``first``
-    unit of a chunk and for each ``other`` one its gathers and scatters (``gather of first``, ...), and
-    ``gradients of first`` and ``gradients of other`` where they are exchanged unit by unit.
+    unit of a chunk and for each ``other`` one its gathers and scatters (``gather``, ``regather`` and ``scatter of
+    first``, of ``other``), and ``gradients of first`` and ``gradients of other`` where they are exchanged unit by unit.
+    Lists are by chunk, those of ``token gradients`` and ``parameters``, and of ``gradients`` that overlap no passes, by
+    stage.
     """
     replicas = exchanges.replicas
     columns = {

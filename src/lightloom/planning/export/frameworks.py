@@ -187,7 +187,8 @@ Value = str | int | bool | list[list[str]]
 
 def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
     """Return torchtitan's settings for the split, by section (``training``, ``parallelism``, ``activation_checkpoint``)
-    and key; keys of what the split does not use may be left out."""
+    and key; keys of what the split does not use may be left out. Number formats bf16, fp16 and fp8 are all written as
+    "bfloat16", others as "float32"."""
     strategy = job.strategy
     sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas // strategy.cp}.get(strategy.sharding, strategy.dp)
     sharers = max(sharers, 1)

@@ -131,8 +131,10 @@ def _question(search: PlanSearch) -> str:
 
 
 def _batch(search: PlanSearch) -> str:
-    """Return the samples of the winner's step in words, and where the request states no batch what is published for the
-    model or assumed, with how many samples or tokens that makes where it differs by 10 % or more."""
+    """Return the samples of the winner's step in words, such as "512 x 4,096 tokens a step (2.1M, published: 4M
+    tokens)": with that it is the largest that fits where the largest batches are searched, and, where the request
+    states no batch, with what is published for the model or assumed; before that, where the step differs from it by 10
+    % or more, the step's amount in millions or, below a million, the word "near"."""
     winner, length = search.winner, search.sequence_length
     words = f"{winner.global_batch:,}{' samples' if length is None else f' x {length:,} tokens'} a step"
     if search.request.largest_batches:

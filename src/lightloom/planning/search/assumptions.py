@@ -32,9 +32,10 @@ class Assumption(NamedTuple):
 
 
 def assumed(search: PlanSearch) -> list[Assumption]:
-    """Return every assumption that a search's winner rests on, and fitted numbers with a spread: first those that are
-    known to move the step, the largest first, then the others in the order of the cluster's parts, the plan and the
-    batch."""
+    """Return every assumption that a search's winner rests on, and fitted numbers with a spread, each with what it is
+    about (a part of the cluster, "prices", "plan" or "batch"), its field, value and source as text, and the share by
+    which it moves the winner's step: first those that are known to move the step, the largest first, then the others in
+    the order of the cluster's parts, the plan and the batch."""
     winner, moves = search.winner, influences(search.winner)
     kernels, library = winner.cluster.accelerator.kernels, winner.cluster.fabric.library
     priors = (kernels.priors() if kernels else {}) | (library.transport.priors() if library else {})

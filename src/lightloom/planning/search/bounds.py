@@ -276,7 +276,8 @@ class PriceLines:
     @cached_method()
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
         """Return the lower bounds of the algorithms that may serve a kind of collective in a group, without those that
-        lie above others; empty where none serves it or the group has one rank. Cached."""
+        lie above others; empty where none serves it or the group has one rank. ``group`` is (algorithm's index, ranks,
+        stride, number of the exchange method). Cached."""
         algorithm, ranks, stride, exchange = group
         if ranks == 1:
             return []
@@ -298,7 +299,8 @@ class _LineTable(NamedTuple):
     @classmethod
     def of(cls, groups: Sequence[Sequence[LowerPrice]], slopes: Floats) -> _LineTable:
         """Return the table of the lower bounds of several groups, which :meth:`column` reads by a group's index.
-        ``slopes`` [group] are seconds a byte that no collective of the group beats, 0 for none."""
+        ``groups`` has the lower bounds of each, in any number and of any form; ``slopes`` [group] are seconds a byte
+        that no collective of the group beats, 0 for none."""
         straight = [[line for line in lines if isinstance(line, PriceLine)] for lines in groups]
         most = max(1, *map(len, straight))
         padded = [[*lines, *[_NO_LINE] * (most - len(lines))] for lines in straight]

@@ -201,8 +201,9 @@ def _how_near(winner: Plan) -> str:
 
 
 def _other_algorithm(search: PlanSearch) -> str:
-    """Return in words how much longer the winner's largest collective takes by the best plan of the same kind with
-    another algorithm, striping aside; empty where there is none or the winner is not data parallelism alone."""
+    """Return in words the seconds that the winner's largest collective takes by the algorithm of the next best plan of
+    the same kind, of another algorithm but for striping, with the parts of that cost against those of the winner's;
+    empty where there is none or the winner is not data parallelism alone."""
     winner = search.winner
     if winner.prices is None or not winner.exchanges:
         return ""

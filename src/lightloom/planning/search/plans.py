@@ -188,9 +188,10 @@ class _Slopes:
 
 
 def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
-    """Return the intervals of plans by their ``id`` (the built-in function), each compared with ``winner``; without
-    plans whose accelerator states no spreads or whose step takes no time. A winner without spreads counts as told apart
-    from every plan."""
+    """Return the intervals of plans by their ``id`` (the built-in function), each with the low and high seconds of the
+    step, whether the plan is told apart from ``winner`` and the probability that their order holds; without plans whose
+    accelerator states no spreads or whose step takes no time. A winner without spreads counts as told apart from every
+    plan."""
     first = _with_slopes(winner)
     intervals: dict[int, Interval] = {}
     for plan in plans:

@@ -114,8 +114,9 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
     30,000 sub-operators, with their first bounds, and how many were left out and why. Where the fabric runs no placed
     plans there are no rows and one reason.
 
-    Several micro-batches and recomputation are tried where the request pins anything, and otherwise besides the plain
-    rows for rows whose devices hold more than half of the memory on average.
+    Where the request pins anything, rows have every number of micro-batches and recomputation that agrees with the
+    pins; otherwise rows whose devices hold more than half of the memory on average are also tried with several
+    micro-batches and recomputation.
     """
     refusals, table, needed = list[str](), PartTable(job.model), list[str]()
     between = method_between(job) if job.fabric.parts else None

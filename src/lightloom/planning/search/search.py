@@ -160,12 +160,13 @@ def _searched(
     advance: Callable[[], None],
 ) -> PlanSearch:
     """Return the search of these global batches on every cluster. ``choices`` holds the prices of each cluster by its
-    index; those that are missing are added to it in place, so that later searches share them. ``advance`` is called
-    before each refinement and simulation.
+    index; those that are missing are added to it in place, so that later searches share them, and all are written to
+    the cache on disk. ``advance`` is called before each refinement and simulation.
 
     Raises:
         TooLargeError: no cluster has a plan, and on some one plans do not fit the memory.
         UnsupportedError: no cluster has a plan for other reasons.
+        ConfigError: a pin that no strategy can have.
     """
     ranking: list[Plan] = []
     refused: list[RefusedPlan] = []

@@ -162,8 +162,8 @@ def _on(keyed: derived.Keyed[Fabric]) -> LinkTurns:
 
 def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = False) -> Floats:
     """Return the share of their exchange's time in which all groups of ``ranks`` ranks at a ``stride``, exchanging at
-    once, load each link, 1 for the busiest: [link]; all 0 for groups of one rank, and those that the fabric cannot
-    form.
+    once around rings of each of their axes, both ways, load each link, 1 for the busiest: [link]; all 0 for groups of
+    one rank, and those that the fabric cannot form.
 
     ``all_to_all`` says that inner axes of a group leave all bytes for outer ones, where other collectives leave fewer.
     """
