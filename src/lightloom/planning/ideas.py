@@ -74,7 +74,9 @@ class Network(NamedTuple):
 
 def networks(ranks: int, bandwidth: float) -> list[Network]:
     """Return the networks of ``ranks`` ranks that are compared, an electrical ring first, each with the ideas that a
-    plan on it may use.
+    plan on it may use: an electrical ring and switch, rings of light (placed, with trees, synthesized), planes of
+    circuits, an optical mesh, an averager, and, of a multiple of eight ranks from 16 on, groups of eight that averagers
+    join.
 
     Each rank has ``bandwidth`` bytes per second in all for sending, and as much for receiving: half of it each way
     around a ring, a quarter a link of a mesh. Wavelengths of a ring are of about 25 Gbit/s each, at most 256 of them,

@@ -424,9 +424,10 @@ def _no_design_left(
 def _waves(
     question: Question, designs: Sequence[Bounded], run: Runner, front: Front | None, jobs: int
 ) -> Iterator[tuple[list[Candidate], list[Bounded], list[Bounded]]]:
-    """Bound and evaluate designs of one technology, the most promising first, ``jobs`` at once; yield after each wave
-    three lists: candidates that it evaluated, designs left out as beaten, and designs refused. ``run`` does the tasks
-    of a wave, in any order. Without a ``front`` none is left out; a front is extended in place."""
+    """Bound and evaluate designs of one technology, the most promising first, ``jobs`` at once: a design is bounded in
+    one wave and, unless beaten at its bound, evaluated in a later one; yield after each wave three lists: candidates
+    that it evaluated, designs left out as beaten, and designs refused. ``run`` does the tasks of a wave, in any order.
+    Without a ``front`` none is left out; a front is extended in place."""
     waiting = list(designs)
     while waiting:
         cutoffs = {id(each): inf if front is None else front.cutoff(_worth(each)) for each in waiting}

@@ -111,7 +111,9 @@ def rival_break_even(candidate: Candidate, exploration: Exploration) -> BreakEve
 
 def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | None = None) -> BreakEven:
     """Return the price and the power of its fabric at which a design trains as many samples for a dollar as the rival
-    ``dollars``, and for a joule as the rival ``joules`` (None: the same rival)."""
+    ``dollars``, and for a joule as the rival ``joules`` (None: the same rival); with what each unknown figure of boards
+    and hosts adds to either, that power as joules of a bit at the full rate of the fabric, and the price left for the
+    only part of unknown price."""
     joules = joules or dollars
     price, watts = _break_even_point(candidate, dollars, joules, {})
     more = {name: _break_even_point(candidate, dollars, joules, {name: 1.0}) for name in candidate.worth.alike}

@@ -160,8 +160,9 @@ def checkpoint_of(options: GoodputOptions) -> Checkpoint:
 
 
 def recovery_of(machine: Machine, options: GoodputOptions) -> Recovery:
-    """Return the parts of restarts on a machine. Rewiring and link-up take the seconds of the fabric's fields, else of
-    its circuit switches, else the defaults; seconds that options give come before all of these.
+    """Return the parts of restarts on a machine, whose nodes circuits join where its bill has circuit switches or its
+    fabric has planes. Rewiring and link-up take the seconds of the fabric's fields, else of its circuit switches, else
+    the defaults; seconds that options give come before all of these.
 
     Raises:
         UnknownNameError: options name a part that restarts do not have.

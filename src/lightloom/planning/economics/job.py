@@ -89,9 +89,10 @@ def optimal_interval(mtbf: float, checkpoint: Checkpoint) -> float:
     """Return the useful seconds between checkpoints that keep the most of the time; infinite where nothing fails.
     ``mtbf`` is the mean number of seconds between interruptions of the job.
 
-    The minimum of E(τ)/τ is τ = M (1 + W(−e^{−1−C/M})), W being the principal branch of Lambert's function. An interval
-    shorter than ``save`` allows would need two saves at once: the next checkpoint begins when the last one is saved.
-    The share kept falls on both sides of the optimum, so that the bound is then the best.
+    The minimum of E(τ)/τ is τ = M (1 + W(−e^{−1−C/M})), M being ``mtbf``, C the stall and W the principal branch of
+    Lambert's function. An interval shorter than ``save`` allows would need two saves at once: the next checkpoint
+    begins when the last one is saved. The share kept falls on both sides of the optimum, so that the bound is then the
+    best.
     """
     if mtbf == math.inf:
         return math.inf
@@ -113,8 +114,8 @@ def interruption_rate(interruptions: Sequence[Interruption]) -> float:
 
 
 def time_shares(interval: float, checkpoint: Checkpoint, interruptions: Sequence[Interruption]) -> Shares:
-    """Return the shares of the time by where it goes, with a checkpoint after every ``interval`` useful seconds;
-    nothing is waited for or slowed.
+    """Return the shares of the time by where it goes (useful, stalled, recomputed, restarting), with a checkpoint after
+    every ``interval`` useful seconds; nothing is waited for or slowed.
 
     Raises:
         ConfigError: an interval that is negative, or in which the last checkpoint is not yet saved.

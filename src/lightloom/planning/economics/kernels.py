@@ -173,6 +173,10 @@ def play(seed: int, horizon: float, nodes: Nodes, kinds: Floats, rhythm: Rhythm,
     for a repair, and the number of interruptions, failures during a wait left out (indices :data:`USEFUL` to
     :data:`FAILURES`).
 
+    A spare that works takes the place of a failed node in use at once, after which the job restarts; without one the
+    job waits for a repair, which a restart follows. Training kept is what checkpoints have saved when an interruption
+    comes, or at the horizon.
+
     Args:
         seed: of the random numbers.
         horizon: seconds.

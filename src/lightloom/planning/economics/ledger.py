@@ -428,7 +428,8 @@ class StepLedger:
 
     @cached_property
     def energy(self) -> StepEnergy:
-        """Joules of the step over all ranks."""
+        """Joules of the step over all ranks: the static power of boards, hosts and fabric for the seconds of the step,
+        and what sending adds."""
         cluster = self.cluster
         return StepEnergy(
             compute=self._drawn(cluster.boards.static_power),

@@ -327,7 +327,8 @@ class StagedOperations:
 
     def of_stage(self, stage: int) -> list[Operation]:
         """Return the operations of every rank of a stage in the step, in the order in which they are added: each comes
-        after all that it waits for."""
+        after all that it waits for. They are the gather of the stage's parameters, its passes in 1F1B order, the
+        exchanges once a step, sums over tied tables and the update."""
         builder, stages, chunks = StageOperations(), self._strategy.pp, len(self._units)
         builder.wait_for(*_add_collectives(builder, "parameters", self._whole[0], "parameters", stage))
         for direction, chunk, micro in one_forward_one_backward(

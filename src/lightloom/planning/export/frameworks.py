@@ -111,7 +111,10 @@ _FSDP = (
 
 def arguments(job: ExportedJob) -> list[str]:
     """Return Megatron's options for the split as command-line texts, each option with its value as one entry
-    (``--global-batch-size 64``). The data-parallel degree is left out: Megatron takes it from the number of ranks."""
+    (``--global-batch-size 64``). These are tensor and pipeline degree, micro-batch and global batch, and, where they
+    apply, sequence length, vocabulary, sequence, context and expert parallelism, layers of stages, recomputation,
+    sharding (Megatron-FSDP for ZeRO-2, ZeRO-3 and hybrid), overlap and number format. The data-parallel degree is left
+    out: Megatron takes it from the number of ranks."""
     strategy, replicated = job.strategy, job.strategy.replicas > 1
     fully = _FSDP_SHARDING.get(strategy.sharding) if replicated else None
     overlaps = strategy.sharding not in _FSDP_SHARDING and (job.training.overlap_gradients or strategy.plain)

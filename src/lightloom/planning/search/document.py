@@ -201,9 +201,9 @@ def _how_near(winner: Plan) -> str:
 
 
 def _other_algorithm(search: PlanSearch) -> str:
-    """Return in words the seconds that the winner's largest collective takes by the algorithm of the next best plan of
-    the same kind, of another algorithm but for striping, with the parts of that cost against those of the winner's;
-    empty where there is none or the winner is not data parallelism alone."""
+    """Return in words the seconds of the winner's largest collective by the next best plan of the same kind that has
+    another algorithm (striping aside), with the parts of its cost against those of the winner's; empty where there is
+    no such plan or the winner is not data parallelism alone."""
     winner = search.winner
     if winner.prices is None or not winner.exchanges:
         return ""
@@ -368,7 +368,8 @@ SCHEMA = "lightloom.plan/2"
 def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Sequence[str] = ()) -> dict[str, Any]:
     """Return everything that a search found, in plain types and SI units for JSON: request, model and clusters;
     ``ranking``, a row of :func:`plan_row` for each plan, best first, with its ``rank`` from 1 on; ``best_of_strategy``
-    and ``front`` as such ranks; what was refused and why; counts; and lines on what the prices rest on.
+    (by kind) and ``front`` as such ranks; ``reference``, rows without a rank; what was refused and why; counts; and
+    lines on what the prices rest on. ``cluster`` is that of the winner.
 
     Args:
         search: what was found.
@@ -421,7 +422,8 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
     throughput and the 90 % interval, where the seconds go, joules and the ledger, memory, and what only some kinds of
     plans have (``compression``, ``exchange``, ``channels``, ``placed``, ``in_step``). Utilizations are shares of the
     peak rate, energies joules of a step over all ranks unless the field says a sample. Figures that are unknown are
-    None, but ``fits`` is True where the memory is unknown (``fits_memory`` is None there)."""
+    None (``low_s``, ``high_s`` and ``told_apart`` where the search holds no interval of the plan, ``told_apart`` for
+    the winner too), but ``fits`` is True where the memory is unknown (``fits_memory`` is None there)."""
     counted = any(operator.forward_flops for operator in search.graph.operators)
     tokens, interval, ledger = search.sequence_length, search.intervals.get(id(plan)), search.ledger_of(plan)
     return {
@@ -542,10 +544,11 @@ _EFFECT = (
 
 def compression_json(plan: Plan) -> dict[str, Any] | None:
     """Return in plain types how the replicas of a plan code gradients (``codec``, ``ratio``: bytes of float32 for each
-    byte sent, the engine's rates in bytes per second and their source); and, where :func:`verdict` compares it with the
-    same plan without it, what it changes: ``gradient_bytes``, ``compressed_bytes``, seconds coding and saved
-    (``encode_s``, ``decode_s``, ``sending_saved_s``, ``step_saved_s``), ``outcome`` and ``why`` in words. None for a
-    plan that exchanges gradients as they are."""
+    byte sent, ``source`` of the bytes, ``engine``, its ``placement``, its rates as ``encode_bytes_per_second`` and
+    ``decode_bytes_per_second`` of float32, ``encode_message_s`` and ``decode_message_s``, and ``engine_source``); and,
+    where :func:`verdict` compares it with the same plan without it, what it changes: ``gradient_bytes``,
+    ``compressed_bytes``, seconds coding and saved (``encode_s``, ``decode_s``, ``sending_saved_s``, ``step_saved_s``),
+    ``outcome`` and ``why`` in words. None for a plan that exchanges gradients as they are."""
     exchange, effect = plan.gradient_exchange, verdict(plan)
     if exchange is None:
         return None

@@ -185,8 +185,9 @@ class PlacedCuts:
     @cached_method(most=_KEPT_PARTITIONS)
     def _partitions_of(self, group: PlacedChoice) -> Partitions:
         """Return the object, cached, that partitions the graph of one micro-batch of a group of devices for a number of
-        devices k, a quantum and a limit on exchanging parts. ``group`` is a choice without quantum and limit; its
-        number of groups decides how much optimizer state counts as memory."""
+        devices k, a quantum (seconds; operators are cut no finer) and a limit on the parts of an operator that read all
+        of its input. ``group`` is a choice without quantum and limit; its number of groups decides how much optimizer
+        state counts as memory."""
         settings, times, rows = self._settings, self._times, PlacedRows.of([group])
         durations = np.concatenate(times.kernels(rows.samples, rows.recomputation)).T
         rules = PartitionRules(
@@ -256,7 +257,7 @@ class PlacedPlans:
 
     def identity(self, choice: PlacedChoice) -> object:
         """Return a key that is equal for choices with the same plan and step: the choice without its quantum and its
-        limit on exchanging parts, and how all operators are cut."""
+        limit on exchanging parts, which decide only how operators are cut, and how all operators are cut."""
         balanced = self._partition(choice)
         return choice._replace(quantum=0.0, most_exchanging=0), balanced.dimensions, balanced.first.tobytes()
 
@@ -525,8 +526,9 @@ class ClusterRows:
         return rows
 
     def refined(self, row: Row) -> Row | None:
-        """Return the row with its next bound, in seconds a sample, where that is larger; None when the row turns out to
-        be impossible (does not fit or is not served, which is counted), or is the same plan as another row."""
+        """Return the row after its next bound is computed, which is counted in the row: its seconds a sample are the
+        larger of both bounds. None when the row turns out to be impossible (does not fit or is not served, which is
+        counted), or is the same plan as another row."""
         if row.kind != _PLACED:
             return self._refined_strategy(row)
         choice, placing = self._placed[row.number], row.bounded == 1

@@ -364,9 +364,9 @@ def _network(exchange: Exchange, verb: str, category: str, duration: float, cost
 
 
 def _slowed(tasks: list[Task], share: float) -> list[Task]:
-    """Return the tasks with the durations of computing as long as they are while transmissions beside them have
-    ``share`` of the arithmetic; the same list for a share of 0. Tasks come after all that they wait for, and
-    transmissions in order of time."""
+    """Return the tasks with computing tasks made longer, as transmissions that run beside them take ``share`` of the
+    arithmetic; the same list for a share of 0. Tasks come after all that they wait for, and transmissions in order of
+    time."""
     if not share:
         return tasks
     computing, ends, slower = SlowedComputing(share), [0.0] * len(tasks), list(tasks)

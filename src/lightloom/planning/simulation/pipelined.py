@@ -122,7 +122,9 @@ class PipelinedStep:
     def spent(self) -> Mapping[str, Floats]:
         """Seconds of the rank of each stage by use, each [stages]: ``compute_s``, ``tensor_and_expert_exchange_s``,
         ``context_exchange_s``, ``parameter_gather_s``, ``pipeline_send_s``, ``bubble_s``, ``gradient_exchange_s``,
-        ``switch_turn_s`` and ``update_s``. Of each stage they add up to the step."""
+        ``switch_turn_s`` and ``update_s``. Of each stage they add up to the step: sends, gradient exchanges and turns
+        of the switch count as far as passes do not hide them, and the bubble is what a stage waits for others, until
+        the end of the step."""
         times, slowed = self.times, self.slowed
         ends, sending, waiting, exchanging, turning = self._played
 
@@ -261,14 +263,14 @@ class _StageTasks:
         self._last.append(ends if end is None else (end,))
 
     def _gone(self, stage: int, chunk: int) -> int | None:
-        """Return the task that sends the last gradients of a chunk of ``stage`` on, where planes of the pipeline are
-        given to other axes after it; None where they are not, or the chunk sends none."""
+        """Return the place in the list of the task that sends the last gradients of a chunk of ``stage`` on, where
+        planes of the pipeline are given to other axes after it; None where they are not, or the chunk sends none."""
         sent = self._sends.get(("backward", chunk, self._step.micro_batches - 1))
         return sent if self._turns.waits_for_send[stage] else None
 
     def _turn(self, stage: int, why: str, seconds: Floats, *after: int | None) -> int | None:
         """Add a turn of the switch planes of a stage's ranks, after the tasks of ``after`` that are not None, and
-        return the task; None where the turn takes no time.
+        return its place in the list; None where the turn takes no time.
 
         ``why`` ends its name; ``seconds`` [stages] is the turn's duration at each stage.
         """
@@ -279,8 +281,8 @@ class _StageTasks:
         return self._task(f"turn {why}", planes, "reconfiguration", seconds[stage], *after)
 
     def _once(self, part: str, name: str, column: int, *after: int | None) -> int | None:
-        """Add an exchange that happens once a step, between replicas or over a tied table, and return the task; None
-        where it takes no time.
+        """Add an exchange that happens once a step, between replicas or over a tied table, and return its place in the
+        list; None where it takes no time.
 
         Args:
             part: field of :class:`StageTimes` that has its seconds.
@@ -313,7 +315,7 @@ class _StageTasks:
         self, chunk: int, before: tuple[int | None, ...], unit: int | None, computed: int | None, end: int
     ) -> int | None:
         """Add the exchanges of a chunk's gradients beside its last backward pass, and after it, with the turns of the
-        switch before them; return the last exchange, None where neither takes any time.
+        switch before them; return the place of the last exchange, None where neither takes any time.
 
         Args:
             chunk: chunk of the model.
@@ -347,9 +349,9 @@ class _StageTasks:
         """Add a pass of one micro-batch through a chunk, with the send that brings its input and the exchanges within
         it.
 
-        Returns a tuple of the tasks that it waits for (None for one that is not there), the task after which the first
-        of its gradients exist (if they leave early; else the one before its computing), and the one after which its
-        groups exchange nothing any more.
+        Returns places in the list: a tuple of the tasks that it waits for (None for one that is not there), the task
+        after which the first of its gradients exist (if they leave early; else the one before its computing), and the
+        one after which its groups exchange nothing any more.
 
         Args:
             direction: ``forward`` or ``backward``.
@@ -393,8 +395,8 @@ class _StageTasks:
         return before, unit, exchanged
 
     def _arrival(self, forward: bool, chunk: int, micro: int) -> int | None:
-        """Add the send that brings the input of a pass, which the pass waits for, and return its task; None where the
-        pass reads the model's inputs or follows the loss."""
+        """Add the send that brings the input of a pass, which the pass waits for, and return its place in the list;
+        None where the pass reads the model's inputs or follows the loss."""
         source, stage = chunk - 1 if forward else chunk + 1, chunk % self._stages
         if not 0 <= source < self._chunks:
             return None

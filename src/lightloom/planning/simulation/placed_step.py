@@ -371,7 +371,8 @@ def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, run: PlacedRun) -
 
 
 def _computing(plan: HybridPlan, work: PlacedWork, state: State) -> list[Interval]:
-    """Return the intervals in which devices compute: each sub-operator's two passes, and updates that take time."""
+    """Return the intervals in which devices compute: each sub-operator's two passes (categories "forward" and
+    "backward"), and updates that take time ("update"), on resources "device 0" and so on."""
     balanced, device = plan.balanced, plan.placement.device
     label = [balanced.label(x) for x in range(balanced.size)]
     start, end = state.start, state.end
@@ -389,8 +390,10 @@ def _computing(plan: HybridPlan, work: PlacedWork, state: State) -> list[Interva
 
 
 def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stretches: Stretches) -> list[Interval]:
-    """Return the intervals in which pipes send, with their bytes; beyond :data:`MOST_TRANSFERS` (100,000), back-to-back
-    transfers of one port as a single interval."""
+    """Return the intervals of category "transmission" in which pipes send, with their bytes as the detail ``bytes``, on
+    resources such as "circuits 0→3" or, where pipes share ports, "port 0 of device 3", named by kind and sub-operator
+    or bucket of the message; beyond :data:`MOST_TRANSFERS` (100,000), back-to-back transfers of one port as a single
+    interval, named "N parcels"."""
     messages, balanced = work.messages, plan.balanced
     k, message = circuits.k, _message_of(work)
     shared = np.bincount(circuits.port).max(initial=0) > 1
@@ -510,7 +513,8 @@ class PlacedRun:
         return self.advance(until, np.zeros(self._pipes), dark=True)
 
     def hold(self, circuits: GroupCircuits, timing: Timing) -> None:
-        """Run the step to its end while the holds of ``circuits`` come round, each after a reconfiguration.
+        """Run the step to its end while the holds of ``circuits`` (periods in which each set of them stands) come
+        round, each after a reconfiguration; when the last has passed, the first follows.
 
         Raises:
             UnsupportedError: the step has not ended after :data:`MOST_HOLDS` (1,000,000) holds.
