@@ -113,8 +113,8 @@ class Task:
 
 def solve_task(task: Task) -> Bounded | Evaluated:
     """Return the bound of a task's design where ``below`` is None, else its fastest plan below that; a design that has
-    no plan comes back with the reason in ``why``. Where it is only to be bounded, it must be one that can be built.
-    Worker processes call it."""
+    no plan comes back with the reason in ``why``. Where it is only to be bounded, it must be one that can be built
+    (InputError otherwise). Worker processes call it."""
     if task.below is not None:
         return _evaluated(task.question, task.design, task.below)
     try:

@@ -73,7 +73,8 @@ class Verdict:
 def verdict(plan: Plan) -> Verdict | None:
     """Return the effect of a plan's method of exchanging gradients on its step, against the same plan without it
     (``plan.uncompressed``); None without a method, where that other plan was not simulated, where either is not data
-    parallelism alone, and where a collective library carries its exchanges."""
+    parallelism alone, and where its collectives are not priced as a whole but level by level, as on a fabric of
+    parts."""
     other = plan.uncompressed
     if other is None or other.prices is None or plan.result is None or other.result is None:
         return None

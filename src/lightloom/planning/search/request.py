@@ -89,8 +89,8 @@ class Pins(StatedStrategy):
     def _contradictions(self, job: Job, batches: Sequence[int]) -> Iterator[str | None]:
         """Yield a sentence for each reason why no strategy of the job has all that is pinned at any of these global
         batches; nothing where one may have. Checked are degrees that do not multiply to the ranks or divide what the
-        model can be split into (blocks, heads, experts, slices of a sequence), pins that exclude each other, and
-        batches that the pins do not divide; not whether plans fit the memory or are served."""
+        model can be split into (blocks, parts of a block, experts, slices of a sequence), pins that exclude each other,
+        and batches that the pins do not divide; not whether plans fit the memory or are served."""
         model, ranks = job.model, job.fabric.ranks
         given = {name: value for name, value in self if isinstance(value, int)}
         degrees = {name: given[name] for name in ("dp", "tp", "pp", "cp") if name in given}
