@@ -196,7 +196,9 @@ def _pass(number: int, stage: int, stages: int, total: int, virtual_stages: int)
 
 @njit_without_arrays
 def push(state: State, queue: int, key: float, item: int) -> None:
-    """Insert an item into a queue of the state, a binary heap ordered by key, then by item, in place."""
+    """Insert an item into a queue of the state, a binary heap ordered by key, then by item, in place. ``queue`` is the
+    number of a device or, behind all devices and pipes, 0 more for ends of computing and arrivals, 1 more for ends of
+    hops, 2 more for pipes that can send; the queues of pipes are no heaps."""
     base, at = state.first_row[queue], state.size[queue]
     state.size[queue] += 1
     while at > 0:
@@ -211,8 +213,8 @@ def push(state: State, queue: int, key: float, item: int) -> None:
 
 @njit_without_arrays
 def pop(state: State, queue: int) -> int:
-    """Remove the item of the least key from a queue of the state, the smallest of equal ones, and return it; the queue
-    must not be empty."""
+    """Remove the item of the least key from a queue of the state that is a heap (numbered as in :func:`push`), the
+    smallest of equal ones, and return it; the queue must not be empty."""
     base = state.first_row[queue]
     state.size[queue] -= 1
     size = state.size[queue]
@@ -494,8 +496,9 @@ def advance(
 def run_holds(
     nodes: Nodes, ports: Ports, state: State, devices: int, now: float, holds: Holds, first: int, cuts: Stretches
 ) -> tuple[float, int, int, bool]:
-    """Run a step hold after hold from number ``first`` on, each after a dark reconfiguration, up to ``holds.most`` or
-    as long as ``cuts`` has room for the hops that the end of a hold cuts off.
+    """Run a step hold after hold (periods in which one set of circuits stands) from number ``first`` on, each after a
+    dark reconfiguration, up to ``holds.most`` or as long as ``cuts`` has room for the hops that the end of a hold cuts
+    off.
 
     Returns the moment in seconds, the number of holds begun since the step's start, the number of cuts noted, and
     whether all is done.
