@@ -32,8 +32,9 @@ _JSON = {
 
 
 def read_network(path: Path) -> Fields:
-    """Return the fields of a cluster file that describe the network in a file of ASTRA-sim (JSON): ranks, and a fabric
-    of a tier for each dimension. There is no accelerator, of which a network says nothing.
+    """Return the fields of a cluster file that describe the network in a file of ASTRA-sim (JSON): ``description``,
+    ``ranks``, ``fabric``, of kind ``tiers`` with a tier for each dimension, and ``sources``. There is no accelerator,
+    of which a network says nothing.
 
     Raises:
         ConfigError: the file cannot be read, or a dimension is missing, unknown or out of range (names it).
@@ -42,8 +43,9 @@ def read_network(path: Path) -> Fields:
 
 
 def cluster_fields(data: Fields, path: Path) -> Fields:
-    """Return the fields of a cluster file, ranks and a fabric of tiers, that describe a network of ASTRA-sim: a tier
-    for each dimension, from the ranks outwards, with bandwidths in bytes per second and latencies in seconds.
+    """Return the fields of a cluster file (``description``, ``ranks``, ``fabric``, of kind ``tiers``, ``sources``) that
+    describe a network of ASTRA-sim: a tier for each dimension, from the ranks outwards, with the bandwidth of a rank in
+    bytes per second, the file's GB/s taken as GiB/s times :func:`_links_per_rank`, and latencies in seconds.
 
     Args:
         data: fields of the network's file, in either of its two forms.
@@ -139,8 +141,10 @@ _MOST_NODES = 1 << 18
 
 
 def read_topology(path: Path) -> Fields:
-    """Return the fields of a cluster file that describe a topology of ns-3, text with nodes, switches and links: ranks,
-    the nodes that are no switches, in order, and a fabric that is a graph. There is no accelerator.
+    """Return the fields of a cluster file (``description``, ``ranks``, ``fabric``, ``sources``) that describe a
+    topology of ns-3, text with nodes, switches and links. The ranks are the nodes that are no switches, renumbered in
+    order, the fabric is of kind ``graph``, with ``switch N`` for switches by the file's number, and losses of packets
+    are left out, as the description says. There is no accelerator.
 
     Raises:
         ConfigError: the file cannot be read, a line is malformed (names it), counts contradict the lines, or there are
@@ -172,8 +176,8 @@ def read_topology(path: Path) -> Fields:
 
 
 def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | str]) -> Fields:
-    """Return source, target, bandwidth in bytes per second and latency in seconds of a link, from the five words of a
-    line; the share of lost packets, the fifth, is checked and left out.
+    """Return ``source``, ``target``, ``bandwidth`` in bytes per second and ``latency`` in seconds of a link, as a
+    mapping, from the five words of a line; the share of lost packets, the fifth, must be a number and is left out.
 
     ``names`` are the ranks or names of switches by the number of the node in the file. ConfigError for a malformed
     line.

@@ -126,8 +126,8 @@ class Cluster(Result):
         return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {self.fabric.kind_name}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the cluster as a document: name, description, ranks, every part as a mapping of its fields (None for
-        no reference), and sources."""
+        """Return the cluster as a document: ``name``, ``description``, ``ranks``, then ``accelerator``, ``fabric``,
+        ``reference`` and ``training``, each as a mapping of its fields (None for no reference), and ``sources``."""
         parts = {name: getattr(self, name) for name in ("accelerator", "fabric", "reference", "training")}
         return {
             **attributes(self, "name description ranks"),
@@ -242,8 +242,9 @@ class Rack:
 
 def transport_tiers(fabric: Fabric, accelerator: Accelerator | None = None) -> LibraryTiers:
     """Return the two tiers of a fabric as closed forms of transports see them: the innermost tier as the domain, the
-    least bytes per second of a rank over the other tiers as the network, and the memory bandwidth of ``accelerator``
-    where one is given.
+    least bytes per second of a rank over any other tier as the network, and the memory bandwidth of ``accelerator``,
+    None where none is given. Where the second tier leaves from the first one's switches, every rank is a domain of its
+    own, and all tiers are network.
 
     Raises:
         UnsupportedError: the fabric is not one of tiers that are all switches.

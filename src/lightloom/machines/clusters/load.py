@@ -43,7 +43,8 @@ class Place:
 
 def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place) -> Accelerator:
     """Return the accelerator that a part of a cluster's file describes: a name, fields, or ``base`` and what differs;
-    an object is returned as it is. Files that the part names lie relative to the folder of ``place``.
+    an object, and a plug-in's accelerator by its name, are returned as they are. Files that the part names lie relative
+    to the folder of ``place``.
 
     It has the class of the plug-in's accelerator where it is based on one, and its base's name unless it states one. An
     efficiency that is set over a base replaces the base's kernel model, and parameters of kernels that are set over a
@@ -67,11 +68,12 @@ def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place)
 
 
 def _without_replaced(part: Mapping[str, Any], fields: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return fields to lay over those of a based accelerator, so that what ``part`` sets does not stand beside what it
-    replaces: an efficiency sets kernel model and calibration to None, parameters of kernels the calibration, and their
-    sources are left out.
+    """Return fields to lay over those of an accelerator that has a base, so that what ``part`` sets does not stand
+    beside what it replaces: ``kernels`` and ``calibration`` as None where it sets ``efficiency``, ``calibration`` as
+    None where it sets ``kernels``, each unless ``part`` sets it itself; and ``sources``, those of ``fields`` without
+    entries of what is None now.
 
-    ``fields`` are all fields, those of the base included.
+    ``fields`` are all fields, those of the base included, with those of ``part`` laid over.
 
     Raises:
         ConfigError: an efficiency and kernels are both set.
@@ -112,7 +114,7 @@ _ASSUMED, _FITTED = "assumption: that of the ", "fitted to "
 
 def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
     """Return a fabric with the network software of its accelerator: the accelerator's transport where the fabric states
-    none, with the numbers that the accelerator's calibration fitted.
+    none, with the numbers that the accelerator's calibration fitted where the fabric's transport is the accelerator's.
 
     What the fabric or the ``part`` of the cluster's file that describes it states takes precedence. A fabric that no
     closed form serves is unchanged: links without switches, or packets that are counted one by one.
@@ -183,11 +185,13 @@ def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accele
 def _part_fields(
     part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the fields of a part that is a name, fields, or ``base`` and what differs. Differing fields are laid over
-    those of the base, which ``describe`` looks up by name, and the cluster's file becomes their source.
+    """Return the fields, without a description, of a part that is a name, fields, or ``base`` and what differs.
+
+    ``describe`` looks up the fields of a name or base. Differing fields are laid over those of the base; their source
+    becomes ``set by`` the cluster unless the part states one.
 
     Raises:
-        ConfigError: the base is unknown or no name, or a kind is stated beside it.
+        ConfigError: the name or base is unknown, the base is no text, or a kind is stated beside it.
     """
     if isinstance(part, str):
         return _described(part, place, describe)
@@ -209,9 +213,9 @@ def _part_fields(
 
 
 def _laid_over(below: Any, value: Any, where: str) -> Any:
-    """Return a field's value with ``value`` laid over ``below``, that of the base: field by field where both have
-    fields, entry by entry (by name or number) of a list; otherwise ``value``. Changed fields get the source that
-    ``where`` set them."""
+    """Return a field's value with ``value`` laid over ``below``, that of the base: field by field, one level deep,
+    where both have fields; entry by entry where ``below`` is a list and ``value`` maps names or numbers of its entries;
+    otherwise ``value``. Where the fields have ``sources``, changed ones get ``set by`` and ``where`` as theirs."""
     if isinstance(below, list) and isinstance(value, Mapping):
         return with_entries(below, value, where)
     if not isinstance(below, Mapping | Config) or not isinstance(value, Mapping):
@@ -224,8 +228,8 @@ def _laid_over(below: Any, value: Any, where: str) -> Any:
 
 
 def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Return the fields that ``describe`` gives for a name or a file, relative to the place's folder, without a
-    description; ConfigError, which names the place, where it refuses."""
+    """Return the fields that ``describe`` gives for a name or a file (a name with the ending of one, relative to the
+    place's folder), without a description; ConfigError, which names the place, where it raises an InputError."""
     is_file = name.endswith((".yaml", ".yml", ".csv", ".json", ".txt"))
     try:
         found = describe(str(place.folder / name) if is_file else name)
@@ -281,11 +285,12 @@ def load_cluster(
         set: fields and their values; a dot reaches into a part, or into an entry of a list
             (``fabric.tiers.rail.ports``). Parts as a whole (``{"accelerator": "my-a100.yaml"}``) are set before what
             reaches into them; their files lie relative to the working directory.
-        fields: top-level fields by keyword.
+        fields: top-level fields by keyword, which take precedence over ``set``, as ``ranks`` does.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
-        ConfigError: a file of no form that describes a cluster; a field is missing, unknown or out of range: one line
+        ConfigError: a file of no form that describes a cluster; no accelerator is stated or set, as for files of
+            ASTRA-sim and ns-3; a field is missing, unknown or out of range: one line
             that names file, field, value, expectation; or a cluster that is given as an object should be changed.
     """
     settings = {**(set or {}), **fields, **({} if ranks is None else {"ranks": ranks})}
@@ -314,7 +319,8 @@ def cluster_from(
     where: str | None = None,
     folder: Path | None = None,
 ) -> Cluster:
-    """Build a cluster from the mapping that a YAML file holds.
+    """Build a cluster from the mapping that a YAML file holds, with the accelerator's network software on the fabric,
+    and on the reference if the fabric then has a collective library.
 
     Args:
         data: fields of a cluster file.

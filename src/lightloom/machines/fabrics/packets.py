@@ -65,7 +65,8 @@ class PacketFabric(Fabric):
 
     @property
     def software(self) -> str:
-        """Return the name of the transport, or words that say why software costs nothing."""
+        """Return the name of the transport that costs something, otherwise words that say why software costs nothing,
+        such as ``ideal software, as stated``."""
         if self.transport is not None:
             return "ideal software, as stated" if self.transport.ideal else self.transport.name
         if self.packet_payload is not None:

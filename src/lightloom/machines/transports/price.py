@@ -62,8 +62,9 @@ class Constants:
 
     @classmethod
     def of(cls, transport: Transport) -> Constants:
-        """Return a transport's corrections of latencies, shared figures and scales as arrays; corrections of protocols
-        that it lacks are 1."""
+        """Return a transport's corrections of latencies (base, domain step and network step of LL, of LL128 and of
+        Simple, then domain and network step of adding switches), shared figures (in the order of :data:`SHARED`) and
+        four scales as arrays; corrections of protocols that it lacks are 1."""
         factors = [
             getattr(transport.protocols[name].corrections, what) if name in transport.protocols else 1.0
             for name in PROTOCOLS
@@ -76,14 +77,18 @@ class Constants:
 
 
 def scales_array(scales: Scales) -> Floats:
-    """Return the four numbers of a system as an array, in the order of the fields of :class:`Scales`."""
+    """Return the four factors of a system as an array: latency, network latency, bandwidth, network bandwidth."""
     return np.array([getattr(scales, name) for name in Scales.model_fields])
 
 
 def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the ways of collectives that may be of different kinds as columns in the order of ``tasks``: for every way
-    its protocol (0 LL, 1 LL128, 2 Simple, −1 adding switches), its terms (seconds but for the posts, a number of peers)
-    and its name. Terms of ways that a collective lacks, as others have more, are infinite."""
+    """Return the ways of collectives that may be of different kinds as columns in the order of ``tasks``.
+
+    Each way has its protocol (0 LL, 1 LL128, 2 Simple, −1 adding switches), [ways, collectives], and seven terms, [7,
+    ways, collectives], before corrections and scales: base, domain steps, network steps, posts (a number of peers),
+    bytes inside a domain, bytes across and copies, all but the posts in seconds. A collective's ways come first in its
+    column; where others have more ways, the terms behind are infinite. Names are a tuple for each collective.
+    """
     parts = []
     for kind, places in in_groups(range(len(tasks)), lambda place: tasks[place].kind).items():
         sizes = np.array([tasks[place][1:] for place in places], np.float64).T
@@ -102,9 +107,13 @@ def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) ->
 
 
 def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the ways of collectives of one kind as columns: for every way its protocol (0 LL, 1 LL128, 2 Simple, −1
-    adding switches), its terms (seconds but for the posts, a number of peers) and its name. Latencies and posts are
-    scaled to the accelerator's clock; terms of ways that do not serve a task are infinite."""
+    """Return the ways of collectives of one kind as columns, of the same ways for all.
+
+    Each way has its protocol (0 LL, 1 LL128, 2 Simple, −1 adding switches), [ways, collectives], and seven terms, [7,
+    ways, collectives], before corrections and scales: base, domain steps, network steps, posts (a number of peers),
+    bytes inside a domain, bytes across and copies, all but the posts in seconds. The first four are multiplied by the
+    reference clock over that of the transport's generation. All terms of a way that does not serve a task are infinite.
+    """
     every = list(ways(tasks, tiers, transport))
     count = len(tasks.ranks)
     terms = np.empty((_TERMS, len(every), count))
@@ -127,8 +136,9 @@ def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
 def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) -> Floats:
     """Return the seconds of a pipelined transfer from its latency and its transmission, both in seconds.
 
-    The filling of the pipeline adds ``fill`` times the root of the product of both, smoothly limited to ``limit`` times
-    the latency. Without a latency the transmission alone is returned.
+    The filling of the pipeline adds ``latency · r / sqrt(1 + (r / limit)²)`` with ``r = fill · sqrt(transmission /
+    latency)``: ``fill`` times the root of the product of both while that is small, at most ``limit`` times the latency.
+    Without a latency the transmission alone is returned. The arrays have one shape, which the result has too.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = fill * np.sqrt(transmission / latency)
@@ -137,8 +147,8 @@ def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) 
 
 
 def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
-    """Return the seconds of every way of every collective with these constants: [ways, collectives]; infinite where a
-    collective lacks a way."""
+    """Return the seconds of every way of every collective with these constants (corrections of latencies, shared
+    figures, scales): [ways, collectives]; infinite where a collective lacks a way."""
     steps = np.append(constants.factors, 1.0)
     base_at, step_at, network_at = np.array([[0, 3, 6, -1], [1, 4, 7, 9], [2, 5, 8, 10]])
     family = np.where(ways_of.protocol == REDUCTION, 3, ways_of.protocol)
@@ -157,8 +167,8 @@ def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
 
 
 def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
-    """Return the seconds of each collective by its quickest way with these constants: [collectives]; infinite where it
-    has none."""
+    """Return the seconds of each collective by its quickest way with these constants: [collectives]; infinite where
+    none of the ways serves it. ValueError where the columns have no way at all, as for a kind that is not carried."""
     return np.asarray(seconds_of_ways(ways_of, constants).min(axis=0))
 
 
@@ -166,8 +176,8 @@ def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
 
 
 def ranks_in_domain(domain: int, ranks: Ints, stride: Ints) -> Ints:
-    """Return how many ranks of each group lie together in a domain of ``domain`` neighbouring ranks, at least:
-    [groups]; 1 where each may lie alone.
+    """Return a number of ranks of each group that at least lie together in every domain of ``domain`` neighbouring
+    ranks that the group enters: [groups]; from 1, where each may lie alone, to all ranks of the group.
 
     ``ranks`` is the size of each group and ``stride`` the distance between its neighbours, [groups] each. Groups tile
     the ranks from 0 on, so that domains cut some of them unless one size divides the other.
@@ -220,7 +230,8 @@ class Library:
         Where nothing is sent these are the seconds of their latencies.
 
         Args:
-            kind: kind of the collectives, such as ``all-reduce``.
+            kind: kind of the collectives: ``all-reduce``, ``all-gather``, ``reduce-scatter``, ``broadcast``, ``reduce``
+                or ``all-to-all``; no way carries any other (ValueError).
             ranks: number of ranks of each group, [rows].
             stride: distance between neighbouring ranks of each group, [rows].
             nbytes: bytes of each collective, counted as ``Collective.nbytes``, [rows] or [rows, ...].

@@ -151,8 +151,8 @@ class Transport(Described):
 
     @model_validator(mode="after")
     def _numbers_are_of_protocols(self) -> Self:
-        """Raise ValueError for scales or a generation without protocols, and for spreads of unknown parameters;
-        otherwise return the transport unchanged."""
+        """Raise ValueError for scales other than 1 or a generation without protocols, and for spreads of parameters
+        that :data:`PARAMETERS` does not name; otherwise return the transport unchanged."""
         if not self.protocols and (self.scales != Scales() or self.generation is not None):
             raise ValueError("numbers of a transport without protocols: expected field 'base', such as nccl-hopper")
         if unknown := self.spreads.keys() - PARAMETERS.keys():
@@ -173,8 +173,10 @@ class Transport(Described):
         return 0.0 if self.generation is None else self.generation.arithmetic_share
 
     def priors(self) -> dict[str, Prior]:
-        """Return the prior of every parameter that a calibration may change, by name, with this transport's values: the
-        four scales, and the share of arithmetic where it is not 0; empty for an ideal transport."""
+        """Return the prior of every parameter that a calibration may change, by name: the four scales (``latency``,
+        ``network_latency``, ``bandwidth``, ``network_bandwidth``), and ``arithmetic_share`` where it is not 0. Each has
+        this transport's value, spread and source in place of the general ones; a spread that the transport does not
+        state stays the general one. Empty for an ideal transport."""
         values = {} if self.ideal else self.scales.model_dump()
         if self.arithmetic_share > 0:
             values["arithmetic_share"] = self.arithmetic_share
@@ -188,8 +190,8 @@ class Transport(Described):
         }
 
     def with_parameters(self, values: Mapping[str, float]) -> Self:
-        """Return the transport with other values of the scales that ``values`` names, and of its generation's
-        ``arithmetic_share``; other names are ignored."""
+        """Return a copy of the transport with other values, not validated, of the scales that ``values`` names and of
+        its generation's ``arithmetic_share``. Other names are ignored, and that share where there is no generation."""
         scales = self.scales.model_copy(update={name: values[name] for name in Scales.model_fields if name in values})
         changes: dict[str, object] = {"scales": scales}
         if self.generation is not None and "arithmetic_share" in values:
@@ -221,8 +223,9 @@ def load_transport(name: str) -> Transport:
     """Return a transport from the catalog, such as ``ideal`` or ``nccl-hopper``, or from a YAML file.
 
     Raises:
-        UnknownNameError: neither a catalog name nor a file.
-        ConfigError: a field is missing, unknown or out of range.
+        UnknownNameError: neither a catalog name nor a file; so too a library of several generations without one.
+        ConfigError: the file cannot be read or lists several generations, or a field is missing, unknown or out of
+            range.
     """
     library, _, generation = name.rpartition("-")
     path = catalog_file(name, CATALOG)

@@ -112,9 +112,10 @@ def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> L
 
 
 def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
-    """Yield every way that the transport has of carrying collectives of one kind over two tiers, protocol by protocol,
-    then, for an all-reduce where the domain's switches can add, the way through these, for tasks with more than two
-    ranks in a domain."""
+    """Yield every way that the transport has of carrying collectives of one kind over two tiers, with its terms before
+    corrections and scales: protocol by protocol (LL, LL128, Simple), then, for an all-reduce where the domain's
+    switches can add, the way through these, which serves tasks with more than two ranks in a domain. Nothing for a kind
+    that the transport does not carry."""
     for number, name in enumerate(PROTOCOLS):
         if name in transport.protocols:
             yield from _ways_of_protocol(tasks, tiers, transport, number)
@@ -139,7 +140,7 @@ def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
 
 def _across(tasks: Tasks, nbytes: Floats, tiers: Tiers) -> Floats:
     """Return the seconds, [collectives], in which each rank sends ``nbytes`` bytes, [collectives], into the network
-    between domains; 0 for collectives in one domain."""
+    between domains at ``tiers.network`` bytes per second; 0 for collectives in one domain."""
     return np.where(tasks.domains > 1, nbytes / tiers.network, 0.0)
 
 
@@ -152,8 +153,8 @@ def _leaving(tasks: Tasks, nbytes: Floats, tiers: Tiers, transport: Transport) -
 
 def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Floats | float:
     """Return the fraction of a domain's bandwidth that a ring reaches with the protocol of a ``number`` (0 LL, 1 LL128,
-    2 Simple): a number, or for LL an array [collectives], since its bandwidth is also limited by the generation's
-    ceiling for 1, 2 or more domains."""
+    2 Simple): a number; for LL of a transport with a generation an array, [collectives], since its bandwidth is also
+    limited by the generation's ceilings for one, for two and for more domains."""
     share = transport.protocols[PROTOCOLS[number]].share
     if transport.generation is None or number > 0:
         return share

@@ -42,7 +42,8 @@ class Grid:
 
 def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
     """Return the bill of a grid, per rank: ends of links, copper cables inside blocks and optical links between them,
-    or fibres and circuit switches where these join the blocks.
+    or transceivers, fibres and circuit switches where these join the blocks. Without blocks all links are of the medium
+    ``choices.grid_links``. The bill's bandwidth is that of all links of a rank, 0 where they join switches.
 
     Raises:
         ConfigError: the cubes do not tile the grid, or no port of the catalog or of the choices has the rate of the
@@ -97,7 +98,8 @@ def _copper_block(grid: Grid, choices: BillChoices) -> tuple[int, ...] | None:
 
 def _links_by_block(grid: Grid, block: tuple[int, ...] | None) -> tuple[float, float]:
     """Return the number of links of a rank, on average and each counted at one of its ends: (inside blocks, between
-    blocks). All are inside where ``block``, the ranks along each dimension of a block, is None."""
+    blocks). All are inside where ``block``, the ranks along each dimension of a block, is None. In a switched grid the
+    links that close a dimension of a single block count as between blocks."""
     shares = _links_by_dimension(grid)
     if block is None:
         return sum(shares), 0.0
@@ -143,7 +145,8 @@ _PER_SOURCE = 16
 def wavelength_ring_bill(
     nodes: int, transceivers: int, bandwidth: float, fibres: int, launch: float, choices: BillChoices
 ) -> Bill:
-    """Return the bill of a ring of wavelengths, per node: engines as built or the devices that they hold, and fibres.
+    """Return the bill of a ring of wavelengths, per node: engines as built (where ``choices.wdm`` is ``built``) or the
+    modulators, photoreceivers, ring locks, serialisers and light sources that they hold, and fibres.
 
     Args:
         nodes: number of nodes on the ring.
@@ -196,7 +199,8 @@ def averager_bill(
     ranks: int, bandwidth: float, watts: Mapping[str, float], unknown: tuple[str, ...], choices: BillChoices
 ) -> Bill:
     """Return the bill of an in-network averager, per rank: a card, transceiver ends and a fibre, and the averager's
-    devices.
+    devices, one line for each name in ``watts`` and ``unknown``. Where both are empty, what the averager is made of is
+    named as missing; otherwise the transceivers' watts are not counted, as those of the devices hold them.
 
     Args:
         ranks: number of ranks at the averager.

@@ -86,7 +86,8 @@ def port_part(kind: Kind, ports: Ports, choices: BillChoices) -> Part:
     rate of the ports.
 
     Raises:
-        ConfigError: the catalog has none at this rate, or the chosen part has another rate or is of another kind.
+        ConfigError: the catalog has none at this rate, or the chosen part states another rate or is of another kind.
+        UnknownNameError: the chosen part is neither in the catalog nor a file.
     """
     field = kind.replace("-", "_")
     chosen: str | None = getattr(choices, field)
@@ -163,7 +164,9 @@ def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
 def graph_bill(ranks: int, tail: Ints, head: Ints, bandwidth: Floats, choices: BillChoices) -> Bill:
     """Return the bill of a graph, per rank: cards at ranks, ports at switches, and cables, one for both ways where a
     link of equal rate leads back, otherwise one for each link. A link between ranks ends at the chips themselves unless
-    ``choices.cards`` asks for cards.
+    ``choices.cards`` asks for cards. Cables between ranks are of the medium ``choices.grid_links``, those from ranks to
+    switches of ``choices.host_links``, others optical. The bill's bandwidth is that of the links that leave a rank, on
+    average.
 
     Args:
         ranks: number of ranks, which are the first vertices.
@@ -205,7 +208,9 @@ def graph_bill(ranks: int, tail: Ints, head: Ints, bandwidth: Floats, choices: B
 def stated_bill(
     bill: Bill, power: float | None, kinds: tuple[Kind, ...] | None, joules: float | None, sources: Mapping[str, str]
 ) -> Bill:
-    """Return the bill with what a fabric states itself in place of the figures of its parts.
+    """Return the bill with what a fabric states itself in place of the figures of its parts, and a note on each.
+
+    A further note warns where ``joules`` alone are stated and the parts draw static power beside them.
 
     Args:
         bill: the bill of the parts.

@@ -79,7 +79,8 @@ def network(
     below: Medium | None = None,
 ) -> tuple[list[Line], Tree]:
     """Return the cards, switch ports and links of one tier of a network as lines of a bill, per rank, and the tree of
-    its switches.
+    its switches, the fat tree of fewest tiers. Ports that are used count, or all ports of whole switches where
+    ``choices.switches`` is ``whole``; links between switches are optical.
 
     Args:
         ports: the ports that carry one link.
@@ -143,7 +144,8 @@ class Planes(NamedTuple):
 
 def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Planes:
     """Return the optical circuit switches of ``planes`` planes, each of which joins ``ports`` ports, as a bill's line
-    for each of ``ranks`` ranks, with the number of stages.
+    for each of ``ranks`` ranks (a fraction of a switch or of its ports), with the number of stages, 1 or 3, and a note
+    on three stages. Ports that are used count, or whole switches where ``choices.switches`` is not ``used``.
 
     Raises:
         UnsupportedError: not even three stages of the switch join so many ports.
