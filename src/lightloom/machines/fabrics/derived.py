@@ -36,7 +36,8 @@ class Footprint(NamedTuple):
     @classmethod
     def of(cls, runs: Sequence[tuple[Any, Any, Any, Any]]) -> Footprint:
         """Return the footprint of transfers that each have the given runs: a ``(base, start, length, period)`` for each
-        run, whose values are arrays [transfer] or single numbers, broadcast to all transfers."""
+        run, whose values are arrays [transfer] or single numbers, broadcast to all transfers. A run has the links
+        ``base + (start + k) % period`` for k below ``length``."""
         transfers = np.broadcast_shapes(*(np.shape(value) for run in runs for value in run))
         columns = np.empty((4, *transfers, len(runs)), np.int64)
         for position, run in enumerate(runs):
@@ -59,7 +60,8 @@ class CellOrder(NamedTuple):
     def of(cls, links: int, channels: int, footprint: Footprint, width: Column) -> CellOrder:
         """Return the order of an array of all links' channels in which the cells of one transfer lie closest together:
         channels of a link side by side where transfers have on average more channels than links, otherwise links side
-        by side.
+        by side. It is the distance in the flat array between neighbouring links and that between neighbouring channels:
+        (channels, 1) or (1, links).
 
         Args:
             links: number of links of the fabric.
@@ -267,7 +269,7 @@ def group_members(whole: int, ranks: int, stride: int) -> Ints:
 @cached
 def direct_latency(fabric: Geometry) -> Floats:
     """Return the seconds of one transfer from rank to rank on its quickest route: [source, destination]. Infinite where
-    every route passes a link without bandwidth, and on the diagonal.
+    every route passes a link without bandwidth, and on the diagonal. The array is cached; callers leave it unchanged.
 
     Raises:
         UnsupportedError: the arrays do not fit in memory.
@@ -298,8 +300,9 @@ def neighbour_latency(fabric: Geometry) -> float:
 @cached
 def diameter_latency(fabric: Geometry) -> float:
     """Return a lower bound, in seconds, of the time until every rank has heard of every other: the longest of the
-    quickest ways, over other ranks where that is quicker, from the source of the slowest direct transfer. On a fabric
-    that adds in the network, the slowest way into the switch plus the slowest out of it."""
+    quickest ways, over other ranks where that is quicker, from the source of the slowest direct transfer; infinite
+    where one leads out of reach. On a fabric that adds in the network, the slowest way into the switch plus the slowest
+    out of it."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.max() + down.max())
@@ -486,14 +489,16 @@ def _uses(fabric: Geometry) -> Mask:
 
 @cached
 def _users(fabric: Geometry) -> _Users:
-    """Return, for each link, how many ranks send and how many receive over it, and, where it is one rank alone, the
-    link's place among all such links of that rank."""
+    """Return, for each link, how many ranks send over it (``senders``) and how many receive over it (``receivers``),
+    and, where that is one rank alone, the link's place from 0 among all such links of that rank (``sending``,
+    ``receiving``, without meaning elsewhere): four arrays, [link]."""
     uses = _uses(fabric)
     return _users_of(uses, uses.sum(axis=2))
 
 
 def _users_of(uses: Mask, ranks: Ints) -> _Users:
-    """Return who uses each link.
+    """Return who uses each link: the numbers of ``ranks``, and from ``uses`` the places, from 0, of links with a single
+    sender, and with a single receiver, among those of that rank.
 
     Args:
         uses: mask of senders (first) and receivers of each link: [2, link, rank].
@@ -542,8 +547,9 @@ def ports(fabric: Geometry, source: Ints, destination: Ints, parts: int = 3) -> 
     its source alone sends over, or none that its destination alone receives over.
 
     A link that the transfers of many ranks pass is divided evenly among these ranks, or among the ranks they go to if
-    those are fewer; a transfer's rate is the least share on its way. Its ports are the narrowest of the links that its
-    source, and its destination, have to themselves.
+    those are fewer; a transfer's rate, in bytes per second, is the least share on its way. Its ports are the narrowest
+    of the links that its source, and its destination, have to themselves, each numbered from 0 among all such links of
+    that rank.
 
     Args:
         fabric: the fabric, whose chosen routes transfers take.

@@ -567,7 +567,7 @@ class Fabric(Described):
         load alike at the same time; this fabric itself for a group of all ranks.
 
         None where such groups do not tile the fabric, and, unless a subclass says otherwise, on circuit-switched
-        fabrics and on those that add in the network.
+        fabrics and on those that add in the network, whatever the group.
         """
         if self.exclusive or self.in_network_reduction or self.ranks % (ranks * stride):
             return None
@@ -792,7 +792,8 @@ class GroupFabric(Fabric):
 
     def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:
         """Return source, destination and route of the transfers of all groups, as ranks of the whole fabric: three flat
-        arrays, first the transfers of all groups for the first given transfer, then those for the next."""
+        arrays, first the transfers of all groups for the first given transfer, then those for the next. ``source`` and
+        ``destination`` are ranks of the group, from 0: [transfer] each."""
         places = self.siblings()[1].T
         ends = places[source].ravel(), places[destination].ravel()
         return *ends, self.whole.route(*ends)

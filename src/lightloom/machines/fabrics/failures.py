@@ -152,8 +152,8 @@ def _dead_nodes(failures: Iterable[Failure]) -> set[int]:
 
 
 def links_between_ranks(fabric: Fabric) -> list[Edge]:
-    """Return every link that some transfer uses as an edge from one rank to another, one way, with the bytes of data
-    per second and the seconds that it has.
+    """Return every link that some transfer uses as an edge (source, target, bandwidth in bytes of data per second,
+    latency in seconds) from one rank to another, one way, by source and then target.
 
     All pairs of ranks on all routes are looked at.
 
@@ -205,7 +205,8 @@ def links_between_ranks(fabric: Fabric) -> list[Edge]:
 
 def _remaining_graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
     """Return the graph of the ranks that are left of a fabric whose links join ranks, renumbered in order. Links that
-    failed are left out; a dead node stays as a switch that passes data on, a dark one is gone with its links.
+    failed are left out, both ways; a dead node stays as a switch, ``dead node 5``, that passes data on, a dark one is
+    gone with its links. Headers of packets are in the links' rates and the energy of a bit.
 
     Raises:
         ConfigError: no link joins the ends of a failed link, no link is left, or the ranks are cut apart.
@@ -305,8 +306,8 @@ class DamagedWdmRing(WavelengthRing):
         return lit
 
     def blocked(self) -> Mask:
-        """Return a mask, true for the channels of each link that carry nothing, as their wavelength is dark or the
-        fibres between the link's ends are broken: [link, channel]."""
+        """Return a mask, true for the channels of each link that carry nothing, as their wavelength is dark, or the
+        fibres between the link's ends are broken or lead through a dark node: [link, channel]."""
         blocked = np.tile(~self.lit_channels, (self.links, 1))
         for failure in self.failures:
             if failure.what in ("segment", "cable", "dark-node"):
@@ -458,8 +459,9 @@ def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric: ...
 
 
 def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric:
-    """Return the fabric that is left after failures; a ring of wavelengths becomes a :class:`DamagedWdmRing`. Failures
-    count nodes as before anything failed; ranks are those left, renumbered in order. Repeated failures count once.
+    """Return the fabric that is left after failures; a ring of wavelengths becomes a :class:`DamagedWdmRing`, even
+    without failures, and any other fabric without failures is returned as it is. Failures count nodes as before
+    anything failed; ranks are those left, renumbered in order. Repeated failures count once.
 
     Raises:
         UnsupportedError: failures of this kind of fabric, or of these things on it, are not modelled.

@@ -209,8 +209,8 @@ class SharedRing(WavelengthRing):
 
     def share(self, ranks: int, stride: int, channels: int) -> fabric.Fabric | None:
         """Return one group of ``ranks`` ranks, each ``stride`` from the next, as a ring of its part of ``channels``
-        wavelengths, which all interleaved groups divide (by ``share_unit``). This ring itself where the group is all of
-        it.
+        wavelengths, which all interleaved groups divide (by ``share_unit``), each link as long as ``stride`` of this
+        ring's. This ring itself where the group has all ranks and wavelengths and there is one fibre.
 
         A group that does not reach around the ring is closed by light that goes back the long way, without multicast.
         None without a wavelength for each group, or where ``lightpath_reach`` is too short.
@@ -268,8 +268,9 @@ class SharedRing(WavelengthRing):
         ``channels`` channels of every link, at least :meth:`shift_unit` (1, or 2 where the ring does not close).
 
         The way is divided into equal hops, whose circuits overlap and need channels of their own: they are the longest
-        for which the channels suffice and that divide the stride, and around a closed ring the number of ranks too. The
-        rate is that of a circuit divided by the hops; the latency counts ``conversion_time`` for each hop.
+        for which the channels suffice and that divide the stride, and around a closed ring the number of ranks too;
+        where the ring does not close, the hops of the longer way, through it or back, count. The rate is that of a
+        circuit divided by the hops; the latency counts ``conversion_time`` for each hop.
         """
         each = channels // self.shift_unit(stride)
         around = self.ranks if self.closes else 0
