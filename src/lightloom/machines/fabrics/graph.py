@@ -100,7 +100,8 @@ class Routes(NamedTuple):
     @classmethod
     def through(cls, ends: tuple[Ints, Ints], seconds: Floats, vertices: int, ranks: int) -> Routes:
         """Return the shortest routes over directed links, by fewest links and then least latency; of n links out of a
-        vertex that are equally good for rank d it takes number d mod n, so that routes to different ranks spread.
+        vertex that are equally good for rank d it takes number d mod n, so that routes to different ranks spread. For
+        each vertex and rank they hold the ``distance`` in links and the ``link`` to take, −1 at the rank itself.
 
         Args:
             ends: vertices at which each link begins, and at which it ends, [link] each.
@@ -459,7 +460,7 @@ class Graph(PacketFabric):
 
     def cuts(self) -> list[Cut]:
         """Return the cut around the rank that can exchange least, and the cuts around each switch with two ranks or
-        more that receive from it alone, together with these ranks."""
+        more, but not all, that receive from it alone, together with these ranks."""
         receive, send = self.rank_bandwidths()
         around = [
             Cut(f"the links into {leaf} and its {inside} ranks", inside, capacity)

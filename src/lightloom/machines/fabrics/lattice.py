@@ -142,7 +142,8 @@ class Lattice(NamedTuple):
 
     def runs(self, source: Ints, destination: Ints, copies: int = 1, copy: Ints | int = 0) -> list[LinkRun]:
         """Return the links of transfers between cells, one run for each dimension, in the order of the route: the last
-        dimension first.
+        dimension first. A run has the links ``base + (start + k) % period`` for k below ``length``, which may be 0, and
+        ``backward``, true where a transfer crosses them from the last to the first.
 
         Args:
             source: cell at which each transfer begins, [transfer].
@@ -266,8 +267,8 @@ class Lattice(NamedTuple):
 
     def halves(self) -> list[tuple[int, int, int]]:
         """Return the cuts through the middle of each dimension of more than one cell, the last dimension first:
-        (dimension from 0, cells of one half, directed links into that half). The ends of all short lines of a twisted
-        torus count for the long dimensions, whose middle they cross."""
+        (dimension from 0, cells of one half, the smaller one, directed links into that half). The ends of all short
+        lines of a twisted torus count for the long dimensions, whose middle they cross."""
         sides, short = 2 if self.wraps else 1, sum(map(self._short, range(len(self.dims))))
         closing = short * self.cells // min(self.dims)
         return [

@@ -30,8 +30,9 @@ from lightloom.machines.reducers.hardware import AveragerHardware
 
 
 def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:
-    """Return the fields that an optical averager takes from the compared reducer that ``averaging`` names, by name,
-    with their ``sources``: levels, latency of a level, watts per rank, joules per bit (0) and what is built.
+    """Return the fields that an optical averager takes from the compared reducer that ``averaging`` names, by name:
+    ``levels``, ``averaging_latency`` (seconds of a level), ``power_per_rank``, ``energy_per_bit`` (0), ``built`` and
+    the ``sources`` of these.
 
     ``bandwidth`` is the bytes per second of a rank's port.
 
@@ -67,8 +68,9 @@ def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
 
 def _of_devices(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:
     """Return the fields that an optical averager takes from a network constructed for ``ranks`` ranks of the devices in
-    ``averaging``, by name, with their ``sources``: levels, latency of a level and what is built; watts per rank and
-    joules per bit (0) only where the power of every device is known.
+    ``averaging``, by name: ``levels``, ``averaging_latency`` (seconds of a level, a lower bound where a device's is
+    unknown) and ``built``; ``power_per_rank`` and ``energy_per_bit`` (0) only where the power of every device is known;
+    and the ``sources`` of these.
 
     ``bandwidth`` is the bytes per second of a rank's port.
 
@@ -153,10 +155,11 @@ class OpticalAverager(StarGeometry):
     @classmethod
     def _derive(cls, data: Any) -> Any:
         """Return the fields with those that follow from ``averaging`` filled in where they are not given, before
-        validation; unchanged without ``averaging``, or where a field that they need is invalid.
+        validation; unchanged without ``averaging``, for a single rank, or where a field that they need is invalid.
 
         Raises:
-            ConfigError: more ranks than two levels reach.
+            UnknownNameError: there is no reducer or constant of a name in ``averaging``.
+            ConfigError: more ranks than two levels reach, or wavelengths do not fit beside each other on a mesh.
             UnsupportedError: no network bears the noise, or there is no such reducer for so many ranks.
         """
         if not isinstance(data, Mapping) or data.get("averaging") is None or type(data.get("ranks")) is not int:

@@ -157,9 +157,9 @@ class CircuitSwitch(StarGeometry):
         return 1 if 2 * stride == self.ranks else 2
 
     def shift(self, stride: int, channels: int) -> fabric.Shift:
-        """Return the sends of every rank to the one ``stride`` further on, and at once to the one before, in one hop
-        over circuits that stand: on half of the ``channels`` planes each way, or on all where both ways are the same
-        circuits."""
+        """Return how every rank sends to the one ``stride`` further on, and at once to the one before: in one hop over
+        circuits that stand, each as wide as half of the ``channels`` planes, rounded down, or as all of them where both
+        ways are the same circuits, at the bytes per second of these planes and the latency of one transfer."""
         width = channels // self.shift_unit(stride)
         return fabric.Shift(stride, 1, width, width * self.bandwidth, self.neighbour_latency())
 

@@ -18,9 +18,10 @@ Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate
 
 
 def format_amount(value: float, unit: Unit) -> str:
-    """Return an SI amount as text in the unit that people use: ``$ 1,234``, ``9 W``, ``79,200 h`` for seconds, ``0.11 a
-    year`` for failures a second, shares (0 to 1) in percent; three or four significant digits, but dollars from 100 on
-    and hours as whole numbers."""
+    """Return an SI amount as text in the unit that people use: ``$ 1,234``; watts and joules with a prefix where they
+    need one, such as ``9 W``; ``79,200 h`` for seconds (``lifetime``); ``0.11 a year`` for failures a second
+    (``rate``); shares (0 to 1) in percent; ``3 dB``; samples per second as a rate. There are three or four significant
+    digits, but dollars from 100 on and hours are whole numbers."""
     if unit == "dollars":
         return f"$ {value:,.0f}" if value >= 100 else f"$ {value:.3g}"
     if unit == "power" and value == 0:

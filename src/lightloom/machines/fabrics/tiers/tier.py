@@ -268,7 +268,8 @@ class Level:
     @property
     def classes(self) -> list[LinkClass]:
         """Classes of alike links of the level in the whole fabric, in the order of the links' numbers: links into and
-        out of ports first, then those of a tree."""
+        out of ports first, then those of a tree. Each has the number of its ``links``, the bytes per second of one
+        (``bandwidth``) and the ``ports`` that one of them serves."""
         if not self.switched:
             copies = self.ranks // self.group * self.planes
             links = self._lattice.links if self._lattice else self.size * (self.size - 1)
@@ -307,7 +308,8 @@ class Level:
 
     def runs(self, source: Ints, target: Ints) -> list[tuple[LinkRun, float]]:
         """Return the runs of links that transfers occupy, each with the seconds of one of its links: those of the
-        switches beneath that are passed first, then the level's own. A run has one entry for each transfer.
+        switches beneath that are passed first, then the level's own. A run has one entry for each transfer, links
+        numbered over the whole fabric.
 
         Source and target are ranks of different children of one group, and the source is on the target's rail:
         [transfer].
@@ -390,7 +392,8 @@ def filled_tiers(ranks: int, tiers: Sequence[Tier]) -> tuple[Tier, ...]:
     ranks, are unchanged.
 
     Domains of a tier are filled alike, as full as can be and at least half; ports of outer tiers shrink in proportion
-    with a domain that is filled in part.
+    with a domain that is filled in part. Only switches and full meshes may be filled in part, and none where the fabric
+    has circuit switches.
 
     Raises:
         ValueError: domains would be less than half full; the message says which numbers of ranks are next.
@@ -469,9 +472,10 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
     Tiers that ranks fill in part have the sizes of :func:`filled_tiers`.
 
     Raises:
-        ValueError: two tiers of one name, sizes that do not multiply to the ranks, ports that cannot be spread evenly,
-            uplinks without a switch beneath, circuits that differ from the links of the blocks that they join, or
-            domains less than half full.
+        ValueError: two tiers of one name, a size that is left out of another tier than the outermost or would be more
+            than ``most``, sizes that do not multiply to the ranks or cannot be twisted, ports that cannot be spread
+            evenly, uplinks without a switch beneath, circuits that differ from the links of the blocks that they join,
+            or domains less than half full.
     """
     places: dict[str, int] = {}
     for number, tier in enumerate(tiers, 1):

@@ -61,7 +61,8 @@ class Tiers(PacketFabric):
 
     def library_tiers(self) -> LibraryTiers | None:
         """Return the two tiers that closed forms of a collective library see: the innermost tier as the domain, and as
-        the network the least bytes per second of a rank over any other tier. None where not all tiers are switches.
+        the network the least bytes per second of a rank over any other tier, infinite where there is none. The memory
+        bandwidth is left None. None in all where not all tiers are switches.
 
         Where the second tier leaves from the first one's switches, every rank is a domain of its own and all tiers are
         network.
@@ -333,8 +334,9 @@ class Tiers(PacketFabric):
     # transfer of a fabric are those of its tiers, one by one.
 
     def reaches(self) -> list[Reach]:
-        """Return the seconds of the quickest and of the slowest transfer that a tier joins, and the most links of one,
-        for each tier of several children, innermost first."""
+        """Return, for each tier of several children, innermost first, the seconds of the quickest transfer that it
+        joins (``nearest``) and of the slowest (``farthest``, with its way through the tiers beneath), and the number of
+        links of the longest (``links``)."""
         reaches: list[Reach] = []
         within = {1: Reach(0.0, 0.0, 0)}
         for level in (level for level in self.levels if level.size > 1):
