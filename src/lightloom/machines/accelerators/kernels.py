@@ -280,7 +280,8 @@ class KernelModel(Config):
 
     def _alignment(self, kernels: KernelShapes, element_bytes: int) -> Floats:
         """Return the factor, 1 or more, by which products take longer whose rows are not multiples of 16 bytes at
-        ``element_bytes`` bytes an element: [rows, operators].
+        ``element_bytes`` bytes an element: [rows, operators]. It is the inverse of ``unaligned``, half of that where
+        rows are multiples of 4 bytes.
 
         Rows are as long as the features of a layer, n and k, in the forward pass and for both gradients; convolutions,
         whose k is that of an implicit matrix, pad their channels and are never slower.

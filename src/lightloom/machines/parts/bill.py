@@ -267,10 +267,10 @@ class Bill:
         return rows
 
     def to_json(self) -> Document:
-        """Return the bill as a document: ranks, a row for each line (part, kind, number for each rank and its formula),
-        the totals as :meth:`Total.to_json` writes them (dollars, static watts, watts of dynamic energy at full load and
-        failures a second, each per rank; joules per bit), what is missing, and notes. Kind and bandwidth are left
-        out."""
+        """Return the bill as a document: ``ranks``; ``parts``, a row for each line with ``part`` and ``kind``,
+        ``per_rank``, the number for each rank, and its ``formula``; the totals as :meth:`Total.to_json` writes them,
+        ``dollars_per_rank``, ``static_watts_per_rank``, ``dynamic_watts_per_rank`` (at full load), ``joules_per_bit``
+        and ``failures_per_second_per_rank``; ``missing`` and ``notes``. Kind and bandwidth are left out."""
         return {
             "ranks": self.ranks,
             "parts": [attributes(line, "part=part.name kind=part.kind per_rank formula=why") for line in self.lines],

@@ -200,10 +200,11 @@ class ReducerComparison(Result):
         ]
 
     def to_json(self) -> Document:
-        """Return the comparison as a document: setting, loss of the light's path in dB, :meth:`rows` of the rivals,
-        refused ones with the reason, the pair and the constants that turn its verdict, the verdict's sentences,
-        best-case ratios, the proof of sums of digits with how many were tried and how many were wrong, all constants
-        with their sources, and provenance."""
+        """Return the comparison as a document: the setting (``servers``, ``bits``, ``symbol_rate``, ``word_errors``);
+        ``path_loss_db``; ``rivals``, their :meth:`rows`; ``refused``, reasons by name; ``draws`` and ``pair``;
+        ``turns``, the change of the pair's saving with each constant; ``verdict``, its sentences;
+        ``best_case_ratios`` and ``most_servers_within_limits`` by rival; ``digit_sum`` with the ``proof`` of sums of
+        digits and how many were ``tried`` and ``wrong``; all ``constants`` with their sources; and ``provenance``."""
         setting = self.setting
         given = {name: constant.value for name, constant in self.constants.items() if constant.given}
         identity = [setting.servers, setting.bits, setting.symbol_rate, setting.word_errors]
@@ -383,7 +384,8 @@ def compare_reducers(
     pair: tuple[str, str] = ("digit-sum", "reducer-asic"),
     draws: int = DRAWS,
 ) -> ReducerComparison:
-    """Compare ways to average the codes of servers, with lasers, multiplexers, converters and error correction.
+    """Compare ways to average the codes of servers, with lasers, multiplexers, converters and error correction. Ways
+    that cannot be built for so many servers are among ``refused``, with the reason.
 
     Args:
         servers: number of servers, 2 to 32; networks are constructed for up to 16.
