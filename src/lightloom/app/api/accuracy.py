@@ -61,9 +61,10 @@ class AccuracyReport(DrawnResult):
         return "; ".join(table.summary() for table in self.tables)
 
     def rows(self) -> list[Document]:
-        """Return a row for each measured step of all tables: the table's name, the step's row, model and GPUs, seconds
-        measured and predicted, both ends of the 90 % interval in seconds, the relative error (above 0 where predicted
-        too slow), whether the measurement lies inside, and what was assumed."""
+        """Return a row for each measured step of all tables: ``table``, the table's name, the step's ``row``, ``model``
+        and ``gpus``, ``measured_s`` and ``predicted_s``, both ends of the 90 % interval (``low_s``, ``high_s``), the
+        relative ``error`` (above 0 where predicted too slow), whether the measurement lies ``inside`` the interval, and
+        in words what was ``assumed``."""
         return [{"table": table.steps.name, **row} for table in self.tables for row in table.rows()]
 
     def display_rows(self) -> list[dict[str, object]]:
@@ -155,8 +156,8 @@ class StepComparison(Result):
         return f"measured {format_time(measured)}, predicted {format_time(predicted)}{error}; {told}"
 
     def rows(self) -> list[Document]:
-        """Return a row for each part of a step (``part`` is its name): seconds of a mean step measured and predicted,
-        predicted minus measured, and a note on how both were found."""
+        """Return a row for each part of a step (``part`` is its name): seconds of a mean step, ``measured_s`` and
+        ``predicted_s``, ``difference_s``, predicted minus measured, and a ``note`` on how both were found."""
         names = "part=name measured_s=measured predicted_s=predicted difference_s=difference note"
         return [attributes(part, names) for part in self.step.parts]
 
@@ -208,9 +209,12 @@ class StepComparison(Result):
         yield from (f"{count} events of category {name} are left out" for name, count in self.profile.left_out.items())
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom accuracy PROFILE --json`` prints: seconds measured and predicted of a
-        step, its parts, and kinds of exchanges and operators with the times that they occur in a step and the seconds
-        of each time (``predicted_s`` None where there is no price)."""
+        """Return the document that ``lightloom accuracy PROFILE --json`` prints: ``profile``, ``sha256``,
+        ``accelerator`` and ``where`` it was measured; ``steps`` (their number), ``measured_s``, ``predicted_s`` and
+        ``overlapped_s`` of a step; ``parts``, the rows of :meth:`rows`; kinds of ``exchanges`` and ``operators`` with
+        the times that they occur in a step (``count_per_step``, ``calls_per_step``) and ``measured_s`` and
+        ``predicted_s`` of each time, the latter None where there is no price; ``summary``; and ``left_out``, numbers of
+        events by category."""
         document = {
             "schema": "lightloom.profiled-step/1",
             **attributes(self, "profile=profile.name sha256=profile.sha256 accelerator=machine where"),

@@ -92,8 +92,8 @@ class ProvedAverager(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def display_rows(self) -> list[dict[str, object]]:
-        """Return a single row: the construction, its signals by layer, MZIs, wrong outputs, inputs tried and the steps
-        of the proof."""
+        """Return a single row: "construction" (its name), "signals" by layer, as ``4-16-4``, "MZIs", "wrong outputs",
+        "inputs tried", and the steps of the "proof", joined by semicolons."""
         return [
             {
                 "construction": self.construction.name,

@@ -103,16 +103,17 @@ class StepsCalibration(Fitted):
         return calibration_text(self.calibration)
 
     def rows(self) -> list[Document]:
-        """Return a row for each parameter: its name and all fields of the fitted parameter, value and prior in the
-        parameter's own unit, spreads as shares of them."""
+        """Return a row for each parameter: its name as ``parameter``; ``value`` and ``prior`` in the parameter's own
+        unit; ``prior_spread`` and ``spread``, standard deviations of its logarithm before and after the fit;
+        ``determined``, whether the rows say much about it; ``unit``, ``meaning``, and the ``source`` of the prior."""
         return [
             {"parameter": name, **parameter.model_dump(mode="json")}
             for name, parameter in self.calibration.parameters.items()
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row for each parameter as text: prior and fitted value with unit, spread before and "left open"
-        after the fit in per cent, and whether it rests on the rows or on its prior."""
+        """Return a row for each parameter as text: "parameter", "prior" and "fitted" value with unit, "spread" before
+        and "left open" after the fit in per cent, whether it "rests on" the rows or on its prior, and "meaning"."""
         columns = (
             "parameter: {parameter} | prior: {prior:.4g} {unit} | spread: {prior_spread:.0%} | "
             "fitted: {value:.4g} {unit} | left open: {spread:.0%} | rests on: {rests} | meaning: {meaning}"
@@ -208,9 +209,11 @@ class ProfileCalibration(Fitted):
         return calibration_text(self.calibration)
 
     def rows(self) -> list[Document]:
-        """Return a row for each operator, the longest first; seconds are those of one call, ``share`` is of all
-        operators' time. ``predicted_s`` (priors) and ``fitted_s`` are None where an operator cannot be priced,
-        ``fitted_s`` also where nothing is fitted."""
+        """Return a row for each operator, those whose calls took longest in all first: ``operator`` (its name),
+        ``inputs`` (shapes), number ``format``, ``pass``, ``calls_per_step``; seconds of one call, ``measured_s``,
+        ``predicted_s`` (by the priors) and ``fitted_s``; ``share`` of all operators' time, 0 to 1; and names of
+        ``kernels``. ``predicted_s`` and ``fitted_s`` are None where an operator cannot be priced, ``fitted_s`` also
+        where nothing is fitted."""
         total = sum(operator.seconds for operator in self.operators)
         priors = predicted_seconds(self.operators, self.base)
         fitted = np.full(len(priors), np.nan) if self.refusal else predicted_seconds(self.operators, self.accelerator)
@@ -274,9 +277,11 @@ class ProfileCalibration(Fitted):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom calibrate --json`` prints for a profile: what was profiled, with seconds
-        of a step and of the device, the rows of all operators, and the calibration, which is None where ``refusal``
-        says why nothing is fitted."""
+        """Return the document that ``lightloom calibrate --json`` prints for a profile: ``profile``, ``sha256``,
+        ``accelerator``, ``devices``, ``on_device`` and ``steps`` (their number); ``step_s``, seconds of a step (None
+        where not recorded), ``device_s`` and ``unattributed_s``, seconds of the GPU's work in the whole trace and of
+        that which no operator launched; ``rows`` of all operators; ``refusal``, why nothing is fitted, or None; and the
+        ``calibration``, None where there is a refusal."""
         seconds = "step_s=step_seconds device_s=device_seconds unattributed_s=unattributed_seconds"
         document = {
             "schema": "lightloom.profile/1",
@@ -306,8 +311,9 @@ class CollectiveAccuracy(DrawnResult):
     """Version and hash of the configuration."""
 
     def rows(self) -> list[Document]:
-        """Return a row for each timed collective: system, nodes, GPUs, kind, bytes, seconds measured and predicted, and
-        ``error``, predicted over measured, minus 1 (above 0 where predicted too slow)."""
+        """Return a row for each timed collective: ``system``, ``nodes``, ``gpus``, ``collective`` (its kind),
+        ``nbytes``, ``measured_s`` and ``predicted_s``, and ``error``, predicted over measured, minus 1 (above 0 where
+        predicted too slow)."""
         return [
             {
                 "system": system.name,
@@ -339,8 +345,8 @@ class CollectiveAccuracy(DrawnResult):
         return [_errors(*each) for each in zip(self.systems, self.seconds, strict=True)]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom accuracy --json`` prints for collectives: each system with its transport
-        and number of rows, and all rows."""
+        """Return the document that ``lightloom accuracy --json`` prints for collectives: ``systems``, each ``system``
+        with the name of its ``transport`` and its number of ``rows``, and all ``rows`` in one list."""
         return {
             "schema": "lightloom.collectives-accuracy/1",
             "systems": [
@@ -419,8 +425,9 @@ class TransportCalibration(Fitted):
         return yaml.safe_dump(document, sort_keys=False, width=120)
 
     def rows(self) -> list[Document]:
-        """Return a row for each of the four numbers (latency and bandwidth, inside a domain and between domains): its
-        name, and its factor on the transport's own constant, typical and fitted, without a unit."""
+        """Return a row for each of the four factors of a transport's own latencies and bandwidths: ``number``, its name
+        (``latency``, ``network_latency``, ``bandwidth`` or ``network_bandwidth``, the latter of each pair between
+        domains), ``typical``, the factor before the fit, and ``fitted``."""
         before, after = (each.scales.model_dump() for each in (self.system.transport, self.transport))
         return [{"number": name, "typical": before[name], "fitted": after[name]} for name in after]
 

@@ -122,8 +122,9 @@ class VerifiedSchedule(DrawnResult):
         )
 
     def to_json(self, files: Sequence[Path] = ()) -> Document:
-        """Return the document that ``lightloom schedule FILE --json`` prints: algorithm, collective, number of rows,
-        seconds, bound and fabric, without the transfers; ``files`` are paths of what was written, which it names."""
+        """Return the document that ``lightloom schedule FILE --json`` prints, without the transfers: ``algorithm``,
+        ``kind``, ``ranks`` and ``nbytes`` of the collective, ``rows`` (their number), ``verified`` (True), ``time_s``,
+        ``lower_bound_s``, ``bound_by``, the ``fabric``'s fields, and ``files``, the given paths of what was written."""
         collective, fabric = self.collective, self.fabric.model_dump(mode="json")
         document = {
             "schema": "lightloom.schedule-report/1",
@@ -138,10 +139,12 @@ class VerifiedSchedule(DrawnResult):
         return {str(key): plain(value) for key, value in document.items()}
 
     def row(self) -> Document:
-        """Return the schedule's row in a ranking of algorithms: number of steps, seconds of one run and their parts,
-        the lower bound in seconds with what sets it, joules of transmission of all ranks in one run (None where the
-        fabric's energy per bit has no source), time over bound with the set-up of circuits (``ratio``) and of a
-        repeated run without it (``ratio_without_setup``; each may be None), and notes of the algorithm."""
+        """Return the schedule's row in a ranking of algorithms: ``algorithm``, number of ``steps``, ``time_s``,
+        ``lower_bound_s`` with ``bound_by``, ``energy_j``, joules of transmission of all ranks in one run (None where
+        the fabric's energy per bit has no source), ``verified`` (True), the parts of the time (``transmission_s``,
+        ``conversion_s``, ``reconfiguration_s``), ``static_circuits`` and ``setup_s``, time over bound with the set-up
+        of circuits (``ratio``) and of a repeated run without it (``ratio_without_setup``; each may be None), and
+        ``notes`` of the algorithm."""
         parts = "transmission_s=transmission conversion_s=conversion reconfiguration_s=reconfiguration"
         return {
             **attributes(self, "algorithm steps=cost.steps time_s=cost.time lower_bound_s=lower_bound.time"),
@@ -164,9 +167,9 @@ class VerifiedSchedule(DrawnResult):
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a single row of text: algorithm, steps, time, "vs bound" (time over the lower bound), "steady" (that
-        of a repeated run, without the first set-up of circuits), lower bound with what sets it, energy of transmission,
-        and notes."""
+        """Return a single row of text: "algorithm", "steps", "time", "vs bound" (time over the lower bound), "steady"
+        (that of a repeated run, without the first set-up of circuits), "lower bound", "energy" of transmission, "bound
+        set by", and "notes"."""
         columns = (
             "algorithm: {algorithm} | steps: {cost.steps} | time: {time:time} | vs bound: {ratio:ratio} | steady: "
             "{repeated_ratio:ratio} | lower bound: {lower_bound.time:time} | energy: {cost.energy:energy} | "
@@ -289,9 +292,10 @@ class CollectiveRanking(DrawnResult):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom collective --json`` prints: the collective (bytes), cost model and
-        fabric, seconds by the collective library (None without one), a row for each schedule, the algorithms that were
-        refused with the reasons, and dollars and watts of each rank's share of the fabric."""
+        """Return the document that ``lightloom collective --json`` prints: ``kind``, ``ranks`` and ``nbytes`` (with
+        stated permutation and sizes), ``cost_model``, ``fabric``, ``library_time_s``, seconds by the collective library
+        (None without one), ``site``, ``fabric_ledger``, dollars and watts of each rank's share of the fabric, ``rows``,
+        one for each schedule, ``refused``, algorithms with the reason (``why``), and ``warnings`` of the fabric."""
         kind, nbytes, fabric = self.collective.kind, self.collective.nbytes, self.fabric.model_dump(mode="json")
         parts = self.collective.stated_parts()
         document = {
@@ -312,8 +316,9 @@ class CollectiveRanking(DrawnResult):
 
     def rows(self) -> list[Document]:
         """Return a row for each schedule, the fastest first: steps, seconds of one run and their parts, lower bound,
-        joules sent, ratios to the bound and notes, as of :meth:`VerifiedSchedule.row`; and the fabric's watts of a
-        rank, and its joules and dollars in one run of all ranks (named per step)."""
+        joules sent, ratios to the bound and notes, as of :meth:`VerifiedSchedule.row`; and of the fabric alone
+        ``watts_per_rank`` and ``dollars_per_step``, of all ranks in one run (None where a part is unknown), with what
+        is ``missing``, and under ``ledger`` the same and its joules as totals with ranges."""
         return [schedule.row() | self.ledger_of(schedule).to_json() for schedule in self.ranking]
 
     def display_rows(self) -> list[dict[str, str]]:

@@ -221,8 +221,10 @@ class PlanComparison(DrawnResult):
         return "not simulated: decided by its bound, or not among what was searched"
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom compare --json`` prints: inputs that differ, a row for each plan in both
-        rankings, plans that only one has with why the other lacks them, and two sentences in sum."""
+        """Return the document that ``lightloom compare --json`` prints: two sentences in sum (``summary``,
+        ``explanation``); ``inputs`` that differ (``field``, ``before``, ``after``); ``rows``, one for each plan in both
+        rankings; plans that only the first (``gone``) or the second (``new``) has, by ``label``, with ``why`` the other
+        lacks them; and the provenance of both in ``compared``."""
         sources = [self.before["provenance"], self.after["provenance"]]
         document = {
             "schema": "lightloom.compare/1",
@@ -238,9 +240,11 @@ class PlanComparison(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each plan in both rankings, by the place in the second: places from 1, seconds of a step and
-        bytes of a rank before and after; the ratio of seconds a sample, after over before; each part's change in
-        seconds a sample; dollars and joules at the meter a sample, before and after (None where unknown); and why."""
+        """Return a row for each plan in both rankings, by the place in the second: ``label``; places from 1
+        (``place_before``, ``place_after``), seconds of a step (``step_before_s``, ``step_after_s``) and bytes of a rank
+        (``memory_before_bytes``, ``memory_after_bytes``); ``sample_time_ratio``, seconds a sample after over before;
+        each part's change in seconds a sample (``compute_change_per_sample_s`` and so on); dollars and joules at the
+        meter a sample (``dollars_per_sample_before`` and so on, None where unknown); and ``why``, in words."""
         return [
             {
                 "label": change.label,
@@ -390,8 +394,9 @@ def _cost(row: Row, key: str) -> str:
 
 
 def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
-    """Yield what differs between the questions of two documents, field by field by dotted path, and then the version of
-    lightloom; the site is compared only where both documents have it."""
+    """Yield what differs between the questions of two documents, field by field by dotted path with the values before
+    and after (None where the field is absent), and then the version of lightloom (field ``lightloom``); the site is
+    compared only where both documents have it."""
     asked = _QUESTIONS + (("site",) if "site" in first and "site" in second else ())
     before, after = (dict(_leaves({key: document[key] for key in asked})) for document in (first, second))
     for field in dict.fromkeys([*before, *after]):

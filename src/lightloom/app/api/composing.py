@@ -137,9 +137,11 @@ class Composition(DrawnResult):
         return Row(name, best, Gain.of(best.plan, self.composed.baseline.plan))
 
     def worth(self) -> list[Document]:
-        """Return a row for each idea: its gain alone over the best electrical plan and its gain inside the best of all,
-        both as shares of a sample's time, the half-widths of their 90 % intervals (None where no spread is known), and
-        its Shapley value in seconds of a sample; these values add up to what all five take off."""
+        """Return a row for each idea: ``idea``, its ``paper``, ``gain_alone`` over the best electrical plan and
+        ``gain_inside``, what all five ideas gain over the other four, both as shares of a sample's time, the
+        half-widths of their 90 % intervals (``gain_alone_half_width``, ``gain_inside_half_width``, None where no spread
+        is known), and ``shapley_s``, its Shapley value in seconds of a sample; these add up to what all five take
+        off."""
         rows, shares = list[Document](), self.composed.shapley()
         for idea, (alone, inside) in self.gains().items():
             row = {"idea": idea, "paper": IDEAS[idea], "gain_alone": alone.share, "gain_inside": inside.share}
@@ -167,9 +169,10 @@ class Composition(DrawnResult):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom compose --json`` prints: a row for each plan that is shown, what each
-        idea is worth, the best plan with every set of ideas, and the sets and networks without one, with the
-        reasons."""
+        """Return the document that ``lightloom compose --json`` prints: ``model``, ``ranks``, ``accelerator``,
+        ``bandwidth_Bps``, ``equal`` and ``global_batch``; ``rows``, one for each plan that is shown; ``ideas``, what
+        each is worth (:meth:`worth`); ``values``, the best plan with every set of ideas; and the sets (``impossible``)
+        and networks (``refused``) without one, with the reasons."""
         composed = self.composed
         document = {
             "schema": "lightloom.compose/1",
@@ -192,11 +195,14 @@ class Composition(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each of :attr:`plans`: seconds of a step and the part of them that waits for communication;
-        joules at the meter a sample and dollars a million samples, each as far as known (None where nothing is) with
-        the parts that are missing; what was measured of its accuracy; the step's time over its lower bound; its
-        ``gain`` over the best electrical plan as a share of a sample's time, with the half-width of the 90 % interval;
-        and the question to ``plan`` whose answer it is (cluster, strategies, algorithms, exchanges)."""
+        """Return a row for each of :attr:`plans`: ``name``, ``ideas`` and ``plan``; ``iteration_time_s`` of a step and
+        the part of it that waits for communication (``exposed_communication_s``); ``sent_bytes_per_rank`` and
+        ``reconfigurations`` in a step; ``joules_per_sample`` at the meter and ``dollars_per_million_samples``, each as
+        far as known (None where nothing is) with the parts that are missing (``joules_missing``,
+        ``dollars_missing``); what was measured of its ``accuracy``, in words; ``ratio_to_bound``, the step's time over
+        its lower bound; its ``gain`` over the best electrical plan as a share of a sample's time, with
+        ``gain_half_width``, half of the 90 % interval; the question to ``plan`` whose answer it is (``cluster``,
+        ``strategies``, ``algorithms``, ``exchanges``); and ``gradient_exchange``, the method's label or None."""
         rows = []
         for row in self.plans:
             plan, request = row.best.plan, row.best.request

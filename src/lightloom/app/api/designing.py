@@ -109,10 +109,12 @@ class DesignFront(Result):
         return [self._row(candidate) for candidate in self.exploration.candidates]
 
     def _row(self, candidate: Candidate) -> Document:
-        """Return a design's row: its plan; samples per dollar, per joule and per second; goodput, a share of the time;
-        dollars and watts of the whole, and of the fabric per rank; where it breaks even with the best of the other
-        technology (None where nothing of that has a plan); and whether it is on the front or leads its own
-        technology."""
+        """Return a design's row: ``name``, ``technology`` and ``ranks``; whether it is on the front (``on_front``) or
+        leads its own technology (``leads_technology``); ``samples_per_dollar``, ``samples_per_joule`` and
+        ``samples_per_second``; ``goodput``, a share of the time, ``iteration_time_s`` and ``plan`` (its label);
+        ``dollars`` and ``watts`` of the whole, ``fabric_dollars_per_rank`` and ``fabric_watts_per_rank``;
+        ``break_even`` with the best of the other technology (None where nothing of that has a plan); what is
+        ``missing`` by name; what was ``left_out``; and the design's ``settings``."""
         points = ("samples_per_dollar", "samples_per_joule", "samples_per_second")
         worth, even = candidate.worth, rival_break_even(candidate, self.exploration)
         per_rank = "fabric_dollars_per_rank=fabric_dollars fabric_watts_per_rank=fabric_watts"
@@ -129,9 +131,11 @@ class DesignFront(Result):
         }
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom design --json`` prints: a row for each evaluated design, those that
-        bounds have beaten or that were refused, the number over the budget, and what is assumed; ``not_searched`` only
-        of an interrupted search."""
+        """Return the document that ``lightloom design --json`` prints: ``model``, ``accelerator`` and
+        ``batch_per_rank``; ``designs``, a row for each evaluated one; those that bounds have ``beaten`` or that were
+        ``refused`` (with ``why``), by ``name`` and ``ranks``; ``over_budget``, a number; ``missing_alike``, figures of
+        boards and hosts that nothing states; ``assumptions`` and ``site``; ``not_searched``, names, only of an
+        interrupted search."""
         found = self.exploration
         document: Document = {
             "schema": "lightloom.designs/1",

@@ -92,10 +92,13 @@ class Goodput(Result):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom goodput --json`` prints: the goodput and, under ``shares``, where all of
-        the time goes (shares of it that add up to 1); seconds between interruptions and between checkpoints; causes as
-        of :meth:`rows`; dollars of the machine; spare nodes, changes and slices, the simulation (None without one), and
-        what is assumed."""
+        """Return the document that ``lightloom goodput --json`` prints: the machine (``cluster``, ``ranks``, ``nodes``,
+        ``node_ranks``, ``spare_nodes``); ``goodput`` (None where a rate is ``missing``), ``most_goodput`` and, under
+        ``shares``, where all of the time goes (shares of it that add up to 1); ``availability`` and ``speed``;
+        ``mean_time_between_interruptions_s`` and ``interval_s`` between checkpoints; ``checkpoint``; ``interruptions``
+        in ``months``; ``causes`` as of :meth:`rows`; ``dollars`` of the machine with ``dollars_missing``; ``spares``,
+        ``worth`` (of changes) and ``slices``, lists of rows; ``simulated`` (None without a simulation); and
+        ``assumptions``."""
         each = self.estimate
         document = {
             "schema": "lightloom.goodput/1",
@@ -119,10 +122,11 @@ class Goodput(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each cause: its group; the interruptions expected in ``months`` on all ranks and the seconds
-        of a restart (None where no rate is known); the chosen remedy (None where there is none); the source of the
-        rate; and under ``remedies`` each alternative with the goodput (share of the time, None where unknown), its
-        seconds of restart, the factor by which steps slow down (both None where it is impossible) and why."""
+        """Return a row for each cause: ``cause``, its ``group``, the ``interruptions`` expected in ``months`` on all
+        ranks and ``restart_s`` (both None where no rate is known), the chosen ``remedy`` (None where there is none),
+        the ``source`` of the rate, and under ``remedies`` each alternative: ``remedy``, ``goodput`` (share of the time,
+        None where unknown), ``restart_s``, ``slowdown``, the factor by which steps take longer (both None where it is
+        impossible), and ``why``."""
         seconds = self.months * MONTH * self.estimate.machine.ranks
         return [
             {
@@ -303,8 +307,9 @@ class PricedBill(Result):
         return f"{self.name}, {self.bill.ranks:,} ranks: {self.dollars.text()} a rank"
 
     def rows(self) -> list[Document]:
-        """Return a row for each line of the bill: the part, how many of it a rank has, their dollars, their watts busy
-        or idle and their failures a second, all per rank (None where unknown), and the formula behind the count."""
+        """Return a row for each line of the bill: ``part``, ``per_rank``, how many of it a rank has, their
+        ``dollars_per_rank``, ``static_watts_per_rank`` (busy or idle) and ``failures_per_second_per_rank`` (None where
+        unknown), and the ``formula`` behind the count."""
         return [
             {
                 **attributes(line, "part=part.name per_rank"),
@@ -317,9 +322,10 @@ class PricedBill(Result):
         ]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom bill --json`` prints: the parts with their number per rank, totals per
-        rank in SI units (dollars, watts busy or idle and of load, joules a bit, failures a second), each with its range
-        and what it lacks, and the choices with those that changed nothing."""
+        """Return the document that ``lightloom bill --json`` prints: ``name``; the parts with their number per rank and
+        totals per rank in SI units (dollars, watts busy or idle and of load, joules a bit, failures a second), each
+        with its range and what it lacks, under the keys of :meth:`Bill.to_json`; ``choices``, and in
+        ``unused_choices`` the names of choices and prices that changed nothing."""
         document: Document = {
             "schema": "lightloom.bill/1",
             "name": self.name,

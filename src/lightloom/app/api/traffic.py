@@ -72,8 +72,9 @@ class TrafficResult(DrawnResult):
         return f"of {fabric.shared_channels} wavelengths of a link, as many as: {held}; verified: none is used twice"
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom traffic --json`` prints: the cluster, how the fabric is shared, whether
-        that was verified (only where light is held exclusively), and a row for each job."""
+        """Return the document that ``lightloom traffic --json`` prints: the ``cluster``, in words how the fabric is
+        ``shared``, whether that was ``verified`` (only of circuits, which hold light exclusively), and ``rows``, one
+        for each job."""
         document = {
             "schema": "lightloom.traffic/1",
             "cluster": self.cluster.to_json(),
@@ -85,10 +86,11 @@ class TrafficResult(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each job: its ranks, seconds alone and together (of a step, or of one collective), their
-        ratio as ``slowdown``, plans, channels (wavelengths that each holds of a link, None on links of packets), and
-        for each sort of exchange its busy seconds alone, its slowdown (a factor), and the largest share (0 to 1) of a
-        link's bandwidth that it takes meanwhile, alone."""
+        """Return a row for each job: ``job`` (its label), ``what`` it is, ``ranks``, ``alone_s`` and ``together_s``,
+        seconds of a step or of one collective, their ratio as ``slowdown``, ``plan_alone`` and ``plan_together``,
+        ``channels_alone`` and ``channels_together`` (wavelengths that it holds of a link, None on links of packets),
+        and in ``exchanges``, by sort of exchange, ``busy_alone_s``, ``slowdown`` (a factor), and ``most_of_a_link``,
+        the largest share (0 to 1) of a link's bandwidth that it takes meanwhile, alone."""
         return [
             {
                 **attributes(each, "job=alone.job.label what=alone.job.what"),
@@ -158,7 +160,8 @@ def traffic(
 
 def _request(job: TrafficJob, cluster: Cluster) -> Request:
     """Return what is asked of a job: its collective with its bytes, or the graph and search of its model with the job's
-    pins and batch, where options that the job leaves out follow from the model's file and the cluster.
+    pins and batch, where options that the job leaves out follow from the model's file and the cluster. Graph and search
+    are None of a collective; batches are samples of all of the job's ranks.
 
     ConfigError for a kind of collective that jobs cannot be, unknown options, no or two sizes, or two batches.
     """

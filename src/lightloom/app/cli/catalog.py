@@ -314,9 +314,10 @@ def _fields(
 
 
 def _derived(kind: str, name: str) -> dict[str, Any]:
-    """Return, under one key that names the ranks, figures of the averager of the entry ``name`` of a ``kind`` (levels,
-    latency in seconds, watts of a rank, joules of a bit, what it is built of) for a cluster's ranks, or for four of a
-    fabric; empty for other kinds and for entries without an averager of known parts."""
+    """Return, under the one key ``derived for N ranks``, figures of the averager of the entry ``name`` of a ``kind``:
+    ``levels``, ``averaging_latency`` in seconds, ``power_per_rank``, ``energy_per_bit`` (those that are known),
+    ``averager``, a text on what it is built of, ``warnings`` if any, and ``sources``. N are a cluster's ranks, or four
+    of a fabric; the mapping is empty for other kinds and for entries without an averager of known parts."""
     if kind == "cluster":
         fabric = clusters.load_cluster(name).fabric
     elif kind == "fabric" and fabrics.description(name).get("averaging") is not None:

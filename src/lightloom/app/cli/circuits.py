@@ -300,9 +300,10 @@ def circuits(
 
 def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, request: Request) -> Document:
     """Return the whole answer in SI units, as ``--json`` prints it: the request, solver status and gap, circuits a hold
-    of the largest demand beside their bound, when all is sent, and the bytes that are relayed. ``pairs`` and
-    ``circuits`` are columns, with an entry for each pair with traffic (bytes, circuits in all holds, hops, seconds
-    until it is sent) and for each circuit."""
+    of the largest demand (``max_min``) beside their ``bound``, when all is sent (``finish_s``), and the bytes that are
+    relayed. ``pairs`` and ``circuits`` are columns, with an entry for each pair with traffic (``source``,
+    ``destination``, ``nbytes``, ``circuits`` in all holds, ``hops``, ``finish_s``, seconds until it is sent) and for
+    each circuit (``hold``, ``source``, ``destination``, ``route``, ``channel``)."""
     assignment, traffic = solved.assignment, solved.assignment.traffic
     flows = {name: getattr(traffic, name).tolist() for name in ("source", "destination", "nbytes")}
     asked = [[*flows.values()], on.model_dump(mode="json"), request._asdict(), timing.hold, timing.reconfiguration]

@@ -171,6 +171,10 @@ def _around(
 ) -> tuple[Document, Sequence[VerifiedSchedule]]:
     """Return (document of a collective around failures and beside a straggler, schedules to write).
 
+    The document has ``kind``, ``nbytes_per_rank``, ``fabric``, ``rows``, one for each case, ``late_s`` and ``slower``
+    of the straggler, ``stragglers`` and ``refused``, the rows and refusals of :func:`_stragglers`, both empty without
+    one.
+
     Args:
         kind: of the collective.
         sound: the fabric without failures.
@@ -221,11 +225,12 @@ def _around(
 def _stragglers(
     request: Collective, sound: Fabric, late: float, slower: float
 ) -> tuple[list[Document], list[dict[str, str]]]:
-    """Return (rows, refusals): a row for each algorithm that is compared, and the refusals of those that fail.
+    """Return (rows, refusals): a row for each algorithm that is compared and serves, and ``algorithm`` and ``why`` of
+    those that fail.
 
-    A row has the seconds of the sound fabric, and how many seconds more one rank adds that starts ``late`` seconds
-    later or sends ``slower`` times slower: by rank, the most, and the mean. The fastest with its worst rank comes
-    first.
+    A row has ``algorithm`` and ``time_s``, the seconds of the sound fabric, and how many seconds more one rank adds
+    that starts ``late`` seconds later or sends ``slower`` times slower: by rank (``later_s``), the most (``worst_s``,
+    of ``worst_rank``), and the mean (``mean_s``). The fastest with its worst rank comes first.
     """
     rows: list[Document] = []
     refused: list[dict[str, str]] = []

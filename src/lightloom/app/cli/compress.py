@@ -59,8 +59,8 @@ def _values(path: Path) -> NDArray[np.float32]:
 
 def _codec_of(head: bytes, source: Path) -> tuple[Header, FramedCodec]:
     """Return (header, codec): the header that ``head``, the first bytes of a stream, holds, and the codec that wrote
-    it. ``source`` is the file, for messages; CodecError if the header is malformed or no known codec has its number and
-    parameter."""
+    it, built with the header's parameter. ``source`` is the file, for messages; CodecError if the header is malformed
+    or no known codec has its number and parameter."""
     try:
         header = Header.parse(head)
     except CodecError as error:

@@ -56,10 +56,11 @@ class _Comparison:
         return f"{self.task}, {self.ranks} ranks, {self.steps} steps, {self.seeds} seed" + "s" * (self.seeds > 1)
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom exchange compare --json`` prints: the task; a row for each method with
-        the factor by which it saves bytes, its last validation loss in nats, the difference to plain training and its
-        range over seeds, the modelled seconds of a step and the loss after equal time; and the validation losses of
-        each run."""
+        """Return the document that ``lightloom exchange compare --json`` prints: ``task``, ``ranks``, ``steps``,
+        ``seeds`` and ``link_bytes_per_second``; ``methods``, a row for each with the factor by which it saves bytes
+        (``ratio``), its last validation ``loss`` in nats, the ``difference`` to plain training and its range over seeds
+        (``spread``), the modelled ``step_seconds`` and ``loss_at_equal_time``; and ``runs``, the validation losses of
+        each ``method`` and ``seed``."""
         return {
             "schema": "lightloom.exchange-comparison/1",
             **attributes(self, "task ranks steps seeds link_bytes_per_second=link"),

@@ -325,8 +325,8 @@ class Shown(NamedTuple):
     """Exit code."""
 
     def show(self, as_json: bool) -> None:
-        """Print the document as JSON on stdout if ``as_json``, else the parts for people; raise ``typer.Exit`` where
-        the exit code is another than 0."""
+        """Print the document as JSON on stdout if ``as_json``, numbers that JSON lacks as null and the messages on
+        stderr, else the parts for people; raise ``typer.Exit`` where the exit code is another than 0."""
         if as_json:
             # Numbers that JSON lacks become null.
             json.dump(plain(self.document), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)

@@ -103,8 +103,8 @@ def _export(paths: Sequence[Path], search: PlanSearch, document: dict[str, Any])
     """Yield messages while writing what is exported, each in the form of its name, and noting it in ``document``;
     nothing is written before the messages are asked for.
 
-    Names that end in .json get the model's graph, in .toml and .sh the settings of a framework, others are folders of
-    traces.
+    Names that end in .json get the model's graph (noted under ``exported_graph``), in .toml and .sh the settings of a
+    framework (``exported``), others are folders of traces (``exported_step``).
     """
     for path in paths:
         if path.suffix == ".json":
@@ -131,7 +131,9 @@ def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -
 
 
 def _export_step(folder: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
-    """Write the step of the first plan that traces can hold, and note it in ``document``; yield messages about it.
+    """Write the step of the first plan that traces can hold into ``folder``, and note it in ``document`` under
+    ``exported_step``; yield messages: which plan it is and why unless it is the winner, notes on the traces, and the
+    command that simulates them.
 
     Raises:
         UnsupportedError: traces can hold no plan; why the first one is not.
@@ -218,8 +220,9 @@ def _write(
     figure: Path | None,
     what_if: bool,
 ) -> dict[str, Path | None]:
-    """Write the page, the trace and the pictures that are asked for, and note the pictures in ``document``; return the
-    files by what they hold, None for one that was not requested.
+    """Write the page, the trace and the pictures that are asked for, and note the pictures of a folder in ``document``
+    under ``pictures``; return the files as ``report``, ``trace`` and ``figure``, or ``picture NAME`` for each of a
+    folder; None for one that was not requested.
 
     Args:
         ranking: the plans.

@@ -107,9 +107,11 @@ def write_schedule(
     made: Sequence[VerifiedSchedule], out: Path | None, largest: str
 ) -> tuple[dict[str, Path], list[Path]]:
     """Write the first of the schedules that a program of MSCCL can hold, or the first in any other form, to ``out``,
-    and say on stderr how much it will be; return (first file by words that count the others, all files).
+    and say on stderr how much it will be; return (first file by words such as ``written, with 3 more``, which also name
+    the algorithm of another schedule than the first; all files).
 
-    Without ``out`` nothing is written, and both are empty. ``largest`` is the most bytes to write, as text.
+    Without ``out`` nothing is written, and both are empty. ``largest`` is the most bytes to write, as text. A program
+    of MSCCL (.xml) that cannot hold a schedule is warned of on stderr.
 
     Raises:
         UnsupportedError: no schedule can be held by the form, or it takes more than ``largest``.

@@ -79,7 +79,8 @@ def tolerant_averager(
     arguments: FunctionArguments, text: str, word_errors: float | None, units: str, evaluations: int, seed: int
 ) -> tuple[ProvedAverager, Document]:
     """Search for the averager with the fewest interferometers that bears the errors in ``text`` at once, and measure
-    how much it tolerates; return (averager, fields that its document gets besides).
+    how much it tolerates; return (averager, fields that its document gets besides: ``tolerance``, the document of what
+    it tolerates with a ``link_command``, and ``provenance``).
 
     Args:
         arguments: the function that it computes.
@@ -177,9 +178,10 @@ def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | 
 
 
 def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Document:
-    """Return the document of both levels: what they are, how often each errs on its own grid, and how many of
-    ``tuples`` random tuples of codes arrive wrong from end to end, with decimals between the levels and without, and
-    as a share without. ``configuration`` is what the provenance hashes."""
+    """Return the document of both levels: ``groups``, ``servers``, ``bits`` and ``mzi_count``; ``levels``, for each
+    what it is and how often it errs on its own grid; and ``end_to_end``, how many of ``tuples`` random tuples of codes
+    arrive wrong with decimals between the levels (``wrong_with_decimals``) and without (``wrong_without_decimals``),
+    and the share without. ``configuration`` is what the provenance hashes."""
     with progress("Tuples", tuples) as advance:
         ends = end_to_end(cascade, tuples, advance=advance)
     return {
@@ -212,9 +214,9 @@ def cascade_parts(document: Document) -> Parts:
 
 
 def _level(level: Level) -> Document:
-    """Return the document of one level of a cascade: name of its construction, signals by layer, interferometers, what
-    trying its inputs gives (wrong outputs among the inputs checked), done here, and the steps of its proof, empty
-    for a trained level."""
+    """Return the document of one level of a cascade: ``construction`` (its name), ``layers`` (signals of each),
+    ``mzi_count``, what trying its inputs gives, done here (``wrong_outputs`` among ``checked_inputs``, and
+    ``exhaustive`` where these are all), and the steps of its ``proof``, empty for a trained level."""
     proof = list(level.proof.steps) if isinstance(level, Construction) else []
     network = {"construction": level.name, "layers": list(level.network.layers), "mzi_count": level.mzi_count}
     return {**network, **level.verify().counts, "proof": proof}

@@ -294,9 +294,10 @@ def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) ->
 
 
 def _map_row(name: str, part: Part, matrix: Column) -> Document:
-    """Return the row of one mapped matrix: its name, signals out and in, interferometers as mapped (``mzi_count``), as
-    the full SVD (``_paper``) and by economy, depth in columns, gain in dB, and the largest error of an entry relative
-    to the matrix's largest entry. ``part`` is the mapping of ``matrix``."""
+    """Return the row of one mapped matrix: ``name``, ``outputs`` and ``inputs`` (signals), interferometers as mapped
+    (``mzi_count``), as the full SVD (``mzi_count_paper``) and by economy (``mzi_count_economy``), depth in ``columns``,
+    ``gain_db`` (0 of a single mesh), and ``largest_error`` of an entry relative to the matrix's largest entry. ``part``
+    is the mapping of ``matrix``."""
     outputs, inputs = matrix.shape
     return {
         "name": name,
@@ -386,8 +387,10 @@ def _chip(
 
 
 def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion) -> Document:
-    """Return the chip's document but for mapping and provenance: its parts, its floor plan (sides in µm, area in mm²),
-    and the relative error of its matrix 0.1, 0.4, 0.8 and 1.6 nm beside its wavelength (``metres``)."""
+    """Return the chip's document but for mapping and provenance: ``mzi_count`` and ``columns``; numbers of ``heaters``,
+    ``units``, ``crossings`` and ``ports``; its floor plan (``width_um``, ``height_um``, ``area_mm2``,
+    ``measures_um``); ``dispersion``; ``detuned``, the relative ``error`` of its matrix 0.1, 0.4, 0.8 and 1.6 nm above
+    its wavelength (``metres``), a delay common to all paths left out; and ``parts``, the rows of :func:`_chip_row`."""
     wavelength = dispersion.wavelength
     ideal = chip_matrix(averager, wavelength, dispersion)
     detuned = []
@@ -412,8 +415,8 @@ def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion)
 
 
 def _chip_row(name: str, part: AveragerPart) -> Document:
-    """Return the row of one part of an averager on the chip: signals, blocks, interferometers, columns, and its least
-    and largest gain in dB."""
+    """Return the row of one part of an averager on the chip: ``name``, ``inputs`` and ``outputs`` (signals), number of
+    ``blocks``, ``mzi_count``, ``columns``, ``least_gain_db`` and ``largest_gain_db``."""
     levels = [decibels(float(gain)) for gain in part.gains]
     shape = {"name": name, "inputs": part.shape[1], "outputs": part.shape[0], "blocks": len(part.blocks)}
     sizes = attributes(part, "mzi_count=mzis columns=depth")
