@@ -60,7 +60,8 @@ class Gain(NamedTuple):
     @classmethod
     def of(cls, plan: Plan, other: Plan) -> Gain:
         """Return what ``plan`` takes off ``other``: the share of a sample's time, half of the 90 % interval of that
-        share (None where no spread is known), and whether the order of both is known, the interval not holding 0."""
+        share (None where no spread is known), and whether the order of both is known: the interval does not hold 0, no
+        spread is known, or both take equally long."""
         ratio, width = plan.sample_time / other.sample_time, half_width_of_ratio(plan, other)
         if width is None:
             return cls(1 - ratio, None, True)
@@ -244,9 +245,10 @@ class Composition(DrawnResult):
         return "not measured" if "averaging" in best.ideas else "as without it: sums of all gradients"
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each of :attr:`plans` (a step, the share of it that waits, what a rank sends and how
-        often it sets circuits in a step, the step over its bound, energy a sample, dollars a million samples, gain),
-        and one of dashes for each kind of plan that has none; "=" marks a gain within its error."""
+        """Return a row of text for each of :attr:`plans`: "idea" (the row's name), "step", the share of it that
+        "waits", what a rank "sends" and how often it "sets circuits" in a step, "vs bound" (the step over its bound),
+        "J a sample", "$ a million" samples, "gain", and "=" under "" where the gain lies within its error; and then a
+        row of dashes for each kind of plan that has none."""
         rows = []
         for row in self.plans:
             plan, metered, dollars = row.best.plan, row.best.plan.ledger.metered, row.best.plan.ledger.dollars

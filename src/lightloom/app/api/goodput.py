@@ -192,7 +192,8 @@ class GoodputSettings(GoodputOptions):
         """Return the settings that are not None as keywords of :func:`goodput`.
 
         If ``weibull``, ``crews`` or ``rack`` is set, which only a simulation uses, they become one keyword ``simulate``
-        that asks for it.
+        that asks for it; of these, what is not set means exponential lifetimes, any number of repairs at once, and no
+        racks.
         """
         keywords = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
         shape, crews, rack = (keywords.pop(name, None) for name in ("weibull", "crews", "rack"))

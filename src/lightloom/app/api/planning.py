@@ -352,9 +352,10 @@ class PlanRanking(DrawnResult):
         return rows
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each simulated plan by its place: plan, cluster, time of a step, samples of a step
-        on all ranks, samples a second, memory of the fullest rank, whether it fits ("unknown" where the accelerator's
-        memory is not known), energy of a step on all ranks, and dollars a step."""
+        """Return a row of text for each simulated plan by its place: "plan", "where" (cluster and ranks), time of a
+        "step", "samples" of a step on all ranks, "samples a second", "memory" of the fullest rank, whether it "fits"
+        ("yes", "no", or "unknown" where the accelerator's memory is not known), "energy" of a step on all ranks, and
+        "dollars a step"."""
         columns = (
             "plan: {label} | where: {site} | step: {step_time:time} | samples: {global_batch:,} | samples a second: "
             "{samples_per_second:rate} | memory: {memory:size} | fits: {fits} | energy: {energy.total_j:energy}"

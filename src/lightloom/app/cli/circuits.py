@@ -59,7 +59,8 @@ class Solved(NamedTuple):
 def read_request(
     *, solver: str = "fast", time_limit: str | None = None, holds: str = "auto", objective: str = "max-min"
 ) -> Request:
-    """Check the options before anything is read, and return them as a request.
+    """Check the options before anything is read, and return them as a request: solver, time limit in seconds, number of
+    holds (None for auto) and objective.
 
     Args:
         solver: fast, or milp (exact, small cases).

@@ -154,7 +154,8 @@ def _verified(found: VerifiedSchedule) -> Parts:
 
 def _execute(found: VerifiedSchedule, nbytes: str | None, how: Execution) -> Document:
     """Return the document of an execution over processes of this host, each of which compares its result with that of
-    torch.distributed.
+    torch.distributed: the schedule (``algorithm``, ``kind``, ``ranks``, ``chunks``, ``queued``), ``right`` (True), and
+    all fields of the trial, such as ``seconds``, ``reference_seconds``, ``same_bits`` and ``error_over_bound``.
 
     Args:
         found: the schedule.

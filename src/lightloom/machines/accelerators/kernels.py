@@ -204,7 +204,7 @@ class KernelModel(Config):
         ``rates`` that kernels reach, memory traffic left out, in the shape to which the arguments broadcast.
 
         Tiles fill the compute units in whole waves; the fastest of the tile sizes counts. Products too small for all
-        units are cut along their depth.
+        units are cut along their depth, into parts of a depth of 256 or more.
         """
         units, rate = self.compute_units, self.gemm_fraction * rates.peak / self.compute_units
         seconds = np.full(np.broadcast_shapes(np.shape(m), np.shape(n), np.shape(k), np.shape(products)), np.inf)
@@ -259,8 +259,8 @@ class KernelModel(Config):
         return seconds + self._loss(kernels, rates)
 
     def _narrow_products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
-        """Return the seconds of matrix products in the narrow format, [rows, operators], with the casts of their
-        operands.
+        """Return the seconds of matrix products in the narrow format, [rows, operators]: the sum over forward pass and
+        both gradients of the longer of arithmetic and memory traffic, plus the casts of the operands.
 
         Products reach their own peak, and filling a tile's pipeline takes as long as in the wide format. ``_moving`` is
         not used.

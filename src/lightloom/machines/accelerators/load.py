@@ -150,9 +150,10 @@ _ALGORITHMS = {
 
 
 def system_fields(path: Path) -> dict[str, Any]:
-    """Return the fields of an accelerator that a system file of ASTRA-sim states: peak rate, the same for ``fp32``,
-    ``tf32``, ``bf16`` and ``fp16`` (``peak-perf`` is read in TFLOP/s), memory bandwidth (``local-mem-bw``, in GB/s) and
-    efficiency 1. What is left out of the file is listed in its sources.
+    """Return the fields of an accelerator that a system file of ASTRA-sim states: ``name``, the file's without suffix;
+    ``peak``, FLOP/s, the same for ``fp32``, ``tf32``, ``bf16`` and ``fp16`` (the file's ``peak-perf`` is in TFLOP/s);
+    ``memory_bandwidth``, bytes per second (``local-mem-bw``, in GB/s), None where the file states none or 0;
+    ``efficiency``, 1; and ``sources``, in which what is left out of the file is listed.
 
     Raises:
         ConfigError: the file cannot be read, or states no peak rate, as most such files leave computing to the trace.
@@ -183,7 +184,7 @@ def system_fields(path: Path) -> dict[str, Any]:
 
 def _read_system(path: Path) -> dict[str, Any]:
     """Return the entries of a system file: of a .json file its object, of any other its ``name: value`` lines with
-    plain numbers as floats and other values as text.
+    plain numbers as floats and other values as text; lines without a colon are passed over.
 
     Raises:
         ConfigError: the file cannot be read, or its JSON is no object.
@@ -228,8 +229,9 @@ def is_calibration(fields: Mapping[str, Any]) -> bool:
 
 
 def calibrated_fields(fields: Mapping[str, Any], base: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the fields of an accelerator with the parameters of its kernel model replaced by the fitted ones of a
-    calibration, and their sources.
+    """Return the fields of an accelerator with the parameters of its kernel model (``kernels``) replaced by the fitted
+    ones of a calibration, with their spreads and sources. ``description`` is the calibration's, ``calibration`` holds
+    its fields, and ``sources`` say so.
 
     Parameters that the file is too old to have stay at their priors (:meth:`Calibration.at_priors`).
 

@@ -90,8 +90,8 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
     ``ranks`` ranks attached. Files that the part names lie relative to the folder of ``place``.
 
     Raises:
-        ConfigError: an unknown name or kind, a field that is missing, unknown or out of range, or ranks stated in the
-            part.
+        ConfigError: an unknown name or kind, no kind, a field that is missing, unknown or out of range, or ranks stated
+            in the part.
     """
     fields = with_edge_file(fabrics.renewed(_part_fields(part, place, fabrics.description)), place.folder)
     transport = fields.get("transport")

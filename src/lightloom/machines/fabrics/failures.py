@@ -93,8 +93,9 @@ class Failure(BaseModel):
 
 
 def _parsed_fields(text: str) -> dict[str, Any]:
-    """Return the fields of a failure written as ``what:at``, followed by a transceiver's channel, a link's other end or
-    a way around as ``FORMS`` says; ValueError for any other text."""
+    """Return the fields of a failure written as ``what:at``, followed by a transceiver's channel (``channel``), a
+    link's other end (``to``) or a way around (``way``: 0 clockwise, 1 counter-clockwise, None if not stated) as
+    ``FORMS`` says; ValueError for any other text."""
     what, *rest = text.split(":")
     second, way = {"transceiver": "channel", "link": "to"}.get(what), None
     if rest and rest[-1] in WAYS and what in ("transceiver", "segment"):

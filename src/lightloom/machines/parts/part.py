@@ -98,7 +98,7 @@ class Figure(Config, Generic[Number]):
 
     def text(self) -> str:
         """Return the value with its unit, the range where it is wider, and in parentheses the year and ``assumption``
-        where they apply."""
+        where they apply: ``9 W (8 to 18) (2024, assumption)``."""
         label = "".join([f", {self.year}" if self.year else "", ", assumption" if self.assumed else ""])
         return f"{range_text(self.value, self.least, self.most, self.unit)}{f' ({label[2:]})' if label else ''}"
 

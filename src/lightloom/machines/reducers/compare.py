@@ -226,8 +226,8 @@ class ReducerComparison(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def display_rows(self) -> list[dict[str, object]]:
-        """Return an entry for each rival, formatted: pJ a bit, the range of 90 % of draws, latency in ns, and
-        limits."""
+        """Return an entry for each rival, the one of least energy first, as text: "rival" (its name), "pJ/bit", the
+        range of that in "90 % of draws", "latency, ns", and "limits", joined by semicolons."""
         return [
             {
                 "rival": name,

@@ -245,7 +245,8 @@ def load_transport(name: str) -> Transport:
 
 def _transport_fields(value: object) -> object:
     """Return the transport that a name or a file means, or the fields of one for a mapping with a ``base``: the base's
-    with the mapping's laid over, as in ``{base: nccl-hopper, scales: {latency: 0.9}}``; anything else unchanged.
+    with the mapping's laid over, as in ``{base: nccl-hopper, scales: {latency: 0.9}}``, where of ``scales`` only the
+    latency changes; anything else unchanged.
 
     Raises:
         ValueError: the base or name is unknown, or cannot be read.

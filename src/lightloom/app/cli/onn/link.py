@@ -139,8 +139,9 @@ def link(
 
 
 def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[str, int], rate_only: bool) -> Document:
-    """Return the document but for its provenance: word errors of the link as it is, of each part made ideal and of each
-    part erring alone unless ``rate_only``, and of each point of every sweep. ``chip`` is the mapped averager,
+    """Return the document but for its provenance: the ``link`` with ``sources`` of its settings; word errors of the
+    link as it is; its ``light``; in ``contributions`` those of each part made ideal and of each part erring alone (None
+    with ``rate_only``); and in ``sweeps`` those of each point of every sweep. ``chip`` is the mapped averager,
     ``settings`` the link.
 
     ``tried`` holds the number of ``words`` and of ``fabrications``, and the ``seed``, as keywords.

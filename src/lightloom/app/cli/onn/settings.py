@@ -99,7 +99,8 @@ class MeshSettings(Config):
         Args:
             network: file of the network, of which only an .npz file can store a mapping, or None.
             default: the command's own mapping.
-            exact: whether a mapping that only approximates the matrices is refused.
+            exact: whether a mapping that only approximates the matrices is refused; that of the file is not judged, but
+                the default with the fields that are set.
 
         Raises:
             InputError: a field has an unknown value, an approximation where ``exact``, or the file cannot be read.

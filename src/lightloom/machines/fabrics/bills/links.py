@@ -294,8 +294,9 @@ _ROUNDING = 1e-9
 def bill_complaints(bill: Bill, ranks: int) -> Iterator[str]:
     """Yield the promises that a bill breaks, each a sentence; ``ranks`` is the number of ranks that it should have.
 
-    Counts are finite and not negative, every line says how it counts, totals lie within their ranges or name what they
-    lack, and energy is static power times time without load and grows by the dynamic energy of every bit.
+    A bill is of these ranks and has lines or names what is missing; counts are finite and not negative, every line says
+    how it counts, totals are not negative and lie within their ranges or name what they lack, and energy is static
+    power times time without load and grows by the dynamic energy of every bit.
     """
     if bill.ranks != ranks:
         yield f"the bill is of {bill.ranks} ranks: expected {ranks}"

@@ -55,8 +55,9 @@ def _level_bill(level: Level, levels: Sequence[Level], blocks: tuple[int, ...] |
 
 
 def _network_bill(level: Level, choices: BillChoices) -> Bill:
-    """Return the bill, per rank, of a tier of switches: its switches, the cards and links into them, and the tree
-    behind."""
+    """Return the bill, per rank, of a tier of switches: ports of its switches, the cards and links into them, and the
+    tree behind. Uplinks of switches beneath have no cards and add no bandwidth; a note says where no single switch has
+    the ports that the tier joins."""
     ports = ports_for(level.tier.bandwidth, choices)
     per_rank = _ports_of_a_rank(level)
     joined = round(per_rank * level.group / (level.planes if level.tier.separate_rails else 1))
