@@ -264,9 +264,10 @@ class PlanComparison(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
-        """Return a row for each plan in both rankings as text: the plan, its places from 1, the times of a step, the
-        ratio of seconds a sample (after over before), dollars and joules a sample, bytes of a rank, and why; two values
-        that differ have an arrow between them."""
+        """Return a row for each plan in both rankings as text: "plan"; "place", both places from 1 with an arrow
+        between them; times of a step, "step before" and "after"; "a sample", the ratio of seconds a sample, after over
+        before; "dollars a sample", "joules a sample" and "memory" of a rank, each once where it is the same, otherwise
+        with an arrow; and "why"."""
         return [
             {
                 "plan": change.label,

@@ -332,8 +332,9 @@ class PlanRanking(DrawnResult):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom plan --json`` prints: what was asked, a row for each simulated plan,
-        what was refused and why, and provenance; numbers that JSON lacks are None."""
+        """Return the document that ``lightloom plan --json`` prints: what was asked (``model``, ``clusters``,
+        ``strategies`` and more), ``ranking``, a row for each simulated plan by its place, ``refused`` with the reason
+        (``why``), and ``provenance``; numbers that JSON lacks are None."""
         return {name: plain(value) for name, value in plan_document(self.search, self.origin, self.unrecorded).items()}
 
     def rows(self) -> list[Document]:

@@ -111,8 +111,8 @@ class TrafficResult(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each job: its ranks, its plan beside the others, its times alone and together, and
-        its slowdown as ``1.234×``."""
+        """Return a row of text for each job: "job" (its label), "ranks", "plan", the one beside the others, times
+        "alone" and "together", and "slowdown" as ``1.234×``."""
         columns = (
             "job: {alone.job.label} | ranks: {alone.job.ranks_text} | plan: {together.label} | "
             "alone: {alone.seconds:time} | together: {seconds:time} | slowdown: {slowdown:.3f}×"

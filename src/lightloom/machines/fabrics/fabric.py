@@ -476,8 +476,8 @@ class Fabric(Described):
         return ordered_links(runs, [False] * len(runs))
 
     def link_latency(self) -> Floats:
-        """Return the seconds that a bit takes over each link: [link]. A transfer's ``latency`` is the sum over its
-        links."""
+        """Return the seconds that a bit takes over each link, by default ``hop_latency``: [link]. A transfer's
+        ``latency`` is the sum over its links."""
         return np.full(self.links, self.hop_latency)
 
     def route(self, source: Ints, destination: Ints) -> Ints:
