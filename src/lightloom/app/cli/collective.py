@@ -144,7 +144,8 @@ def _ranking_parts(ranking: CollectiveRanking, question: str, all: bool, explain
 
 
 def _what_ifs(ranking: CollectiveRanking) -> Iterator[str]:
-    """Yield changes of the question, each with the fastest time, and the algorithm where another is the fastest."""
+    """Yield a text for each change of the question: the change, the fastest time, its difference in per cent where the
+    collective is the same, and the algorithm where another is the fastest."""
     was = ranking.winner
     for words, changed in ranking.what_ifs():
         now = changed.winner

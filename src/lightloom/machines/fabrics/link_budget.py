@@ -204,9 +204,10 @@ class LinkBudget(Config):
 
     def levels(self, links: int, taps: int = 1) -> NDArray[np.float64]:
         """Return the power in the fibre into each node of a lightpath of so many links, in dBm: [link]. The last
-        ``taps`` nodes tap it, each as much as its receiver needs.
+        ``taps`` nodes tap it, each as much as its receiver needs, the loss in front of it and the margin included.
 
-        Power of the laser beyond the need raises what every tap receives by the same factor.
+        The laser has its full power: what is beyond the need raises what every tap receives by the same factor, and
+        what is short of it lowers that.
 
         Raises:
             ValueError: there is no link or tap, or there are more taps than links.

@@ -48,8 +48,9 @@ def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
 
 def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
     """Return how many wavelengths, ``spacing`` hertz apart (100 GHz by default), may share the meshes of a network with
-    a gain for each row without leaving the window of wavelengths in which its means are right; at least 1. ``bits`` are
-    those of a code, ``ports`` the servers of one averager, None for one averager for all.
+    a gain for each row without leaving the window of wavelengths in which its means are right; at least 1, and 1 for
+    two levels, whose window is not computed. ``bits`` are those of a code, ``ports`` the servers of one averager, None
+    for one averager for all.
 
     Raises:
         UnsupportedError: no network is constructed for so many servers.

@@ -354,9 +354,9 @@ def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Par
 
 
 def _neighbours(made: ProvedAverager) -> Iterator[str]:
-    """Yield a text for each question that differs in one thing (units, twice the servers, four more bits; no noise
-    where some was asked for), with the interferometers of the smallest network for it; questions without a network are
-    left out."""
+    """Yield a text for each question that differs in one thing, with the interferometers of the smallest network for
+    it: other units, twice the servers, four more bits; where some noise was asked for, no noise alone. Questions
+    without a network are left out."""
     function, units = made.arguments, made.construction.network.nonlinearity
     other: Nonlinearity = "clipped" if units == "relu" else "relu"
     asked: Document = {**asdict(function), "nonlinearity": units}
