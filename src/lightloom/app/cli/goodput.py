@@ -301,7 +301,7 @@ def _cell(total: Total) -> str:
 
 def _total(name: str, total: Total, ranks: int, *, explain: bool = False) -> str:
     """Return a line on a total of a rank and of all ranks, with ``explain`` what it leaves out and assumes; "none" for
-    zero."""
+    zero that lacks nothing, "unknown" where nothing is known."""
     shown = total.known_text() if total.value is None else "none"
     if total.value or (total.missing and total.value is not None):
         every = format_amount(total.value * ranks, total.unit)

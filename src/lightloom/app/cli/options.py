@@ -250,8 +250,9 @@ def _parse(read: Callable[[str, str], object], name: str, value: object) -> obje
 
 
 def _reader(value: type, bounds: Sequence[Any]) -> Callable[[str, str], object] | None:
-    """Return the reader of a number of these bounds, from (text, option) to the value; None where Typer's own reader
-    serves: for other types, and for floats without a least value."""
+    """Return the reader of a number of these bounds, from (text, option) to the value: of a whole number, of a share
+    where floats also have a greatest value, or of a number. None where Typer's own reader serves: for other types, and
+    for floats without a least value."""
     least = next((each.ge for each in bounds if hasattr(each, "ge")), None)
     if value is int:
         return partial(read_count, least=least)

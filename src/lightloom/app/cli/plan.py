@@ -288,7 +288,8 @@ def _worth(search: PlanSearch) -> Iterator[str | Text | Table]:
 
 def _asked_of(cluster: Cluster, question: partial[PlanRanking], search: PlanSearch) -> PlanRanking:
     """Return the answer of the same question on another cluster, with the winner's batch of the first answer
-    (``search``) where the ranks divide it, so that each gets as many samples."""
+    (``search``) where the ranks divide it, so that each gets as many samples; data parallelism with each algorithm
+    alone is not ranked."""
     samples = search.winner.global_batch
     if not search.request.largest_batches and samples % cluster.ranks == 0:
         question = partial(question, batch=None, global_batch=samples)

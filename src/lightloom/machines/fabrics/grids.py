@@ -128,8 +128,8 @@ class Mesh(HopFabric):
         return self.lattice.hops(source, destination)
 
     def cuts(self) -> list[Cut]:
-        """Return the cut around a corner rank, which has the fewest links, then one around half of the ranks for each
-        dimension of more than one rank, the last dimension first."""
+        """Return the cut around a corner rank, which has the fewest links, then one around half of the ranks, the
+        smaller half, for each dimension of more than one rank, the last dimension first."""
         lattice = self.lattice
         lines = _LINES if len(lattice.dims) == 2 else [f"dimension {axis + 1}" for axis in range(len(lattice.dims))]
         halves = [

@@ -166,8 +166,9 @@ class CircuitSwitch(StarGeometry):
     def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[fabric.Lightpaths, int]:
         """Return the circuits of :meth:`shift` as lightpaths, and the number of planes of each.
 
-        Those onward lie on the first half of ``channels`` planes from number ``first`` on, those back on the other
-        half; where both ways are the same circuits, there are only those onward, on all.
+        Those onward lie on the first half, rounded down, of ``channels`` planes from number ``first`` on, those back on
+        as many planes after them; a lightpath's channel is its first plane. Where both ways are the same circuits,
+        there are only those onward, on all planes.
         """
         rank, width = np.arange(self.ranks), self.shift(stride, channels).width
         parts = [

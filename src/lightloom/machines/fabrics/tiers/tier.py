@@ -538,8 +538,8 @@ def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
 
 
 def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
-    """Raise ValueError unless circuits have the bandwidth, ports and latency of the blocks that they join, and these
-    are not twisted. ``where`` names the tier in messages."""
+    """Raise ValueError unless circuits have the bandwidth of the blocks that they join and, where they state them,
+    their ports and latency, and the blocks are not twisted. ``where`` names the tier in messages."""
     rates = [part.bandwidth * part.wire_efficiency for part in (tier, blocks.tier)]
     if rates[0] != rates[1] or tier.ports not in (None, blocks.tier.ports):
         raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected bandwidth and ports of its links")
