@@ -73,9 +73,9 @@ class ProvedAverager(Result):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom onn build --json`` prints: the function (``servers``, ``bits``,
-        ``inputs``, ``rounding``), the network with its interferometers and proof, how many of the inputs tried come out
-        wrong, and its ``noise_limit`` beside ``noise_bound_of_any_network``, both standard deviations as shares of full
-        scale."""
+        ``inputs``, ``rounding``), the network with its interferometers and proof (``construction``, ``layers``,
+        ``mzi_count``, ``proof`` and others), ``wrong_outputs`` among the ``checked_inputs``, and its ``noise_limit``
+        beside ``noise_bound_of_any_network``, both standard deviations as shares of full scale."""
         function, made = self.arguments, self.construction
         settings: list[object] = [function.servers, function.bits, self.noise, made.network.nonlinearity]
         settings += [function.inputs, function.rounding, function.carries_decimals, self.evaluations]

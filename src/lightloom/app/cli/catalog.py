@@ -291,8 +291,10 @@ def _fields(
     """Yield the fields of an entry as settings name them (``tiers.rail.ports``), each with its value as text, which
     ends in a star where the source of the value is an assumption.
 
-    Fields within fields are yielded by themselves. ``path`` is put before all names, and ``assumed`` holds the full
-    names of fields around this one whose source is an assumption, which then holds for all fields within.
+    Fields within fields are yielded by themselves; entries of a list go by their ``name``, else their number from 0.
+    What only describes is left out, as are ``averager``, ``spreads`` and ``sources``. ``path`` is put before all names,
+    and ``assumed`` holds the full names of fields around this one whose source is an assumption, which then holds for
+    all fields within.
     """
     stated = {f"{path}{key}" for key, text in (entry.get("sources") or {}).items() if str(text).startswith("assum")}
     assumed = assumed | stated

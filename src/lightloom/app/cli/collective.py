@@ -172,9 +172,10 @@ def _around(
 ) -> tuple[Document, Sequence[VerifiedSchedule]]:
     """Return (document of a collective around failures and beside a straggler, schedules to write).
 
-    The document has ``kind``, ``nbytes_per_rank``, ``fabric``, ``rows``, one for each case, ``late_s`` and ``slower``
-    of the straggler, ``stragglers`` and ``refused``, the rows and refusals of :func:`_stragglers`, both empty without
-    one.
+    The document has ``kind``, ``nbytes_per_rank``, ``fabric``, ``rows``, one for each case (``failures``, ``ranks``
+    that are left, ``time_s``, ``slowdown``, ``lower_bound_s``, ``bound_by``, ``verified``, ``notes``), ``late_s`` and
+    ``slower`` of the straggler, ``stragglers`` and ``refused``, the rows and refusals of :func:`_stragglers`, both
+    empty without one.
 
     Args:
         kind: of the collective.

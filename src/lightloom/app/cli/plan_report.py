@@ -562,7 +562,9 @@ def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
 
 
 def _notes(search: PlanSearch) -> tuple[str, ...]:
-    """Return the notes beneath the ranking: cost model, intervals, assumptions, and where exchanges come from."""
+    """Return the notes beneath the ranking: cost model, intervals, what prices of a library rest on where some plan has
+    no verified schedule, what a step and the table hold, the winner's assumptions, the notes of the schedule of its
+    largest exchange where that was verified, and where exchanges of gradients come from."""
     winner = search.winner
     own: tuple[str, ...] = ()
     tabled = winner.exchanges and carrier(winner.algorithm).by_size  # schedules of every size have a table
@@ -583,8 +585,8 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
 
 
 def _collectives(search: PlanSearch, winner: Plan) -> tuple[CollectiveRow, ...]:
-    """Return rows of the winner's largest exchange as the algorithms of plans of its strategy carry it, fastest first;
-    none where the winner has no prices or exchanges."""
+    """Return rows of the winner's largest exchange as the algorithms of plans of its strategy carry it, fastest first
+    and alike ones once; plans of several algorithms are left out. None where the winner has no prices or exchanges."""
     if winner.prices is None or not winner.exchanges:
         return ()
     exchange, rows = winner.exchanges[0], []

@@ -406,7 +406,8 @@ def schema() -> dict[str, Any]:
 
 def _part(definitions: dict[str, Any], models: list[str], names: list[str]) -> dict[str, Any]:
     """Return the JSON schema of a part of a cluster file: a name (examples: ``names``), all fields of one of the
-    ``models``, which ``definitions`` holds by name, or a ``base`` and the fields that differ."""
+    ``models``, which ``definitions`` holds by name, or a ``base`` and the fields that differ, those of any of the
+    models but ``kind``, and no others."""
     differing: dict[str, Any] = {}
     for model in models:
         differing |= {key: value for key, value in definitions[model]["properties"].items() if key != "kind"}

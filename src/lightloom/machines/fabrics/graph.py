@@ -205,7 +205,9 @@ class LinkNetwork:
 
     def __init__(self, ranks: int, edges: Sequence[Edge], hop_latency: float, *, one_way: bool) -> None:
         """Number the vertices, ranks first and then switches as edges name them, and the links, edges forwards and
-        then, unless ``one_way``, all of them backwards; edges without a latency take ``hop_latency``."""
+        then, unless ``one_way``, all of them backwards; edges without a latency take ``hop_latency``, in seconds.
+        ValueError for a number that is no rank, an edge from a vertex to itself, or ranks that cannot reach each
+        other."""
         self.ranks = ranks
         self.names: list[Vertex] = list(range(ranks))
         self.numbers: dict[Vertex, int] = {rank: rank for rank in range(ranks)}

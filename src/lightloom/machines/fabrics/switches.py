@@ -268,8 +268,9 @@ class PartFabric(fabric.GroupFabric):
 
     @property
     def axes(self) -> tuple[fabric.Axis, ...]:
-        """Return the axes of the whole fabric, cut to the part, where its members are an aligned block of consecutive
-        ranks in ascending order; otherwise none."""
+        """Return the axes of the whole fabric, innermost first, cut to the part: inner ones whole, the last perhaps
+        shorter. Empty unless the members are consecutive ranks in ascending order that fill the inner axes, begin where
+        these begin and do not pass the end of the last."""
         first, axes, stride = self.members[0], [], 1
         if self.members != tuple(range(first, first + self.ranks)):
             return ()

@@ -113,9 +113,9 @@ class BuiltAverager(Config):
     """Sentences on the conditions that the averager needs, such as locked lasers."""
 
     def text(self) -> str:
-        """Return the averager in one line: reducer, instances, meshes where these are fewer, watts of lasers, heaters
-        and electronics with the range of their sum in 90 % of draws, area in mm², unknown parts and conditions; what is
-        absent is left out."""
+        """Return the averager in one line: reducer, instances, meshes where these are fewer, watts of lasers (local
+        oscillators and carriers of units among them), of heaters and of electronics (all else) with the range of their
+        sum in 90 % of draws, area in mm², unknown parts and conditions; what is absent is left out."""
         groups = {"lasers": ("lasers", "local oscillators", "carriers of units"), "heaters": ("heaters",)}
         known = {name: sum(self.watts.get(part, 0.0) for part in parts) for name, parts in groups.items()}
         known["electronics"] = sum(self.watts.values()) - sum(known.values())

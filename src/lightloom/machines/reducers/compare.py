@@ -275,8 +275,9 @@ def _least(made: ReducerComparison) -> str:
 
 
 def _network(made: ReducerComparison) -> list[str]:
-    """Return, in a list, the sentence that sets the network's energy against the reducer chip's; empty where no network
-    is compared."""
+    """Return, in a list, the sentence that sets the network's energy against the reducer chip's: that a network wins
+    where it takes less in more than half of the draws, else that none does, with the ratio of both, the share of draws
+    and the ratio in the network's best case; empty where no network is compared."""
     if NETWORK not in made.rivals:
         return []
     less, best = made.ranges[NETWORK].sooner["reducer-asic"], made.best_cases[NETWORK]
@@ -295,7 +296,8 @@ def _network(made: ReducerComparison) -> list[str]:
 
 
 def _sums(made: ReducerComparison) -> list[str]:
-    """Return a sentence for each compared rival that sums light, against both chips, with its limits."""
+    """Return a sentence for each compared rival that sums light: what it saves against both chips, up to how many
+    servers it stays within its limits, and the limits that it breaks in this setting."""
     sentences = []
     for name in (name for name in SUMS if name in made.rivals):
         rival, less = made.rivals[name], made.ranges[name].sooner

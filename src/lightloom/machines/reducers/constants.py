@@ -91,8 +91,9 @@ def published() -> Mapping[str, Constant]:
 
 
 def _constant(name: str, entry: Any) -> Constant:
-    """Return the constant ``name`` from its entry in the file, which states value, low and high, or the part of the
-    catalog and the figure of it that the constant is."""
+    """Return the constant ``name`` from its entry in the file, which states ``value``, ``low``, ``high`` and
+    ``source``, or the ``part`` of the catalog and the ``figure`` of it (``static_power``, ``loss`` or ``gain``) that
+    the constant is, whose SI values become those in the entry's ``unit``. ``of`` is the meaning."""
     if "part" in entry:
         part = load_part(entry["part"])
         figure = {"static_power": part.figure("static_power"), "loss": part.loss, "gain": part.gain}[entry["figure"]]

@@ -211,9 +211,9 @@ def _meshes(
 def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, Column], int]:
     """Return (arguments of the function, matrices to map, number of chips of level 1).
 
-    The arguments are None for a matrix or a cascade; matrices are by name, in the order of the light, P and T among
-    them with ``units``; there is 1 chip without a cascade. ConfigError for a file that cannot be read, or ``units`` of
-    a matrix.
+    The arguments are None for a matrix or a cascade; matrices are by name, in the order of the light: ``matrix`` of a
+    .npy file, ``layer 1`` and so on of a network, ``level 1 layer 1`` and so on of a cascade, with ``units`` P and T
+    too. There is 1 chip without a cascade. ConfigError for a file that cannot be read, or ``units`` of a matrix.
     """
     if path.suffix == ".npy":
         if units:

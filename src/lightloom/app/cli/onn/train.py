@@ -230,7 +230,8 @@ def _search(
     """Train structures of the chosen widths and depths by successive halving of a budget of epochs, and return the
     result to print: all that were tried, and which are on the front.
 
-    The budget is taken out of ``options`` (``epochs``, 160 if not stated); the others are fields of the training.
+    The budget is taken out of ``options`` (``epochs``, 160 if not stated); the others are fields of the training, but
+    ``rounding``, which ``function`` has.
     ``folder`` keeps what is trained, so that an interrupted search resumes; ConfigError where it belongs to another
     search.
     """
