@@ -229,9 +229,9 @@ class Experiment(NamedTuple):
 
 
 def origin(configuration: object, seed: int | None = None) -> dict[str, Any]:
-    """Return the provenance of a measurement that is stored: the package's version, a hash of the configuration and the
-    seed, as every result has them, and the processor's architecture with its number of cores (``machine``) and the date
-    (``run``)."""
+    """Return the provenance of a measurement that is stored: the package's version (``lightloom``), a hash of the
+    configuration (``configuration``) and the ``seed``, as every result has them, and the processor's architecture with
+    its number of cores (``machine``, "x86_64, 2 cores") and today's date (``run``, ISO)."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     return provenance(configuration, seed) | {"machine": machine, "run": date.today().isoformat()}
 

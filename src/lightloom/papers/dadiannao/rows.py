@@ -169,8 +169,8 @@ def share(name: str, batch: int, constants: Constants = FITTED, bandwidths: Band
 
 def _dominant(constants: Constants, bandwidths: Bandwidths) -> str:
     """Return "dominant" if communication takes more than half of the step on 25-E in all cases of which the text says
-    so, else "not in all cases". ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per
-    second."""
+    so (both VGGs and the three ResNets, each at batch 1 and 32), else "not in all cases". ``constants`` are R and β,
+    ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per second."""
     cases = product(DOMINATED, FIGURE_2_BATCHES)
     return "dominant" if all(share(*case, constants, bandwidths) > 0.5 for case in cases) else "not in all cases"
 
@@ -347,7 +347,8 @@ _LAST_TENSOR = 7 * 7 * 2048 * 4 * NEURON_BATCH / MIB
 
 def sizes(counts: Network) -> Row:
     """Return counts in the units of Table 2: layers, convolutions and fully connected ones, MiB of synapses, MiB of the
-    neurons of a batch of 32, and the quotient of the two."""
+    neurons of a batch of 32, both rounded to two decimals, and the quotient of the two, synapses over neurons, to
+    four."""
     synapse = counts.synapses / MIB
     neuron = counts.neurons * NEURON_BATCH / MIB
     layers = counts.layers, counts.convolutions, counts.connected

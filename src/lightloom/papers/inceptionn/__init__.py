@@ -123,6 +123,6 @@ def ring(p: int, nbytes: float, link: Link) -> float:
 
 def link_of(model: str) -> Link:
     """Return the costs of a message for a model: 10 Gbit/s without latency, and the seconds of summing a byte that
-    follow from Table II, where the aggregator adds p − 1 times the model's n bytes in the gradient sum of an
-    iteration."""
+    follow from Table II, where the aggregator adds p − 1 times the model's n bytes (p = 4 workers) in the gradient sum
+    of an iteration."""
     return Link(sum_seconds=TABLE_2[model].gradient_sum / ITERATIONS / ((WORKERS - 1) * size_bytes(model)))

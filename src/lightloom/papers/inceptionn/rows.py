@@ -63,6 +63,8 @@ def base_at(runs: Record, run: Record) -> float:
     Args:
         runs: runs of one network by name, a list with one for each seed, among them ``float32``.
         run: one of these runs.
+
+    ValueError or StopIteration where float32 has no run of that seed, or no entry at that iteration.
     """
     base = next(base for base in runs[BASE] if base["recipe"]["seed"] == run["recipe"]["seed"])
     return 100 * float(base["accuracy"][base["iterations"].index(run["iterations"][-1])])
@@ -80,7 +82,8 @@ def _truncation(runs: Record, network: str) -> Claim:
     holds both; first seeds only.
 
     Args:
-        runs: runs of the network by name.
+        runs: runs of the network by name (``truncate g 16``, ``truncate w 16``, with 16, 22 or 24 bits), each a list
+            with one for each seed; both must be there for at least one number of bits.
         network: part of the row's id, ``hdc`` or ``lenet``.
     """
     there = [bits for bits in DROPPED if {f"truncate g {bits}", f"truncate w {bits}"} <= set(runs)]
@@ -102,8 +105,8 @@ def lost(runs: Record, name: str) -> float:
 def _accuracy(runs: Record, summed: Record) -> Iterator[Claim]:
     """Yield the rows of the accuracy of HDC: with error feedback at 2^-10, that less float32's in points, the mean over
     seeds in pairs; then of the points lost, positive where float32 is better: with the codec as printed, at 2^-10 and
-    at 2^-6; and with truncated gradients. The last two have the paper's words where less than 2 points are lost, else
-    "2.1 points lost".
+    at 2^-6; and with truncated gradients, the most over 16, 22 and 24 dropped bits; these of the first seeds. The last
+    two have the paper's words where less than 2 points are lost, else "2.1 points lost".
 
     Args:
         runs: the long runs on HDC by name.
@@ -146,8 +149,8 @@ def reached(run: Record, level: float) -> int | None:
 
 def _extra_epochs(runs: Record) -> Claim:
     """Return the row of the epochs more that HDC takes with error feedback than float32 to reach a test accuracy of 98
-    %: the mean over the seeds where both reach it, as text: "1 or 2" from 0.5 to below 2.5, else the number with two
-    decimals. ``runs`` are the long runs on HDC by name."""
+    %: the mean over the seeds where both reach it (at least one must), as text: "1 or 2" from 0.5 to below 2.5, else
+    the number with two decimals. ``runs`` are the long runs on HDC by name."""
     every = runs[BASE][0]["iterations"][0]
     pairs = [
         (reached(plain, _LEVEL), reached(packed, _LEVEL))
@@ -224,7 +227,8 @@ def _table_1() -> Iterator[Claim]:
 
 def _table_2() -> Iterator[Claim]:
     """Yield for each model the sum of its printed seconds, every step's percentage by seconds over total where it has
-    seconds, and the seconds of communication in 100 iterations by a built schedule."""
+    seconds, and the seconds of communication in 100 iterations by a built schedule of the worker-aggregator exchange
+    among four workers and an aggregator."""
     for model, column in TABLE_2.items():
         parts, values = column.parts, {"model": slug(model)}
         yield PAPER.claim("table2.{model}_total", round(sum(parts.values()), 2), paper=column.total, **values)
@@ -275,11 +279,12 @@ def readings(runs: Record) -> dict[tuple[int, str, str, str], Any]:
 
 
 def agreeing(shares: Any, *, closely: bool = False) -> list[int]:
-    """Return for each seed how many of HDC's twelve cells agree with Table III: at each of three bounds the shares of
-    values below 34 bits and the ratio that follows.
+    """Return for each seed how many (0 to 12) of HDC's twelve cells agree with Table III: at each of three bounds the
+    shares of values below 34 bits and the ratio that follows.
 
-    They agree within a quarter of what separates the printed one from its value where everything is dropped;
-    ``closely``, also within half of the last printed digit and three standard deviations over the seeds.
+    They agree within a quarter of what separates the printed one from its value where everything is dropped (100, 0 and
+    0 %, ratio 16); ``closely``, also within half of the last printed digit (0.05 points, 0.06 of a ratio) plus three
+    standard deviations over the seeds.
 
     Args:
         shares: percentages (seeds x bounds x sizes): bounds 2^-10, 2^-8 and 2^-6, sizes 2, 10, 18 and 34 bits.
@@ -301,7 +306,8 @@ def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
     """Return values for a row of Table III: as ``trivial`` the percentage of a class where every value is dropped (100
     for 2 bits, else 0), and as ``tolerance`` a quarter of the printed one's distance from it.
 
-    A printed percentage that equals it shows nothing: then ``basis`` says so in place of the tolerance.
+    A printed percentage that equals it shows nothing: then ``basis`` ("by construction") says so in place of the
+    tolerance.
 
     Args:
         bits: size of the class: 2, 10, 18 or 34.
@@ -445,8 +451,10 @@ def wire_seconds(nbytes: float, compression: float = 1.0) -> float:
 @cache
 def steps(model: str) -> dict[str, IterationTime]:
     """Return the seconds of an iteration of a model, without communication and of communication, on four workers for
-    ``WA`` (worker-aggregator), ``WA+C``, ``INC`` (ring) and ``INC+C``: Table II's computation and the sum of gradients,
-    and our model of communication; C compresses gradients, not weights, at 2^-10, by Table III's ratio of the model."""
+    ``WA`` (worker-aggregator), ``WA+C``, ``INC`` (ring) and ``INC+C``: Table II's computation and sum of gradients (a
+    quarter of it for INC), and our model of communication on one link of 10 Gbit/s: four times the gradients and four
+    times the weights for WA, one and a half times the gradients for INC; C compresses gradients, not weights, at 2^-10,
+    by Table III's ratio of the model."""
     column, nbytes, compression = TABLE_2[model], size_bytes(model), ratio(model, 10)
     local = column.local / ITERATIONS
     adding = column.gradient_sum / ITERATIONS
@@ -510,8 +518,9 @@ def _reductions(exchange: Record) -> Iterator[Claim]:
 
 
 def _compressed() -> Iterator[Claim]:
-    """Yield Figure 12's rows with compression, by our model: percent less communication, as the mean, least or greatest
-    over the models, and the least and greatest speed-up of an iteration with INC+C over WA."""
+    """Yield Figure 12's rows with compression, by our model: percent less communication of WA+C than WA (mean over the
+    models), of INC+C than WA (least, then greatest) and of INC+C than INC (mean), and the least and greatest speed-up
+    of an iteration with INC+C over WA."""
     for what, ours, base, pick in (
         ("wa_c", "WA+C", "WA", fmean),
         ("inc_c_least", "INC+C", "WA", min),

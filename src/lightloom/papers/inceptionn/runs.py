@@ -74,7 +74,7 @@ def _short(name: str, seeds: Sequence[int] = SHORT_SEEDS[:1], **settings: Any) -
 def short_jobs() -> list[tuple[TrainingRun, int]]:
     """Return pairs of run and seed of the short runs, seed by seed, the most important first: float32, the codecs at
     2^-10, error feedback at all bounds, truncation of gradients and of weights by 16, 22 and 24 bits, and the codec as
-    printed on the summed loss."""
+    printed on the summed loss. Float32 and error feedback at 2^-10 have three seeds, the others the first alone."""
     runs = [
         _short("float32", SHORT_SEEDS),
         _short("printed 2^-10", gradients="inceptionn-printed:2^-10"),
@@ -120,8 +120,10 @@ def _measure(name: str, jobs: Sequence[tuple[TrainingRun, int]], work: Path, dat
 
 def _train_short(run: TrainingRun, seed: int, data: Path) -> Any:
     """Train one run with one seed, all ranks in this process on one thread, and return the entries of its record that
-    are kept, by name, rounded to six digits; the networks that stand for training on ImageNet (``alexnet``,
-    ``resnet50``, ``vgg16``) only take a few steps. ``data`` is the data folder with MNIST."""
+    are kept, by name (``recipe``, ``iterations``, ``accuracy``, ``loss``, ``nbytes_raw``, ``nbytes_sent``, ``seconds``,
+    and ``shares`` where sizes are counted), rounded to six digits; the networks that stand for training on ImageNet
+    (``alexnet``, ``resnet50``, ``vgg16``) only take a few steps, and return what :func:`_few_steps` does. ``data`` is
+    the data folder with MNIST."""
     import torch
 
     from lightloom.papers.runs.digits import image_sets
@@ -149,9 +151,10 @@ enlarged digits."""
 
 
 def table_3_jobs() -> list[tuple[TrainingRun, int]]:
-    """Return pairs of run and seed for Table III: HDC of three, four and five layers from Glorot's weights, also with
-    the loss summed at Table I's rate for long enough to see it diverge, and once from PyTorch's weights; the codec as
-    printed on the network and loss that agree best; the other networks."""
+    """Return pairs of run and seed for Table III: HDC of three, four and five layers from Glorot's weights with five
+    seeds each, also with the loss summed at Table I's rate for long enough to see it diverge, and once from PyTorch's
+    weights; the codec as printed at each bound on the network and loss that agree best, and the other networks, with
+    the first seed."""
     # One run serves both losses where they take the same steps, and both things that can be counted.
     settings: dict[str, Any] = {"glorot": True, "record_every": 1_000}
     literal = {"gradient_scale": SUMMED, "learning_rate": 0.1 * SUMMED, "weight_decay": 5e-5 / SUMMED}
@@ -223,8 +226,8 @@ def count_binades(gradient: NDArray[np.float32]) -> dict[str, Any]:
 
 
 def figure5_claims(gradients: Mapping[str, Any]) -> Iterator[Claim]:
-    """Yield one row for each stage of training: "all between -1 and 1" if all gradients are, else up to what size, as
-    "up to 1.25", with the percentage below 2^-10 in the explanation; ``gradients`` holds the counts of
+    """Yield one row for each stage of training: "all between -1 and 1" if all values of its gradient are, else up to
+    what size, as "up to 1.25", with the percentage below 2^-10 in the explanation; ``gradients`` holds the counts of
     :func:`count_binades` and the iteration by stage."""
     for stage, counts in gradients.items():
         ours = "all between -1 and 1" if counts["largest"] < 1 else f"up to {counts['largest']:.2f}"
@@ -251,10 +254,11 @@ _TIMEOUT = 7_200.0
 
 
 def long_runs() -> tuple[TrainingRun, ...]:
-    """Return the long runs on HDC, the most important first: float32; the codecs at the bounds 2^-10, 2^-8 and 2^-6, as
-    printed, windowed, and windowed with feedback; then truncation by 16, 22 and 24 bits of gradients, weights or both.
-    Float32 and feedback at 2^-10 have five seeds, the others one; runs at 2^-8 and 2^-6 and those of truncation have
-    3,000 iterations, the others as many as the recipe has by default."""
+    """Return the long runs on HDC, the most important first: float32; the codecs at the bounds 2^-10 (windowed with
+    feedback, as printed, windowed), 2^-8 and 2^-6 (as printed, windowed, windowed with feedback); then truncation by
+    16, 22 and 24 bits of gradients, weights or both. Float32 and feedback at 2^-10 have five seeds, the others one;
+    runs at 2^-8 and 2^-6 and those of truncation have 3,000 iterations, the others as many as the recipe has by
+    default."""
     families: dict[str, dict[str, Any]] = {
         "windowed+feedback": {"gradients": "inceptionn", "error_feedback": True},
         "printed": {"gradients": "inceptionn-printed"},
@@ -307,9 +311,9 @@ def measure_long(work: Path, data: Path, advance: Advance = ignore) -> Path:
 
 
 def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the content of ``training.json``: ranks, the records by run (a list in the order of seeds), provenance,
-    and under ``gradients`` for each stage its iteration and counts by binade, from the snapshots in the folder of the
-    first float32 run, which must be there."""
+    """Return the content of ``training.json``: ``ranks``, under ``runs`` the ``records`` by run (a list in the order of
+    seeds), rounded to six digits, ``provenance``, and under ``gradients`` for each stage its iteration and counts by
+    binade, from the snapshots in the folder of the first float32 run, which must be there."""
     folder = _folder(work, long_runs()[0], LONG_SEEDS[0])
     stages = {
         stage: {"iteration": at, **count_binades(np.load(folder / f"gradient-{at}.npy"))}
@@ -320,8 +324,8 @@ def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str,
 
 
 def _folder(work: Path, run: TrainingRun, seed: int) -> Path:
-    """Return the folder of a long run with one seed below ``work``: the run's name with hyphens for spaces, then the
-    seed."""
+    """Return the folder of a long run with one seed below ``work``: the run's name with hyphens for spaces, then
+    ``-seed`` and the seed."""
     return work / f"{run.name.replace(' ', '-')}-seed{seed}"
 
 

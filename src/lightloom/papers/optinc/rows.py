@@ -68,8 +68,9 @@ PHASES = {"phase 1e-3": 1e-3, "phase 3e-3": 3e-3, "phase 5e-3": 5e-3, "phase 1e-
 
 
 def _aware(aware: Record) -> Claim:
-    """Return the row on training that knows its devices' errors: in how many pairs of seeds the share of wrong averages
-    is lower with it; from the kept record ``aware``, whose mean shares the explanation states."""
+    """Return the row on training that knows its devices' errors: in how many pairs of seeds the share of wrong
+    averages, at the phase error that the record's verdict names, is lower with it; from the kept record ``aware``,
+    whose mean shares the explanation states."""
     verdict = aware["verdict"]
     shares = {arm: error_shares(aware, arm, verdict["at"]) for arm in ("unaware", "aware")}
     means = {arm: sum(values) / len(values) for arm, values in shares.items()}
@@ -265,7 +266,7 @@ def rms(row: str) -> float:
 
 def _area(network: PaperNetwork) -> Claim:
     """Return a scenario's row of Table I: the area of its network with approximated matrices in percent of that with
-    whole ones, P and T counted; the explanation has it without P and T, and with economy-size matrices."""
+    whole ones, P and T counted; the explanation has it without P and T, for such matrices and for economy-size ones."""
     values = {"name": scenario(network), "paper": network.printed, "ratio": network.ratio()}
     values |= {"area": network.area(), "full": network.area(approximated=False), "plain": network.ratio(units=False)}
     values["economy"] = network.ratio("economy", units=False)
@@ -382,7 +383,9 @@ def _trained() -> Claim:
 
 
 def best(noise: Record, kind: str, units: str = "any") -> Any:
-    """Return the row of the record ``noise`` (a network's name, MZIs and errors) with the highest ``noise_limit``.
+    """Return the row of the record ``noise`` (a network's ``name``, ``kind``, ``nonlinearity``, ``mzi_count``,
+    ``noise_limit`` and ``error_rates``) with the highest ``noise_limit``, the noise, as a share of full scale, up to
+    which 99.99 % of its outputs are right. ValueError where no network is of that kind with these units.
 
     Args:
         noise: record of networks under noise, ``kept("noise")``.
@@ -476,8 +479,8 @@ class StepTime:
 
 @cache
 def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> StepTime:
-    """Return the times of a simulated step on four servers, network and computing one after the other, as in the
-    paper's bars.
+    """Return the seconds of a simulated step on four servers, network and computing one after the other, as in the
+    paper's bars: ``compute``, and what the network adds to it with the ring (``ring``) and with OptINC (``optical``).
 
     Args:
         model: name of a stored graph: ``resnet50``, ``resnet50-small-stem``, ``llama`` or ``llama-short``.

@@ -71,7 +71,8 @@ def measure_images(work: Path, data: Path, advance: Advance = ignore) -> Path | 
 
 
 def _train_images(name: str, folder: Path, data: Path) -> dict[str, Any]:
-    """Train ResNet-50 with one variant of the average, on the GPU if there is one, and return the record.
+    """Train ResNet-50 with one variant of the average, on the GPU if there is one, with seed 0 and the default recipe
+    (300 epochs), and return the record: ``training_loss`` and ``accuracy`` by epoch, and the ``recipe``.
 
     Args:
         name: variant, ``float32`` or ``16-bit floor``, without errors or with those of a row of Table II: ``16-bit
@@ -166,8 +167,9 @@ def measure_language(work: Path, data: Path, advance: Advance = ignore) -> tuple
 
 
 def measure_series(series: Series, corpus: Corpus, work: Path, advance: Advance = ignore) -> Path:
-    """Run the pairs of variant and seed of one series that have no ``result.json`` in their folder in ``work``, and
-    return the path of the series' file of results in ``work``, which is written anew after each run.
+    """Run the pairs of variant and seed of one series that have no ``result.json`` in their folder
+    ``<series>-<variant>-seed<seed>`` in ``work``, and return the path of the series' file of results in ``work``, which
+    is written anew after each run.
 
     An interrupted run resumes from ``checkpoint.pt`` in its folder, which is removed at the run's end. ``advance`` is
     called with 1 after each run, kept or done.
@@ -231,7 +233,7 @@ class DigitsRun:
     rounding: Literal["floor", "half-up"] = "half-up"
 
     def recipe(self, seed: int) -> Recipe:
-        """Return LeNet's recipe of the run with one seed."""
+        """Return LeNet's recipe of the run with one seed: 1,200 iterations, and averages as the run states them."""
         from lightloom.papers.runs.digits import lenet_recipe
 
         gradients = "none" if self.averager is None else f"optical:{self.averager}"
@@ -312,7 +314,7 @@ def train_all(worker: Worker) -> None:
 
 def _digits_result(work: Path, run: DigitsRun, seed: int) -> Path:
     """Return the path of a run's result in ``work``: the run's name with hyphens for what is no letter or digit, then
-    the seed."""
+    ``-seed``, the seed and ``.json``."""
     words = "".join(letter if letter.isalnum() else "-" for letter in run.name)
     return work / f"{words}-seed{seed}.json"
 
@@ -337,12 +339,14 @@ def measure_constructed(work: Path, _data: Path, advance: Advance = ignore) -> P
 
 
 def _tried(job: Callable[[], Construction | Cascade]) -> dict[str, Any]:
-    """Construct a network or a cascade by ``job``, try it on all inputs, and return its record with ``cpu_seconds``.
+    """Construct a network or a cascade by ``job``, try it, and return its record with ``cpu_seconds``.
 
-    Of a network: ``name``, ``mzi_count``, ``layers``, the proved ``tolerance``, ``wrong_outputs`` of
-    ``checked_inputs``, the noise it bears as a share of full scale (``noise_limit``), and ``largest_difference``, by
-    how much an element of a matrix is at most off the form Σ · U, as a share of the matrix's largest element. Of a
-    cascade: these counts of each level under ``levels``, and under ``end_to_end`` those of a million drawn tuples.
+    Of a network: ``name``, ``mzi_count``, ``layers``, the proved ``tolerance``, ``wrong_outputs`` of ``checked_inputs``
+    without noise (``exhaustive`` if these are all), the noise it bears as a share of full scale (``noise_limit``), and
+    ``largest_difference``, by how much an element of a matrix is at most off the form Σ · U, as a share of the matrix's
+    largest element. Of a cascade: ``wrong_outputs``, ``checked_inputs`` and ``exhaustive`` of both levels under
+    ``levels``, and under ``end_to_end``, of a million drawn tuples of codes (``tuples``), the counts
+    ``wrong_with_decimals`` and ``wrong_without_decimals`` and ``share_wrong_without_decimals`` (0 to 1).
     """
     start, made = process_time(), job()
     if isinstance(made, Cascade):

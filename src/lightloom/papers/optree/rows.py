@@ -560,8 +560,8 @@ def line_wavelengths(ranks: int) -> int:
 
 
 def _theorems() -> Iterator[Claim]:
-    """Yield for how many numbers of ranks Lemma 1 holds on a line and on a ring (built there on one wavelength), and
-    for how many Eq. 2, rounded up, gives the depth that minimises Theorem 1.
+    """Yield for how many numbers of ranks, of 2 to 16, Lemma 1 holds on a line and on a ring (built there on one
+    wavelength), and for how many, of 8 to 4,096, Eq. 2, rounded up, gives the depth that minimises Theorem 1.
 
     Raises:
         RuntimeError: the built one-stage schedule of 5 ranks on 3 wavelengths does not take one step.
@@ -614,8 +614,9 @@ def _wrht() -> Iterator[Claim]:
 
 
 def _optree() -> Iterator[Claim]:
-    """Yield Table I's steps of OpTree at 1,024 ranks and 64 wavelengths by Theorem 1, as built and verified, by Eq. 3,
-    by Theorem 3's proof and by the stages taken literally, and its number of stages by Eq. 2, rounded up and
+    """Yield Table I's steps of OpTree at 1,024 ranks and 64 wavelengths with the printed seven stages: by Theorem 1, as
+    built and verified (with the radices of :data:`FEWEST`, which are six), by Eq. 3, by Theorem 3's proof and by the
+    stages taken literally (the first alone, then all later ones), and its number of stages by Eq. 2, rounded up and
     rounded."""
     tree, k = built("optree", radices=FEWEST), PRINTED_STAGES
     ceiled, exactly = theorem_1_steps(RANKS, WAVELENGTHS, k), theorem_1_exact(RANKS, WAVELENGTHS, k)

@@ -200,9 +200,10 @@ def train(worker: Worker) -> dict[str, Any]:
 
     Returns:
         The fields of the record, and those of the recipe under ``recipe``: lists with an entry for each
-        ``record_every`` iterations, of ``iterations``, ``accuracy`` (0 to 1), ``loss`` (this rank's), ``ratio``
-        (float32 bytes for each sent) and ``tags`` (rank 0 alone), and ``nbytes_raw``, ``nbytes_sent`` and ``seconds``
-        of the whole run.
+        ``record_every`` iterations, of ``iterations``, ``accuracy`` (0 to 1), ``loss`` (this rank's, the mean since the
+        entry before), ``ratio`` (float32 bytes for each sent in that step; empty where DDP itself exchanges) and
+        ``tags`` (rank 0 alone: for each of three bounds the shares of values of each size), and of the whole run
+        ``nbytes_raw`` and ``nbytes_sent`` (0 where DDP itself exchanges) and ``seconds``.
 
     Raises:
         ConfigError: the data set is missing.
@@ -392,8 +393,9 @@ def load_checkpoint(path: Path, net: nn.Module, optimizer: torch.optim.Optimizer
 
 
 def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState | OpticalAverageState | None:
-    """Attach the hook that the recipe's ``gradients`` name to the model (of a codec or of an averager), and return the
-    hook's state; None for DDP's own all-reduce."""
+    """Attach the hook that the recipe's ``gradients`` name to the model (of a codec, with error feedback if the recipe
+    says so, or for ``optical:NAME`` of an averager of codes, by default the ideal one), and return the hook's state;
+    None for DDP's own all-reduce."""
     family, _, averager = recipe.gradients.partition(":")
     if family == "none":
         return None

@@ -69,8 +69,8 @@ def emulated_ring_sum(values: Float32s, codec: Codec, *, leave: bool = False) ->
 def train(recipe: Recipe, sets: ImageSets, ranks: int, *, counted: bool = False) -> dict[str, Any]:
     """Train by a recipe with all ranks in this process, and return the fields of the record, with those of the recipe
     under ``recipe``. ``iterations``, ``accuracy`` (0 to 1) and ``loss`` are lists with an entry for each
-    ``record_every`` iterations, ``ratio`` is a list of the one of the whole run, bytes are of one rank, and ``seconds``
-    are of the processor.
+    ``record_every`` iterations, ``ratio`` is a list of the one of the whole run, empty without a codec, ``tags`` is
+    empty, bytes (0 without a codec) are of one rank, and ``seconds`` are of the processor.
 
     Args:
         recipe: settings of the run, the same as for processes.

@@ -88,7 +88,8 @@ class Training:
 
 def trained_gradients(training: Training, parameters: int, advance: Advance = ignore) -> Iterator[Sample]:
     """Train on the CPU and yield gradients before the update at the sampled steps, and at the last one sums of 2, 4, 8
-    ... batches' gradients up to ``training.terms``, flat by parameter name; the arrays live until the next one.
+    ... batches' gradients up to ``training.terms``: each a ``Sample`` of the step (from 1), the number of batches added
+    up, and flat float32 arrays by parameter name, whose content lasts until the next is asked for.
 
     Args:
         training: model, batches and settings of the training.
@@ -259,8 +260,8 @@ def _check_memory(model: str, parameters: int) -> None:
 
 
 def _guarded(model: str, what: str, action: Callable[[], T]) -> T:
-    """Return what ``action``, user code, gives; whatever it raises, but for an InputError, becomes a WorkloadError of
-    one line: "``model``: ``what``: type and message"."""
+    """Return what ``action``, user code, gives; whatever it raises (SystemExit too, but no InputError and no
+    KeyboardInterrupt) becomes a WorkloadError of one line: "``model``: ``what``: type and message"."""
     try:
         return action()
     except InputError:

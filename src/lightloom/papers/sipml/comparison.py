@@ -149,8 +149,8 @@ class Comparison:
         return nan if row is None else float(row["step_s"])
 
     def rival(self, model: str, system: System, gbps: float, which: str = "search") -> dict[str, Any]:
-        """Return the stored row of a search on 1,024 GPUs, with ``step_s`` and ``strategy``, or ``refused`` where there
-        is no plan.
+        """Return the stored row of a search on 1,024 GPUs, with ``step_s`` (seconds) and ``strategy`` (its choices by
+        name, such as ``dp``, ``tp`` and ``pp``), or ``refused`` (the reason) where there is no plan.
 
         Args:
             model: name of the job.
@@ -201,7 +201,8 @@ _SETTINGS = TrainingSettings(batch_per_rank=1)
 
 def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
     """Return, by job and then by ``search``, ``ddp`` and ``fsdp``, the fastest of all strategies and of plain and
-    sharded data parallelism on a fabric of A100s: ``step_s`` and ``strategy``, or ``refused`` with the reason."""
+    sharded data parallelism on a fabric of A100s: ``step_s`` in seconds and ``strategy`` (its choices by name), or
+    ``refused`` with the reason."""
     prices = GroupPrices(fabric, _SETTINGS, choices=ALGORITHMS)
     return {
         key: search_outcome(load_workload(job.model, batch=1), job.global_batch, fabric, prices)
@@ -247,8 +248,9 @@ PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
 
 
 def partitions_of(graph: ComputeGraph, accelerator: str, clique: int) -> Partitions:
-    """Return the partitions of a graph on an accelerator, made when they are called with k and a quantum; an operator
-    whose parts would each read all of its input is cut into at most ``clique`` parts."""
+    """Return the partitions of a graph, whose batch is a group's share, on an accelerator by name (``a100`` in bf16,
+    ``titan-xp`` in fp32), made when they are called with k and a quantum; an operator whose parts would each read all
+    of its input is cut into at most ``clique`` parts."""
     times = np.stack(graph_times(graph, load_accelerator(accelerator).flat(), PRECISIONS[accelerator]), axis=1)
     return Partitions(graph, times, PartitionRules(most_exchanging=clique))
 

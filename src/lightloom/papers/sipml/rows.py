@@ -66,13 +66,15 @@ def all_to_all_case(nodes: int, wavelengths: int) -> RingCase:
 
 def solve(matrix: Floats, wavelengths: int, fibres: int = 1) -> RingCase:
     """Assign a ring's circuits to a traffic matrix by the integer program and by the fast algorithm, verify both, and
-    return the circuits of the worst pair by the program, those of its circuits without a wavelength, and the fast
-    assignment.
+    return the traffic, the ring, the circuits of the worst pair by the program (``optimum``), the number of the
+    program's circuits that found no wavelength (``unassigned``), and the fast assignment (``fast``).
 
     Args:
         matrix: bytes [sender, receiver].
         wavelengths: of every fibre in each direction.
         fibres: rings side by side.
+
+    The worst pair has the fewest circuits over its demand, which is relative to the largest demand.
     """
     traffic, fabric = Traffic.of(matrix), WdmRing(ranks=len(matrix), wavelengths=wavelengths, fibres=fibres)
     counted = switch.solve_ring(traffic, fabric)
@@ -143,8 +145,9 @@ class Chase(NamedTuple):
 
 def chase() -> Chase:
     """Sweep backward and forward in turn over the five sub-operators from :data:`BEFORE`, with sub-operator 4 placed
-    nearest to its producers, until all are within reach or a state returns, as one of finitely many must; return the
-    states and their period.
+    nearest to its producers, until all are within reach or a state returns, as one of finitely many must; return
+    ``states``, the devices of all sub-operators before the first sweep and after each one, and ``period``, the sweeps
+    after which states repeat, 0 where all come within reach.
 
     A sweep moves whoever is out of reach of those after it (backward) or before it (forward) to the device that reaches
     most of them, the nearest of those. It depends on nothing but the devices and the direction: a state that returns
@@ -220,8 +223,9 @@ TIES = ("last", "first", "nearest", "farthest")
 
 
 def planned(balanced: BalancedGraph, device: Sequence[int], k: int, degree: int) -> HybridPlan:
-    """Return a given placement on k devices as a plan, repeated in two groups, timed, and checked by the paper's rule
-    of distance: activations go at most Δ devices ahead.
+    """Return a given placement on k devices as a plan, repeated in two groups, timed on links of 1e12 bytes per second,
+    and checked by the paper's rule of distance: activations go at most Δ devices ahead. VerificationError where a part
+    breaks it.
 
     Args:
         balanced: graph of sub-operators.
@@ -309,8 +313,8 @@ def most_peers(placed: HybridPlan) -> int:
 
 
 def turned(placed: HybridPlan) -> list[int]:
-    """Return the ranks, ascending, that the GPU of the first group that holds B exchanges with, counted from 1 with
-    each group's ring turned so that this GPU is 1."""
+    """Return the ranks, ascending, that the GPU of the first group that holds B exchanges with, counted from 1 (second
+    group from 5) with each group's ring turned so that this GPU is 1."""
     home = devices(placed)["B"][0]
     return sorted((rank - home) % K + rank // K * K + 1 for rank in peers_of_device(placed, home))
 
@@ -389,9 +393,13 @@ def over_data_parallel(measured: Comparison, model: str, gbps: float, today: flo
 
 
 def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
-    """Return the readings of "training time against electrical" by the ends of their rows' ids, such as ``placed_400``
-    (kind of reading and Gb/s of the electrical switch): a function from (model, Gb/s) to the speed-up, and a text that
-    says why it may be meant."""
+    """Return the readings of "training time against electrical" by the ends of their rows' ids, such as ``placed_400``:
+    a pair of a function from (model, Gb/s) to the speed-up, and a text that says why it may be meant.
+
+    The names are a kind of reading (``placed``: best placed splits; ``data_parallel``: these over k = 1; ``search``:
+    winners of the planner's search; ``script``: the scripts' model; ``titan_xp``: placed splits on that accelerator),
+    an underscore, and the Gb/s of the electrical switch, 400 or 200.
+    """
     speeds: dict[str, Callable[..., float]] = {
         "placed": fastest,
         "data_parallel": over_data_parallel,

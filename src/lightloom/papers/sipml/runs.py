@@ -96,8 +96,9 @@ def _resumed(stored: Comparison, hashes: Mapping[Part, str]) -> dict[str, Any]:
 
 def plans(setting: Network) -> dict[str, Any]:
     """Return the outcome of placed plans on one network, a document by k (powers of two up to 128, written as text): of
-    the step with the fastest quantum, as :func:`_split_outcome` returns it, or ``refused`` with the reason. A k with
-    more devices than ranks, or more groups than samples, is left out."""
+    the step with the fastest quantum, as :func:`_split_outcome` returns it, or ``refused`` with the last quantum's
+    reason if no quantum can be placed; k = 1 is tried with the first quantum alone. A k with more devices than ranks,
+    or more groups than samples, is left out."""
     by_k: dict[str, Any] = {}
     splits = (1 << power for power in range(MOST_DEVICES.bit_length()))
     for k in (k for k in splits if k <= setting.ranks <= JOBS[setting.model].global_batch * k):
