@@ -253,7 +253,8 @@ class MeasuredTimes:
         return sum(value for value in (*self.forward, *self.backward) if value is not None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, read back by :meth:`from_json`; times under ``forward_s`` and ``backward_s``."""
+        """Return plain values, read back by :meth:`from_json`; times under ``forward_s`` and ``backward_s``, the other
+        fields under their names."""
         values = asdict(self)
         return {f"{name}_s": list(values.pop(name)) for name in ("forward", "backward")} | values
 
@@ -401,8 +402,9 @@ class ComputeGraph(Result):
         return replace(self, element_bytes=element_bytes, operators=operators)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a document of plain values, read back by :meth:`from_json`; operators' fields at their default are
-        left out, and so are ``uncounted`` and ``measured`` where there are none."""
+        """Return a document of plain values, read back by :meth:`from_json`: ``schema``, and the fields under their
+        names, ``operators`` as a list of mappings; operators' fields at their default are left out, and so are
+        ``uncounted`` and ``measured`` where there are none."""
         return {
             "schema": SCHEMA,
             "name": self.name,
@@ -514,7 +516,7 @@ INCEPTION_NETWORKS = ("googlenet", "inception")
 
 def synapse_bytes(graph: ComputeGraph) -> int:
     """Return the bytes of the weights of convolutions and fully connected layers, at the graph's element size, biases
-    left out."""
+    left out, shared weights counted each time they are used."""
     return sum(_weights(operator) for operator in graph.operators) * graph.element_bytes
 
 

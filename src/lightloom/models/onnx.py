@@ -291,7 +291,8 @@ class _OnnxGraph:
         """Return the names of the floating constants of several elements that a node reads and trains, in order, those
         included that earlier nodes have read.
 
-        Running statistics are noted and left out, as are tables and operands of nodes such as ``Clip`` or ``Pow``.
+        Running statistics are noted and left out, as are tables of positions and all operands of ``Clip``, ``Resize``,
+        ``Upsample``, ``Pad``, ``Where``, ``Pow``, ``Div`` and ``Range``.
         """
         held = []
         for place, (name, value) in enumerate(zip(node.input, values, strict=True)):

@@ -133,8 +133,9 @@ def has_rule(name: str) -> bool:
 def product(
     name: str, shapes: Sequence[Shape], result: Shape | None = None, values: Sequence[object] = ()
 ) -> Product | None:
-    """Return FLOPs, factors and shape of what a call multiplies; None for one that multiplies no matrices, or where the
-    shapes are too few or do not fit.
+    """Return what a call multiplies: ``flops`` (two for each multiply-accumulate), the places of its factors among
+    ``shapes`` (``operands``), the length of its sums (``summed``) and the ``shape`` of its result, None where this does
+    not follow; None for one that multiplies no matrices, or where the shapes are too few or do not fit.
 
     Args:
         name: name of the function or call; library, overload and the in-place underscore may be there.
@@ -190,8 +191,9 @@ def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, su
     """Return the sizes of a product of experts by name, from its output (experts, visits, channels), or (visits of all
     experts, channels).
 
-    ``experts`` is their number. ``sequence`` is the visits to an expert for each of ``batch`` samples (1 at least),
-    ``in_channel`` the length ``summed``; ``sample`` is left out where ``batch`` is None.
+    ``expert`` is ``experts``, their number, and ``channel`` the output's. ``sequence`` is the visits to an expert for
+    each of ``batch`` samples (1 at least), ``in_channel`` the length ``summed``; ``sample`` is left out where ``batch``
+    is None.
     """
     visits, channels = int(shape[-2]), int(shape[-1])
     if len(shape) == 2:
@@ -203,8 +205,9 @@ def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, su
 def flattened_sizes(shape: Sequence[int], batch: int) -> dict[str, int]:
     """Return the sizes by name where samples are merged with the first axis, (B·T, C), or gone, as in a mean loss.
 
-    ``sample`` is always there, of size ``batch``; ``sequence`` is the rest of a first axis that ``batch`` divides,
-    other axes but the channels of (B·T, C) are numbered (``axis_1``, ...). Axes of size 0 are left out.
+    ``sample`` is always there, of size ``batch``; ``sequence`` is the rest of a first axis that ``batch`` divides, the
+    second axis of (B·T, C) is ``channel``. All other axes, the first too where the batch does not divide it, are
+    numbered in their order from ``axis_1`` on. Axes of size 0 are left out.
     """
     merged: tuple[str, ...] = ()
     if shape and shape[0] and shape[0] % batch == 0:
@@ -215,8 +218,8 @@ def flattened_sizes(shape: Sequence[int], batch: int) -> dict[str, int]:
 
 
 def attention_sizes(queries: Shape, keys: Shape, batch: int | None) -> dict[str, int]:
-    """Return the sizes of attention by name, from shapes (..., head, T, D); leading axes that are no samples count as
-    heads.
+    """Return the sizes of attention by name, from shapes (..., head, T, D): ``head``, ``sequence`` and ``head_dim`` of
+    the queries and ``key_sequence`` of the keys; leading axes of queries that are no samples count as heads.
 
     ``key_head`` is there only where keys have fewer heads, ``sample`` only where ``batch`` is given.
     """
@@ -320,7 +323,8 @@ def _convolution(word: str, shapes: Sequence[Shape], result: Shape | None, value
     """Return the product of a convolution: each weight meets every position of the output in every sample.
 
     Transposed, every position of the input: so says the word, or the first truth value among the arguments of a general
-    ``convolution``. None where the result's shape is neither given nor follows from stride, padding and dilation.
+    ``convolution``. None where the result's shape is neither given nor follows from stride, padding and dilation; a
+    transposed one needs none, and its shape is then None.
     """
     x, w = shapes[0], shapes[1]
     transposed = "transpose" in word

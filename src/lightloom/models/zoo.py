@@ -278,16 +278,16 @@ def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGra
 
 
 def trace_key(entry: ZooEntry, length: int | None) -> str:
-    """Return the name under which a trace is kept: the model's, a hyphen, and a hash of its arguments, its length in
-    tokens (None where it takes none) and the sources of the tracer, the zoo's modules, the table of operators and the
-    graph."""
+    """Return the name under which a trace is kept: the model's, a hyphen, and a hash of its name, factory and
+    arguments, its length in tokens (None where it takes none), the batch of traces, and the sources of the tracer, the
+    zoo's modules, the table of operators and the graph."""
     sources = source_hash("models/graph.py", "models/operator_words.py", "models/torch")
     return f"{entry.name}-{content_hash([entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, sources])}"
 
 
 def tracer(name: str) -> Callable[..., ComputeGraph]:
     """Return :func:`~lightloom.models.torch.trace.trace_factory`, which traces the model that a factory makes,
-    ``(factory, name=, batch=, sequence_length=)``, and is imported only now.
+    ``(factory, name=, batch=, sequence_length=, arguments=)``, and is imported only now.
 
     Raises:
         WorkloadError: PyTorch is missing; the message begins with ``name``, the model's.

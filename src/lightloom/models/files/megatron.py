@@ -104,7 +104,8 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
     texts.
 
     A command counts that states a number of layers, a hidden size or a tensor-parallel degree; one that runs only under
-    an unknown condition is taken where it is the only one.
+    an unknown condition is taken where it is the only one. The ``program`` of the options is the name of its Python
+    file, "a command" without one, and empty where no command is called.
 
     Args:
         path: the script.
@@ -415,7 +416,8 @@ _DEGREES = {
 
 def strategy_pins(options: Options) -> StatedStrategy:
     """Return the choices that the arguments state, None for others; the degrees ``tp``, ``pp``, ``cp`` and ``ep`` that
-    a whole command leaves out are 1, Megatron's default. ``dp`` and ``micro_batches`` are always None.
+    a whole command leaves out are 1, Megatron's default. ``dp`` and ``micro_batches`` are always None,
+    ``sequence_parallel`` unless ``tp`` is above 1.
 
     Raises:
         ConfigError: an option that cannot be read, an unknown sharding or recomputation, or layers of a chunk that do

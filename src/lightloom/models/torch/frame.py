@@ -32,8 +32,8 @@ _SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "widt
 
 
 def label(function: object) -> str:
-    """Return a readable word for a torch function or ATen call: ``relu_`` and ``__iadd__`` become ``relu`` and
-    ``add``."""
+    """Return a readable word for a torch function or ATen call: ``relu_`` and ``__iadd__`` become ``relu`` and ``add``,
+    scaled dot-product attention ``attention``, local response norm ``lrn``, and indexing ``index`` or ``assign``."""
     name = plain_word(str(getattr(function, "__name__", None) or function))
     return _LABELS.get(name, name)
 
@@ -41,7 +41,8 @@ def label(function: object) -> str:
 def output_dimensions(
     shape: Sequence[int], batch: int | None, axes: Sequence[str] | None
 ) -> tuple[dict[str, int], tuple[str, ...] | None]:
-    """Name the axes of an output, the samples found by their number where no names fit.
+    """Name the axes of an output, the samples found by their number where no names fit: (sample), (sample, channel),
+    (sample, sequence, channel), (sequence, sample, channel), or numbered axes beside ``sample``.
 
     Args:
         shape: its sizes.
@@ -50,7 +51,8 @@ def output_dimensions(
             None for none.
 
     Returns:
-        Named sizes, and the names in axis order (None when no order is meant, as in flattened tokens).
+        Named sizes, and the names in axis order (None when no order is meant: without ``batch``, or where no axis is
+        the samples, as in flattened tokens).
     """
     rank = len(shape)
     numbered = [f"axis_{axis}" for axis in range(rank)]

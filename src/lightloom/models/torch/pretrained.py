@@ -91,8 +91,8 @@ def trace_configuration(
 
 
 def _unknown_fields(config: Configuration, fields: Fields) -> tuple[str, ...]:
-    """Return the names of fields that no configuration of this class has, in the file's order; none where the class has
-    no defaults to tell."""
+    """Return the names of fields that no configuration of this class has, in the file's order, without those of every
+    configuration, such as ``torch_dtype``; none where the class has no defaults to tell."""
     try:
         known = set(type(config)().to_dict()) | set(config.attribute_map)
     except Exception:

@@ -48,10 +48,12 @@ _BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 
 
 def account(frame: Frame, origins: Origins, call: Call) -> None:
-    """Add to a frame the FLOPs of a call, unless all its operands are constants.
+    """Add to a frame the FLOPs of a call, its name, its product and the rows that it looks up, unless all its operands
+    are constants.
 
     The backward pass of a product does the same again for each of its factors that needs a gradient. Other arithmetic:
-    one FLOP for each element of its largest tensor, forward, and once more backward where a gradient flows.
+    one FLOP for each element of its largest tensor, forward, and once more backward where a gradient flows; moves and
+    look-ups of single rows cost none. Calls without a rule that read a parameter matrix are noted as unknown.
     """
     if all(origins.of(frame, tensor).constant for tensor in call.operands):
         return
@@ -357,8 +359,9 @@ class Recorder:
         return operator, axes
 
     def _hidden(self, name: str, frame: Frame) -> Hidden:
-        """Return what the mask of an attention hides: what ``is_causal`` says without a mask; nothing, with a sentence
-        added to ``uncounted``, where its values are unknown. ``name`` is the operator's."""
+        """Return what the mask of an attention hides, as :meth:`Values.hidden` does: what ``is_causal`` says without a
+        mask; nothing, with a sentence added to ``uncounted``, where its values are unknown. ``name`` is the
+        operator's."""
         query, key, mask, causal = frames.attention_call(frame.arguments, frame.named)
         if mask is None:
             return Hidden(causal, None)
@@ -377,8 +380,8 @@ class Recorder:
         return sum(used[key] for key in fresh)
 
     def _place(self, word: str) -> tuple[str, str]:
-        """Return (name, block) of a new operator: in a leaf module of ``torch.nn`` the module's path and its parent's,
-        else the module's path with the function's ``word`` behind a dot, and that path.
+        """Return (name, block) of a new operator: in a leaf module of ``torch.nn``, or a norm that is one operator, the
+        module's path and its parent's, else the module's path with the function's ``word`` behind a dot, and that path.
 
         The name gets ``#2``, ``#3``, ... where it is taken.
         """
@@ -399,7 +402,8 @@ class Recorder:
 def _normalizes(module: nn.Module) -> bool:
     """Return whether a module is a normalisation that its library has written in parts, such as ``LlamaRMSNorm``.
 
-    Told by its class: ``norm`` in its name, none of PyTorch's, without children and with parameters of one axis.
+    Told by its class: ``norm`` in its name, none of PyTorch's, without children and without a parameter of two axes or
+    more.
     """
     return (
         "norm" in type(module).__name__.lower()

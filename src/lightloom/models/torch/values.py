@@ -209,8 +209,10 @@ class Values:
         return map_tensors(stand_in, result)
 
     def hidden(self, mask: Tensor, queries: int, keys: int) -> Hidden | None:
-        """Return what a mask (truth values, or numbers added to the scores; broadcast to [..., queries, keys]) hides;
-        None where its values cannot be known, or it hides everything.
+        """Return what a mask (truth values, or numbers added to the scores; broadcast to [..., queries, keys]) hides:
+        ``causal``, whether no token sees a later one, and ``visible``, the share (0 to 1) of the scores that is left,
+        None where all are, or exactly those of all earlier tokens. None where its values cannot be known, or it hides
+        everything.
 
         ``queries`` and ``keys`` are the numbers of tokens. Masks of more than 2^24 scores are looked at in 2^20 points.
         """
@@ -277,7 +279,8 @@ class _Computation:
         """Return what a mask hides of ``queries`` x ``keys`` scores, looked at whole or, if too large, at evenly spread
         points.
 
-        A mask is causal if it hides something and shows nothing later than the query.
+        A mask is ``causal`` if it hides something and shows nothing later than the query; ``visible`` is the share of
+        scores that it shows, None where it shows all, or exactly those up to the query.
 
         Raises:
             _UnknownValuesError: the values are unknown, or the mask hides everything.
@@ -597,9 +600,10 @@ class SavedTensors:
     def counted(self, operators: Sequence[Operator], origins: Mapping[int, Origin]) -> list[Operator]:
         """Return the operators, each with the bytes that autograd keeps of the storages it made.
 
-        A storage that no operator made counts at the one that keeps it first; statistics count at their reader. The
-        fields set are ``saved_bytes``, ``saved_shared_bytes``, ``saved_index_bytes`` and, for what a checkpoint region
-        makes anew, ``recomputed_bytes`` and ``recomputed_shared_bytes``.
+        A storage that no operator made counts at the one that keeps it first; statistics count at their reader, with
+        the bytes that are made anew in a region, else with those of masks and indices. The fields set are
+        ``saved_bytes``, ``saved_shared_bytes``, ``saved_index_bytes`` and, for what a checkpoint region makes anew,
+        ``recomputed_bytes`` and ``recomputed_shared_bytes``.
 
         Args:
             operators: all operators of the pass, in order.

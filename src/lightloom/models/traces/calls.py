@@ -172,7 +172,9 @@ def read_calls(path: Path) -> Recording:
 
 
 def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True) -> Recording:
-    """Return the calls that the nodes of a trace describe, nested as they were made, with their times.
+    """Return the calls that the nodes of a trace describe, nested as they were made, with their times, and the
+    exchanges of communication kernels; ``timed`` and ``on_device`` say whether any times are stated, and whether they
+    are the accelerator's.
 
     Nodes with a category (``cat``) are the accelerator's work: their seconds are added to the calls that launched them,
     and those of communication kernels become exchanges instead.
@@ -390,7 +392,8 @@ def _are_counts(*values: object) -> bool:
 
 
 def _written_arguments(schema: str) -> frozenset[str]:
-    """Return the names of the arguments that an overload with ``out=`` writes its results to: those after the star."""
+    """Return the names of the arguments that an overload with ``out=`` writes its results to: those after the star that
+    the schema marks as written; empty for schemas of other operators."""
     if ".out" not in schema.partition("(")[0] and "_out" not in schema.partition("(")[0]:
         return frozenset()
     keywords = schema.partition("*, ")[2].rpartition(") ->")[0]
@@ -533,12 +536,12 @@ class StepParts:
     """Calls of the optimizer."""
 
     def sort(self, call: Call) -> None:
-        """Add a call to the lists of its pass; one of no pass (an annotation, a thread) is passed through to the calls
-        that it made.
+        """Add a call to the list of its pass, ``forward``, ``backward`` (by sequence number) or ``communication``; one
+        of no pass (an annotation, a thread) is passed through to the calls that it made.
 
-        Of a node of autograd, the calls inside it are added by their sequence numbers, and the gradients that it keeps.
-        Steps of the optimizer go to ``update``, operators after the first backward call to no list; both are counted as
-        ``later``, but for operators that only allocate or add.
+        Of a node of autograd, the calls inside it are added to ``backward`` by their sequence numbers, and the
+        gradients that it keeps to ``gradients``. Steps of the optimizer go to ``update``, operators after the first
+        backward call to no list; both are counted as ``later``, but for operators that only allocate or add.
         """
         if call.name.startswith(_COMMUNICATION):
             self.communication.append(call)

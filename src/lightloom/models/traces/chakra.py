@@ -100,7 +100,8 @@ def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
 
 def exchanges_of(node: Node, path: Path) -> Iterator[TracedExchange]:
     """Yield one exchange if a node is a collective, a send or a receive; nothing for others, and for a collective
-    without kind and size (``comm_type`` and ``comm_size``).
+    without kind and size (``comm_type`` and ``comm_size``). The kind of a collective without ``comm_type`` follows from
+    the node's name, ``unknown`` where that does not say.
 
     Raises:
         WorkloadError: its ``comm_type`` is none of the schema's numbers (0 to 9), or its ``comm_size`` no count of

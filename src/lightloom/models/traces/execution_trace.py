@@ -47,8 +47,8 @@ from lightloom.models.traces.operators import HOST, KERNELS, TraceReading, excha
 
 
 def with_whole_norms(calls: Sequence[Call]) -> list[Call]:
-    """Return the calls of a forward pass in order, with the parts of each norm replaced by one call in the place of the
-    last of them."""
+    """Return the calls of a forward pass in order, with the parts of each norm replaced by one call ``aten::rms_norm``
+    in the place of the last of them, whichever norm it is."""
     finder, merged = _Norms(calls), dict(enumerate(calls))
     for norm in finder.norms():
         for place in norm:
@@ -119,9 +119,10 @@ def read_execution_trace(path: Path, *, batch: int | None = None, step: int | No
 
     Args:
         path: the trace that ``ExecutionTraceObserver`` wrote, JSON, gzip or not.
-        batch: number of samples in the trace; by default the first axis of the first tensor that is not a parameter.
+        batch: number of samples in the trace; by default the first axis of the first tensor that is no parameter and
+            that a product or a look-up reads, or else any other call.
         step: which step of the trace, as the profiler counts (``ProfilerStep#N``), or from 0 on where it marks none; by
-            default the first one that has a backward pass, if any has.
+            default the first one that has a backward pass, or else the first.
 
     Raises:
         ConfigError: unreadable, or not JSON.
@@ -201,10 +202,13 @@ class _TraceGraph:
         self._element_bytes = max(1, sizes.most_common(1)[0][0]) if sizes else 4
 
     def reading(self, other_steps: int) -> TraceReading:
-        """Return the graph, sentences on what the trace does not record, and its exchanges; ``other_steps`` are left
-        out.
+        """Return the graph, sentences on what the trace does not record, its exchanges, and the share of elements with
+        gradients that are not found as parameters; ``other_steps``, the number of steps that are left out, stands in a
+        sentence.
 
         WorkloadError where no operator of the step computes a tensor.
+
+        The loss is left out unless operators have measured times.
         """
         operators = [operator for call in self._parts.forward if (operator := self._operator(call)) is not None]
         if not operators:
@@ -259,7 +263,8 @@ class _TraceGraph:
         )
 
     def _unrecorded(self, other_steps: int) -> Iterator[str]:
-        """Yield lines on what the trace does not record, and what is assumed or left out instead."""
+        """Yield lines on what the trace does not record, and what is assumed or left out instead; ``other_steps`` is
+        the number of steps that are left out."""
         parts = self._parts
         yield "module names: operators are named by what they call, and numbered"
         if not self._matched:

@@ -330,8 +330,10 @@ def exchange_of(name: str, arguments: Mapping[str, Any], seconds: float) -> Trac
     """Return the exchange that a kernel, or a call of a communication library, carries out; None for other work.
 
     ``torch.profiler`` of PyTorch 2.2 and later states its collective, elements, number format and group in
-    ``arguments``, the fields of an event's ``args``. Where it does not, the kind follows from the ``name`` (``unknown``
-    where that does not say), and bytes and ranks are None. ``seconds`` are stored as the exchange's time.
+    ``arguments``, the fields of an event's ``args``. A collective of an unknown name keeps this name as its kind; bytes
+    are those that this rank puts in, None where elements or format are missing. Where nothing is stated, the kind
+    follows from the ``name`` (``unknown`` where that does not say), bytes and ranks are None, and the group is empty.
+    ``seconds`` are stored as the exchange's time.
     """
     stated = arguments.get("Collective name")
     kind = kind_of_words(str(stated)) or str(stated) if stated else kind_of_kernel(name)
@@ -451,10 +453,11 @@ class _Host(NamedTuple):
 
 
 def _host_calls(events: Sequence[Event], path: Path) -> _Host:
-    """Return the calls of the host, put inside each other by their times on each thread; WorkloadError if there are
-    none.
+    """Return the calls of the host, put inside each other by their times on each thread, with a made-up root for each
+    thread, when each is open, and their numbers by external id; WorkloadError if there are none.
 
-    Calls get their rank by begin as ids, and as own seconds their duration without that of calls directly inside.
+    Numbers are places among the host's calls in the file. Calls get their rank by begin as ids, roots −1, −2, ..., and
+    as own seconds their duration without that of calls directly inside.
     """
     threads: dict[tuple[str, str], list[int]] = defaultdict(list)
     every: list[Call] = []
@@ -680,7 +683,8 @@ def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | No
 
     Args:
         path: the profile, which must state the shapes of inputs (``record_shapes=True``).
-        batch: number of samples in the trace; by default the first axis of the first tensor that is not a parameter.
+        batch: number of samples in the trace; by default the first axis of the first tensor that is no parameter and
+            that a product or a look-up reads, or else any other call.
         step: which step, as the profiler counts, or from 0 on where it marks none; by default the first one that has a
             backward pass, or else the first.
 

@@ -75,7 +75,7 @@ class ConvolutionalChain(ImageChain):
 
 def alexnet(*, published: bool = False) -> ConvolutionalChain:
     """Return AlexNet, by default in today's form: one tower of 64-192-384-256-256 channels, no local response
-    normalisation.
+    normalisation; for images of 224 px and 1000 classes.
 
     Args:
         published: the form of 2012: two groups (one per GPU then), local response normalisation; 224 px need padding 2

@@ -44,13 +44,14 @@ def _chain(channels: int, *steps: tuple[int, int, int], stride: int = 1) -> nn.M
 
 
 def _pooled(channels: int, out: int) -> nn.Module:
-    """Return an average pooling of 3 x 3 that keeps the grid, followed by a 1 x 1 convolution to ``out`` channels."""
+    """Return an average pooling of 3 x 3 that keeps the grid, followed by a 1 x 1 convolution from ``channels`` to
+    ``out`` channels."""
     return nn.Sequential(nn.AvgPool2d(3, 1, 1), Convolution(channels, out, 1))
 
 
 def _block_a(channels: int, pooled: int) -> nn.Module:
-    """Return a block for the 35 x 35 grid with 224 + ``pooled`` channels; ``pooled`` are those of its pooling
-    branch."""
+    """Return a block for the 35 x 35 grid, from ``channels`` to 224 + ``pooled`` channels; ``pooled`` are those of its
+    pooling branch."""
     return Branches(
         _chain(channels, (64, 1, 1)),
         _chain(channels, (48, 1, 1), (64, 5, 5)),
@@ -66,8 +67,8 @@ def _block_b(channels: int) -> nn.Module:
 
 
 def _block_c(channels: int, width: int) -> nn.Module:
-    """Return a block for the 17 x 17 grid with 768 channels, whose 7 x 7 filters are factored; ``width`` channels
-    inside."""
+    """Return a block for the 17 x 17 grid, from ``channels`` to 768 channels, whose 7 x 7 filters are factored;
+    ``width`` channels inside."""
     row, column = (width, 1, 7), (width, 7, 1)
     return Branches(
         _chain(channels, (192, 1, 1)),
@@ -84,7 +85,7 @@ def _block_d(channels: int) -> nn.Module:
 
 
 def _block_e(channels: int) -> nn.Module:
-    """Return a block for the 8 x 8 grid with 2048 channels, two of whose branches fan out."""
+    """Return a block for the 8 x 8 grid, from ``channels`` to 2048 channels, two of whose branches fan out."""
 
     def fan() -> nn.Module:
         """Return a 1 x 3 and a 3 x 1 convolution side by side, 384 channels each."""

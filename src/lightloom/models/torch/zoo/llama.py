@@ -48,8 +48,8 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = norms
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Return the mixed and projected values (B, T, C) for x (B, T, C); cos and sin (T, D / 2) are of the positions'
-        angles."""
+        """Return the projected result (B, T, C) of causal attention within x (B, T, C); cos and sin (T, D / 2) are of
+        the positions' angles."""
         parts = [getattr(self, name)(x) for name in self.products]
         if len(parts) == 1:
             parts = parts[0].split(self.widths, -1)
@@ -80,8 +80,8 @@ class CompressedAttention(nn.Module):
         self.o = nn.Linear(sizes.heads * latent.value_width, sizes.hidden, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Return the mixed and projected values (B, T, C) for x (B, T, C); cos and sin (T, D / 2) are of the positions'
-        angles and turn only the rotated part of a head, D channels."""
+        """Return the projected result (B, T, C) of causal attention within x (B, T, C); cos and sin (T, D / 2) are of
+        the positions' angles and turn only the rotated part of a head, D channels."""
         latent = self.latent
         q = self.q_up(self.q_norm(self.q_down(x))).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         plain, rotated = q.split([latent.plain_width, latent.rotated_width], -1)
@@ -134,10 +134,11 @@ class Mixture(nn.Module):
         self.weigh = nn.Linear(sizes.hidden, 1, bias=False) if sizes.shared_ffn and sizes.shared_gate else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the weighted sum of the k experts that each token of x (B, T, C) visits, plus the shared expert: (B,
-        T, C).
+        """Return the weighted sum of the k experts that each token of x (B, T, C) visits, plus the shared expert if
+        there is one (times the sigmoid of its own score if it has one): (B, T, C).
 
-        The weights are the softmax over the k scores chosen.
+        The weights are the softmax over the k scores chosen. Each expert is given equally many visits, whatever was
+        chosen: their number must divide B · T · k.
         """
         scores, chosen = self.router(x).topk(self.visited)
         order = chosen.flatten().argsort()
