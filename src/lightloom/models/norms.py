@@ -39,8 +39,8 @@ class NormFinder(ABC):
         return self.words[place] in (*_CASTS, "mean") or (self.words[place] == "sub" and "mean" in taken)
 
     def norms(self) -> Iterator[list[int]]:
-        """Yield the places of the parts of each norm, ascending; no node is a part of two, and nothing outside reads
-        the result of a part but of the last."""
+        """Yield the places of the parts of each norm, a tensor divided by the root of the mean of its own squares,
+        ascending; no node is a part of two, and nothing outside reads the result of a part but of the last."""
         taken: set[int] = set()
         for root in self.words:
             norm = self._around(root)

@@ -128,7 +128,7 @@ def resolve(spec: str) -> Any:
     user's code, whose output goes to stderr.
 
     Raises:
-        WorkloadError: no such file, module or attribute, or the import fails.
+        WorkloadError: a text of another form, no such file, module or attribute, or the import fails.
     """
     place, _, attribute = spec.rpartition(":")
     is_file = place.endswith(".py")

@@ -24,7 +24,8 @@ from lightloom.models.traces.operators import TraceReading, check_step
 
 def read_transformers(path: Path, request: FileRequest) -> ModelReading:
     """Return the model of a ``config.json`` of ``transformers``, for samples of as many tokens as the request asks for,
-    by default as many as the configuration allows, at most 4,096.
+    by default as many as the configuration allows, at most 4,096, or 512 where it sets no limit. It states no strategy
+    and no batch.
 
     Raises:
         ConfigError: unreadable, no JSON object, or more than 10,000 layers or experts.

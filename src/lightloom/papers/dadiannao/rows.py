@@ -134,9 +134,9 @@ def _best_networks() -> Iterator[Claim]:
 
 
 def _other_readings() -> Iterator[Claim]:
-    """Yield findings beside the headlines: mean percentages of time saved at 100 and 400 Gb/s with other bandwidths and
-    with arithmetic at the peak rate, and the most that savings at 400 can be over those at 100 with Table 1's
-    bandwidths."""
+    """Yield findings beside the headlines: mean percentages of time saved at 100 and 400 Gb/s, as one text "10.1 and
+    22.3", with other bandwidths and with arithmetic at the peak rate, and the most that savings at 400 can be over
+    those at 100 with Table 1's bandwidths."""
     for name, constants, bandwidths in (
         ("one_direction", FITTED, ONE_DIRECTION),
         ("both_directions", FITTED, BOTH_DIRECTIONS),
@@ -263,8 +263,9 @@ def _with_batch() -> Iterator[Claim]:
 
 
 def _best_strategies() -> Iterator[Claim]:
-    """Yield two rows of the parallelism that broadcasts fewer bytes at each batch size: which it is for AlexNet, and
-    for how many of the others it is data parallelism."""
+    """Yield two rows of the parallelism that broadcasts fewer bytes at each batch size (1, 32, 256): which it is for
+    AlexNet, as "model, model, data", and for how many of the others it is data parallelism, as "8, 8, 8 of 8". Data
+    parallelism wins ties."""
 
     def best(name: str, batch: int) -> str:
         """Return the parallelism that broadcasts fewer bytes in a pass."""

@@ -489,7 +489,8 @@ def _figure_3() -> Iterator[Claim]:
 def _reductions(exchange: Record) -> Iterator[Claim]:
     """Yield Figure 12's rows without compression: the order of the configurations as measured, and by model the
     percentages by which the ring (INC) shortens the communication and the total of worker-aggregator training (WA), for
-    HDC as measured, else by our model. ``exchange`` is the record of measured exchanges.
+    HDC as measured, else by our model. ``exchange`` is the record of measured exchanges, with ``order`` and, under
+    ``reductions``, rows of ``what``, ``percent`` and ``range``, each by model.
 
     Fields of the explanations: ``reached`` is the Gbit/s that the printed reduction implies, ``saved`` the seconds that
     both printed reductions leave to computation in 100 iterations, and ``could`` those that sharing the gradient sum
@@ -559,9 +560,10 @@ and less than it in every round."""
 
 def _software_loop(loop: Record, codec: Record) -> Iterator[Claim]:
     """Yield the rows of codecs in software in HDC's training loop, as seconds of a step over those without a codec,
-    from ``loop``, and of ratios of compression of HDC's gradient in the middle of training, from ``codec``. The rows of
-    SZ, of truncation and of the comparison with general-purpose codecs have the paper's words where ours agree, else
-    our numbers in words ("1.50 times as long")."""
+    from ``loop`` (``rows`` with ``codec``, ``step_of_none`` and its range over rounds), and of ratios of compression of
+    HDC's gradient in the middle of training, from ``codec`` (``data``, rows by stage). The rows of SZ, of truncation
+    and of the comparison with general-purpose codecs have the paper's words where ours agree, else our numbers in words
+    ("1.50 times as long")."""
     by_name = {row["codec"]: row for row in loop["rows"]}
     snappy, sz = by_name["snappy"], by_name["sz3:2^-10"]
     yield PAPER.claim("figure7.hdc_snappy", round(snappy["step_of_none"], 2), row=snappy, loop=loop)

@@ -42,7 +42,8 @@ def study(work: Path | None = None) -> Study:
 
     Args:
         work: a folder whose ``training.json``, ``table3.json`` and ``networks.json``, where they exist, replace those
-            of the package.
+            of the package; all other measurements are the package's. Without any ``networks.json`` the rows and the
+            figure of the short runs are left out.
 
     Raises:
         ConfigError: a file of measurements cannot be read.

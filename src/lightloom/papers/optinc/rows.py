@@ -352,7 +352,7 @@ def _figure_6() -> Iterator[Claim]:
 
 def _synchronisation() -> Claim:
     """Return the row of the bytes that synchronise scales, "less than 0.4 %" of the gradient's or "more", by the larger
-    of the shares for 8 and 16 bits."""
+    of the shares for codes of 8 and 16 bits and a gradient of 2^20 values."""
     shares = {bits: 100 * synchronisation_share(1 << 20, bits) for bits in (8, 16)}
     ours = "less than 0.4 %" if max(shares.values()) < 0.4 else "more"
     return PAPER.claim("headline.synchronisation", ours, shares=shares)

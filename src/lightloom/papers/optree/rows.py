@@ -212,8 +212,9 @@ def _extremes() -> Iterator[Claim]:
 
 
 def _figure_5() -> Iterator[Claim]:
-    """Yield whether WRHT over OpTree (ratio of steps) is smaller at 2,048 ranks than at 1,024, then the fastest
-    algorithm at 1,024 ranks with WRHT by Table I's formula, and at 4,096 ranks."""
+    """Yield whether WRHT over OpTree (ratio of steps) is smaller at 2,048 ranks than at 1,024 ("closer" or "not
+    closer"), then the fastest algorithm at 1,024 ranks with WRHT by Table I's formula without padding, and at 4,096
+    ranks by :func:`paper_steps`."""
     small, large = (paper_steps(n, w) for n, w in BY_RANKS)
     ratios = [steps["WRHT"] / steps["OpTree"] for steps in (small, large)]
     nearer = "closer" if ratios[1] < ratios[0] else "not closer"
@@ -224,8 +225,8 @@ def _figure_5() -> Iterator[Claim]:
 
 
 def _figure_6() -> Iterator[Claim]:
-    """Yield whether the steps of OpTree and WRHT fall or rise from 96 to 128 wavelengths, then how WRHT's steps compare
-    with NE's at 128; all by :func:`paper_steps`."""
+    """Yield whether the steps of OpTree and WRHT fall or rise from 96 to 128 wavelengths ("falls", else "rises"), then
+    how WRHT's steps compare with NE's at 128 ("smaller", "slightly larger" or "larger"); all by :func:`paper_steps`."""
     few, many = (paper_steps(n, w) for n, w in BY_WAVELENGTHS)
     for name in ("OpTree", "WRHT"):
         trend = "falls" if many[name] < few[name] else "rises"
@@ -460,8 +461,8 @@ def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
 
 
 def _lowest() -> Iterator[Claim]:
-    """Yield how Theorem 1's steps go over the depths of the inset, a row for each number of ranks, and for 2,048 and
-    4,096 ranks the depth that minimises Theorem 1."""
+    """Yield how Theorem 1's steps go over the depths of the inset, 5 to 9, in words ("falls, stable, rises"), a row for
+    each number of ranks, and for 2,048 and 4,096 ranks the depth that minimises Theorem 1."""
     for n in FIGURE_4_RANKS:
         steps = [curve(n)[k] for k in INSET]
         yield PAPER.claim("figure4.shape_{n}", shape(steps), n=n, steps=", ".join(map(str, steps)))

@@ -294,8 +294,9 @@ _HIDDEN, _SEQUENCE, _BLOCKS, _VOCABULARY = 512, 512, 4, 8192
 
 @cache
 def placed_outcomes() -> list[list[float]]:
-    """Return four numbers for each small split and system, rounded as results are stored: seconds of the step and of
-    the placement's makespan, bytes sent and bytes relayed."""
+    """Simulate the small network (8 samples) in each small split (ranks, k) on each system, and return four numbers for
+    each, rounded as results are stored: seconds of the step and of the placement's makespan, bytes sent and bytes
+    relayed."""
     outcomes: list[list[float]] = []
     partitions = partial(partitions_of, _small_graph(8), "a100")
     for (ranks, k), system in product(_SPLITS, SYSTEMS):
