@@ -238,8 +238,8 @@ def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: l
     """Return the number of chunks (stages) of each of the ``pp`` pipeline ranks; ConfigError where the file's stages
     are no multiple of the ranks.
 
-    By the modules or layers that the file states, else 2 for an interleaved schedule and 1 for others; always 1 without
-    a pipeline. ``notes`` gain a line on a schedule that the plan replaces.
+    By the modules or layers that the file states, if ``layers`` of the model are known, else 2 for an interleaved
+    schedule and 1 for others; always 1 without a pipeline. ``notes`` gain a line on a schedule that the plan replaces.
     """
     schedule = job.get("pipeline_parallel_schedule", str, *_PLACES) or "1F1B"
     each = job.get("pipeline_parallel_layers_per_stage", int, *_PLACES)

@@ -64,7 +64,7 @@ def base_at(runs: Record, run: Record) -> float:
         runs: runs of one network by name, a list with one for each seed, among them ``float32``.
         run: one of these runs.
 
-    ValueError or StopIteration where float32 has no run of that seed, or no entry at that iteration.
+    StopIteration where float32 has no run of that seed, ValueError where that one has no entry at that iteration.
     """
     base = next(base for base in runs[BASE] if base["recipe"]["seed"] == run["recipe"]["seed"])
     return 100 * float(base["accuracy"][base["iterations"].index(run["iterations"][-1])])

@@ -92,8 +92,8 @@ def short_jobs() -> list[tuple[TrainingRun, int]]:
 
 
 def _measure(name: str, jobs: Sequence[tuple[TrainingRun, int]], work: Path, data: Path, advance: Advance) -> Path:
-    """Run the jobs that have no file of results in ``work``, write the records by network and then by run to
-    ``name.json`` there, and return its path.
+    """Run the jobs that have no file of results in ``work``, write ``name.json`` there (``ranks``, ``provenance``, and
+    under ``runs`` the records by network and then by run, lists in the order of the jobs), and return its path.
 
     Args:
         name: of the file of all records, without suffix.

@@ -46,8 +46,9 @@ VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
 
 def measure_images(work: Path, data: Path, advance: Advance = ignore) -> Path | None:
     """Train ResNet-50 on CIFAR-100 with each variant of the average that has no ``result.json`` in its folder in
-    ``work``, write ``images.json`` in ``work`` with the results of all variants so far after each, remove the run's
-    checkpoint, and return the path of ``images.json``; None, and nothing done, where ``data`` holds no CIFAR-100.
+    ``work``, write ``images.json`` in ``work`` with the results of all variants so far after each (under ``runs``, by
+    variant a list of one), remove the run's checkpoint, and return the path of ``images.json``; None, and nothing done,
+    where ``data`` holds no CIFAR-100.
 
     Args:
         work: folder for results and checkpoints, with a folder ``images-<variant>`` for each variant.
@@ -262,8 +263,8 @@ def digits_jobs() -> list[tuple[DigitsRun, int]]:
 
 
 def measure_digits(work: Path, data: Path, advance: Advance = ignore) -> Path:
-    """Run the training runs of LeNet on MNIST that have no file of results in ``work``, write ``training.json`` there,
-    and return its path.
+    """Run the training runs of LeNet on MNIST that have no file of results in ``work``, write ``training.json`` there
+    (``ranks``, ``provenance``, and under ``runs`` lists of records by run, in the order of seeds), and return its path.
 
     All of it is one launch of four processes, as starting processes takes as long as some of the runs.
 
