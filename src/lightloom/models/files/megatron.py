@@ -174,7 +174,7 @@ def _given(words: Sequence[str]) -> dict[str, list[str]]:
     """Return the values of each option by its name, without dashes in front and with hyphens for underscores in it.
 
     Where an option is given twice the last one counts. Redirections, pipes, ``&`` and a backslash end the values of an
-    option; quotes around a value are stripped.
+    option; quotes around a value are stripped, but for one behind ``=``. Words before the first option are left out.
     """
     given: dict[str, list[str]] = {}
     name = ""
@@ -449,10 +449,11 @@ def stage_blocks(options: Options, layers: int) -> StageBlocks | None:
     """Return how Megatron cuts ``layers`` into the stages that the arguments state.
 
     None for a single stage, ``equal`` where nothing but their number is stated, else the number of layers of each
-    chunk, the first chunks of all stages before the second ones.
+    chunk, the first chunks of all stages before the second ones, those of a layout in its order.
 
     Raises:
-        ConfigError: a layout that cannot be read, or that has other layers or numbers of stages.
+        ConfigError: a layout that cannot be read, or that has other layers or numbers of stages; or stages between the
+            first and the last, or chunks of a stage, of which not all have equally many layers.
     """
     stages, layout = options.count(_DEGREES["pp"]) or 1, options.text("pipeline-model-parallel-layout")
     first, last = (options.count(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last"))
@@ -572,7 +573,8 @@ def _recomputation(options: Options) -> str | None:
     """Return the recomputation of activations: ``full``, ``selective`` or ``none``; None where the options leave it
     open. ConfigError for another word.
 
-    Options of older releases override ``recompute-granularity``.
+    Options of older releases override ``recompute-granularity``: ``recompute-activations`` is selective,
+    ``checkpoint-activations`` and ``activations-checkpoint-method`` are full and go before all others.
     """
     granularity = options.text("recompute-granularity")
     options.text("recompute-modules")

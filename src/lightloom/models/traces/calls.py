@@ -279,7 +279,8 @@ def _launched(entries: Sequence[Entry], calls: Mapping[int, Call], path: Path) -
     """Add the seconds of the accelerator's work to the calls that launched it, in place, and return the exchanges among
     ranks in it.
 
-    The seconds of exchanges are added to no call. WorkloadError where other work names no call.
+    The seconds of exchanges are added to no call; their bytes are those that the launching call reads, None where it is
+    missing. WorkloadError where other work names no call.
 
     Args:
         entries: nodes of the accelerator's work.

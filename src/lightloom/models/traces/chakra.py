@@ -392,8 +392,9 @@ class _ChakraGraph:
         return bool(frontier)
 
     def graph(self, uncounted: Sequence[str]) -> ComputeGraph:
-        """Return the graph of one operator for each forward node, each reading the previous one, with its measured
-        times if any are stated; ``uncounted`` are sentences on what the graph does not count."""
+        """Return the graph of one operator for each forward node, named by the node's name and id, each reading the
+        previous one, with its FLOPs, those of the backward nodes that go to it, and measured times if any node states a
+        duration; ``uncounted`` are sentences on what the graph does not count."""
         layers = [
             {
                 "name": f"{node.name or 'compute'} {node.id}",

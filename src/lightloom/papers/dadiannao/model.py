@@ -203,9 +203,9 @@ Savings = Mapping[tuple[str, str], Figures]
 
 
 def headlines(percentages: Savings) -> dict[str, float]:
-    """Return the ten percentages by the names of :data:`~lightloom.papers.dadiannao.HEADLINE`, from those saved by
-    quantity and Gb/s and then by case, as :func:`savings` returns them: the best of all cases, or the mean over all or
-    over those of batch 256."""
+    """Return the ten percentages by the names of :data:`~lightloom.papers.dadiannao.HEADLINE`, such as
+    ``time_best_400``, ``edp_average_100`` and ``time_batch256_400``, from those saved by quantity and Gb/s and then by
+    case, as :func:`savings` returns them: the best of all cases, or the mean over all or over those of batch 256."""
     figures = {}
     for what in HEADLINE:
         quantity, kind, speed = what.split("_")

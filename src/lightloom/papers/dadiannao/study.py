@@ -77,7 +77,8 @@ def study() -> Study:
 
 def breakdown() -> Figure:
     """Draw Fig. 2: percent of computation and of communication in a step on electrical links, a bar for each network
-    and batch; diamonds are the boundary with arithmetic at the peak rate."""
+    (AlexNet, both VGGs, three ResNets) and batch (1, 32); diamonds are the boundary with arithmetic at the peak
+    rate."""
     figure, (axes,) = canvas(size=(10, 4.2))
     cases = [(name, batch) for name in ("AlexNet", *DOMINATED) for batch in FIGURE_2_BATCHES]
     part = [100 * share(*case) for case in cases]

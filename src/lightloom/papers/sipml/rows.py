@@ -86,9 +86,9 @@ def solve(matrix: Floats, wavelengths: int, fibres: int = 1) -> RingCase:
 
 
 def _rings() -> Iterator[Claim]:
-    """Yield the rows of the circuits of the worst pair on rings by the fast algorithm, for uniform all-to-all traffic
-    and for neighbours, then one whose counts fit the links but find no wavelengths; all are counted on circuits that
-    are built and verified."""
+    """Yield the rows of the circuits of the worst pair on rings by the fast algorithm, for uniform all-to-all traffic,
+    for neighbours, and for an all-to-all of 8 nodes on 5 rings of 2 wavelengths, then one whose counts fit the links
+    but find no wavelengths; all are counted on circuits that are built and verified."""
     cases = [(f"all_to_all_{n}_{w}", all_to_all_case(n, w)) for n, w in UNIFORM]
     nodes, wavelengths = NEIGHBOUR
     cases.append((f"neighbour_{nodes}_{wavelengths}", solve(ahead(nodes, 1), wavelengths)))

@@ -144,7 +144,8 @@ _LINES = (
 
 def times_figure(measured: Comparison) -> Figure:
     """Draw a panel for each model: milliseconds of a step against the Gb/s of a GPU, a thick line for a network's best
-    split and a thin one for k = 1 (data parallelism alone); no point where nothing fits."""
+    split and a thin one for k = 1 (data parallelism alone), behind them a broad one for the winner of the planner's
+    search on ideal electrical switches; no point where nothing fits."""
 
     def draw(axes: Axes, model: str) -> None:
         """Draw one model's lines, with the winner of the planner's search on ideal electrical networks behind them."""

@@ -98,8 +98,8 @@ def alexnet(*, published: bool = False) -> ConvolutionalChain:
 
 
 def vgg(stage_convolutions: tuple[int, ...]) -> ConvolutionalChain:
-    """Return a VGG network of five stages of 3 x 3 convolutions, each stage ended by a pooling that halves the image;
-    ``stage_convolutions`` are five numbers of convolutions.
+    """Return a VGG network of five stages of 3 x 3 convolutions to 64, 128, 256, 512 and 512 channels, each stage ended
+    by a pooling that halves the image; ``stage_convolutions`` are five numbers of convolutions.
 
     Three fully connected layers to 1000 classes follow.
     """
