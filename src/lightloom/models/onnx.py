@@ -308,7 +308,9 @@ class _OnnxGraph:
     def _traffic(self, node: Node, values: Values, kind: str, output: Value, sampled: bool) -> tuple[int, int]:
         """Return (elements read, elements read or written that do not grow with the batch) of a node.
 
-        An embedding reads as many elements as it writes, none of them shared.
+        An embedding reads as many elements as it writes, none of them shared. Of other nodes each input counts once,
+        and inputs that depend on no sample do not grow, nor does an output without samples, which only the second
+        number holds.
 
         Args:
             node: the node.

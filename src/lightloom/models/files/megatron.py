@@ -280,7 +280,8 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
     tokenizer).
 
     ``sequence_length``, where given, overrides that of the options, which is ``--seq-length`` or else
-    ``--max-position-embeddings``.
+    ``--max-position-embeddings``. Without ``--ffn-hidden-size``, the inner width is 4 hidden sizes; with ``--swiglu``
+    two thirds of that, down to a multiple of 64.
 
     Raises:
         ConfigError: another kind of model, or an option that is missing or cannot be read.

@@ -454,7 +454,8 @@ class Script:
     # Assignments
 
     def _follow_variable_assignment(self, node: Node) -> Status:
-        """Set a variable or an array; an array becomes unknown where an element is set, or words state indices.
+        """Set a variable or an array, or append to it (``+=``); it becomes unknown where an element is set, words state
+        indices, or a text is appended to an array or the reverse.
 
         Return True, None where the value contains a command substitution, whose status is not known.
         """
@@ -488,6 +489,9 @@ class Script:
 
     def _follow_declaration_command(self, node: Node) -> Status:
         """Follow ``declare``, ``local``, ``export`` and the like, with the assignments in them; return True.
+
+        A new local without a value is empty; ``readonly`` or ``-r`` makes the names read-only; flags that make them
+        more than texts and lists (any of ``A``, ``n``, ``i``, ``u``, ``l``) make them unknown.
 
         Declarations that are not followed, such as ``+=`` in an expanded word, make every variable unknown and return
         None.

@@ -177,8 +177,8 @@ def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStra
     """Return (choices that a file states, sentences on what the plan does otherwise); degrees that it leaves out are 1.
 
     ``dp`` is replicas times shards, None where the shards are what is left of the ranks. ``micro_batch`` is the local
-    batch without a pipeline. ``layers`` is the model's number of layers, None where it is not known. ConfigError for a
-    setting that cannot be read.
+    batch without a pipeline, else ``pipeline_parallel_microbatch_size`` (default 1). ``layers`` is the model's number
+    of layers, None where it is not known. ConfigError for a setting that cannot be read.
     """
     notes: list[str] = []
     tp, pp = job.degree("tensor_parallel_degree") or 1, job.degree("pipeline_parallel_degree") or 1

@@ -197,8 +197,8 @@ def _type_of(architectures: Any) -> str | None:
 
 
 def _architecture(library: Configuration, config: Configuration, fields: Fields, name: str) -> Configuration:
-    """Return the class of the first architecture that the file names; without one, the class for causal, else for
-    masked language models, else the plain one.
+    """Return the class of the first architecture that the file names, in any letter case; without one, the class for
+    causal, else for masked language models, else the plain one.
 
     Raises:
         WorkloadError: the library has no class of that name, or no model for the configuration.

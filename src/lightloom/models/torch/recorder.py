@@ -168,13 +168,14 @@ class Recorder:
     @contextmanager
     def region(self, entering: Iterable[Tensor], *, stops_early: bool) -> Iterator[None]:
         """Record a checkpointed region while the context lasts: its operators get its name and the FLOPs that are
-        computed again.
+        computed again, which are added to their backward FLOPs too.
 
         One inside another is part of the outer one.
 
         Args:
             entering: the tensors that it is given, which are kept.
-            stops_early: True if its second forward pass ends with the last tensor that the backward pass needs.
+            stops_early: True if its second forward pass ends with the last tensor that the backward pass needs; else
+                every operator is computed again.
         """
         if self._region is not None:
             yield

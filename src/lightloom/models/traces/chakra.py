@@ -183,8 +183,8 @@ def _side(texts: Texts, side: str, where: str) -> dict[str, object]:
 
 
 def _literal(text: str, where: str) -> object:
-    """Return the value of a text that Python wrote; no text is an empty list. WorkloadError where it cannot be
-    parsed."""
+    """Return the value of a text that Python wrote; no text is an empty list, and objects (``<...>``), ``nan`` and
+    ``inf`` become texts. WorkloadError where it cannot be parsed."""
     if not text:
         return []
     for attempt in (text, _UNQUOTED.sub(r"'\g<0>'", text)):

@@ -296,8 +296,9 @@ class _TraceGraph:
             yield from self._unmeasured()
 
     def _guessed_batch(self) -> int:
-        """Return the number of samples: the first axis of the first tensor read that is no parameter, tensors of
-        products and look-ups first, then those that no call computed.
+        """Return the number of samples: the first axis of the first tensor read that is no parameter (none read as
+        weight or bias, or of the shape of a gradient), tensors of products and look-ups first, then those that no
+        forward call computed.
 
         Raises WorkloadError where no call reads such a tensor.
         """

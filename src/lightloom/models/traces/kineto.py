@@ -646,8 +646,8 @@ def result_shape(call: Call) -> tuple[int, ...]:
 
 
 def _ruled(call: Call, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Return the shape of a call's result by the rule of its operator, from the shapes that it reads; None where there
-    is no rule.
+    """Return the shape of a call's result by the rule of its operator, from the shapes that it reads: for products,
+    embeddings, pooling and losses, which give (); None where there is no rule.
 
     IndexError, TypeError or ValueError where the call lacks arguments that the rule needs, ZeroDivisionError for a
     stride of 0.

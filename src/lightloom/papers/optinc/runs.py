@@ -370,9 +370,9 @@ EPOCHS = 3
 
 def measure_trained(work: Path, _data: Path, advance: Advance = ignore) -> Path:
     """Train scenario 4 with each selection of approximated matrices that has no ``result.json`` in its folder
-    ``trained-<selection>`` in ``work``, write ``trained.json`` there after each, and return its path. No data sets are
-    needed; ``advance`` is called with 1 for each selection, kept or done. Interrupted trainings resume at the last
-    epoch."""
+    ``trained-<selection>`` in ``work``, write ``trained.json`` there after each (``selections``: record by selection;
+    ``provenance``), and return its path. No data sets are needed; ``advance`` is called with 1 for each selection, kept
+    or done. Interrupted trainings resume at the last epoch."""
     records = {}
     for rows in SELECTIONS:
         folder = work / f"trained-{rows}"
