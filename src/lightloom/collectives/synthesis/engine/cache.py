@@ -39,7 +39,7 @@ def scaled(effort: float) -> int:
     return int(SCALE * effort)
 
 
-_VERSION = 15
+_VERSION = 16
 """Version of the search; raised when it improves, so that results of an older search are not used."""
 _MOST_ROWS = 1 << 23
 """Most rows of a schedule that is cached; a row takes 28 bytes."""

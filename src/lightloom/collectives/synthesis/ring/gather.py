@@ -14,6 +14,7 @@ from lightloom.collectives.algorithms.direct import one_stage
 from lightloom.collectives.algorithms.optree import optree
 from lightloom.collectives.algorithms.wrht import wrht
 from lightloom.collectives.bounds.link_use import ring_all_to_all_wavelengths
+from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule.build import ring_all_to_all
 from lightloom.collectives.schedule.columns import Schedule
@@ -193,6 +194,9 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     levels. Designs are read from the cache on disk where it has them, else searched for and written to it.
     """
     task, most = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0)), effort(fabric.ranks)
+    # What is proved of standing circuits that relay in few hops tells the search when it is done.
+    proved = lower_bound(Collective("all-gather", task.ranks, task.ranks * task.nbytes), fabric).time
+    task = replace(task, bound=max(task.bound, proved - fabric.setup_time))
     bound, hop = task.bound, fabric.step_overhead + fabric.neighbour_latency()
     request = [task.ranks, task.channels, task.farthest, task.nbytes, *astuple(task.timing), most]
     design, cached = read_design(request) or (None, None)

@@ -251,6 +251,8 @@ _QUICK = 0.1
 """Share of a hop's time in which a piece is to be sent."""
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 _SLACKS = (1.0, 1.1, 1.2, 1.35)
+_PATIENCE = 0.25
+"""Most of the effort that a stage of the search spends without a faster design before it ends."""
 _LARGEST_TABLE = 1 << 23
 """Transfers of one design above which it is not tried."""
 
@@ -266,7 +268,9 @@ class RingSearch:
         """
         self._task, self._ranks = task, task.ranks
         self._known = known and replace(known, at_hubs=True)
-        self._spent = 0
+        self._spent = self._effort = 0
+        self._gained = 0
+        """Effort that was spent when the best design was found, or the stage of the search began."""
         self._tried: dict[Design, float] = {}
         self._order: list[tuple[float, int, Design]] = []
         """All that was tried, the best first, then what was tried first."""
@@ -275,11 +279,14 @@ class RingSearch:
     def run(self, effort: int) -> tuple[Design, RingTrees]:
         """Return the fastest design found, and its circuits and trees.
 
-        The search ends early once a design takes at most a hundredth more than the bound.
+        The search ends early once a design takes at most a hundredth more than the bound, and each of its stages once a
+        share of the effort has brought nothing: the share by which the best design exceeds the bound, at most a
+        quarter.
 
         Args:
             effort: transfers that may be scheduled.
         """
+        self._effort = effort
         if self._known is not None:
             self._try(self._known)
         for pieces in () if self._known else _PIECES:
@@ -306,13 +313,13 @@ class RingSearch:
 
         The farther hubs lie apart, the longer until a design repeats, and the longer its trees take to grow.
         """
-        classes: dict[int, list[tuple[float, Design]]] = {}
+        self._gained, classes = self._spent, dict[int, list[tuple[float, Design]]]()
         for seconds, design in estimated_designs(self._task, limit=self._best[0]):
             classes.setdefault(self._cost(design), []).append((seconds, design))
         for same_cost in classes.values():
             until = self._spent + effort // len(classes)
             for seconds, design in same_cost:
-                if self._content() or self._spent > until or seconds >= self._best[0]:
+                if self._done() or self._spent > until or seconds >= self._best[0]:
                     break
                 pieces = self._pieces(design)
                 at_hubs = self._known is not None
@@ -321,6 +328,12 @@ class RingSearch:
     def _content(self) -> bool:
         """Return True when the best design takes at most a hundredth more than the bound."""
         return self._best[0] <= NEAR * self._task.bound
+
+    def _done(self) -> bool:
+        """Return True when the best design takes at most a hundredth more than the bound, or when the effort spent
+        since it was found, or since the stage began, is more than what is left to gain is worth."""
+        left = self._best[0] / self._task.bound - 1
+        return self._content() or self._spent - self._gained > self._effort * min(_PATIENCE, left)
 
     def _try(self, design: Design) -> float:
         """Return the seconds of a design, growing its trees unless it was tried before; infinite where it does not fit.
@@ -333,7 +346,8 @@ class RingSearch:
             self._spent += 0 if trees is None else self._cost(design)
             self._tried[design] = np.inf if trees is None else trees.forest.time
             insort(self._order, (self._tried[design], len(self._tried), design))
-            self._best = min(self._best, (self._tried[design], design), key=itemgetter(0))
+            if self._tried[design] < self._best[0]:
+                self._best, self._gained = (self._tried[design], design), self._spent
         return self._tried[design]
 
     def _fits(self, design: Design) -> bool:
@@ -364,14 +378,14 @@ class RingSearch:
         return list(best.values())[:count]
 
     def _walk(self, effort: int, coarse: bool) -> None:
-        """Try random steps from the fastest designs until ``effort`` transfers are spent in all, the best design takes
-        at most a hundredth more than the bound, or 10,000 steps led to no new design.
+        """Try random steps from the fastest designs until ``effort`` transfers are spent in all, nothing is worth
+        going on (:meth:`_done`), or 10,000 steps led to no new design.
 
         With ``coarse`` designs have at most four pieces, which leaves time for more of them.
         """
         rng = np.random.default_rng(0)
-        misses = 0
-        while self._spent < effort and not self._content() and misses < 10_000:
+        self._gained, misses = self._spent, 0
+        while self._spent < effort and not self._done() and misses < 10_000:
             leaders = self._leaders(_KEPT)
             leader = leaders[min(int(rng.exponential(3.0)), len(leaders) - 1)]
             design = self._step(leader, rng)
