@@ -100,7 +100,9 @@ def test_measured_sizes_state_their_bytes(tmp_path: Path) -> None:
     ("text", "complaint"),
     [
         ("1,2\n3\n", "line 2 has 1 entries: expected 2"),
+        ("\n1,2\n \n3\n", "line 4 has 1 entries: expected 2"),
         ("1,b\n", "line 1: 'b': expected a number: expected bytes"),
+        ("\n\n1,b\n", "line 3: 'b': expected a number: expected bytes"),
         ("1,-2\n3,4\n", "not negative"),
         ("1,0\n0,4\n", "something that is sent"),
         ("1,2\n3,4\n5,6\n", "a square"),

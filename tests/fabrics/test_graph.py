@@ -230,6 +230,8 @@ def test_graphs_that_cannot_be_are_named_in_one_line(fields: dict[str, Any], com
         ("source,target,bandwidth,bandwidth\n0,1,1,1", "line 1"),
         ("source,target,bandwidth,colour\n0,1,1,red", "line 1"),
         ("source,target,bandwidth\n0,1,1GB/s\n1,,1GB/s", "line 3: no target"),
+        ("\nsource,target,rate\n0,1,1", "line 2: 'source,target,rate'"),
+        ("\nsource,target,bandwidth\n\n0,1,1GB/s\n \n1,,1GB/s", "line 6: no target"),
     ],
 )
 def test_a_malformed_edge_list_names_its_line(tmp_path: Path, text: str, complaint: str) -> None:

@@ -141,17 +141,16 @@ def measured_sizes(path: Path) -> tuple[Sizes, float]:
     """Return the sizes that a CSV file lists in bytes, as shares that add up to 1, and their sum in bytes.
 
     The file has a line for each source with an entry for each destination, or one line or column with an entry for each
-    rank. Empty lines are skipped.
+    rank. Blank lines are skipped.
 
     Raises:
         ConfigError: a file that cannot be read, or whose entries are not numbers, not as many in each line, or no valid
             sizes (:class:`Sizes`).
     """
-    lines = [line for line in read_csv(path) if line]
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if len(line) != len(lines[0]):
-            raise ConfigError(f"{path}: line {number} has {len(line)} entries: expected {len(lines[0])}")
+    rows: list[list[float]] = []
+    for number, line in read_csv(path):
+        if rows and len(line) != len(rows[0]):
+            raise ConfigError(f"{path}: line {number} has {len(line)} entries: expected {len(rows[0])}")
         try:
             rows.append([read_number(entry) for entry in line])
         except ValueError as error:

@@ -99,15 +99,16 @@ def numbered_rows(text: str) -> list[tuple[int, list[str]]]:
     return [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
-def read_csv(path: Path) -> list[list[str]]:
-    """Return the cells of each line of a CSV file in UTF-8; a blank line has none.
+def read_csv(path: Path) -> list[tuple[int, list[str]]]:
+    """Return (number of the line, counted from 1, cells) of each line of a CSV file in UTF-8 that has text in a cell.
 
     Raises:
         ConfigError: unreadable, or no CSV of text.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return list(csv.reader(file))
+            rows = csv.reader(file)
+            return [(rows.line_num, cells) for cells in rows if any(cell.strip() for cell in cells)]
     except OSError as error:
         raise cannot_read(path, error) from error
     except (UnicodeDecodeError, csv.Error) as error:

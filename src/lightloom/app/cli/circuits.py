@@ -212,17 +212,17 @@ def read_traffic(path: Path) -> Traffic:
 def _read_matrix(path: Path) -> list[list[float]]:
     """Return the bytes of the square matrix in a CSV file, [source][destination], a row for each line that is not
     blank; raise ConfigError for anything else."""
-    lines = [line for line in read_csv(path) if any(cell.strip() for cell in line)]
+    lines = read_csv(path)
     if not lines:
         raise ConfigError(f"{path}: the file is empty: expected a line for each rank, a size for each destination")
     _check_size(path, len(lines))
-    for number, line in enumerate(lines, start=1):
+    for number, line in lines:
         if len(line) != len(lines):
             raise ConfigError(
-                f"{path}: row {number} has {len(line)} values, the matrix {len(lines)} rows: expected as many values "
+                f"{path}: line {number} has {len(line)} values, the matrix {len(lines)} rows: expected as many values "
                 "as rows"
             )
-    return [[_bytes(path, number, place, cell) for place, cell in enumerate(line)] for number, line in enumerate(lines)]
+    return [[_bytes(path, rank, place, cell) for place, cell in enumerate(row)] for rank, (_, row) in enumerate(lines)]
 
 
 def _check_size(path: Path, ranks: int) -> None:

@@ -49,14 +49,13 @@ def read_edges(path: Path) -> list[dict[str, Any]]:
     Raises:
         ConfigError: the file cannot be read, or a column is missing, repeated, unknown or empty; names the line.
     """
-    rows = read_csv(path)
-    heading = [cell.strip() for cell in rows[0]] if rows else []
+    (first, cells), *rows = read_csv(path) or [(1, [])]
+    heading = [cell.strip() for cell in cells]
     if not set(_COLUMNS[:3]) <= set(heading) <= set(_COLUMNS) or len(set(heading)) < len(heading):
-        raise ConfigError(f"{path}, line 1: {','.join(heading)!r}: expected the columns {','.join(_COLUMNS)}")
+        raise ConfigError(f"{path}, line {first}: {','.join(heading)!r}: expected the columns {','.join(_COLUMNS)}")
     return [
         _edge(dict(zip(heading, (cell.strip() for cell in row), strict=False)), f"{path}, line {number}")
-        for number, row in enumerate(rows[1:], 2)
-        if row
+        for number, row in rows
     ]
 
 
