@@ -59,6 +59,15 @@ def test_a_shell_line_is_the_script_that_holds_it(tmp_path: Path) -> None:
         read_model("python train.py --lr 3", batch=2)
 
 
+@pytest.mark.parametrize("sign", [" ", "="])
+@pytest.mark.parametrize("quote", ["'", '"', ""])
+def test_quotes_around_values_are_those_of_the_shell(sign: str, quote: str) -> None:
+    words = " ".join(f"--{name}{sign}{quote}{value}{quote}" for name, value in (("num-layers", 4), ("hidden-size", 64)))
+    outer = "'" if quote == '"' else '"'
+    for line in (f"train.py {words}", f"bash -c {outer}train.py {words}{outer}", f"ARGS={outer}{words}{outer}"):
+        assert read_options(Path("line"), {}, line).given == {"num-layers": ["4"], "hidden-size": ["64"]}
+
+
 def test_experts_of_megatron_deepspeed_are_in_every_second_layer(tmp_path: Path) -> None:
     deepspeed = "--deepspeed --deepspeed_config ds.json"
     options = read_options(written(tmp_path, f"{deepspeed} --num-experts 8 --moe-expert-parallel-size 4"), {})

@@ -174,7 +174,7 @@ def _given(words: Sequence[str]) -> dict[str, list[str]]:
     """Return the values of each option by its name, without dashes in front and with hyphens for underscores in it.
 
     Where an option is given twice the last one counts. Redirections, pipes, ``&`` and a backslash end the values of an
-    option; quotes around a value are stripped, but for one behind ``=``. Words before the first option are left out.
+    option; quotes around a value are stripped. Words before the first option are left out.
     """
     given: dict[str, list[str]] = {}
     name = ""
@@ -182,7 +182,7 @@ def _given(words: Sequence[str]) -> dict[str, list[str]]:
         if word.startswith("--") and len(word) > 2:
             name, sign, value = word[2:].partition("=")
             name = name.replace("_", "-")
-            given[name] = [value] if sign else []
+            given[name] = [value.strip("\"'")] if sign else []
         elif word in ("|", ">", ">>", "2>&1", "&", "\\"):
             name = ""
         elif name:
