@@ -125,6 +125,12 @@ def test_six_layers_are_cut_as_torchtitan_cuts_them(tmp_path: Path, more: str, c
         ("[model", "not TOML"),
         (NEW.format(name="llama3", flavor="8B", more="pipeline_parallel_degree = 'x'"), "expected a whole number"),
         (NEW.format(name="llama3", flavor="8B", more="context_parallel_degree = 0"), "expected at least 1"),
+        (OLD.replace("seq_len = 64", "local_batch_size = 0"), "local_batch_size = 0: expected at least 1"),
+        (OLD.replace("batch_size = 8", "batch_size = -1"), "batch_size = -1: expected at least 1"),
+        (OLD + "pipeline_parallel_microbatch_size = 0", "microbatch_size = 0: expected at least 1"),
+        (OLD + "pipeline_parallel_first_stage_less_layers = -1", "less_layers = -1: expected at least 0"),
+        (OLD + "pipeline_parallel_layers_per_stage = -2", "layers_per_stage = -2: expected at least 1"),
+        (OLD.replace("seq_len = 64", "seq_len = 0"), "seq_len = 0: expected at least 1"),
         (
             NEW.format(
                 name="llama3",

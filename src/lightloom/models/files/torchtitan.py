@@ -85,16 +85,16 @@ class JobConfiguration:
                 return value
         return None
 
-    def degree(self, key: str, *, left: bool = False) -> int | None:
-        """Return a degree of parallelism, None where it is not stated; -1, which stands for all ranks that are left, is
-        returned only if ``left`` allows it.
+    def count(self, key: str, *sections: str, least: int = 1, left: bool = False) -> int | None:
+        """Return a number, such as a degree of parallelism, None where it is not stated; -1, which stands for all ranks
+        that are left, is returned only if ``left`` allows it.
 
-        The key is looked for in ``[parallelism]``, ``[training]`` and ``[experimental]``. ConfigError for another value
-        below 1, or no whole number.
+        The key is looked for in the ``sections``, by default ``[parallelism]``, ``[training]`` and ``[experimental]``.
+        ConfigError for another value below ``least``, or no whole number.
         """
-        value = self.get(key, int, *_PLACES)
-        if value is not None and value < 1 and not (left and value == -1):
-            raise self.error(f"{key} = {value}: expected at least 1{' or -1' if left else ''}")
+        value = self.get(key, int, *(sections or _PLACES))
+        if value is not None and value < least and not (left and value == -1):
+            raise self.error(f"{key} = {value}: expected at least {least}{' or -1' if left else ''}")
         return value if value is None else int(value)
 
     def unused(self) -> tuple[str, ...]:
@@ -128,11 +128,9 @@ def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
     if (sizes := sizes_of(name, flavor)) is None:
         raise job.error(f"[model] {name!r}, flavor {flavor!r}: expected one of {'; '.join(names())}")
     notes = []
-    length = request.sequence_length or job.get("seq_len", int, "training")
+    length = request.sequence_length or job.count("seq_len", "training")
     if length is None:
         notes.append(f"sequence length: {sizes.sequence_length:,} tokens, torchtitan's default")
-    elif length < 1:
-        raise job.error(f"[training] seq_len = {length}: expected at least 1")
     with about(path):
         sizes = replace(sizes, sequence_length=length or sizes.sequence_length)
     pins, more = strategy_pins(job, sizes.layers)
@@ -168,9 +166,8 @@ def global_batch(job: JobConfiguration) -> int | None:
 
 def local_batch(job: JobConfiguration) -> int | None:
     """Return the samples that a replica takes at once, by ``local_batch_size`` or else ``batch_size``; None where the
-    file states neither. ConfigError for no whole number."""
-    value = job.get("local_batch_size", int, "training") or job.get("batch_size", int, "training")
-    return None if value is None else int(value)
+    file states neither. ConfigError for less than 1, or no whole number."""
+    return job.count("local_batch_size", "training") or job.count("batch_size", "training")
 
 
 def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStrategy, list[str]]:
@@ -181,14 +178,14 @@ def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStra
     of layers, None where it is not known. ConfigError for a setting that cannot be read.
     """
     notes: list[str] = []
-    tp, pp = job.degree("tensor_parallel_degree") or 1, job.degree("pipeline_parallel_degree") or 1
-    cp, ep = job.degree("context_parallel_degree") or 1, job.degree("expert_parallel_degree") or 1
-    replicas = job.degree("data_parallel_replicate_degree") or 1
-    shards = job.degree("data_parallel_shard_degree", left=True) or job.degree("data_parallel_degree", left=True)
-    experts = job.degree("expert_tensor_parallel_degree")
+    tp, pp = job.count("tensor_parallel_degree") or 1, job.count("pipeline_parallel_degree") or 1
+    cp, ep = job.count("context_parallel_degree") or 1, job.count("expert_parallel_degree") or 1
+    replicas = job.count("data_parallel_replicate_degree") or 1
+    shards = job.count("data_parallel_shard_degree", left=True) or job.count("data_parallel_degree", left=True)
+    experts = job.count("expert_tensor_parallel_degree")
     if experts is not None and ep > 1 and experts != tp:
         notes.append(f"experts over {experts} tensor ranks: the plan splits them over {tp}, as everything else")
-    micro = job.get("pipeline_parallel_microbatch_size", int, *_PLACES) or 1
+    micro = job.count("pipeline_parallel_microbatch_size") or 1
     pins = StatedStrategy(
         dp=None if shards in (None, -1) else replicas * int(shards),
         tp=tp,
@@ -242,7 +239,7 @@ def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: l
     schedule and 1 for others; always 1 without a pipeline. ``notes`` gain a line on a schedule that the plan replaces.
     """
     schedule = job.get("pipeline_parallel_schedule", str, *_PLACES) or "1F1B"
-    each = job.get("pipeline_parallel_layers_per_stage", int, *_PLACES)
+    each = job.count("pipeline_parallel_layers_per_stage")
     if pp == 1:
         return 1
     interleaved = schedule.lower() not in ("1f1b", "gpipe")
@@ -276,8 +273,8 @@ def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tu
 
 def _ends(job: JobConfiguration) -> tuple[int, int]:
     """Return the numbers of layers that the embedding and the head count as: those that the file states, else 1
-    each."""
-    first, last = (job.get(f"pipeline_parallel_{end}_stage_less_layers", int, *_PLACES) for end in ("first", "last"))
+    each. ConfigError below 0."""
+    first, last = (job.count(f"pipeline_parallel_{end}_stage_less_layers", least=0) for end in ("first", "last"))
     return ENDS[0] if first is None else first, ENDS[1] if last is None else last
 
 
