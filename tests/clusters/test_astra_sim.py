@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import ConfigError
-from lightloom.machines.clusters.astra_sim import read_network
+from lightloom.machines.clusters.astra_sim import read_network, read_topology
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.graph import Graph
 from lightloom.machines.fabrics.tiers.tiers import Tiers
@@ -134,6 +134,8 @@ def test_links_for_ns3_are_a_graph(tmp_path: Path) -> None:
         (NS3.replace("2 3 100", "2 9 100"), "line 5: node 9: expected one of 4"),
         (NS3.replace("1us", "1xs"), "line 5: '1xs': unknown time unit"),
         (NS3.replace("0.1", ""), "line 4: 4 columns: expected two nodes, rate, delay and loss"),
+        (NS3.replace("\n3\n", "\n4\n"), "line 2: switches 4: expected 1 of 4 nodes, from 0"),
+        (NS3.replace("4 1 3\n3", "4 2 3\n3 3"), "line 2: switches 3 3: expected 2 of 4 nodes, from 0"),
     ],
 )
 def test_malformed_links_are_refused_in_one_line(tmp_path: Path, content: str, complaint: str) -> None:
@@ -142,3 +144,11 @@ def test_malformed_links_are_refused_in_one_line(tmp_path: Path, content: str, c
     with pytest.raises(ConfigError) as refusal:
         load_cluster(path, set={"accelerator": "h100"})
     assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_links_for_ns3_that_end_early_are_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "physical.txt"
+    for lines in range(NS3.count("\n")):
+        path.write_text("\n".join(NS3.split("\n")[:lines]))
+        with pytest.raises(ConfigError, match="in column 1$" if not lines else f"and has .* and {max(lines - 2, 0)}:"):
+            read_topology(path)

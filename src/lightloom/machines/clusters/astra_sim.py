@@ -150,10 +150,10 @@ def read_topology(path: Path) -> Fields:
         ConfigError: the file cannot be read, a line is malformed (names it), counts contradict the lines, or there are
             more than 262,144 nodes.
     """
-    rows = numbered_rows(read_text(path))
+    rows = numbered_rows(read_text(path)) or [(1, [])]
     nodes, count, links = (_whole_number(path, rows[0], place) for place in range(3))
-    switches = [_whole_number(path, rows[1], place) for place in range(len(rows[1][1]))] if count else []
-    rows = rows[2:] if count else rows[1:]
+    listed, rows = (rows[1:2], rows[2:]) if count else ([], rows[1:])
+    switches = [_whole_number(path, row, place) for row in listed for place in range(len(row[1]))]
     if len(switches) != count or len(rows) != links:
         raise ConfigError(
             f"{path}: states {count} switches and {links} links, and has {len(switches)} and {len(rows)}: expected as "
@@ -162,6 +162,9 @@ def read_topology(path: Path) -> Fields:
     if nodes > _MOST_NODES:
         raise ConfigError(f"{path}: {nodes:,} nodes: expected at most {_MOST_NODES:,}")
     names: dict[int, int | str] = {number: f"switch {number}" for number in switches}
+    if len(names) < count or max(names, default=-1) >= nodes:
+        shown = " ".join(listed[0][1])[:40]
+        raise ConfigError(f"{path}, line {listed[0][0]}: switches {shown}: expected {count} of {nodes} nodes, from 0")
     hosts = [number for number in range(nodes) if number not in names]
     names |= {number: rank for rank, number in enumerate(hosts)}
     edges = [_edge(path, number, words, names) for number, words in rows]
