@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.machines.fabrics.bills import links
 from lightloom.machines.fabrics.bills.grids import Grid, _links_by_block, grid_bill
 from lightloom.machines.fabrics.bills.switches import PRODUCTS
 from lightloom.machines.fabrics.fabric import Fabric
@@ -237,6 +238,19 @@ def test_a_switch_of_unknown_radix_is_refused_unless_the_radix_is_chosen(tmp_pat
         fabric.bill(BillChoices(switch_port=str(own)))
     radix = load_part("switch-port-400g").radix
     assert fabric.bill(BillChoices(switch_port=str(own), switch_radix=radix)).dollars == fabric.bill().dollars
+
+
+@pytest.mark.parametrize("ends", [{}, {"low": 0.25}, {"high": 0.5}, {"low": 0.25, "high": 0.5}])
+def test_a_fibre_costs_its_length_in_metres_with_both_ends_of_the_range(
+    ends: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metre = load_part("fibre-metre")
+    assert metre.dollars is not None
+    ranged = metre.model_copy(update={"dollars": metre.dollars.model_copy(update=ends)})
+    monkeypatch.setattr(links, "load_part", lambda _: ranged)
+    price = links.fibres(1.0, "a link", BillChoices(link_length=8.0)).part.dollars
+    assert price is not None and price.value == 8 * metre.dollars.value
+    assert (price.low, price.high) == tuple(end and 8 * end for end in (ends.get("low"), ends.get("high")))
 
 
 def test_cubes_tile_the_torus() -> None:

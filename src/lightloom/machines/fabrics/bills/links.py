@@ -154,7 +154,9 @@ def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
     """Return the line of a bill for ``per_rank`` fibres a rank, each as long as a link (``choices.link_length``) and
     priced by the metre; ``why`` is the formula of the count in words."""
     metre, length = load_part("fibre-metre"), choices.link_length
-    dollars = metre.dollars and metre.dollars.model_copy(update={"value": metre.dollars.value * length})
+    prices = ((end, getattr(metre.dollars, end, None)) for end in ("value", "low", "high"))
+    scaled = {end: price * length for end, price in prices if price is not None}
+    dollars = metre.dollars and metre.dollars.model_copy(update=scaled)
     return Line(metre.model_copy(update={"name": f"fibre of {length:g} m", "dollars": dollars}), per_rank, why)
 
 
