@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
@@ -38,16 +39,20 @@ def rows() -> dict[str, Claim]:
     return {claim.id.removeprefix("sipml."): claim for claim in study.find("sipml")().claims}
 
 
-@pytest.mark.parametrize("unfit", sipml.OPTICAL)
-def test_a_network_on_which_no_split_fits_does_not_hide_the_other(unfit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def speedup(_: Comparison, __: str, system: str, *___: object) -> float:
-        return math.nan if system in refused else 2.0
-
-    monkeypatch.setattr(Comparison, "speedup", speedup)
-    measured, model, refused = Comparison.load(), next(iter(JOBS)), {unfit}
-    assert sipml.fastest(measured, model, 1600, 100) == 2
-    refused = {*sipml.OPTICAL}
-    assert math.isnan(sipml.fastest(measured, model, 1600, 100))
+@pytest.mark.parametrize("speed", [sipml.fastest, sipml.over_data_parallel, sipml.searched])
+@pytest.mark.parametrize("refused", [(), ("ocs",), ("ring",), sipml.OPTICAL, ("electrical",)])
+def test_a_network_on_which_nothing_fits_does_not_hide_the_other(
+    speed: Callable[[Comparison, str, float, float], float], refused: tuple[str, ...]
+) -> None:
+    model, seconds = next(iter(JOBS)), {"electrical": 6.0, "ocs": 3.0, "ring": 2.0}
+    results: dict[str, object] = {}
+    for system, gbps in (("electrical", 100), ("ocs", 1600), ("ring", 1600)):
+        row = {"refused": "why"} if system in refused else {"step_s": seconds[system]}
+        results[comparison.Network(system, comparison.RANKS, gbps, model=model).key] = {"1": row}
+        results[rival_key(system, gbps)] = {model: {"search": row}}
+    fitting = [seconds[system] for system in sipml.OPTICAL if system not in refused]
+    expected = math.nan if not fitting or "electrical" in refused else 6 / min(fitting)
+    assert speed(Comparison(results), model, 1600, 100) == pytest.approx(expected, nan_ok=True)
 
 
 def test_rows_have_ids_and_the_statuses_that_the_page_tells(rows: dict[str, Claim]) -> None:
@@ -215,6 +220,9 @@ def test_a_headline_is_reached_between_the_bandwidths_that_straddle_it() -> None
     assert sipml.reached(speed, 1.3) == pytest.approx(1300, rel=0.05)
     assert sipml.reached(speed, 0.1) == BANDWIDTHS[0]
     assert sipml.reached(speed, 9.1) == np.inf
+    # Bandwidths at which nothing fits are no ends to interpolate between.
+    sparse = sipml.reached(lambda gbps: math.nan if gbps == 1024 else speed(gbps), 1.3)
+    assert sparse == pytest.approx(1300, rel=0.05)
 
 
 def test_the_scripts_model_grows_with_the_weights_and_stays_below_the_ratio_of_bandwidths() -> None:

@@ -378,18 +378,19 @@ def fastest(measured: Comparison, model: str, gbps: float, today: float, acceler
 
 def searched(measured: Comparison, model: str, gbps: float, today: float) -> float:
     """Return the speed-up of the faster optical network of ``gbps`` Gb/s a GPU over an electrical switch of the lesser
-    of ``today`` and ``gbps``, each with the winner of the planner's search; ``model`` is a job's name. KeyError where a
-    search found no plan."""
-    optical = min(measured.rival(model, system, gbps)["step_s"] for system in OPTICAL)
-    return float(measured.rival(model, "electrical", min(gbps, today))["step_s"] / optical)
+    of ``today`` and ``gbps``, each with the winner of the planner's search; ``model`` is a job's name. Of one optical
+    network where there is no plan on the other, NaN where there is none on either or on the switch."""
+    optical = [row["step_s"] for system in OPTICAL if "step_s" in (row := measured.rival(model, system, gbps))]
+    electrical = measured.rival(model, "electrical", min(gbps, today)).get("step_s", nan)
+    return float(electrical / min(optical, default=nan))
 
 
 def over_data_parallel(measured: Comparison, model: str, gbps: float, today: float) -> float:
     """Return the seconds of data parallelism alone (k = 1) on an electrical switch of the lesser of ``today`` and
     ``gbps`` Gb/s over those of the best split on the faster optical network of ``gbps``; ``model`` is a job's name. NaN
-    where k = 1 was refused, ValueError where no split fits on either optical network."""
+    where k = 1 was refused, or no split fits on either optical network."""
     optical = [each.seconds for system in OPTICAL if (each := measured.best(model, system, gbps)) is not None]
-    return measured.seconds(model, "electrical", min(gbps, today), 1) / min(optical)
+    return measured.seconds(model, "electrical", min(gbps, today), 1) / min(optical, default=nan)
 
 
 def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
@@ -417,21 +418,21 @@ def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
 def reached(speed: Callable[[float], float], factor: float) -> float:
     """Return the Gb/s at which a speed-up first reaches ``factor``, logarithms interpolated between measured
     bandwidths; the least measured bandwidth where that suffices, infinite where none does. ``speed`` gives the speed-up
-    at a bandwidth in Gb/s."""
+    at a bandwidth in Gb/s, NaN where it is not known."""
     before = (0.0, 0.0)
     for gbps in BANDWIDTHS:
         value = speed(gbps)
         if value >= factor:
             low, at = before
             return float(low * (gbps / low) ** (log(factor / at) / log(value / at))) if low else float(gbps)
-        before = (gbps, value)
+        before = before if isnan(value) else (gbps, value)
     return inf
 
 
 def _speedups(measured: Comparison) -> Iterator[Claim]:
-    """Yield a row for each reading: "1.02 to 3.40", the least and the greatest speed-up of the models at the fastest
-    bandwidth; the explanation has every model's, with the bandwidths at which it reaches the paper's two figures, 1.3
-    and 9.1."""
+    """Yield a row for each reading: "1.02 to 3.40", the least and the greatest known speed-up of the models at the
+    fastest bandwidth; the explanation has every model's, with the bandwidths at which it reaches the paper's two
+    figures, 1.3 and 9.1."""
     low, high = HEADLINE
     for name, (speed, reading) in readings(measured).items():
         by_model = {model: speed(model, FASTEST) for model in JOBS}
@@ -439,7 +440,7 @@ def _speedups(measured: Comparison) -> Iterator[Claim]:
             f"{NAMES[model]} {value:.2f} ({low} {_at(speed, model, low)}, {high} {_at(speed, model, high)})"
             for model, value in by_model.items()
         )
-        ours = f"{min(by_model.values()):.2f} to {max(by_model.values()):.2f}"
+        ours = " to ".join(f"{end([*by_model.values()]):.2f}" for end in (np.nanmin, np.nanmax))
         values = {"name": name, "reading": reading, "fastest": FASTEST, "speedups": speedups}
         row = PAPER.claim("headline.speedup_{name}", ours, **values)
         yield _flagged(row, measured, "rivals" if name.startswith("search_") else "placed")
