@@ -243,22 +243,23 @@ def test_the_question_names_the_cluster_or_how_many_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "assumed", "batch", "length", "words"),
+    ("amount", "unit", "assumed", "batch", "length", "words"),
     [
-        (64, False, 64, None, "64 samples a step (published: 64 images)"),
-        (64, True, 64, None, "64 samples a step (assumed: 64 images)"),
-        (64, True, 58, None, "58 samples a step (assumed: 64 images)"),
-        (64, True, 57, None, "57 samples a step (near assumed: 64 images)"),
-        (4_000_000, False, 3000, 1024, "3,000 x 1,024 tokens a step (3.1M, published: 4M images)"),
-        (4_000_000, False, 3905, 1024, "3,905 x 1,024 tokens a step (published: 4M images)"),
-        (1_000_000, False, 500, 1024, "500 x 1,024 tokens a step (near published: 1M images)"),
-        (999_999, False, 500, 1024, "500 x 1,024 tokens a step (near published: 999,999 images)"),
+        (64, "images", False, 64, None, "64 samples a step (published: 64 images)"),
+        (64, "images", True, 64, None, "64 samples a step (assumed: 64 images)"),
+        (64, "images", True, 57, None, "57 samples a step (assumed: 64 images)"),
+        (64, "images", False, 2, None, "2 samples a step (published: 64 images)"),
+        (64, "images", False, 64, 197, "64 x 197 tokens a step (published: 64 images)"),
+        (4_000_000, "tokens", False, 3000, 1024, "3,000 x 1,024 tokens a step (3.1M, published: 4M tokens)"),
+        (4_000_000, "tokens", False, 3905, 1024, "3,905 x 1,024 tokens a step (published: 4M tokens)"),
+        (1_000_000, "tokens", False, 500, 1024, "500 x 1,024 tokens a step (512,000, published: 1M tokens)"),
+        (999_999, "tokens", False, 2, 1024, "2 x 1,024 tokens a step (2,048, published: 999,999 tokens)"),
     ],
 )
 def test_a_batch_that_nobody_states_is_told_with_what_is_published(
-    amount: int, assumed: bool, batch: int, length: int | None, words: str, monkeypatch: pytest.MonkeyPatch
+    amount: int, unit: str, assumed: bool, batch: int, length: int | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    published = SimpleNamespace(assumed=assumed, amount=amount, unit="images")
+    published = SimpleNamespace(assumed=assumed, amount=amount, unit=unit)
     monkeypatch.setattr(module, "default_batch", lambda *_: SimpleNamespace(published=published))
     request = SimpleNamespace(largest_batches=False, global_batches=None)
     found = searched(plan(batch=batch), request=request, sequence_length=length)

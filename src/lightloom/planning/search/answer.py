@@ -26,7 +26,7 @@ from lightloom.planning.search.what_if import MATTERS, WhatIf
 MOST_ROWS = 6
 """Divisions that an answer shows, so that it fits one screen."""
 _NEAR = 0.1
-"""Share by which a batch may differ from a published one without being called near it."""
+"""Share by which a step may differ from a published one before its tokens are told beside it."""
 SURE = 0.9
 """Share of draws from which on a row's order against the first counts as known."""
 _TOO_CLOSE = "="
@@ -133,8 +133,8 @@ def _question(search: PlanSearch) -> str:
 def _batch(search: PlanSearch) -> str:
     """Return the samples of the winner's step in words, such as "512 x 4,096 tokens a step (2.1M, published: 4M
     tokens)": with that it is the largest that fits where the largest batches are searched, and, where the request
-    states no batch, with what is published for the model or assumed; before that, where the step differs from it by 10
-    % or more, the step's amount in millions or, below a million, the word "near"."""
+    states no batch, with what is published for the model or assumed; before an amount of tokens from which the step
+    differs by 10 % or more, the tokens of the step."""
     winner, length = search.winner, search.sequence_length
     words = f"{winner.global_batch:,}{' samples' if length is None else f' x {length:,} tokens'} a step"
     if search.request.largest_batches:
@@ -143,10 +143,10 @@ def _batch(search: PlanSearch) -> str:
     if search.request.global_batches is not None or default is None:
         return words
     basis = "assumed" if default.published.assumed else "published"
-    amount, counted = default.published.amount, winner.global_batch * (length or 1)
-    stated = f"{amount / 1e6:.2g}M" if amount >= 1_000_000 else f"{amount:,}"
-    near = "" if abs(counted / amount - 1) < _NEAR else f"{counted / 1e6:.2g}M, " if counted >= 1_000_000 else "near "
-    return f"{words} ({near}{basis}: {stated} {default.published.unit})"
+    amount, counted, unit = default.published.amount, winner.global_batch * (length or 1), default.published.unit
+    stated, own = (f"{each / 1e6:.2g}M" if each >= 1_000_000 else f"{each:,}" for each in (amount, counted))
+    told = f"{own}, " if unit == "tokens" and abs(counted / amount - 1) >= _NEAR else ""
+    return f"{words} ({told}{basis}: {stated} {unit})"
 
 
 def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
