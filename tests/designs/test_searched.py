@@ -561,3 +561,5 @@ def test_a_task_without_a_plan_comes_back_with_the_reason() -> None:
     for below in (inf, 1.0):
         found = solve_task(Task(question=question(), design=odd, below=below))
         assert isinstance(found, Evaluated) and "no such fabric" in found.why and found.sample_time == inf
+    bound = solve_task(Task(question=question(), design=odd))
+    assert isinstance(bound, Bounded) and bound.why == found.why and not bound.bounded and not bound.too_large

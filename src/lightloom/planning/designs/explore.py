@@ -113,16 +113,17 @@ class Task:
 
 def solve_task(task: Task) -> Bounded | Evaluated:
     """Return the bound of a task's design where ``below`` is None, else its fastest plan below that; a design that has
-    no plan comes back with the reason in ``why``. Where it is only to be bounded, it must be one that can be built
-    (InputError otherwise). Worker processes call it."""
+    no plan, or cannot be built, comes back with the reason in ``why``. Worker processes call it."""
     if task.below is not None:
         return _evaluated(task.question, task.design, task.below)
+    limit = ""
     try:
         cluster = task.design.cluster()
+        limit = _limit(cluster)
         least = _least_time(task.question, cluster, _prices(cluster))
-        return Bounded(design=task.design, least_time=least, bounded=True, limit=_limit(cluster))
+        return Bounded(design=task.design, least_time=least, bounded=True, limit=limit)
     except InputError as error:
-        why = "; ".join(filter(None, (str(error), _limit(task.design.cluster()))))
+        why = "; ".join(filter(None, (str(error), limit)))
         return Bounded(design=task.design, why=why, too_large=isinstance(error, TooLargeError))
 
 
