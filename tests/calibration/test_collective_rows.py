@@ -54,7 +54,10 @@ def test_csv_of_sizes_needs_the_number_of_gpus(tmp_path: Path) -> None:
     path = tmp_path / "reduce.csv"
     heading = "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/s)"
     path.write_text(f"{heading}\n1048576,262144,float,44000,23,46000,22\n")
-    assert read_collectives(path, gpus=4)[0].time_us == pytest.approx(45)
+    rows = read_collectives(path, gpus=4)
+    assert rows[0].time_us == pytest.approx(45)
+    path.write_text(path.read_text().replace("\n", "\n\n"))
+    assert read_collectives(path, gpus=4) == rows
     with pytest.raises(ConfigError, match="--gpus"):
         read_collectives(path)
     path.write_text(f"{heading}\n1048576,262144,float,fast,23,46000,22\n")

@@ -108,7 +108,7 @@ def _rows_of_csv(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCo
     """
     if gpus is None:
         raise ConfigError(f"{path}: the file does not say the number of GPUs: give it with --gpus")
-    lines = list(csv.reader(StringIO(text)))
+    lines = [cells for cells in csv.reader(StringIO(text)) if cells]
     for number, cells in enumerate(lines[1:], 1):
         place = f"{path}, row {number}"
         numbers = []
