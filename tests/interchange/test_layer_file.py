@@ -85,6 +85,9 @@ def test_malformed_files_are_refused_in_one_line(tmp_path: Path, text: str, comp
     [
         ("", "line 1: '': expected one of DATA"),
         ("DATA\n", "line 2: expected the number of layers"),
+        ("\n\nDATUM\n", "line 3: 'DATUM': expected one of DATA"),
+        ("\nDATA\n\n2 3\n", "line 4: expected the number of layers"),
+        ("\n\nDATA\n", "line 4: expected the number of layers"),
         ("DATA\n2 3\n", "line 2: expected the number of layers"),
         ("DATA\n-1\n", "line 2: expected the number of layers"),
     ],

@@ -64,9 +64,10 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
         ConfigError: unreadable, or a malformed line (names it).
         WorkloadError: exchanges alone, without a layer that computes (policy MICRO).
     """
-    rows = numbered_rows(read_text(path, MOST_TRACE_BYTES))
-    policy, settings = _policy_and_settings(path, rows[0][1] if rows else [])
-    layers = list(_layers(path, rows[1:], policy, settings))
+    first, *rows = numbered_rows(read_text(path, MOST_TRACE_BYTES)) or [(1, [])]
+    policy, settings = _policy_and_settings(path, first)
+    # Without further lines it is the next one that lacks the number of layers.
+    layers = list(_layers(path, rows or [(first[0] + 1, [])], policy, settings))
     exchanges = tuple(exchange for layer in layers for exchange in layer.exchanges if exchange is not None)
     if policy == "MICRO":
         listed = "; ".join(exchange_notes(exchanges)) or "no exchange"
@@ -76,11 +77,12 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
     )
 
 
-def _policy_and_settings(path: Path, words: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return (policy, values of the settings as text by name) from the words of the first line, as ``DATA ep: 1 pp:
-    1``; several values of a setting are joined by spaces. ConfigError for another policy, or no words."""
+def _policy_and_settings(path: Path, row: tuple[int, list[str]]) -> tuple[str, dict[str, str]]:
+    """Return (policy, values of the settings as text by name) from the first line, its number and its words, as ``DATA
+    ep: 1 pp: 1``; several values of a setting are joined by spaces. ConfigError for another policy, or no words."""
+    line, words = row
     if not words or words[0] not in POLICIES:
-        raise ConfigError(f"{path}, line 1: {' '.join(words)[:40]!r}: expected one of {', '.join(POLICIES)}")
+        raise ConfigError(f"{path}, line {line}: {' '.join(words)[:40]!r}: expected one of {', '.join(POLICIES)}")
     settings: dict[str, str] = {}
     name = ""
     for word in words[1:]:
@@ -100,13 +102,14 @@ def _layers(
 
     Args:
         path: the file, for messages.
-        rows: (line number, words) of the lines behind the first, which begin with the number of layers.
+        rows: (line number, words) of the lines behind the first, at least that with the number of layers.
         policy: first word of the file, which decides the groups of exchanges.
         settings: settings of the first line, as texts by name.
     """
-    if not rows or len(rows[0][1]) != 1 or not rows[0][1][0].isdecimal():
-        raise ConfigError(f"{path}, line 2: expected the number of layers")
-    count, names = int(rows[0][1][0]), Counter[str]()
+    line, stated = rows[0]
+    if len(stated) != 1 or not stated[0].isdecimal():
+        raise ConfigError(f"{path}, line {line}: expected the number of layers")
+    count, names = int(stated[0]), Counter[str]()
     if len(rows) - 1 != count:
         raise ConfigError(f"{path}: states {count} layers and has {len(rows) - 1} lines of them: expected as many")
     for number, words in rows[1:]:
