@@ -245,6 +245,15 @@ def test_steps_end_where_three_in_a_row_hardly_help_or_eight_do_not(ideal: Mesh,
     assert ended == [False] * (len(squares) - 2) + [True]
 
 
+def test_programs_start_from_exact_phases_where_couplers_reach_for_any_phase() -> None:
+    """No step is needed, in whichever half turn a designed phase lies."""
+    rng, mesh = np.random.default_rng(0), random_mesh(6, "rectangular", 0)
+    half_turns = np.pi * rng.integers(-2, 4, mesh.mzis)
+    ideal = replace(mesh, theta=half_turns + rng.uniform(0.8, np.pi - 0.8, mesh.mzis))
+    chip = SimulatedChip(disturb(ideal, NonIdealities(coupler_error=0.05), rng))
+    assert program(chip.truth(), target_of(ideal), chip.designed)[1][0] < 1e-12
+
+
 def test_real_parts_are_programmed_where_splittings_are_out_of_reach() -> None:
     ideal = decompose(np.eye(6)[[2, 0, 1, 5, 3, 4]])
     chip = SimulatedChip(disturb(ideal, SILICON, np.random.default_rng(3)))

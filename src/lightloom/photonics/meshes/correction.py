@@ -36,7 +36,7 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = Fal
     """Return phases for ``mesh`` that make up for errors of its couplers, with the number of MZIs out of reach.
 
     Args:
-        mesh: the mesh with the phases of ideal devices, every θ from 0 to π.
+        mesh: the mesh with the phases of ideal devices.
         first: mixing-angle errors of the first couplers in radians, [mzis].
         second: those of the second couplers.
         real: whether MZIs out of reach keep their θ. Coupler errors add light in quadrature, which affects a real
@@ -138,11 +138,13 @@ def splittings(wanted: Floats, bar_power: Floats, couplers: Floats, real: bool) 
         real: whether MZIs out of reach keep their θ, with no phases added.
 
     Returns:
-        θ/2 to set [mzis], the phases in radians that the couplers add to the bar and to the cross amplitude [2, mzis],
-        and where the splitting is out of reach [mzis].
+        θ/2 to set [mzis], the phases in radians that these and the couplers add to the bar and to the cross amplitude
+        of ideal devices [2, mzis], and where the splitting is out of reach [mzis].
     """
     half, outside = within_reach(bar_power, couplers)
-    added = np.asarray(np.angle(bar_and_cross(half, *couplers)), np.float64)
+    # θ/2 is set in [0, π/2], where amplitudes are positive; of ideal devices one may be negative.
+    ideal = bar_and_cross(wanted, *np.zeros_like(couplers))
+    added = np.asarray(np.angle(bar_and_cross(half, *couplers)) - np.angle(ideal), np.float64)
     if real:
         half, added = np.where(outside, wanted, half), np.where(outside, 0.0, added)
     return half, added, outside

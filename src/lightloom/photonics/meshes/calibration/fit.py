@@ -385,7 +385,7 @@ def program(
     Args:
         twin: the twin of the chip.
         target: matrix to implement up to output phases and a common gain, of norm at most 1, [outputs, inputs].
-        ideal: θ, from 0 to π, and φ of ideal devices for it, in radians, [2, devices].
+        ideal: θ and φ of ideal devices for it, in radians, [2, devices].
         real: whether the real parts of the outputs are detected, so that light in quadrature counts a tenth.
         steps: most steps, 60 by default.
 
