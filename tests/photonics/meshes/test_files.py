@@ -152,6 +152,16 @@ def test_a_part_of_another_shape_is_refused(change: dict[str, Any], message: str
         load_phases(path)
 
 
+@pytest.mark.parametrize("change", [{"blocks": 2}, {"waveguides": []}, {"blocks": 2, "waveguides": []}])
+def test_a_whole_mesh_is_the_only_block_and_has_no_waveguides(change: dict[str, Any], tmp_path: Path) -> None:
+    content = phases_document({"u": meshes()[1]})
+    part = content["parts"][0]
+    part |= change | {"blocks": part["blocks"] * change.get("blocks", 1)}
+    (tmp_path / "mesh.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"mesh.json': u: a whole mesh, expected no other blocks and no waveguides$"):
+        load_phases(tmp_path / "mesh.json")
+
+
 def test_parts_of_matrices_are_whole_ones_or_the_squares_that_cover_them(tmp_path: Path) -> None:
     path, weights = tmp_path / "phases.json", np.random.default_rng(0).normal(size=(5, 2))
     parts: dict[str, Part] = {"whole": map_matrix(weights), "squares": map_blocks(weights)}

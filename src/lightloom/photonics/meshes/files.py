@@ -257,6 +257,8 @@ def _part_of(content: Mapping[str, Any], source: str) -> Part:
         raise ConfigError(f"{source}: shape {shape!r}, expected two whole numbers")
     if blocks and isinstance(blocks[0], dict) and blocks[0].get("schema") == MESH_SCHEMA:
         mesh = mesh_of(blocks[0], source)
+        if len(blocks) > 1 or "waveguides" in content:
+            raise ConfigError(f"{source}: a whole mesh, expected no other blocks and no waveguides")
         if [mesh.outputs, mesh.inputs] == shape:
             return mesh
     else:
