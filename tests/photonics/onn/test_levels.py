@@ -32,6 +32,11 @@ def test_the_papers_cascade_has_two_square_matrices_more_in_both_levels() -> Non
     assert first.output_weights == (1.0, 1.0, 1.0, 4.0)
 
 
+def test_output_weights_that_are_given_are_those_of_both_levels() -> None:
+    assert [level.output_weights for level in recipes(output_weights=(3.0,))] == [(3.0,), (3.0,)]
+    assert [level.output_weights for level in recipes(output_weights=None)] == [None, None]
+
+
 def test_decimals_are_right_to_their_own_step() -> None:
     first, _ = recipes()
     _, ideal = training.whole_grid(first)

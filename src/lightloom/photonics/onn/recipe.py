@@ -147,8 +147,7 @@ class TrainingRecipe:
         The default of either level is scenario 1 (4 servers a group, 8 bits) with two matrices of 64 x 64 more, after
         the first layer and before the last, every matrix approximated in Cayley form. In level 1, an error of the last
         output counts as often as it has levels between two digits. Epochs follow from the size of each grid unless
-        ``epochs`` or ``cpu_seconds`` are given. ``options`` are fields that replace those of both recipes; output
-        weights are set in either case.
+        ``epochs`` or ``cpu_seconds`` are given. ``options`` are fields that replace those of both recipes.
 
         Raises:
             ConfigError: an option is out of range.
@@ -163,8 +162,8 @@ class TrainingRecipe:
             plain = cls(**values, **level, approximated=approximated)
             points = plain.function.points
             budget = {} if options.keys() & {"epochs", "cpu_seconds"} else {"epochs": _scaled_epochs(points)}
-            weights = (*[1.0] * (layers[-1] - 1), float(plain.servers))
-            levels.append(plain.but(**budget, output_weights=weights if plain.carries_decimals else None))
+            weights = (*[1.0] * (layers[-1] - 1), float(plain.servers)) if plain.carries_decimals else None
+            levels.append(plain.but(**budget, output_weights=options.get("output_weights", weights)))
         return levels[0], levels[1]
 
     def but(self, **changes: Any) -> TrainingRecipe:
