@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from lightloom.core.errors import ConfigError  # noqa: E402
+from lightloom.core.errors import ConfigError, UnknownNameError  # noqa: E402
 from lightloom.papers.optinc import rows  # noqa: E402
 from lightloom.photonics.onn import aware  # noqa: E402
 from lightloom.photonics.onn.recipe import TrainingRecipe  # noqa: E402
@@ -21,6 +21,11 @@ def test_the_arms_differ_in_their_devices_alone() -> None:
         unaware, knowing = (aware.recipe(arm, seed) for arm in aware.ARMS)
         assert unaware.cpu_seconds == knowing.cpu_seconds == aware.BUDGET
         assert knowing.devices is not None and knowing.but(devices=None) == unaware
+
+
+def test_there_is_no_other_arm() -> None:
+    with pytest.raises(UnknownNameError, match="unknown arm 'awre'"):
+        aware.recipe("awre", 0)
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_entries
 from lightloom.core.results import Advance, Document, ignore, provenance
@@ -64,7 +64,12 @@ def recipe(arm: str, seed: int, budget: float = BUDGET) -> TrainingRecipe:
 
     ``arm`` is ``unaware``, trained on undisturbed weights throughout, or ``aware``, trained in its second half through
     meshes with phase errors of 6e-3 rad.
+
+    Raises:
+        UnknownNameError: there is no such arm.
     """
+    if arm not in ARMS:
+        raise UnknownNameError("arm", arm, ARMS)
     plain = TrainingRecipe(
         servers=SERVERS,
         bits=BITS,
