@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from math import ceil, inf, log2
@@ -374,6 +374,21 @@ def test_constants_are_listed_by_the_swing_of_what_they_change_and_those_of_none
     assert turns[0].break_even == pytest.approx(3.0)
     nearest = tornado(lambda values: (values["b"] - 1.5) * (values["b"] - 6.5), chosen)
     assert [turn.constant.name for turn in nearest] == ["b"] and nearest[0].break_even == pytest.approx(1.5)
+
+
+def test_where_no_light_suffices_at_both_ends_nothing_swings() -> None:
+    """Such a constant is listed where it turns the verdict in between, behind those that swing."""
+    fields = {"value": 1.0, "low": 0.0, "high": 2.0, "unit": "dB", "meaning": "", "source": "assumption"}
+    chosen = {name: Constant(name=name, **fields) for name in "abcd"}  # type: ignore[arg-type]
+    savings: Mapping[str, Callable[[float], float]] = {
+        "a": lambda at: 1.0 if 0.5 < at < 1.5 else -inf,
+        "b": lambda at: at / 2,
+        "c": lambda at: -inf if at == 2 else 1.0,
+        "d": lambda at: 1.0,
+    }
+    turns = tornado(lambda values: min(saving(values[name]) for name, saving in savings.items()), chosen)
+    assert [(turn.constant.name, turn.swing) for turn in turns] == [("c", inf), ("b", 1.0), ("a", 0.0)]
+    assert tornado(lambda values: -inf, chosen) == []
 
 
 def test_a_break_even_is_one() -> None:
