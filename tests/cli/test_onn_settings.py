@@ -10,10 +10,12 @@ import pytest
 from pydantic import BaseModel
 
 from lightloom.app.cli.onn import settings
-from lightloom.app.cli.onn.settings import LinkSettings, settings_of
+from lightloom.app.cli.onn.settings import LinkSettings, MeshSettings, settings_of
+from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from lightloom.photonics.link.settings import OPTIONS
+from lightloom.photonics.meshes.mapping import MeshMapping
 from tests.cli.commands import assert_refused, lightloom
 
 LINK = "onn link net.npz --draws 2 --set words=50"
@@ -104,6 +106,16 @@ def test_every_setting_is_documented() -> None:
         fields = kind.model_json_schema()["properties"].values()
         assert all(field.get("description", "").rstrip().endswith(".") for field in fields), kind
     assert {name.replace("-", "_") for name in OPTIONS} <= {*LinkSettings.model_fields}
+
+
+def test_a_stored_mapping_that_approximates_is_refused_where_it_must_be_exact(tmp_path: Path) -> None:
+    """A form that is stated goes before that of the file."""
+    made, arguments = build(2, 2).network, FunctionArguments(servers=2, bits=2)
+    network = save_network(tmp_path / "near.npz", made, arguments, MeshMapping(form="sigma-u"))
+    with pytest.raises(ConfigError, match=r"near\.npz': form 'sigma-u' approximates: expected economy, compact or svd"):
+        MeshSettings().mapping(network, MeshMapping())
+    assert MeshSettings().mapping(network, MeshMapping(), exact=False).form == "sigma-u"
+    assert MeshSettings(form="svd").mapping(network, MeshMapping()).form == "svd"
 
 
 def test_settings_of_nothing_are_the_defaults() -> None:

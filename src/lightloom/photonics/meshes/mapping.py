@@ -538,14 +538,16 @@ class MeshMapping:
         """True if ideal devices implement the matrix itself; ``sigma-u`` approximates it."""
         return self.form != "sigma-u"
 
-    def exact(self) -> MeshMapping:
-        """Return the mapping itself if it is exact.
+    def exact(self, where: str = "") -> MeshMapping:
+        """Return the mapping itself if it is exact; ``where`` starts the message of the error.
 
         Raises:
             ConfigError: its form is an approximation.
         """
         if not self.is_exact:
-            raise ConfigError(f"form {self.form!r} approximates: expected economy, compact or svd, which are exact")
+            raise ConfigError(
+                f"{where}form {self.form!r} approximates: expected economy, compact or svd, which are exact"
+            )
         return self
 
     def around(self) -> MeshMapping:

@@ -99,8 +99,7 @@ class MeshSettings(Config):
         Args:
             network: file of the network, of which only an .npz file can store a mapping, or None.
             default: the command's own mapping.
-            exact: whether a mapping that only approximates the matrices is refused; that of the file is not judged, but
-                the default with the fields that are set.
+            exact: whether a mapping that only approximates the matrices is refused.
 
         Raises:
             InputError: a field has an unknown value, an approximation where ``exact``, or the file cannot be read.
@@ -108,8 +107,9 @@ class MeshSettings(Config):
         chosen = default.but(**self.given())
         if exact:
             chosen.exact()
-        stored = stored_mapping(network)
-        return chosen if stored is None else stored.but(**self.given())
+        if stored := stored_mapping(network):
+            chosen = stored.but(**self.given())
+        return chosen.exact(f"{str(network)!r}: ") if exact else chosen
 
 
 def stored_mapping(network: Path | None) -> MeshMapping | None:
