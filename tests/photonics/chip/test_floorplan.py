@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from lightloom.core.errors import ConfigError
@@ -12,6 +14,7 @@ from lightloom.photonics.chip.floorplan import (
     Rules,
     floor_plan,
 )
+from lightloom.photonics.chip.netlist import chip_netlist
 
 
 def test_every_device_has_a_place(averager: MappedAverager) -> None:
@@ -21,6 +24,16 @@ def test_every_device_has_a_place(averager: MappedAverager) -> None:
     assert [name for name, _, _ in plan.inputs] == [f"in{lane}" for lane in range(4)]
     assert [name for name, _, _ in plan.outputs] == [f"out{lane}" for lane in range(4)]
     assert plan.area == pytest.approx(plan.width * plan.height / 1e6)
+
+
+def test_every_gain_of_the_netlist_has_a_box_which_a_unit_shares(averager: MappedAverager) -> None:
+    """P and T have gains too."""
+    boxes = Counter(place.name.rsplit(" ", 1)[0].replace(" ", "") for place in floor_plan(averager).units)
+    devices = chip_netlist(averager)["instances"].items()
+    named = [(name.split("_")[0], device["component"]) for name, device in devices]
+    assert boxes == Counter(part for part, component in named if component == "amplifier")
+    units = Counter(part for part, component in named if component == "unit")
+    assert units == {part: count for part, count in boxes.items() if part.startswith("layer")}
 
 
 def test_devices_do_not_overlap(averager: MappedAverager) -> None:

@@ -1,6 +1,6 @@
 """Floor plan of a whole averager, where every interferometer, heater, unit and port lies, and its layout as GDSII.
 
-    lanes ─▶ blocks of P │ channel │ gains, units │ blocks of layer 1 │ channel │ ... │ blocks of T ─▶ lanes
+    lanes ─▶ blocks of P │ gains │ channel │ blocks of layer 1 │ gains, units │ ... │ blocks of T │ gains ─▶ lanes
 
 Blocks of a part lie below each other, their waveguides in rows of one pitch; columns run from left to right. In a
 channel waveguides go to the rows of the next part and cross there. All measures are assumptions until a foundry's
@@ -38,7 +38,7 @@ class Rules:
     channel: float = 200.0
     """Least length of a channel between two parts. Assumption."""
     unit: float = 400.0
-    """Length of an amplifier or a homodyne unit with its modulator. Assumption."""
+    """Length of an amplifier, or of a homodyne unit with its modulator and gain. Assumption."""
     margin: float = 100.0
     """Width of the empty border around the chip. Assumption."""
 
@@ -88,7 +88,7 @@ class FloorPlan:
     """Phase shifters at the outputs of meshes."""
     guides: list[Place] = field(default_factory=list)
     units: list[Place] = field(default_factory=list)
-    """Amplifiers and nonlinear units, named by their part."""
+    """Amplifiers, in layers with their nonlinear units, named by their part and output."""
     routes: list[tuple[float, float, float, float]] = field(default_factory=list)
     """Start and end, x and y of each, of the waveguides through channels."""
     inputs: list[Port] = field(default_factory=list)
@@ -216,8 +216,8 @@ def _stack(part: Part) -> list[tuple[MappedMatrix, list[int], list[int], Floats]
 def _place_part(
     plan: FloorPlan, name: str, placed: list[tuple[MappedMatrix, list[int], list[int], Floats]], x: float
 ) -> tuple[float, dict[int, float]]:
-    """Place the blocks of a part from ``x`` on in ``plan``, and behind the end of its longest block a unit at every lit
-    output, of P and T too.
+    """Place the blocks of a part from ``x`` on in ``plan``, and behind the end of its longest block a box at every lit
+    output: of a layer for gain and unit, of P and T, which have no units, for the gain.
 
     Args:
         plan: the plan to add to.
@@ -226,7 +226,7 @@ def _place_part(
         x: left end of the part, in µm.
 
     Returns:
-        The x behind the units, and the y of every lit output by its number, in µm.
+        The x behind the boxes, and the y of every lit output by its number, in µm.
     """
     ends: dict[int, float] = {}
     finished: list[tuple[float, float]] = []
