@@ -45,7 +45,7 @@ made.verdict, made.rivals["digit-sum"].energy, made.turns[0].constant.name
 *4 servers, 8 bits, 50 GBd. Left: energy of a bit that a server sends and gets back as a mean, in 90 % of draws of all constants.
 Right: what `digit-sum` saves against `reducer-asic` when one constant goes from the least to the greatest value that it may have.*
 
-`python -m benchmarks.photonics.reducers` makes this page. Every constant is in `photonics/reducers/constants.yaml` with its range and
+`python -m benchmarks.photonics.reducers` makes this page. Every constant is in `machines/reducers/constants.yaml` with its range and
 its source, or the word assumption; `--set constant=value` replaces one, `--json` prints all.
 """  # noqa: E501
 
@@ -257,7 +257,7 @@ def _capacity() -> Iterator[str]:
     yield from _table(columns, rows)
     most = ", ".join(f"{most_wavelengths(servers, 8)} for {servers}" for servers in (2, 4, 8))
     yield "Wavelengths may share a passive mesh, its heaters and its area (`averaging.wavelengths`), as long as devices"
-    yield f"that were set for one serve the others (`photonics.dispersion`): at 100 GHz {most} servers.\n"
+    yield f"that were set for one serve the others (`photonics.chip.wavelengths`): at 100 GHz {most} servers.\n"
 
 
 def _forfeits() -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -11,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MENTION = re.compile(r"(?<![\w./-])docs/[\w./-]+\.md")
+NAMED = re.compile(r"[`( ]((?:photonics|collectives|planning|machines|core)(?:\.(?!md\b)[A-Za-z_]\w*)+)(?:\(\))?[`)]")
 MOST_FILES = 25
 
 
@@ -49,6 +51,12 @@ def test_pages_that_the_code_names_exist() -> None:
         for path in (ROOT / folder).rglob("*.py"):
             for page in MENTION.findall(path.read_text()):
                 assert (ROOT / page).is_file(), f"{path.relative_to(ROOT)} names {page}"
+
+
+def test_modules_that_pages_and_sources_of_values_name_exist() -> None:
+    for path in {*PAGES, *(ROOT / "src").rglob("*.yaml")} - {ROOT / "CHANGELOG.md"}:
+        for name in NAMED.findall(path.read_text()):
+            assert resolve_name(f"lightloom.{name}"), f"{path.relative_to(ROOT)} names {name}"
 
 
 def test_no_folder_is_crowded() -> None:

@@ -60,7 +60,7 @@ class Gradient:
 class Phase:
     """One collective of an exchange.
 
-    ``nbytes`` is what ``lightloom.collectives.Collective`` calls its size: what each rank holds at the start of an
+    ``nbytes`` is what ``lightloom.Collective`` calls its size: what each rank holds at the start of an
     all-reduce, reduce-scatter or all-to-all, and at the end of an all-gather.
     """
 

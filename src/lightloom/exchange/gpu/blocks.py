@@ -1,8 +1,8 @@
 """Block quantisation on a GPU: the messages of ``lightloom.exchange.compression.blocks`` of CUDA tensors. Needs triton.
 
-    where = gpu_blocks.places(fmt, runs).to(device)      # once for a table of runs
-    gpu_blocks.encode_runs(fmt, gradient, residual, where, wire)
-    gpu_blocks.decode_runs(fmt, wire, where, out, factor=1 / ranks)
+    where = blocks.places(fmt, runs).to(device)      # once for a table of runs
+    blocks.encode_runs(fmt, gradient, residual, where, wire)
+    blocks.decode_runs(fmt, wire, where, out, factor=1 / ranks)
 
 Nothing waits for the device. Verified against the CPU kernels in Triton's interpreter and compiled for sm80 and sm90;
 not yet run on a GPU.

@@ -4,7 +4,7 @@
 
 An instance is one averager with its lanes: bits x symbol rate for each server (0.4 Tb/s at 8 bits and 50 GBd).
 Instances may be wavelengths on one passive mesh, which share its heaters and its area but nothing else;
-`photonics.dispersion` says how far apart these may be.
+`photonics.chip.wavelengths` says how far apart these may be.
 """
 
 from math import ceil, floor

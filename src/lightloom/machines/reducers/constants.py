@@ -185,7 +185,7 @@ class Design:
     """Watts of full scale for a share of wrong words of `TRIED_ERRORS`, with noise alone; infinite beyond 100 W."""
     window: float = 0.0
     """Metres of wavelength on either side of the one at which the meshes are set, within which every mean is right
-    with the gains set anew (`photonics.dispersion`); 0 if it was not computed."""
+    with the gains set anew (`photonics.chip.wavelengths`); 0 if it was not computed."""
     levels: int = 1
     """Number of averagers that light passes one after the other."""
 

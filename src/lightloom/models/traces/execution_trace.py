@@ -5,7 +5,7 @@
     edges       the operator that last wrote to a tensor's storage before another reads it
     parameters  tensors that nothing in the trace wrote, and that got a gradient or are called weight or bias
 
-    steps       one of them is read (``steps.py``)
+    steps       one of them is read (``calls.py``)
     times       of the calls, and of the accelerator's work that they launch, where the trace holds them
 
 What a trace does not record, and the graph therefore lacks, is listed in :attr:`TraceReading.unrecorded`.

@@ -1,6 +1,6 @@
 """Training runs of ``digits`` with all ranks in one process, for machines with fewer cores than ranks.
 
-Equal recipes see equal batches and start from equal weights as there; the ring is ``emulated_ring``'s.
+Equal recipes see equal batches and start from equal weights as there; the ring is :func:`emulated_ring_sum`.
 """
 
 import time

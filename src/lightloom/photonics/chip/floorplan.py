@@ -32,7 +32,7 @@ class Rules:
     pitch: float = 25.0
     """Distance of neighbouring waveguides of a mesh. Assumption: heaters without trenches lie this close."""
     heater: float = 100.0
-    """Length of a heater. Assumption, as in `reducers.hardware.Parts.mzi_length`."""
+    """Length of a heater. Assumption: columns are then as long as `machines.reducers.hardware.MZI_LENGTH`."""
     coupler: float = 50.0
     """Length of a directional coupler with its bends. Assumption."""
     channel: float = 200.0

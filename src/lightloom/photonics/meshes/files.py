@@ -346,9 +346,9 @@ def _read_npz(path: Path) -> Any:
         raise ConfigError(f"{str(path)!r}: not a .npz file of phases") from error
 
 
-# Export a mesh as a netlist for SAX, the S-parameter simulator; `photonics.chip` has the models, and whole chips.
+# Export a mesh as a netlist for SAX, the S-parameter simulator; `chip.netlist` has ``models``, and whole chips.
 #
-# circuit, info = sax.circuit(netlist=netlist(mesh), models=photonics.chip.models())
+# circuit, info = sax.circuit(netlist=netlist(mesh), models=models())
 # circuit(wl=1.55)["in0", "out3"]
 #
 # Light enters at ``in0``, ``in1``, ... and leaves at ``out0``, ...; dark modes are not connected.

@@ -47,7 +47,7 @@ def calibration_figure(rows: Sequence[Document], power_noise: float, title: str)
     return the figure.
 
     Args:
-        rows: documents of `meshes.calibration.Trial`, one a chip, each with its ``name``.
+        rows: documents of `meshes.calibration.calibrate.Trial`, one a chip, each with its ``name``.
         power_noise: noise of the detectors as a share of the input, drawn as a line in the first panel unless it is 0.
         title: above the figure.
     """
@@ -357,7 +357,7 @@ def noise_figure(
         rates: share of inputs averaged wrongly at each: [rates].
         evaluations: draws behind each rate: what errs less often than once in so many shows as nothing.
         limit: noise where accuracy falls below 99.99 %; None where there is none.
-        bound: `averaging.noise.input_bound`, infinite where there is none.
+        bound: `averaging.proof.input_bound`, infinite where there is none.
         title: above the figure.
     """
     figure, axes = single_panel(8.0, 4.4)
@@ -501,7 +501,7 @@ def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str) -> Figure:
     logarithmic where they are above 0 and span more than 20 times.
 
     Args:
-        sweeps: documents of `meshes.sweep` of accuracies (0 to 1), at least one.
+        sweeps: documents of `meshes.disturb.sweep` of accuracies (0 to 1), at least one.
         title: above the figure.
     """
     columns = 2 if len(sweeps) == 4 else min(len(sweeps), 3)
