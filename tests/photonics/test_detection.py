@@ -285,3 +285,10 @@ def test_the_needed_power_is_just_enough_within_the_powers_that_are_searched() -
         assert high <= 1e-6 < low
     assert DigitReceiver(servers=1, levels=2, bits=1).needed_power(0.6) == 1e-8
     assert replace(receiver, noise_density=1e-7).needed_power(1e-6) is None
+
+
+def test_there_is_no_other_scheme() -> None:
+    receiver = DigitReceiver(servers=2, levels=4, bits=8, symbol_rate=5e10)
+    for judge in (receiver.word_error, receiver.needed_power):
+        with pytest.raises(ConfigError, match="scheme = 'homodyn': expected one of separate, wavelengths, homodyne"):
+            judge(1e-6, "homodyn")  # type: ignore[arg-type]

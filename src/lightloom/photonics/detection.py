@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import comb, exp, log, log2, prod
 from statistics import NormalDist
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -121,8 +121,11 @@ class DigitReceiver:
                 word is wrong if that of any server is).
 
         Raises:
-            ConfigError: there are too many servers to average over all compositions of a sum (not for ``separate``).
+            ConfigError: the scheme is unknown, or there are too many servers to average over all compositions of a sum
+                (not for ``separate``).
         """
+        if scheme not in get_args(Scheme):
+            raise ConfigError(f"scheme = {scheme!r}: expected one of {', '.join(get_args(Scheme))}")
         if scheme == "separate":
             alone = replace(self, servers=1, levelling=0.0).word_error(power)
             return float(-np.expm1(self.servers * np.log1p(-alone)))
@@ -137,7 +140,8 @@ class DigitReceiver:
         where less would.
 
         Raises:
-            ConfigError: there are too many servers to average over all compositions of a sum (not for `separate`).
+            ConfigError: the scheme is unknown, or there are too many servers to average over all compositions of a sum
+                (not for `separate`).
         """
         from scipy.optimize import brentq
         from scipy.special import ndtri

@@ -69,3 +69,8 @@ def test_level_two_rounds_half_up_too() -> None:
 def test_no_groups_are_refused() -> None:
     with pytest.raises(ConfigError, match="groups = 0"):
         second_level(0, 4, 8)
+
+
+def test_level_two_refuses_another_rounding_as_level_one_does() -> None:
+    with pytest.raises(ConfigError, match="rounding = 'up': expected floor or half-up"):
+        second_level(2, 4, 8, rounding="up")  # type: ignore[arg-type]

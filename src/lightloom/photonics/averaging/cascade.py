@@ -68,9 +68,9 @@ def second_level(
         rounding: rounding of the mean, ``floor`` or ``half-up``.
 
     Raises:
-        ConfigError: a count is out of range.
+        ConfigError: a count is out of range, or the rounding is unknown.
     """
-    first = AveragingFunction.of(servers, bits, inputs)
+    first = AveragingFunction.of(servers, bits, inputs, rounding)
     if groups < 1:
         raise ConfigError(f"groups = {groups}: expected at least 1")
     *high, last = first.inputs
