@@ -331,9 +331,10 @@ class RingSearch:
 
     def _done(self) -> bool:
         """Return True when the best design takes at most a hundredth more than the bound, or when the effort spent
-        since it was found, or since the stage began, is more than what is left to gain is worth."""
-        left = self._best[0] / self._task.bound - 1
-        return self._content() or self._spent - self._gained > self._effort * min(_PATIENCE, left)
+        since it was found, or since the stage began, is more than what is left to gain is worth. The little effort for
+        trees that begin at hubs is always spent."""
+        left = self._effort if self._known else self._effort * min(_PATIENCE, self._best[0] / self._task.bound - 1)
+        return self._content() or self._spent - self._gained > left
 
     def _try(self, design: Design) -> float:
         """Return the seconds of a design, growing its trees unless it was tried before; infinite where it does not fit.
