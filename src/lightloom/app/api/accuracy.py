@@ -57,24 +57,29 @@ class AccuracyReport(DrawnResult):
         return self.tables[index]
 
     def summary(self) -> str:
-        """Return one sentence for each table on how near its predictions are, joined by semicolons."""
+        """Return one line on each table, joined by semicolons: its name, what predicted it, mean and median error, bias
+        and 90th percentile in per cent, the share of rows inside their 90 % intervals, and the intervals' median
+        half-width."""
         return "; ".join(table.summary() for table in self.tables)
 
     def rows(self) -> list[Document]:
         """Return a row for each measured step of all tables: ``table``, the table's name, the step's ``row``, ``model``
         and ``gpus``, ``measured_s`` and ``predicted_s``, both ends of the 90 % interval (``low_s``, ``high_s``), the
-        relative ``error`` (above 0 where predicted too slow), whether the measurement lies ``inside`` the interval, and
-        in words what was ``assumed``."""
+        relative ``error`` (predicted over measured, minus 1), whether the measurement lies ``inside`` the interval, and
+        in words what was ``assumed`` of choices that the row leaves open, empty where it leaves none. ``row`` is the
+        name that the table gives the step, no number."""
         return [{"table": table.steps.name, **row} for table in self.tables for row in table.rows()]
 
     def display_rows(self) -> list[dict[str, object]]:
-        """Return the rows of all tables as text for people, times with units and errors in per cent, with the table's
-        name under ``table`` in each."""
+        """Return the rows of all tables as text for people, by heading: table (its name), row, model, GPUs, measured
+        and predicted time with units, 90 % interval, error (signed per cent, with " outside" where the measurement
+        lies outside of the interval) and assumed."""
         return [{"table": table.steps.name, **row} for table in self.tables for row in table.display_rows()]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom accuracy --json`` prints: each table's name, checksum, what predicted it
-        (``basis``) and scores, and the rows of all tables in one list, as of :meth:`rows`."""
+        """Return the document that ``lightloom accuracy --json`` prints: ``tables``, each with its name (``table``),
+        checksum (``sha256``), in words what predicted it (``basis``) and ``scores``, and ``rows``, those of all tables
+        in one list as :meth:`rows` returns them; with schema and provenance."""
         return {
             "schema": "lightloom.accuracy/1",
             "tables": [{key: value for key, value in each.to_json().items() if key != "rows"} for each in self.tables],
@@ -83,8 +88,8 @@ class AccuracyReport(DrawnResult):
         }
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure of steps: predicted (upwards) against measured seconds (across), one colour for
-        each table."""
+        """Return a matplotlib figure of steps: predicted (upwards) against measured seconds (across) on logarithmic
+        axes, with the 90 % intervals, the line of equality and a band within 10 % of it, one colour for each table."""
         return draw_accuracy(self.tables)
 
 
@@ -107,8 +112,9 @@ def accuracy(
             calibration on the others.
 
     Raises:
-        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); or the rows are of
-            another accelerator than the calibration.
+        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); the rows are of
+            another accelerator than the calibration; both ``calibration`` and ``cross_validate`` are given.
+        UnsupportedError: an accelerator of the rows has no kernel model, or names no transport.
     """
     if cross_validate not in (None, "rows", "models"):
         raise ConfigError(f"--cross-validate {cross_validate!r}: expected rows or models")
@@ -145,8 +151,9 @@ class StepComparison(Result):
     """Version, hash of the configuration, and seed."""
 
     def summary(self) -> str:
-        """Return a sentence: seconds measured and predicted, the relative error, and the parts that differ by 0.5 % of
-        the measured step or more, the largest first."""
+        """Return a sentence: the time of a mean step measured and predicted, with units, the error (predicted over
+        measured, minus 1, in per cent), and the parts that differ by 0.5 % of the measured step or more, each with its
+        signed difference, the largest first."""
         measured, predicted = self.step.measured, self.step.predicted
         error = f" ({predicted / measured - 1:+.1%})" if measured else ""
         apart = [part for part in self.step.parts if abs(part.difference) >= 0.005 * measured]
@@ -156,26 +163,31 @@ class StepComparison(Result):
         return f"measured {format_time(measured)}, predicted {format_time(predicted)}{error}; {told}"
 
     def rows(self) -> list[Document]:
-        """Return a row for each part of a step (``part`` is its name): seconds of a mean step, ``measured_s`` and
-        ``predicted_s``, ``difference_s``, predicted minus measured, and a ``note`` on how both were found."""
+        """Return a row for each ``part`` of a step, "computing", "exposed communication" and "idle": seconds of a mean
+        step, ``measured_s`` and ``predicted_s``, ``difference_s``, predicted minus measured, and a ``note`` on how both
+        were found."""
         names = "part=name measured_s=measured predicted_s=predicted difference_s=difference note"
         return [attributes(part, names) for part in self.step.parts]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row for each part of a step as text: its name, the times measured and predicted with units,
-        predicted minus measured with its sign, and how it was measured or predicted."""
+        """Return a row for each part of a step (computing, exposed communication, idle) as text, by heading: "part",
+        "measured" and "predicted" time with units, "difference", predicted minus measured with its sign, and "how" it
+        was measured or predicted."""
         columns = "part: {part} | measured: {measured_s:time} | predicted: {predicted_s:time} | difference: "
         return cells(f"{columns}{{difference_s:difference}} | how: {{note}}", self.rows())
 
     def lines(self) -> list[str]:
-        """Return what is said beside the table: the summary, what was measured where, the three operators that change a
-        step most, what is not priced, the first three kinds of exchanges, and events that are left out."""
+        """Return the lines beside the table: the summary, what was measured where, the three operators whose prediction
+        changes a step most, operators that are not priced, the three kinds of exchanges that take longest in all, and
+        how many events are left out."""
         return [*self._lines()]
 
     def _lines(self) -> Iterator[str]:
-        """Yield the lines beside the table: the summary; how many steps were measured where, and for what they are
-        predicted; the three operators that change a step most; operators that are not priced; the first three kinds of
-        exchanges; events that are left out."""
+        """Yield the lines beside the table: the summary; how many steps were measured where, for what they are
+        predicted, and how long exchanges overlap computing; a line for each of the three operators whose calls together
+        change a step most, whichever way; one on operators that are not priced, if any; one for each of the three kinds
+        of exchanges that take longest in all, and the number of further kinds; one for each category of events that are
+        left out."""
         yield self.summary()
         steps = f"{self.step.steps} steps" if self.step.steps > 1 else "one step"
         yield f"mean of {steps} on {self.where}, predicted for {self.machine}; overlap as it was: " + (
@@ -211,10 +223,10 @@ class StepComparison(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom accuracy PROFILE --json`` prints: ``profile``, ``sha256``,
         ``accelerator`` and ``where`` it was measured; ``steps`` (their number), ``measured_s``, ``predicted_s`` and
-        ``overlapped_s`` of a step; ``parts``, the rows of :meth:`rows`; kinds of ``exchanges`` and ``operators`` with
-        the times that they occur in a step (``count_per_step``, ``calls_per_step``) and ``measured_s`` and
-        ``predicted_s`` of each time, the latter None where there is no price; ``summary``; and ``left_out``, numbers of
-        events by category."""
+        ``overlapped_s`` (exchanges while computing) of a mean step; ``parts``, the rows of :meth:`rows`; ``exchanges``
+        by kind, group and size, and ``operators`` by name, shapes of ``inputs`` and ``pass``, with the number of times
+        that they occur in a step (``count_per_step``, ``calls_per_step``) and ``measured_s`` and ``predicted_s`` of each
+        time, the latter None where there is no price; ``summary``; and ``left_out``, numbers of events by category."""
         document = {
             "schema": "lightloom.profiled-step/1",
             **attributes(self, "profile=profile.name sha256=profile.sha256 accelerator=machine where"),
@@ -244,7 +256,8 @@ class StepComparison(Result):
 
 
 def compare_step(profile: str | Path, cluster: ClusterLike | None = None) -> StepComparison:
-    """Predict a profiled step, and return both beside each other, part by part.
+    """Predict the mean step of a profile, and return its measured and predicted seconds beside each other, part by
+    part: computing, exposed communication and idle time, which is taken as measured.
 
     >>> compare_step("trace.json.gz", cluster="dgx-a100-64")
 

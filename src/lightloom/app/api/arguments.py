@@ -53,8 +53,8 @@ def collective_of(
             states the total.
 
     Raises:
-        ConfigError: no size, two sizes, a collective for another number of ranks, or a permutation or sizes that the
-            kind does not have or that cannot be read.
+        ConfigError: no size, two sizes, a collective for another number of ranks or with any other argument beside it,
+            or a permutation or sizes that the kind does not have or that cannot be read.
         UnitError: a size that cannot be read.
         UnknownNameError: no such kind.
     """
@@ -85,8 +85,16 @@ def collective_of(
 def _sizes(sizes: SizesLike | None, kind: str, ranks: int) -> tuple[Sizes | None, float | None]:
     """Return (sizes of parts, stated ``nbytes``): None and None if no sizes are given.
 
-    ``nbytes`` is what a file of bytes states in all, divided by the ranks where parts are those of pairs of ranks; None
-    where sizes come from elsewhere. ConfigError where they cannot be read or are no numbers.
+    ``nbytes`` is the sum of a CSV file of bytes, divided by the ranks where parts are those of pairs of ranks; None
+    where sizes come from elsewhere.
+
+    Args:
+        sizes: read already; a text ``zipf:EXPONENT[:SEED]`` or a CSV file; or numbers, one a rank or one a pair of ranks.
+        kind: name of the collective, which says whether parts are those of ranks or of pairs; an unknown one passes.
+        ranks: number of ranks.
+
+    Raises:
+        ConfigError: sizes that cannot be read or are no numbers.
     """
     if sizes is None or isinstance(sizes, Sizes):
         return sizes, None

@@ -104,16 +104,18 @@ class StepsCalibration(Fitted):
 
     def rows(self) -> list[Document]:
         """Return a row for each parameter: its name as ``parameter``; ``value`` and ``prior`` in the parameter's own
-        unit; ``prior_spread`` and ``spread``, standard deviations of its logarithm before and after the fit;
-        ``determined``, whether the rows say much about it; ``unit``, ``meaning``, and the ``source`` of the prior."""
+        unit; ``prior_spread`` and ``spread``, standard deviations of its natural logarithm before and after the fit;
+        ``determined``, whether the latter is below 0.7 of the former; ``unit``, ``meaning``, and the ``source`` of the
+        prior."""
         return [
             {"parameter": name, **parameter.model_dump(mode="json")}
             for name, parameter in self.calibration.parameters.items()
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row for each parameter as text: "parameter", "prior" and "fitted" value with unit, "spread" before
-        and "left open" after the fit in per cent, whether it "rests on" the rows or on its prior, and "meaning"."""
+        """Return a row for each parameter as text: "parameter", "prior" and "fitted" value with unit, the standard
+        deviation of its logarithm in per cent before ("spread") and after the fit ("left open"), what it "rests on"
+        ("rows" or "prior"), and "meaning"."""
         columns = (
             "parameter: {parameter} | prior: {prior:.4g} {unit} | spread: {prior_spread:.0%} | "
             "fitted: {value:.4g} {unit} | left open: {spread:.0%} | rests on: {rests} | meaning: {meaning}"
@@ -125,8 +127,9 @@ class StepsCalibration(Fitted):
         return [{name: text.strip() for name, text in row.items()} for row in cells(columns, rows)]
 
     def remarks(self) -> list[str]:
-        """Return a sentence on the errors of steps that were held out, and one that names parameters that the rows
-        leave near their priors, if any."""
+        """Return a sentence on the errors of held-out steps in cross-validation (folds, mean, median, bias, 90th
+        percentile, coverage of the 90 % intervals), and one that names parameters that the rows leave near their
+        priors, if any."""
         error = self.calibration.cross_validated
         lines = [
             f"held out in {error.folds} folds: mean error {error.mean:.1%}, median {error.median:.1%}, bias "
@@ -166,7 +169,8 @@ class ProfileCalibration(Fitted):
 
     @cached_property
     def refusal(self) -> str | None:
-        """Why nothing is fitted; None where something is."""
+        """Message of the error why nothing is fitted: the profile is of the host alone, or has too few operators that
+        can be priced; None where parameters are fitted, which asking for this does."""
         try:
             self.calibration  # noqa: B018
         except ConfigError as error:
@@ -234,9 +238,10 @@ class ProfileCalibration(Fitted):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row for each operator as text, the longest in all first: name, shapes of inputs, number format,
-        pass, calls a step, times of one call (measured, predicted by the priors, "fitted"), and share of all operators'
-        time in per cent; "fitted" is left out where nothing is fitted, and a missing price is empty."""
+        """Return a row for each operator as text, the longest in all first: "operator" (its name without ``aten::``),
+        "inputs" (shapes), "format" of numbers, "pass", "calls a step", times of one call ("measured", "predicted" by
+        the priors, "fitted"), and "share" of all operators' time in per cent; "fitted" is left out where nothing is
+        fitted, and a missing price is empty."""
         columns = (
             "operator: {operator} | inputs: {inputs} | format: {format} | pass: {pass} | calls a step: "
             "{calls_per_step:.4g} | measured: {measured_s:time} | predicted: {predicted_s:time}"
@@ -327,8 +332,8 @@ class CollectiveAccuracy(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row for each timed collective as text: system, nodes, GPUs, kind, bytes, times measured and
-        predicted, and the error (predicted over measured, minus 1) in signed per cent."""
+        """Return a row for each timed collective as text, by heading: system, nodes, GPUs, collective (its kind), bytes
+        (with a unit), measured and predicted time, and error (predicted over measured, minus 1) in signed per cent."""
         columns = (
             "system: {system} | nodes: {nodes} | GPUs: {gpus} | collective: {collective} | bytes: {nbytes:size} | "
             "measured: {measured_s:time} | predicted: {predicted_s:time} | error: {error:+.1%}"
@@ -340,8 +345,8 @@ class CollectiveAccuracy(DrawnResult):
         return "; ".join(self.lines())
 
     def lines(self) -> list[str]:
-        """Return a sentence for each system: its transport, and median and mean absolute relative errors of collectives
-        below 1 MiB, from 1 MiB, and from 64 MiB."""
+        """Return a sentence for each system: its name, its transport, and median and mean absolute relative errors of
+        collectives below 1 MiB, from 1 MiB, and (again) from 64 MiB, with their numbers of rows."""
         return [_errors(*each) for each in zip(self.systems, self.seconds, strict=True)]
 
     def to_json(self) -> Document:
@@ -358,16 +363,17 @@ class CollectiveAccuracy(DrawnResult):
         }
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure of collectives: predicted (upwards) against measured seconds (across), one colour
-        for each system."""
+        """Return a matplotlib figure of collectives: predicted (upwards) against measured seconds (across) on
+        logarithmic axes, with the line of equality and a band within 10 % of it, one colour for each system."""
         pairs = zip(self.systems, self.seconds, strict=True)
         series = [PredictedSeries(system.name, system.measured, seconds) for system, seconds in pairs]
         return accuracy_figure(series, "collective")
 
 
 def _errors(system: System, predicted: Floats) -> str:
-    """Return a sentence on how far predicted seconds of a system's rows are off: median and mean of the absolute
-    relative errors below 1 MiB, from 1 MiB, and (again) from 64 MiB; sizes without rows are left out."""
+    """Return a sentence on how far predicted seconds of a system's rows, in their order, are off: names of the system
+    and its transport, then median and mean of the absolute relative errors in per cent and the number of rows, below
+    1 MiB, from 1 MiB, and (again) from 64 MiB; sizes without rows are left out."""
     errors, parts, mebibyte = predicted / system.measured - 1, [], 2.0**20
     for words, least, below in (
         ("below 1 MiB", 0.0, mebibyte),
@@ -439,7 +445,7 @@ class TransportCalibration(Fitted):
 
     def remarks(self) -> list[str]:
         """Return sentences on the fit: errors on the very rows that it was fitted to, by size, and what no row measured
-        (the network if no row crosses domains, the latency inside a domain if every row does)."""
+        (the network if no row crosses scale-up domains, the latency inside a domain if every row does)."""
         lines = [_errors(self.system, predicted_collectives(self.system, self.transport))]
         if not self.system.across.any():
             lines.append("no row crosses domains: what is said of the network is typical of other systems")
@@ -448,8 +454,8 @@ class TransportCalibration(Fitted):
         return lines
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom calibrate --json`` prints for collectives: the number of rows and all
-        fields of the fitted transport."""
+        """Return the document that ``lightloom calibrate --json`` prints for collectives: ``rows``, their number, and
+        ``transport``, all fields of the fitted transport; with schema and provenance."""
         return {
             "schema": "lightloom.transport-calibration/1",
             "rows": len(self.system.rows),
