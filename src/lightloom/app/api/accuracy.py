@@ -225,8 +225,9 @@ class StepComparison(Result):
         ``accelerator`` and ``where`` it was measured; ``steps`` (their number), ``measured_s``, ``predicted_s`` and
         ``overlapped_s`` (exchanges while computing) of a mean step; ``parts``, the rows of :meth:`rows`; ``exchanges``
         by kind, group and size, and ``operators`` by name, shapes of ``inputs`` and ``pass``, with the number of times
-        that they occur in a step (``count_per_step``, ``calls_per_step``) and ``measured_s`` and ``predicted_s`` of each
-        time, the latter None where there is no price; ``summary``; and ``left_out``, numbers of events by category."""
+        that they occur in a step (``count_per_step``, ``calls_per_step``) and ``measured_s`` and ``predicted_s`` of one
+        of them, the latter None where there is no price; ``summary``; and ``left_out``, numbers of events by
+        category."""
         document = {
             "schema": "lightloom.profiled-step/1",
             **attributes(self, "profile=profile.name sha256=profile.sha256 accelerator=machine where"),

@@ -89,7 +89,8 @@ def _sizes(sizes: SizesLike | None, kind: str, ranks: int) -> tuple[Sizes | None
     where sizes come from elsewhere.
 
     Args:
-        sizes: read already; a text ``zipf:EXPONENT[:SEED]`` or a CSV file; or numbers, one a rank or one a pair of ranks.
+        sizes: as an object; a text ``zipf:EXPONENT[:SEED]`` or a CSV file; or numbers, one a rank or one a pair of
+            ranks.
         kind: name of the collective, which says whether parts are those of ranks or of pairs; an unknown one passes.
         ranks: number of ranks.
 
