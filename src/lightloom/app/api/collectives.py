@@ -108,12 +108,17 @@ class VerifiedSchedule(DrawnResult):
             return export_schedule(target, self.schedule, self.fabric, parse(largest, "size"), advance)
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure: wavelengths of a ring, circuits of a switch, or bytes on the links of packets."""
+        """Return a matplotlib figure of what the schedule occupies: source ranks by wavelength and link on a WDM ring,
+        circuits step by step on a circuit switch, loads of links on a packet-switched fabric.
+
+        Raises:
+            UnsupportedError: Matplotlib is not installed.
+        """
         return wavelength_map(self.schedule, self.fabric)
 
     def summary(self) -> str:
-        """Return a sentence: the algorithm, the collective, rows of the schedule, its time, and the lower bound with
-        what sets it."""
+        """Return a sentence: the algorithm, the collective with its size and ranks, the number of the schedule's stored
+        rows, its time, and the lower bound with what sets it."""
         collective, bound = self.schedule.collective, self.lower_bound
         return (
             f"{self.algorithm}: {collective.kind} of {format_size(collective.nbytes)} over {collective.ranks} ranks, "
@@ -142,9 +147,9 @@ class VerifiedSchedule(DrawnResult):
         """Return the schedule's row in a ranking of algorithms: ``algorithm``, number of ``steps``, ``time_s``,
         ``lower_bound_s`` with ``bound_by``, ``energy_j``, joules of transmission of all ranks in one run (None where
         the fabric's energy per bit has no source), ``verified`` (True), the parts of the time (``transmission_s``,
-        ``conversion_s``, ``reconfiguration_s``), ``static_circuits`` and ``setup_s``, time over bound with the set-up
-        of circuits (``ratio``) and of a repeated run without it (``ratio_without_setup``; each may be None), and
-        ``notes`` of the algorithm."""
+        ``conversion_s``, ``reconfiguration_s``), ``static_circuits`` (whether one set of circuits serves every step)
+        and ``setup_s``, time over bound with the set-up of circuits (``ratio``) and of a repeated run without it
+        (``ratio_without_setup``; each may be None), and ``notes`` of the algorithm, a list of texts."""
         parts = "transmission_s=transmission conversion_s=conversion reconfiguration_s=reconfiguration"
         return {
             **attributes(self, "algorithm steps=cost.steps time_s=cost.time lower_bound_s=lower_bound.time"),
@@ -156,8 +161,10 @@ class VerifiedSchedule(DrawnResult):
         }
 
     def rows(self) -> list[Document]:
-        """Return the schedule's transfers on all ranks and of all pieces: a row for each chunk that reaches a
-        destination, with the schedule's columns by name, such as step, source, destination and chunk.
+        """Return the schedule's transfers on all ranks and of all pieces into which its chunks are cut, also where it
+        stores only a part that the others repeat: a row for each chunk that reaches a destination, with ``step``,
+        ``lightpath``, ``source``, ``destination``, ``route``, ``fibre``, ``first_wavelength``, ``wavelength_count``,
+        ``chunk`` and ``reduces`` (whether it is added to what is there).
 
         Raises:
             UnsupportedError: they do not fit in the memory that is free.
@@ -168,8 +175,8 @@ class VerifiedSchedule(DrawnResult):
 
     def display_rows(self) -> list[dict[str, str]]:
         """Return a single row of text: "algorithm", "steps", "time", "vs bound" (time over the lower bound), "steady"
-        (that of a repeated run, without the first set-up of circuits), "lower bound", "energy" of transmission, "bound
-        set by", and "notes"."""
+        (that of a repeated run, without the first set-up of circuits; – where there is no ratio), "lower bound",
+        "energy" of transmission (or "not sourced"), "bound set by", and "notes"."""
         columns = (
             "algorithm: {algorithm} | steps: {cost.steps} | time: {time:time} | vs bound: {ratio:ratio} | steady: "
             "{repeated_ratio:ratio} | lower bound: {lower_bound.time:time} | energy: {cost.energy:energy} | "
@@ -223,14 +230,14 @@ class CollectiveRanking(DrawnResult):
     def families(self) -> list[VerifiedSchedule]:
         """Return the fastest schedule of each family of algorithms, the fastest family first.
 
-        A family are the algorithms whose names differ only in the endings ``-two-way``, ``-pairs``, ``-both-axes`` and
+        A family is the algorithms whose names differ only in the endings ``-two-way``, ``-pairs``, ``-both-axes`` and
         ``-striped``.
         """
         return [forms[0] for forms in in_groups(self.ranking, lambda each: _FORMS.sub("", each.algorithm)).values()]
 
     def what_ifs(self) -> Iterator[tuple[str, CollectiveRanking]]:
-        """Yield (change of the question in words, ranking that answers it) for each change: links twice as fast, set-up
-        of circuits twice as fast, ten times the bytes and a tenth of them.
+        """Yield (change of the question in words, ranking that answers it) for each change: "twice the bandwidth" of
+        links, "half the set-up time" of circuits, "ten times the bytes" and "a tenth of the bytes".
 
         The same algorithms are ranked by the same cost model. A change that no algorithm or fabric admits is left out,
         as is that of set-up where circuits take none; none are yielded among more than :data:`MOST_CHANGED` (64) ranks,
@@ -282,8 +289,8 @@ class CollectiveRanking(DrawnResult):
         return f"{self.collective.kind} of {size} over {self.collective.ranks} ranks, {self.cost_model} cost"
 
     def summary(self) -> str:
-        """Return a sentence: the fastest algorithm, its time, and its ratio to the lower bound, with and without
-        set-up."""
+        """Return a sentence: the title, the fastest algorithm, of how many, its time, the ratio of that to the lower
+        bound, that of a repeated run without set-up of circuits where there is one, and what sets the bound."""
         winner = self.winner
         without = f", {format_ratio(winner.repeated_ratio)} without set-up" if winner.repeated_ratio else ""
         return (
@@ -317,18 +324,20 @@ class CollectiveRanking(DrawnResult):
     def rows(self) -> list[Document]:
         """Return a row for each schedule, the fastest first: steps, seconds of one run and their parts, lower bound,
         joules sent, ratios to the bound and notes, as of :meth:`VerifiedSchedule.row`; and of the fabric alone
-        ``watts_per_rank`` and ``dollars_per_step``, of all ranks in one run (None where a part is unknown), with what
-        is ``missing``, and under ``ledger`` the same and its joules as totals with ranges."""
+        ``watts_per_rank`` and ``dollars_per_step``, the latter of all ranks in one run (each None where a part is
+        unknown), what is ``missing`` by figure, and under ``ledger`` the totals with their ranges, joules at the meter
+        among them. Figures per sample say nothing here, as a run has no samples."""
         return [schedule.row() | self.ledger_of(schedule).to_json() for schedule in self.ranking]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each schedule, the fastest first: algorithm, steps, time, time over the lower bound
-        ("vs bound") and that of a repeated run ("steady"), lower bound with what sets it, energy, and notes."""
+        """Return a row of text for each schedule, the fastest first, by heading: "algorithm", "steps", "time", "vs
+        bound" (time over the lower bound), "steady" (that of a repeated run), "lower bound", "energy", "bound set by"
+        and "notes"."""
         return [row for schedule in self.ranking for row in schedule.display_rows()]
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure of the fastest schedule alone: wavelengths of a ring, circuits of a switch, or
-        bytes on the links of packets."""
+        """Return a matplotlib figure of what the fastest schedule alone occupies: source ranks by wavelength and link
+        on a WDM ring, circuits step by step on a circuit switch, loads of links on a packet-switched fabric."""
         return self.winner.figure()
 
 
@@ -568,10 +577,15 @@ def lower_bound(
 def _on(
     schedule: Schedule | VerifiedSchedule, fabric: FabricLike | None, ranks: int | None, settings: Settings
 ) -> tuple[Schedule, Fabric]:
-    """Return (the schedule's columns, the fabric on which they are wanted).
+    """Return (schedule, fabric on which it is wanted); nothing is verified.
 
-    The fabric is ``fabric`` or else the schedule's own, with the fields of ``settings`` set; one by name gets the
-    schedule's number of ranks unless ``ranks`` is given. ConfigError if there is none.
+    The fabric is ``fabric`` or else the one on which the schedule was verified, with the fields of ``settings`` set;
+    one by name gets the schedule's number of ranks unless ``ranks`` is given, which also replaces that of a fabric
+    given as an object.
+
+    Raises:
+        UnknownNameError: ``fabric`` is neither a name nor a file.
+        ConfigError: there is no fabric, its file cannot be read, or a field is unknown or out of range.
     """
     columns, own = (schedule.schedule, schedule.fabric) if isinstance(schedule, VerifiedSchedule) else (schedule, None)
     place = own if fabric is None else fabric

@@ -133,8 +133,8 @@ class PlanChange:
         return " → ".join(dict.fromkeys(map(form, (self.before, self.after))))
 
     def columns(self, name: str, key: str) -> Document:
-        """Return the values of field ``key`` of the plan's rows in both rankings, by two names: ``name``
-        (``step_{}_s``) with ``before`` and with ``after`` in the place of its ``{}``."""
+        """Return the values of field ``key`` of the plan's rows in both rankings, by two names: the template ``name``,
+        such as ``step_{}_s``, with ``before`` and with ``after`` in the place of its ``{}``."""
         return {name.format("before"): self.before[key], name.format("after"): self.after[key]}
 
     def parts(self) -> dict[str, float]:
@@ -145,8 +145,9 @@ class PlanChange:
 
     @property
     def why(self) -> str:
-        """Text of the parts by which a sample takes longer or shorter (those of less than a tenth of all changes left
-        out), other algorithms, and whether it fits now; "unchanged" if none of these."""
+        """Clauses joined by semicolons: the parts of a step by which a sample takes longer or shorter, with signed
+        times (those below a tenth of the sum of all changes' magnitudes left out); "NEW instead of OLD" where the
+        algorithms differ; and "fits now" or "does not fit any more". "unchanged" if none of these."""
         parts, words = self.parts(), []
         if abs(self.ratio - 1) > _SAME:
             least = _OF_ACCOUNT * sum(map(abs, parts.values()))
@@ -184,8 +185,8 @@ class PlanComparison(DrawnResult):
         return self.before["ranking"][0], self.after["ranking"][0]
 
     def summary(self) -> str:
-        """Return a sentence: whether the same plan wins, and the winners' seconds a step, with the ratio of seconds a
-        sample."""
+        """Return a sentence: whether the same plan wins, whatever its batch, both winners' time and samples a step, and
+        the ratio of their seconds a sample, after over before."""
         first, second = self.winners
         ratio = second["sample_time_s"] / first["sample_time_s"]
         same = _key(first) == _key(second)
@@ -223,8 +224,8 @@ class PlanComparison(DrawnResult):
     def to_json(self) -> Document:
         """Return the document that ``lightloom compare --json`` prints: two sentences in sum (``summary``,
         ``explanation``); ``inputs`` that differ (``field``, ``before``, ``after``); ``rows``, one for each plan in both
-        rankings; plans that only the first (``gone``) or the second (``new``) has, by ``label``, with ``why`` the other
-        lacks them; and the provenance of both in ``compared``."""
+        rankings, as of :meth:`rows`; plans that only the first (``gone``) or the second (``new``) has, by ``label``,
+        with ``why`` the other lacks them; and the provenance of both in ``compared``."""
         sources = [self.before["provenance"], self.after["provenance"]]
         document = {
             "schema": "lightloom.compare/1",
@@ -264,10 +265,10 @@ class PlanComparison(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
-        """Return a row for each plan in both rankings as text: "plan"; "place", both places from 1 with an arrow
-        between them; times of a step, "step before" and "after"; "a sample", the ratio of seconds a sample, after over
-        before; "dollars a sample", "joules a sample" and "memory" of a rank, each once where it is the same, otherwise
-        with an arrow; and "why"."""
+        """Return a row for each plan in both rankings, by the place in the second, as text: "plan"; "place", both
+        places from 1 with an arrow between them; times of a step, "step before" and "after"; "a sample", the ratio of
+        seconds a sample, after over before; "dollars a sample", "joules a sample" and "memory" of a rank, each once
+        where it is the same, otherwise with an arrow; and "why"."""
         return [
             {
                 "plan": change.label,
@@ -320,10 +321,11 @@ def compare(before: PlanLike, after: PlanLike) -> PlanComparison:
 
 
 def _document(plans: PlanLike) -> Document:
-    """Return the document of a ranking, a mapping or a file.
+    """Return the document of a ranking: what ``plan`` returned, its document as a mapping, or a file that holds it.
 
-    ConfigError for a file that cannot be read, and unless it is a whole document of ``lightloom plan --json`` with a
-    plan.
+    Raises:
+        ConfigError: a file that cannot be read, another or an older form of document, one that lacks keys or whose
+            rows are malformed, or a ranking without a plan.
     """
     if isinstance(plans, PlanRanking):
         return plans.to_json()
@@ -348,8 +350,9 @@ def _document(plans: PlanLike) -> Document:
 
 
 def _key(row: Row) -> str:
-    """Return, as JSON text, the choices that identify a plan in another ranking: strategy, degrees, codec and ranks,
-    whatever its batch and its cluster."""
+    """Return, as JSON text, the choices that identify a plan in another ranking: strategy, its choice (degrees,
+    micro-batches, sharding, recomputation, algorithm and so on), codec and number of ranks, whatever its global batch,
+    its method of exchanging gradients and its cluster."""
     choice = {name: value for name, value in row["choice"].items() if name not in ("global_batch", "exchange")}
     codec = (row.get("compression") or {}).get("codec")
     return json.dumps([row["strategy"], choice, codec, row["ranks"]], sort_keys=True)
@@ -395,9 +398,10 @@ def _cost(row: Row, key: str) -> str:
 
 
 def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
-    """Yield what differs between the questions of two documents, field by field by dotted path with the values before
-    and after (None where the field is absent), and then the version of lightloom (field ``lightloom``); the site is
-    compared only where both documents have it."""
+    """Yield what differs between the questions of two documents (model, its parameters, batches, cost model,
+    strategies, algorithms, pinned choices, clusters), field by field by dotted path with the values before and after
+    (None where the field is absent), and then the version of lightloom (field ``lightloom``); the site is compared only
+    where both documents have it."""
     asked = _QUESTIONS + (("site",) if "site" in first and "site" in second else ())
     before, after = (dict(_leaves({key: document[key] for key in asked})) for document in (first, second))
     for field in dict.fromkeys([*before, *after]):
@@ -411,8 +415,9 @@ def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
     """Yield (dotted path, value) for the values of nested mappings; ``path`` is put before each.
 
-    Entries of a list of mappings are told apart by a number from 1, unless it has one alone, behind the list's name
-    without its plural s; another list is one value. What only describes (sources, descriptions, spreads) is left out.
+    A list that holds a mapping is entered: its entries go by the list's name without its plural s and a number from 1,
+    ``cluster 2.ranks``, or without a number where it has one entry; another list is one value. The keys ``sources``,
+    ``description`` and ``spreads``, which only describe, are left out.
     """
     if isinstance(value, Mapping):
         for key, entry in value.items():

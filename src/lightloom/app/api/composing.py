@@ -84,8 +84,8 @@ class Row(NamedTuple):
 
 
 def _family(best: Best) -> str:
-    """Return the family of the method by which the plan of ``best`` exchanges gradients, the name before its options
-    (``int4``); empty for gradients as they are."""
+    """Return the name of the method by which the plan of ``best`` exchanges gradients, without the options behind its
+    colon (``int4``); empty for gradients as they are."""
     return "" if best.plan.gradient_exchange is None else best.plan.gradient_exchange.name.partition(":")[0]
 
 
@@ -127,8 +127,9 @@ class Composition(DrawnResult):
 
     @cached_property
     def plans(self) -> tuple[Row, ...]:
-        """Rows of name, best plan and its gain over the best electrical plan: one for each kind of plan that is shown
-        and has any, then that of the best of all."""
+        """Rows of name, plan with the least time of a sample, and its gain over the best electrical plan: one for each
+        of twelve kinds of plan, such as "electrical ring" and "compression (int4)", that has any, and last "best of
+        all"."""
         found = [(name, [best for best in self.composed.found if shown(best)]) for name, shown in _SHOWN.items()]
         rows = [(name, min(plans, key=lambda best: best.time)) for name, plans in found if plans]
         return tuple(self._row(*row) for row in (*rows, (_BEST, self.composed.best)))
@@ -138,7 +139,8 @@ class Composition(DrawnResult):
         return Row(name, best, Gain.of(best.plan, self.composed.baseline.plan))
 
     def worth(self) -> list[Document]:
-        """Return a row for each idea: ``idea``, its ``paper``, ``gain_alone`` over the best electrical plan and
+        """Return a row for each idea: ``idea`` (``placement``, ``wavelengths``, ``mesh``, ``compression`` or
+        ``averaging``), ``paper``, its proposal in words, ``gain_alone`` over the best electrical plan and
         ``gain_inside``, what all five ideas gain over the other four, both as shares of a sample's time, the
         half-widths of their 90 % intervals (``gain_alone_half_width``, ``gain_inside_half_width``, None where no spread
         is known), and ``shapley_s``, its Shapley value in seconds of a sample; these add up to what all five take
@@ -151,8 +153,9 @@ class Composition(DrawnResult):
         return rows
 
     def gains(self) -> dict[str, tuple[Gain, Gain]]:
-        """Return by idea a pair of gains, shares of a sample's time: what the idea gains alone over the best electrical
-        plan, and what all five ideas gain over the other four."""
+        """Return by idea (``placement``, ``wavelengths``, ``mesh``, ``compression``, ``averaging``) a pair of gains,
+        shares of a sample's time: what the idea gains alone over the best electrical plan, and what the best plan of
+        all gains over the best with the other four ideas alone."""
         values, base, best = self.composed.values, self.composed.baseline.plan, self.composed.best.plan
         return {
             idea: (Gain.of(values[frozenset({idea})].plan, base), Gain.of(best, values[ALL - {idea}].plan))
@@ -160,7 +163,8 @@ class Composition(DrawnResult):
         }
 
     def summary(self) -> str:
-        """Return a sentence: the best plan, the ideas that it uses, and what it gains over the best electrical one."""
+        """Return a sentence: model, ranks and accelerator, the best plan of all, the ideas that it uses, its time of a
+        step, and how many per cent of a sample's time it takes off the best electrical plan."""
         best, base = self.composed.best, self.composed.baseline
         used = " and ".join(IDEAS[idea] for idea in sorted(best.ideas)) or "none of the five ideas"
         return (
@@ -171,9 +175,10 @@ class Composition(DrawnResult):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom compose --json`` prints: ``model``, ``ranks``, ``accelerator``,
-        ``bandwidth_Bps``, ``equal`` and ``global_batch``; ``rows``, one for each plan that is shown; ``ideas``, what
-        each is worth (:meth:`worth`); ``values``, the best plan with every set of ideas; and the sets (``impossible``)
-        and networks (``refused``) without one, with the reasons."""
+        ``bandwidth_Bps`` (bytes a second of a rank), ``equal`` and ``global_batch``; ``rows``, as of :meth:`rows`;
+        ``ideas``, what each is worth (:meth:`worth`); ``values``, the best plan that uses no ideas but those of a set,
+        for every set (``ideas``, ``sample_s``, ``network``, ``plan``); ``impossible``, the smallest sets of ideas that
+        no plan uses together, with ``why``; and ``refused``, reasons by the name of what has no plan."""
         composed = self.composed
         document = {
             "schema": "lightloom.compose/1",
@@ -196,9 +201,10 @@ class Composition(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each of :attr:`plans`: ``name``, ``ideas`` and ``plan``; ``iteration_time_s`` of a step and
-        the part of it that waits for communication (``exposed_communication_s``); ``sent_bytes_per_rank`` and
-        ``reconfigurations`` in a step; ``joules_per_sample`` at the meter and ``dollars_per_million_samples``, each as
+        """Return a row for each of :attr:`plans`: ``name``, ``ideas`` and ``plan`` (its label); ``iteration_time_s`` of
+        a step and ``exposed_communication_s``, the seconds of it that computing waits for the network or for circuits;
+        ``sent_bytes_per_rank`` and ``reconfigurations``, how many times a rank's circuits are set, in a step, means
+        over ranks; ``joules_per_sample`` at the meter and ``dollars_per_million_samples``, each as
         far as known (None where nothing is) with the parts that are missing (``joules_missing``,
         ``dollars_missing``); what was measured of its ``accuracy``, in words; ``ratio_to_bound``, the step's time over
         its lower bound; its ``gain`` over the best electrical plan as a share of a sample's time, with
@@ -245,10 +251,12 @@ class Composition(DrawnResult):
         return "not measured" if "averaging" in best.ideas else "as without it: sums of all gradients"
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each of :attr:`plans`: "idea" (the row's name), "step", the share of it that
-        "waits", what a rank "sends" and how often it "sets circuits" in a step, "vs bound" (the step over its bound),
-        "J a sample", "$ a million" samples, "gain", and "=" under "" where the gain lies within its error; and then a
-        row of dashes for each kind of plan that has none."""
+        """Return a row of text for each of :attr:`plans`: "idea" (the row's name), "step" (its time), the share of it
+        in per cent that "waits" for the network or for circuits, what a rank "sends" and how often it "sets circuits"
+        in a step, "vs bound" (the step over its lower bound), "J a sample" and "$ a million" samples (behind ≥ where
+        parts have no figure, – where nothing is known), "gain", per cent that it takes off the best electrical plan's
+        time of a sample, and "=" under "" where the gain lies within its error; and then a row of – for each kind of
+        plan that has none."""
         rows = []
         for row in self.plans:
             plan, metered, dollars = row.best.plan, row.best.plan.ledger.metered, row.best.plan.ledger.dollars
@@ -308,18 +316,20 @@ class Composition(DrawnResult):
         )
 
     def _worth_words(self) -> Iterator[str]:
-        """Yield for each idea that is worth something its gains alone and inside the best of all, in words."""
+        """Yield for each idea whose gain, alone or beside the other four, is 0.05 % of a sample's time or more, either
+        way, a line with both gains in per cent: ``compression alone +20 %, with the others 0 %``."""
         for idea, gains in self.gains().items():
             if any(str(gain) != "0 %" for gain in gains):
                 yield "{} alone {}, with the others {}".format(idea, *gains)
 
     def lines(self) -> list[str]:
-        """Return the question, and the answer's lines but for its table, as the terminal shows them."""
+        """Return the question, and then the answer's lines without its table, as a notebook shows them."""
         answer = self.answer()
         return [answer.question, *answer.lines(PAGE_WIDTH)]
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure: from the best electrical plan to the best of all, what each idea takes off."""
+        """Return a matplotlib waterfall of the time of a sample: the best electrical plan's, what each idea takes off
+        by its Shapley value, labelled in per cent of the first bar, and that of the best plan of all."""
         base, best = self.composed.baseline, self.composed.best
         steps = [(IDEAS[idea], -seconds) for idea, seconds in self.composed.shapley().items()]
         where = f"{self.ranks} {self.accelerator}, {format_bandwidth(self.bandwidth)} a rank"
@@ -329,8 +339,8 @@ class Composition(DrawnResult):
 
 @lru_cache(maxsize=64)
 def _over_bound(plan: Plan) -> float:
-    """Return a plan's step time over its lower bound, which no schedules of its collectives beat; of a placed plan over
-    the bound of its placement. The results for up to 64 plans are cached."""
+    """Return a plan's step time over the lower bound of a step with its strategy, whatever the algorithms of its
+    collectives; of a placed plan over the bound of its placement. The results for up to 64 plans are cached."""
     bound = plan.bound
     if isinstance(plan.choice, Strategy):
         bound = float(bounds(plan.job, Strategies.of(plan.choice._replace(algorithm=AUTO)), proved=True)[0])
@@ -338,8 +348,9 @@ def _over_bound(plan: Plan) -> float:
 
 
 def _amount(total: Total, factor: float, form: Callable[[float], str]) -> str:
-    """Return a total times a factor as text, rounded to three digits and formatted by ``form``, behind ≥ where parts
-    have no figure; – where nothing is known. The factor turns the total of a step into that of a sample or so."""
+    """Return a total times ``factor`` as text, rounded to three significant digits and formatted by ``form``, behind ≥
+    where parts have no figure; – where nothing is known. The factor turns the total of a step into that of a sample or
+    of a million samples."""
     if total.value is None:
         return "–"
     return f"{'' if total.complete else '≥ '}{form(float(f'{total.value * factor:.3g}'))}"

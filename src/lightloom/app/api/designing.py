@@ -56,8 +56,9 @@ class DesignFront(Result):
 
     @property
     def searched(self) -> list[str]:
-        """Texts of the designs that were searched, one each: key, fabric and the fabric's price; those over the budget
-        are left out."""
+        """Texts of the designs that were evaluated, beaten by bounds or refused, one each: ranks, family and settings,
+        then the fabric, and its price in dollars a rank where the design states one (None otherwise); those over the
+        budget or not reached before Ctrl-C are left out."""
         found = self.exploration
         left_out = (each.design for each in (*found.beaten, *found.refused))
         searched = chain((each.design for each in found.candidates), left_out)
@@ -73,7 +74,7 @@ class DesignFront(Result):
 
     def summary(self) -> str:
         """Return a sentence on the design that trains most samples per dollar; "at most" where prices or watts are
-        unknown, together with the best of those whose fabrics have all of them known."""
+        unknown, with what these are, together with the best of the designs whose fabrics have all of them known."""
         best = self.exploration.candidates[0]
         samples = f"{best.point[0]:.4g} samples per dollar"
         if not best.worth.variables:
@@ -92,9 +93,10 @@ class DesignFront(Result):
         )
 
     def _dear(self, cheap: Candidate) -> str:
-        """Return a clause for the summary, behind that on ``cheap``, the best of the designs whose fabrics have all
-        prices and watts known: which of these leads where what is unknown of boards and hosts is high; empty where
-        nothing is unknown of these."""
+        """Return a clause for the end of the summary, behind that on ``cheap``, the design with most samples per dollar
+        of those whose fabrics have all prices and watts known: which of those trains most where the unknown prices and
+        watts of boards and hosts, the same in all designs, are high, the one with the least rank-seconds a sample.
+        Empty where no price or power of boards and hosts is unknown."""
         if not cheap.worth.alike:
             return ""
         known = [each for each in self.exploration.candidates if not each.worth.unknown]
@@ -113,8 +115,11 @@ class DesignFront(Result):
         leads its own technology (``leads_technology``); ``samples_per_dollar``, ``samples_per_joule`` and
         ``samples_per_second``; ``goodput``, a share of the time, ``iteration_time_s`` and ``plan`` (its label);
         ``dollars`` and ``watts`` of the whole, ``fabric_dollars_per_rank`` and ``fabric_watts_per_rank``;
-        ``break_even`` with the best of the other technology (None where nothing of that has a plan); what is
-        ``missing`` by name; what was ``left_out``; and the design's ``settings``."""
+        ``break_even``, price and power of the fabric at which it equals the best of the other technology (None where
+        none of that was evaluated); the names of prices, watts and failure rates that are ``missing``;
+        ``left_out``, algorithms that were not tried or failed; and the design's ``settings``. A design is on the front,
+        or leads its technology, if no other one, or none of its technology, beats it; samples are after goodput, as far
+        as prices and watts are known."""
         points = ("samples_per_dollar", "samples_per_joule", "samples_per_second")
         worth, even = candidate.worth, rival_break_even(candidate, self.exploration)
         per_rank = "fabric_dollars_per_rank=fabric_dollars fabric_watts_per_rank=fabric_watts"
@@ -235,9 +240,9 @@ def design(
 
 
 def _software(found: Exploration) -> list[str]:
-    """Return a sentence for each technology on what carries collectives in its evaluated designs, and one more where
-    some designs pay for a collective library and others have ideal software: the lead of the latter is an upper
-    bound."""
+    """Return a sentence for each technology, optical or electrical, on what software carries collectives in its
+    evaluated designs, and one more where some designs' collectives take the time of a collective library and others
+    have ideal software: the lead of the latter is an upper bound."""
     carried: dict[str, dict[str, bool]] = {}
     for each in found.candidates:
         fabric = each.design.cluster().fabric
@@ -251,15 +256,24 @@ def _software(found: Exploration) -> list[str]:
 
 
 def _fabrics(designs: Iterable[Design]) -> Iterator[Fabric]:
-    """Yield the fabrics of designs that can be had; a design whose fabric is refused is left out."""
+    """Yield the fabric of each design, in order; a design whose settings make no cluster (InputError) is left out."""
     for each in designs:
         with suppress(InputError):
             yield each.cluster().fabric
 
 
 def _budget(option: str, given: Quantity | None, dimension: Literal["price", "power"]) -> float:
-    """Return a limit in dollars or watts, in a text of which commas may divide thousands; infinite if none is given.
-    ConfigError (names the option) if it cannot be read or is not more than 0."""
+    """Return a limit in dollars or watts, from a number or from a text with a unit, in which commas may divide
+    thousands; infinite if none is given.
+
+    Args:
+        option: name in messages.
+        given: the limit, as the user states it.
+        dimension: ``price`` for dollars, ``power`` for watts.
+
+    Raises:
+        ConfigError: it cannot be read or is not more than 0; the message names the option.
+    """
     if given is None:
         return inf
     try:
@@ -275,8 +289,8 @@ def _ranks(
     given: int | Sequence[int] | None, dollars: float, watts: float, accelerator: str, site: Site
 ) -> tuple[int, ...]:
     """Return the numbers of ranks to search: those given, without repetition, or the powers of two from 8 to 16,384
-    whose boards alone the budget of ``dollars`` and ``watts`` (infinite for none) pays; boards are those of
-    ``accelerator`` at the prices of ``site``.
+    whose boards alone the budget of ``dollars`` and of ``watts`` at the meter (each infinite for none) pays; boards are
+    those of ``accelerator`` at the prices and the PUE of ``site``, and one whose price or power is unknown counts 0.
 
     Raises:
         ConfigError: a number of ranks below 2, neither ranks nor a budget, or a budget that pays fewer than 8 boards.

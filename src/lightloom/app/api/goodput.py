@@ -64,9 +64,10 @@ class Goodput(Result):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Single changes to the job or its machine, each with the goodput that it gives, the relative gain over the
-        goodput without it, and the dollars that it is worth (None where the machine has no price); the most valuable
-        first."""
+        """Single changes to the job or its machine (checkpoints of half the time, restarts a minute shorter, half the
+        interruptions, one more spare node, a spare channel of every rank), each with the goodput that it gives, the
+        relative gain over the goodput without it, and the dollars that it is worth (None where the machine has no
+        price); the most valuable first."""
         return changes(self.estimate)
 
     @property
@@ -81,8 +82,8 @@ class Goodput(Result):
         return self.months * MONTH / self.estimate.job.mtbf
 
     def summary(self) -> str:
-        """Return a sentence: the share of the time that trains ("at most" where a cause has no rate), ranks, and the
-        times between interruptions and between checkpoints."""
+        """Return a sentence: the share of the time that trains, in per cent ("at most" where a cause has no rate),
+        ranks, and the mean time between interruptions and the time between checkpoints."""
         each = self.estimate
         most = "at most " if each.missing else ""
         return (
@@ -94,7 +95,8 @@ class Goodput(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom goodput --json`` prints: the machine (``cluster``, ``ranks``, ``nodes``,
         ``node_ranks``, ``spare_nodes``); ``goodput`` (None where a rate is ``missing``), ``most_goodput`` and, under
-        ``shares``, where all of the time goes (shares of it that add up to 1); ``availability`` and ``speed``;
+        ``shares``, where all of the time goes (shares of it that add up to 1); ``availability`` and ``speed``, the mean
+        speed of steps relative to a sound machine;
         ``mean_time_between_interruptions_s`` and ``interval_s`` between checkpoints; ``checkpoint``; ``interruptions``
         in ``months``; ``causes`` as of :meth:`rows`; ``dollars`` of the machine with ``dollars_missing``; ``spares``,
         ``worth`` (of changes) and ``slices``, lists of rows; ``simulated`` (None without a simulation); and
@@ -123,10 +125,10 @@ class Goodput(Result):
 
     def rows(self) -> list[Document]:
         """Return a row for each cause: ``cause``, its ``group``, the ``interruptions`` expected in ``months`` on all
-        ranks and ``restart_s`` (both None where no rate is known), the chosen ``remedy`` (None where there is none),
-        the ``source`` of the rate, and under ``remedies`` each alternative: ``remedy``, ``goodput`` (share of the time,
-        None where unknown), ``restart_s``, ``slowdown``, the factor by which steps take longer (both None where it is
-        impossible), and ``why``."""
+        ranks and ``restart_s`` (both None where no rate is known), the chosen ``remedy`` (None where the cause is no
+        link), the ``source`` of the rate, and under ``remedies``, empty where the cause is no link, each response to
+        choose from: ``remedy``, ``goodput`` of the job with it, as far as causes are known, ``restart_s``,
+        ``slowdown``, the factor by which steps take longer (these three None where it is impossible), and ``why``."""
         seconds = self.months * MONTH * self.estimate.machine.ranks
         return [
             {
@@ -151,8 +153,9 @@ class Goodput(Result):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each cause: its name, the interruptions expected in ``months`` ("not sourced" where
-        the rate is missing), the time of a restart (empty then), and the chosen remedy."""
+        """Return a row of text for each cause: "cause" (its name), "interruptions" expected in ``months`` on all ranks
+        ("not sourced" where the rate is missing), "restart", the time of one (empty then), and the chosen "remedy"
+        (empty where the cause is no link)."""
         rows = self.rows()
         for row in rows:
             row["interruptions"] = "not sourced" if row["interruptions"] is None else f"{row['interruptions']:.3g}"
@@ -304,7 +307,8 @@ class PricedBill(Result):
         return self.bill.failure_rate
 
     def summary(self) -> str:
-        """Return a sentence: what is billed, its number of ranks, and the known dollars of its parts for one rank."""
+        """Return a sentence: what is billed, its number of ranks, and the known dollars of its parts for one rank, with
+        their range and the parts without a price."""
         return f"{self.name}, {self.bill.ranks:,} ranks: {self.dollars.text()} a rank"
 
     def rows(self) -> list[Document]:
