@@ -90,12 +90,13 @@ def _sizes(sizes: SizesLike | None, kind: str, ranks: int) -> tuple[Sizes | None
 
     Args:
         sizes: as an object; a text ``zipf:EXPONENT[:SEED]`` or a CSV file; or numbers, one a rank or one a pair of
-            ranks.
+            ranks, [source, destination].
         kind: name of the collective, which says whether parts are those of ranks or of pairs; an unknown one passes.
         ranks: number of ranks.
 
     Raises:
-        ConfigError: sizes that cannot be read or are no numbers.
+        ConfigError: sizes that cannot be read, are no numbers, or have another shape.
+        UnsupportedError: sizes of all pairs by Zipf's law do not fit in the memory that is free.
     """
     if sizes is None or isinstance(sizes, Sizes):
         return sizes, None

@@ -38,9 +38,9 @@ class ProvedAverager(Result):
 
     @cached_property
     def noise_limit(self) -> float:
-        """Largest noise on every signal, a standard deviation as a share of full scale, at which 99.99 % of the outputs
-        are still right, found to within 3 % by ``evaluations`` noisy draws at each noise tried; 0 if it is below
-        1e-9."""
+        """Largest noise on every signal, a standard deviation as a share of full scale, at which 99.99 % of the inputs
+        are still averaged right, found to within 3 % up to 0.5 by ``evaluations`` noisy draws at each noise tried; 0
+        if it is below 1e-9."""
         return self.construction.noise_limit(self.evaluations)
 
     @property
@@ -64,8 +64,8 @@ class ProvedAverager(Result):
         save_network(Path(path), self.construction.network, self.arguments, self.mapping)
 
     def summary(self) -> str:
-        """Return a sentence: the function, the construction and its MZIs, and how many of the checked inputs come out
-        wrong."""
+        """Return a sentence: the function (servers, bits, rounding), the construction's name and number of
+        Mach-Zehnder interferometers, and how many of the checked inputs come out wrong."""
         check, function = self.verification, self.arguments
         return (
             f"averager of {function.servers} servers, {function.bits} bits, {function.rounding}: "
@@ -76,8 +76,9 @@ class ProvedAverager(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom onn build --json`` prints: the function (``servers``, ``bits``,
         ``inputs``, ``rounding``), the network with its interferometers and proof (``construction``, ``layers``,
-        ``mzi_count``, ``proof`` and others), ``wrong_outputs`` among the ``checked_inputs``, and its ``noise_limit``
-        beside ``noise_bound_of_any_network``, both standard deviations as shares of full scale."""
+        ``mzi_count``, ``proof`` and others), ``wrong_outputs`` among the ``checked_inputs`` (all there are if
+        ``exhaustive``), and its ``noise_limit`` beside ``noise_bound_of_any_network``, both standard deviations as
+        shares of full scale."""
         function, made = self.arguments, self.construction
         settings: list[object] = [function.servers, function.bits, self.noise, made.network.nonlinearity]
         settings += [function.inputs, function.rounding, function.carries_decimals, self.evaluations]

@@ -64,14 +64,18 @@ class Fitted(Result):
 
     @abstractmethod
     def text(self) -> str:
-        """Return the YAML text of the file that :meth:`save` writes, which stands for the accelerator or the
-        transport."""
-
-    def save(self, path: str | Path) -> Path:
-        """Write the text to a file (.yaml), and return its path.
+        """Return the YAML text of the file that :meth:`save` writes, which a cluster may name as its accelerator or a
+        fabric as its transport.
 
         Raises:
-            ConfigError: the file cannot be written.
+            ConfigError: nothing is fitted.
+        """
+
+    def save(self, path: str | Path) -> Path:
+        """Write the text to a file (.yaml), atomically and with missing folders made, and return its path.
+
+        Raises:
+            ConfigError: the file cannot be written, or nothing is fitted.
         """
         return write_atomically(Path(path), self.text())
 
@@ -254,9 +258,9 @@ class ProfileCalibration(Fitted):
         return cells(columns, rows)
 
     def remarks(self) -> Iterator[str]:
-        """Yield sentences on the profile (steps, time in operators, GPU time of no operator), then on the fit: which
-        parameters the operators determine, which stay near their priors, and the errors of operators that were held
-        out; or why nothing is fitted."""
+        """Yield sentences on the profile (steps, time in operators, share of the GPU's time that no operator launched,
+        if any), then on the fit: which parameters the operators determine, from prior to fitted value, which stay near
+        their priors, and the errors of operators that were held out; or, in place of these, why nothing is fitted."""
         profile = self.profile
         steps = f"{profile.steps} steps" if profile.steps > 1 else "one step"
         duration = "" if profile.step_seconds is None else f" of {format_time(profile.step_seconds)} each"
@@ -317,8 +321,9 @@ class CollectiveAccuracy(DrawnResult):
 
     def rows(self) -> list[Document]:
         """Return a row for each timed collective: ``system``, ``nodes``, ``gpus``, ``collective`` (its kind),
-        ``nbytes``, ``measured_s`` and ``predicted_s``, and ``error``, predicted over measured, minus 1 (above 0 where
-        predicted too slow)."""
+        ``nbytes`` as nccl-tests counts them (an all-gather's output, an all-to-all's buffer of one rank),
+        ``measured_s`` and ``predicted_s``, and ``error``, predicted over measured, minus 1 (above 0 where predicted too
+        slow)."""
         return [
             {
                 "system": system.name,

@@ -100,7 +100,9 @@ class VerifiedSchedule(DrawnResult):
             largest: bytes above which nothing is written (``"20GB"``).
 
         Raises:
-            UnsupportedError: another suffix, the form cannot hold this schedule, or it takes more than ``largest``.
+            UnsupportedError: another suffix, the form cannot hold this schedule, or it takes more than ``largest`` or
+                more memory than is free.
+            UnitError: ``largest`` cannot be read.
             ConfigError: the file cannot be written.
         """
         target = Path(path)

@@ -199,8 +199,8 @@ class PlanComparison(DrawnResult):
 
     @property
     def explanation(self) -> str:
-        """Sentence that says how the first ranking's winner changed in the second, and by which parts of the step, or
-        why it is not there."""
+        """Sentence on the first ranking's winner: its place in the second ranking, from 1, and what changed, as
+        :attr:`PlanChange.why` puts it; or why it is not there."""
         first = self.winners[0]
         change = next((change for change in self.changes if change.before is first), None)
         if change is None:
@@ -211,8 +211,8 @@ class PlanComparison(DrawnResult):
 
     def absence(self, row: Row, other: Row) -> str:
         """Return in words why ``other``, a ranking's document, lacks the plan ``row`` of the other ranking: the reason
-        of its refusal, that its strategy was not searched, or that it was not simulated, as its bound decided or it was
-        not among what was searched."""
+        of the first refusal there of its strategy with its algorithm and codec; else that its strategy was not
+        searched; else that it was not simulated, as its bound decided or it was not among what was searched."""
         wanted = row["strategy"], row["algorithm"], (row.get("compression") or {}).get("codec")
         for refused in other["refused"]:
             if (refused["strategy"], refused["algorithm"], refused.get("compression")) == wanted:
@@ -284,8 +284,9 @@ class PlanComparison(DrawnResult):
         ]
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure: stacked bars of where the time of a sample of both winners goes, each before and
-        after; only one bar of a winner that is in one ranking alone."""
+        """Return a matplotlib figure: horizontal stacked bars of where the time of a sample of both rankings' winners
+        goes (compute, exposed communication, exposed reconfiguration, idle), each before and after; only one bar of a
+        winner that is in one ranking alone, and two in all where both rankings have one winner."""
         bars = []
         for row in self.winners:
             change = next((each for each in self.changes if row is each.before or row is each.after), None)
@@ -359,11 +360,8 @@ def _key(row: Row) -> str:
 
 
 def _rows_by_key(document: Row) -> dict[tuple[str, int], Row]:
-    """Return the rows of a ranking by (choices that make them the same plan as JSON text, number among equal ones from
-    0).
-
-    Equal ones are the same plan on several clusters, in the ranking's order.
-    """
+    """Return the rows of a ranking's document by (choices that identify a plan as JSON text, as of :func:`_key`; number
+    from 0 among rows with the same choices, such as one plan on several clusters, in the ranking's order)."""
     rows: dict[tuple[str, int], Row] = {}
     seen = Counter[str]()
     for row in document["ranking"]:

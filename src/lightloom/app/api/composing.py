@@ -204,12 +204,12 @@ class Composition(DrawnResult):
         """Return a row for each of :attr:`plans`: ``name``, ``ideas`` and ``plan`` (its label); ``iteration_time_s`` of
         a step and ``exposed_communication_s``, the seconds of it that computing waits for the network or for circuits;
         ``sent_bytes_per_rank`` and ``reconfigurations``, how many times a rank's circuits are set, in a step, means
-        over ranks; ``joules_per_sample`` at the meter and ``dollars_per_million_samples``, each as
-        far as known (None where nothing is) with the parts that are missing (``joules_missing``,
-        ``dollars_missing``); what was measured of its ``accuracy``, in words; ``ratio_to_bound``, the step's time over
-        its lower bound; its ``gain`` over the best electrical plan as a share of a sample's time, with
-        ``gain_half_width``, half of the 90 % interval; the question to ``plan`` whose answer it is (``cluster``,
-        ``strategies``, ``algorithms``, ``exchanges``); and ``gradient_exchange``, the method's label or None."""
+        over ranks; ``joules_per_sample`` at the meter and ``dollars_per_million_samples``, each as far as known (None
+        where nothing is) with the parts that are missing (``joules_missing``, ``dollars_missing``); what was measured
+        of its ``accuracy``, in words; ``ratio_to_bound``, the step's time over its lower bound; its ``gain`` over the
+        best electrical plan as a share of a sample's time, with ``gain_half_width``, half of the 90 % interval (None
+        where no spread is known); the question to ``plan`` whose answer it is (``cluster``, ``strategies``,
+        ``algorithms``, ``exchanges``); and ``gradient_exchange``, the method's label or None."""
         rows = []
         for row in self.plans:
             plan, request = row.best.plan, row.best.request
@@ -280,7 +280,8 @@ class Composition(DrawnResult):
 
     def answer(self) -> Answer:
         """Return the answer as the terminal and notebooks show it: the best plan of all (the best electrical one where
-        nothing gains 0.05 %), a row for each kind of plan that has any, and in words what each idea is worth."""
+        nothing gains 0.05 % of a sample's time), a row for each kind of plan that has any, and in words what each idea
+        is worth; kinds without a plan are named in the legend of the table."""
         composed, graph = self.composed, self.composed.graph
         best, base = composed.best, composed.baseline
         gain = 1 - best.time / base.time

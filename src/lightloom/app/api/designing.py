@@ -50,8 +50,8 @@ class DesignFront(Result):
 
     @property
     def front(self) -> tuple[Candidate, ...]:
-        """Designs that no other one beats in samples per dollar and per joule, and per second where several numbers of
-        ranks were searched; most samples per dollar first."""
+        """Evaluated designs that no other one beats in samples per dollar and per joule, and per second where several
+        numbers of ranks were searched, all after goodput; most samples per dollar first."""
         return self.exploration.front
 
     @property

@@ -59,7 +59,8 @@ class Goodput(Result):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Names of the causes of interruptions whose rate nothing states; they are left out of the goodput."""
+        """Names of the causes of interruptions whose rate nothing states, those of a kind of part as "mean time between
+        failures of" and its name; they are left out of :attr:`most_goodput`."""
         return self.estimate.missing
 
     @property
@@ -72,8 +73,9 @@ class Goodput(Result):
 
     @property
     def spare_counts(self) -> tuple[SpareCount, ...]:
-        """Numbers of spare nodes, each with its goodput and the price of a node below which the last one pays; empty
-        where the time between interruptions of the whole job is given."""
+        """Numbers of spare nodes from two below to two above the chosen one, ascending, each with its goodput and the
+        price in dollars below which its last node pays (None where no price is known); empty where the time between
+        interruptions of the whole job is given."""
         return spare_counts(self.estimate) if self.estimate.options.interruption_time is None else ()
 
     @property
@@ -95,8 +97,9 @@ class Goodput(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom goodput --json`` prints: the machine (``cluster``, ``ranks``, ``nodes``,
         ``node_ranks``, ``spare_nodes``); ``goodput`` (None where a rate is ``missing``), ``most_goodput`` and, under
-        ``shares``, where all of the time goes (shares of it that add up to 1); ``availability`` and ``speed``, the mean
-        speed of steps relative to a sound machine;
+        ``shares``, where all of the time goes (``useful``, ``stalled`` and so on, which add up to 1); ``availability``,
+        the share of the time in which enough nodes work, and ``speed``, the mean speed of steps relative to a sound
+        machine;
         ``mean_time_between_interruptions_s`` and ``interval_s`` between checkpoints; ``checkpoint``; ``interruptions``
         in ``months``; ``causes`` as of :meth:`rows`; ``dollars`` of the machine with ``dollars_missing``; ``spares``,
         ``worth`` (of changes) and ``slices``, lists of rows; ``simulated`` (None without a simulation); and
