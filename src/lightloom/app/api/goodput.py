@@ -99,11 +99,10 @@ class Goodput(Result):
         ``node_ranks``, ``spare_nodes``); ``goodput`` (None where a rate is ``missing``), ``most_goodput`` and, under
         ``shares``, where all of the time goes (``useful``, ``stalled`` and so on, which add up to 1); ``availability``,
         the share of the time in which enough nodes work, and ``speed``, the mean speed of steps relative to a sound
-        machine;
-        ``mean_time_between_interruptions_s`` and ``interval_s`` between checkpoints; ``checkpoint``; ``interruptions``
-        in ``months``; ``causes`` as of :meth:`rows`; ``dollars`` of the machine with ``dollars_missing``; ``spares``,
-        ``worth`` (of changes) and ``slices``, lists of rows; ``simulated`` (None without a simulation); and
-        ``assumptions``."""
+        machine; ``mean_time_between_interruptions_s`` and ``interval_s`` between checkpoints; ``checkpoint``;
+        ``interruptions`` in ``months``; ``causes`` as of :meth:`rows`; ``dollars`` of the machine with
+        ``dollars_missing``; ``spares``, ``worth`` (of changes) and ``slices``, lists of rows; ``simulated`` (None
+        without a simulation); and ``assumptions``."""
         each = self.estimate
         document = {
             "schema": "lightloom.goodput/1",
