@@ -163,8 +163,8 @@ class VerifiedSchedule(DrawnResult):
         }
 
     def rows(self) -> list[Document]:
-        """Return the schedule's transfers on all ranks and of all pieces into which its chunks are cut, also where it
-        stores only a part that the others repeat: a row for each chunk that reaches a destination, with ``step``,
+        """Return the schedule's transfers on all ranks and of all pieces of a pipeline, also where it stores only some
+        ranks or one piece, which stand for the rest: a row for each chunk that reaches a destination, with ``step``,
         ``lightpath``, ``source``, ``destination``, ``route``, ``fibre``, ``first_wavelength``, ``wavelength_count``,
         ``chunk`` and ``reduces`` (whether it is added to what is there).
 
