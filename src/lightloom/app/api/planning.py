@@ -69,7 +69,9 @@ class ExchangeChoice(NamedTuple):
         together.
 
         Raises:
-            ConfigError: options that need a method, or exclude each other, or cannot be read.
+            ConfigError: a profile, ratio or engine without a method; a profile or a ratio where no method's bytes
+                depend on the gradient's values, or both; engine ``nic`` with a method other than inceptionn; or a
+                profile, ratio or engine file that cannot be read.
             UnknownNameError: no such method or engine.
         """
         methods = self._methods()
@@ -95,15 +97,17 @@ class ExchangeChoice(NamedTuple):
                 raise ConfigError(f"--exchange-engine nic runs inceptionn only, not {method.name}")
 
     def priced(self, model: str, graph: ComputeGraph) -> tuple[PricedExchange, ...]:
-        """Return each requested method priced for a model: with the bytes that it makes of the model's gradients, and
-        the engine that codes them, the accelerator unless another is named; empty where none was requested.
+        """Return each different requested method, in their order, priced for a model: with the bytes that it makes of
+        the model's gradients, and the engine that codes them. The engine is None for the accelerator, as where none is
+        named: which one is known only with the cluster (:meth:`PricedExchange.on`). Empty where none was requested.
 
         Args:
             model: name of the model, by which stored profiles are found.
             graph: the model's graph.
 
         Raises:
-            ConfigError: no profile of this model and codec, or no rates of this host (says how to make them).
+            ConfigError: a method's bytes depend on the gradient's values, no ratio is stated, and there is no profile
+                of this model and codec; or there are no rates of this host (both say how to make them).
         """
         profile = None if self.profile is None else Path(self.profile)
         return tuple(
@@ -112,15 +116,15 @@ class ExchangeChoice(NamedTuple):
         )
 
     def _methods(self) -> list[ExchangeMethod]:
-        """Return the requested methods without repetition; UnknownNameError for a name that none has."""
+        """Return the requested methods, each once, in their order; UnknownNameError for a name that none has."""
         return list(dict.fromkeys(map(find, self.names)))
 
     def _ratio_of(self, method: ExchangeMethod) -> float | None:
-        """Return the stated ratio, bytes as float32 for each coded byte, for a method; None where none is stated, or
-        the method's bytes do not depend on values.
+        """Return the stated ratio, bytes as float32 for each coded byte, as the number that holds for a method; None
+        where none is stated, or where the method's bytes do not depend on the gradient's values.
 
         Raises:
-            ConfigError: no positive number, or more than its codec can reach.
+            ConfigError: the ratio is no finite positive number, or more than the method's codec makes of zeros.
         """
         if self.ratio is None or not method.needs_values:
             return None
@@ -193,8 +197,9 @@ def read_model(
     define: Mapping[str, object] | None = None,
     name: str | None = None,
 ) -> ModelReading:
-    """Return a model's graph for ``batch`` samples, with what its file does not say and the choices of a strategy that
-    it states; a model that is not read from a file or a shell line has only the graph.
+    """Return what is read of a model: its graph for ``batch`` samples, and from a file or a shell line also sentences
+    on what is assumed where it says nothing, the settings in it that plans do not use, and the degrees and batches of a
+    strategy that it states (all of these empty or None for other models).
 
     The arguments are those of :func:`trace`: ``inputs`` and ``name`` are for a module, ``sequence_length`` for models
     that take tokens, ``step`` for traces, ``define`` for files that leave values open.
@@ -237,8 +242,10 @@ def _from_module(
     sequence_length: int | None,
     name: str | None,
 ) -> ComputeGraph:
-    """Return the traced graph of a module, with its own example inputs unless ``inputs`` are given, named as its class
-    unless ``name`` is; WorkloadError without PyTorch or if it is no ``nn.Module``."""
+    """Return the traced graph of a module for ``batch`` samples, named as its class unless ``name`` is given. It is
+    traced with ``inputs``, or else with those of its method ``example_inputs``, of ``sequence_length`` tokens if that
+    is given; where these are of another batch, the graph is rescaled. WorkloadError without PyTorch, if ``module`` is
+    no ``nn.Module``, or if it fails or has no inputs."""
     title = name or type(module).__name__
     with needing_torch(f"{title}:", error=WorkloadError):
         from torch import nn
@@ -292,20 +299,22 @@ class PlanRanking(DrawnResult):
 
     @cached_property
     def _changed(self) -> WhatIfs:
-        """Changes of the question, with what is common to them."""
+        """The object that changes the winner's question and answers the changes; it searches nothing before it is
+        asked, and also knows the bound behind :attr:`limit`."""
         return WhatIfs(self.search, self.method)
 
     @cached_property
     def what_ifs(self) -> tuple[WhatIf, ...]:
-        """Answers to the question with one thing changed: network, exchange, batch or accelerator; searched when they
-        are first asked for, and kept."""
+        """Answers, at most five, to the question of the winner (its cluster and batch of a step) with one thing
+        changed: network, exchange, batch or accelerator, in this order; searched when they are first asked for, and
+        kept. A change that no plan serves has no winner and says why."""
         with progress("What if", None) as advance:
             return tuple(self._changed.answers(lambda: advance(1)))
 
     @property
     def limit(self) -> float:
-        """Seconds of a sample that remain however fast the network is, as a share (0 to 1) of the winner's; 0 where
-        nothing bounds them."""
+        """Share (0 to 1) of the winner's seconds a sample that remains however fast the network is, by a lower bound
+        over all plans on its cluster; 0 where no bound is found."""
         return self._changed.limit
 
     def answer(self, *, everything: bool = False, what_if: bool = True) -> Answer:
@@ -315,7 +324,8 @@ class PlanRanking(DrawnResult):
         return plan_answer(self.search, self.what_ifs if what_if else (), self.limit, count, everything=everything)
 
     def lines(self) -> Sequence[str]:
-        """Return the question, and the answer's lines but for its table, as the terminal shows them."""
+        """Return the question, and the answer's lines but for its table, as the terminal shows them; searches
+        :attr:`what_ifs` where that was not done before."""
         answer = self.answer()
         return [answer.question, *answer.lines(PAGE_WIDTH)]
 
@@ -368,7 +378,8 @@ class PlanRanking(DrawnResult):
         return rows
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure: where the time of a step of the first eight plans goes."""
+        """Return a matplotlib figure of where the time of a step goes: a stacked horizontal bar for each of the first
+        eight plans, the winner on top."""
         return breakdown_figure([(plan.label, plan.breakdown) for plan in self.search.ranking[:_DRAWN]])
 
 
@@ -536,8 +547,9 @@ def _with_batches(
     Args:
         request: the search.
         clusters: where plans are searched.
-        batch: samples of a rank, multiplied by the ranks of each cluster; "max", or None.
-        global_batch: samples of all ranks, one or several, or None.
+        batch: samples of a rank, multiplied by the ranks of each cluster, all of which are then tried; "max" for the
+            most that fits each plan; or None.
+        global_batch: samples of all ranks, one or several numbers, or None.
 
     Raises:
         ConfigError: both batches are given, or one is not from 1 to 10,000,000.

@@ -73,8 +73,8 @@ class TrafficResult(DrawnResult):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom traffic --json`` prints: the ``cluster``, in words how the fabric is
-        ``shared``, whether that was ``verified`` (only of circuits, which hold light exclusively), and ``rows``, one
-        for each job."""
+        ``shared``, whether that was ``verified`` (True where light is held exclusively, False on links of packets),
+        ``rows``, one for each job, and ``provenance``."""
         document = {
             "schema": "lightloom.traffic/1",
             "cluster": self.cluster.to_json(),
@@ -89,8 +89,9 @@ class TrafficResult(DrawnResult):
         """Return a row for each job: ``job`` (its label), ``what`` it is, ``ranks``, ``alone_s`` and ``together_s``,
         seconds of a step or of one collective, their ratio as ``slowdown``, ``plan_alone`` and ``plan_together``,
         ``channels_alone`` and ``channels_together`` (wavelengths that it holds of a link, None on links of packets),
-        and in ``exchanges``, by sort of exchange, ``busy_alone_s``, ``slowdown`` (a factor), and ``most_of_a_link``,
-        the largest share (0 to 1) of a link's bandwidth that it takes meanwhile, alone."""
+        and in ``exchanges``, by sort of exchange of the plan alone, ``busy_alone_s`` (seconds of the step in which it
+        sends), ``slowdown`` (a factor), and ``most_of_a_link``, the largest share (0 to 1) of a link's bandwidth that
+        it takes meanwhile, alone."""
         return [
             {
                 **attributes(each, "job=alone.job.label what=alone.job.what"),
@@ -120,8 +121,9 @@ class TrafficResult(DrawnResult):
         return cells(columns, self.jobs)
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure of the jobs' shares of each link in per cent: of its bandwidth while each runs
-        alone, or of its wavelengths where light is held exclusively."""
+        """Return a matplotlib figure of the links that carry most, at most 48: a bar for each, stacked by job, of the
+        per cent of the link's bandwidth that a job takes on average over its step alone, or of the fabric's wavelengths
+        that it holds beside the others where light is held exclusively. The legend names jobs with their slowdown."""
         fabric = self.cluster.fabric
         names = [fabric.link_name(link) for link in range(fabric.links)]
         labels = [f"{each.alone.job.label}, {each.slowdown:.2f}×" for each in self.jobs]
@@ -159,9 +161,12 @@ def traffic(
 
 
 def _request(job: TrafficJob, cluster: Cluster) -> Request:
-    """Return what is asked of a job: its collective with its bytes, or the graph and search of its model with the job's
-    pins and batch, where options that the job leaves out follow from the model's file and the cluster. Graph and search
-    are None of a collective; batches are samples of all of the job's ranks.
+    """Return what is asked of a job: its collective with its bytes (graph and search are None), or its model's graph
+    and a search among ddp, fsdp and tensor-pipeline with the job's pins, algorithms (joined by ``+``) and batch, where
+    options that the job leaves out follow from the model's file and the cluster.
+
+    Options ``batch`` and ``nbytes-per-rank`` are of a rank and are multiplied by the job's ranks; ``global-batch`` and
+    ``nbytes`` are of all of them.
 
     ConfigError for a kind of collective that jobs cannot be, unknown options, no or two sizes, or two batches.
     """

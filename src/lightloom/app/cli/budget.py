@@ -48,8 +48,9 @@ def averager_budget(name: str, settings: Mapping[str, Any], explain: bool) -> Sh
 
 
 def _averager_parts(cluster: Cluster, built: BuiltAverager, explain: bool) -> Parts:
-    """Yield what the terminal shows of an averager: watts by part (of all instances, largest first); then with
-    ``explain`` what the averager asks of the world, what has no figure, and sources."""
+    """Yield what the terminal shows of an averager: the power of each part (of all instances, largest first) with its
+    share of the whole; then with ``explain`` the table with every part, what the averager needs to work, the parts that
+    are left out as no figure of them is known, and the sources of its latency and power."""
     fabric, whole, power = cluster.fabric, sum(built.watts.values()), cluster.fabric.power_per_rank
     rows = [
         {"part": part, "all instances": format_quantity(watts, "power"), "share": f"{watts / whole:.0%}"}
@@ -153,8 +154,12 @@ def budget(
 
 
 def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts:
-    """Yield what the terminal shows of a budget: the reach by number of destinations; then with ``explain`` the losses
-    in dB, and every field of the budget with its source."""
+    """Yield what the terminal shows of a budget: for each number of destinations of a lightpath the reach, the errors a
+    bit there, whether destinations next to each other close, and the laser that this takes, in dBm, and the reach with
+    single fields changed; then with ``explain`` the losses in dB, all rows, and every field with its source.
+
+    ``document`` is the command's document of the budget ``light``.
+    """
     rows = [
         {
             "destinations": row["taps"],
@@ -199,5 +204,5 @@ def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts
 
 
 def _links(reach: int | None) -> str:
-    """Return a reach in words: ``12 links``, or ``no limit`` for None."""
+    """Return a reach in words: ``12 links`` (also ``1 links``), or ``no limit`` for None."""
     return "no limit" if reach is None else f"{reach} links"

@@ -118,8 +118,9 @@ def catalog(
 
 
 def _schema(name: str | None, out: Path | None) -> Shown:
-    """Return the result to print: a JSON Schema by name, which is also written to ``out``, or the names of all schemas
-    without a name; UnknownNameError for another name."""
+    """Return the result to print: a JSON Schema by name, or, if ``out`` is given, the line that names this file, to
+    which the schema is written; without a name the commands that print each schema (``out`` is then ignored).
+    UnknownNameError for another name."""
     if name is None:
         return Shown({"schemas": list(_SCHEMAS)}, [f"lightloom catalog --schema {known}" for known in _SCHEMAS])
     if name not in _SCHEMAS:
@@ -173,10 +174,11 @@ def _list_all(all: bool) -> Shown:
 
 
 def _list_kind(kind: str, names: dict[str, str], all: bool) -> Shown:
-    """Return the result to print: the names of a kind; with ``all`` also what is known of each: figures of parts, the
-    accuracy of exchanges, else the descriptions.
+    """Return the result to print: the names of a kind on one line; with ``all`` a table of what is known of each:
+    figures of parts, summary and accuracy of exchanges, else the descriptions. The document has all of this in any
+    case.
 
-    ``names`` are the descriptions of all entries by name.
+    ``kind`` is in the plural, as ``parts``; ``names`` are the descriptions of its entries by name.
     """
     rows: list[Document] = [{"name": name, "description": text} for name, text in names.items()]
     document: Document = {"schema": "lightloom.catalog/1", kind: rows}
@@ -228,8 +230,8 @@ def _figures(components: list[Part]) -> Iterator[str | Table]:
 
 
 def _shown(figure: Figure[float] | None) -> str:
-    """Return a part's figure as text: its limit, value or range, year, and a star if it is assumed; "?" if nothing
-    states it."""
+    """Return a part's figure as text: "≤ " or "≥ " where it is a limit, its value or range with the unit, its year in
+    brackets where known, and a star if it is assumed; "?" if nothing states it."""
     if figure is None:
         return "?"
     year = f" ({figure.year})" if figure.year else ""
