@@ -307,7 +307,8 @@ class PlanRanking(DrawnResult):
     def what_ifs(self) -> tuple[WhatIf, ...]:
         """Answers, at most five, to the question of the winner (its cluster and batch of a step) with one thing
         changed: network, exchange, batch or accelerator, in this order; searched when they are first asked for, and
-        kept. A change that no plan serves has no winner and says why."""
+        kept. A change that no plan serves has no winner and says why; nor has one of the network, for all such changes,
+        where :attr:`limit` shows that no network gains 2 %."""
         with progress("What if", None) as advance:
             return tuple(self._changed.answers(lambda: advance(1)))
 

@@ -240,8 +240,9 @@ def _shown(figure: Figure[float] | None) -> str:
 
 
 def _energy(component: Part) -> str:
-    """Return the energy of a bit as text: what a bit draws besides the static power, or else the static power over the
-    bits of a full link, starred if assumed; empty for boards, hosts and parts of no power or rate."""
+    """Return the energy of a bit as text with its unit: what a bit draws besides the static power, followed by "of
+    load", or else the static power over the bits of a full link; starred if assumed. Where there is no such draw, it is
+    empty for boards, hosts and parts of no power or rate."""
     dynamic = component.dynamic_energy
     if dynamic is not None and dynamic.value > 0:
         return f"{_shown(dynamic)} of load"
@@ -256,8 +257,8 @@ def _energy(component: Part) -> str:
 
 
 def _show_entries(name: str, entries: dict[str, Document], all: bool, out: Path | None) -> Shown:
-    """Return the result to print on the entries of one name, by kind: their fields, as ``--set`` names them, or with
-    ``all`` the YAML with every source.
+    """Return the result to print on the entries of one name, by kind (``cluster``, ``fabric``, ...): the first 17 of
+    their fields, as ``--set`` names them, or with ``all`` the YAML of all fields with every source.
 
     ``out`` is where they were written before, or None; nothing is written here.
     """
@@ -275,8 +276,9 @@ def _show_entries(name: str, entries: dict[str, Document], all: bool, out: Path 
 
 
 def _facts(title: str, fields: Sequence[tuple[str, str]], more: Sequence[str]) -> Parts:
-    """Return what the terminal shows of an entry: its title, the first 17 of its (field, value) pairs, and in ``more``
-    what to ask next."""
+    """Return what the terminal shows of an entry: its title, the first 17 of its (field, value) pairs and how many are
+    hidden, a legend where one of the values ends in a star (an assumption), and the texts ``more`` of what to ask
+    next."""
     first = [{"field": field, "value": value} for field, value in fields[:_MOST_FIELDS]]
     legend = "* an assumption" if any(row["value"].endswith("*") for row in first) else ""
     return screen(title, (), first, all=True, hidden=len(fields) - len(first), legend=legend, more=more)
@@ -293,7 +295,8 @@ def _fields(
     """Yield the fields of an entry as settings name them (``tiers.rail.ports``), each with its value as text, which
     ends in a star where the source of the value is an assumption.
 
-    Fields within fields are yielded by themselves; entries of a list go by their ``name``, else their number from 0.
+    Fields within fields are yielded by themselves, except mappings with a ``value``, which count as this value (starred
+    where their ``confidence`` is ``assumption``); entries of a list go by their ``name``, else their number from 0.
     What only describes is left out, as are ``averager``, ``spreads`` and ``sources``. ``path`` is put before all names,
     and ``assumed`` holds the full names of fields around this one whose source is an assumption, which then holds for
     all fields within.
@@ -319,9 +322,10 @@ def _fields(
 
 def _derived(kind: str, name: str) -> dict[str, Any]:
     """Return, under the one key ``derived for N ranks``, figures of the averager of the entry ``name`` of a ``kind``:
-    ``levels``, ``averaging_latency`` in seconds, ``power_per_rank``, ``energy_per_bit`` (those that are known),
-    ``averager``, a text on what it is built of, ``warnings`` if any, and ``sources``. N are a cluster's ranks, or four
-    of a fabric; the mapping is empty for other kinds and for entries without an averager of known parts."""
+    ``levels``, ``averaging_latency`` in seconds, ``power_per_rank`` in watts, ``energy_per_bit`` in joules (those that
+    are known), ``averager``, a text on what it is built of, ``warnings`` if any, and the ``sources`` of the figures. N
+    are a cluster's ranks, or four of a fabric; the mapping is empty for other kinds and for entries without an averager
+    of known parts."""
     if kind == "cluster":
         fabric = clusters.load_cluster(name).fabric
     elif kind == "fabric" and fabrics.description(name).get("averaging") is not None:
@@ -340,7 +344,7 @@ def _derived(kind: str, name: str) -> dict[str, Any]:
 
 def _show_model(name: str, out: Path | None) -> Shown:
     """Return the result to print on a model: its description, its parameters, and its forward FLOPs for one sample;
-    write its graph to ``out``, a .json file, if that is given."""
+    write its graph for one sample to ``out``, a .json file (ConfigError for another suffix), if that is given."""
     if out is not None:
         check_file(out, (".json",))
     graph = load_workload(name, batch=1)
@@ -359,8 +363,9 @@ def _show_model(name: str, out: Path | None) -> Shown:
 
 
 def _show_exchange(name: str, ranks: int, model: str) -> Shown:
-    """Return the result to print on what a method sends and computes in one exchange of gradients between ``ranks``
-    ranks, and what is known of its accuracy.
+    """Return the result to print on what a rank sends (also against float32), codes and computes in one exchange of
+    gradients by a method between ``ranks`` ranks, and what is known of its accuracy. ``name`` is the method's, with its
+    options where wanted.
 
     ``model`` is the name of a model, or in digits the number of values of one vector.
     """

@@ -98,6 +98,7 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
     Raises:
         ConfigError: the objective ``throughput`` on a ring.
         InputError: infeasible, out of time, or circuits that leave ranks without a way to each other.
+        VerificationError: a candidate breaks a rule of the fabric, by a fault of the solver.
     """
     if on.switch_planes:
         candidates = [_on_switch(traffic, on, request, holds) for holds in _switch_holds(traffic, on, request)]
@@ -119,8 +120,10 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
 
 
 def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> Solved:
-    """Return the circuits of so many holds on planes, with the solver's status and gap, solved fast or as a
-    mixed-integer program as the request asks; they are checked to be connections of permutations."""
+    """Return the circuits of a cycle of ``holds`` holds on the planes of a switch, with the solver's status and gap,
+    solved fast or as a mixed-integer program as the request asks; VerificationError unless they are connections of
+    permutations of the ranks, one in each hold and plane. InputError where these are too few for all pairs, or the
+    program runs out of time."""
     if request.solver == "fast":
         solved = Solved(switch.assign(traffic, on, request.objective, holds))
     else:
@@ -132,9 +135,10 @@ def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> So
 
 
 def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
-    """Return the numbers of holds that are tried: the one asked for, 1 for throughput, or up to 16 numbers from the
-    fewest that give each pair a circuit to four times as many (the program: the fewest alone). With more, rounded
-    circuits are nearer to the demands, and more of the time is spent on setting them."""
+    """Return the numbers of holds that are tried: the one asked for; without it 1 for the objective ``throughput``, and
+    else up to 16 evenly spaced numbers, ascending, from the fewest that give each pair a circuit to four times as many
+    (the program: the fewest alone). With more, rounded circuits are nearer to the demands, and more of the time is
+    spent on setting them."""
     if request.holds is not None or request.objective != "max-min":
         return [request.holds or 1]
     peers = max(int(np.bincount(ends).max()) for ends in (traffic.source, traffic.destination))
@@ -145,9 +149,11 @@ def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
 
 
 def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
-    """Return one or two assignments on the ring ``on``, of which the caller plays all: the fast one of the asked holds
-    (1 without) and, if it has as many as asked, a cycle near the bound; or the integer program's alone. InputError
-    where none can serve all pairs."""
+    """Return one or two assignments on the ring ``on``, of which the caller plays all. The fast solver gives that of
+    the holds asked for (1 where the request leaves them open), and the shortest cycle of 1, 2, 4, ... holds that comes
+    near the fractional optimum, if the request leaves holds open or that cycle has as many as asked. The integer
+    program gives one, of the holds asked for or else the fewest that can serve all pairs. InputError where its holds
+    are too few, or it gives some pair no circuit."""
     relaxation = relax(traffic, on)
     if request.solver == "fast":
         once = ring.assign(traffic, on, request.holds or 1, relaxation)
@@ -232,8 +238,9 @@ def _check_size(path: Path, ranks: int) -> None:
 
 
 def _bytes(path: Path, row: int, column: int, cell: str) -> float:
-    """Return the bytes that a cell of a matrix states, a bare number or a size with its unit; ConfigError, which names
-    ``row`` and ``column`` as ranks, for anything else."""
+    """Return the bytes that a cell of a matrix states, a bare number (negative ones, too) or a size with its unit;
+    ConfigError for anything else. ``row`` and ``column``, from 0, are the sending and the receiving rank that its
+    message names, beside the file."""
     try:
         return read_number(cell)
     except ValueError:
@@ -300,11 +307,15 @@ def circuits(
 
 
 def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, request: Request) -> Document:
-    """Return the whole answer in SI units, as ``--json`` prints it: the request, solver status and gap, circuits a hold
-    of the largest demand (``max_min``) beside their ``bound``, when all is sent (``finish_s``), and the bytes that are
-    relayed. ``pairs`` and ``circuits`` are columns, with an entry for each pair with traffic (``source``,
-    ``destination``, ``nbytes``, ``circuits`` in all holds, ``hops``, ``finish_s``, seconds until it is sent) and for
-    each circuit (``hold``, ``source``, ``destination``, ``route``, ``channel``)."""
+    """Return the whole answer in SI units, as ``--json`` prints it: the request, solver status and gap; ``max_min``,
+    the circuits a hold that the largest demand gets where all get circuits in proportion to their bytes (the least over
+    pairs of circuits a hold over the pair's share of the largest demand), its upper ``bound`` and the ``gap`` as a
+    share of it; when all is sent (``finish_s``), and the bytes of pairs that are relayed.
+
+    ``pairs`` and ``circuits`` are columns, with an entry for each pair with traffic (``source``, ``destination``,
+    ``nbytes``, ``circuits`` in all holds, ``hops``: circuits in a row that its bytes pass, ``finish_s``: seconds until
+    it is sent) and for each circuit (``hold``, ``source``, ``destination``, ``route``, ``channel``).
+    """
     assignment, traffic = solved.assignment, solved.assignment.traffic
     flows = {name: getattr(traffic, name).tolist() for name in ("source", "destination", "nbytes")}
     asked = [[*flows.values()], on.model_dump(mode="json"), request._asdict(), timing.hold, timing.reconfiguration]

@@ -144,8 +144,9 @@ def _ranking_parts(ranking: CollectiveRanking, question: str, all: bool, explain
 
 
 def _what_ifs(ranking: CollectiveRanking) -> Iterator[str]:
-    """Yield a text for each change of the question: the change, the fastest time, its difference in per cent where the
-    collective is the same, and the algorithm where another is the fastest."""
+    """Yield a text for each change of the question, as ``twice the bandwidth: 1.2 ms, -48 % by ring``: the change, the
+    fastest time, its difference in per cent from the winner's (only where the collective is of the same size), and the
+    algorithm where another is the fastest."""
     was = ranking.winner
     for words, changed in ranking.what_ifs():
         now = changed.winner
@@ -174,8 +175,8 @@ def _around(
 
     The document has ``kind``, ``nbytes_per_rank``, ``fabric``, ``rows``, one for each case (``failures``, ``ranks``
     that are left, ``time_s``, ``slowdown``, ``lower_bound_s``, ``bound_by``, ``verified``, ``notes``), ``late_s`` and
-    ``slower`` of the straggler, ``stragglers`` and ``refused``, the rows and refusals of :func:`_stragglers`, both
-    empty without one.
+    ``slower`` of the straggler (0 seconds and the factor 1 without one), ``stragglers`` and ``refused``, the rows and
+    refusals of :func:`_stragglers`, both empty without one.
 
     Args:
         kind: of the collective.
@@ -183,11 +184,12 @@ def _around(
         asked: options of a ranking of algorithms by name, of which only the size goes with failures.
         without: texts of ``--without``, a case of failures each; nothing failed is the first case always.
         straggler: texts of ``--straggler``.
-        saved: whether the schedule of the only case is to be written; without it there are none in the result.
+        saved: whether the schedule of the only case of ``without`` is to be written, which then is the one in the
+            result; otherwise there are none.
 
     Raises:
-        ConfigError: other options or a kind that do not go with failures, texts that cannot be read, or several cases
-            where one is ``saved``.
+        ConfigError: other options, a kind or a fabric that do not go with failures, texts that cannot be read, or other
+            than one different case in ``without`` where one is ``saved``.
     """
     damaged(sound, [])  # Refuses a fabric whose failures are not modelled.
     if kind in SIZED:
@@ -227,12 +229,14 @@ def _around(
 def _stragglers(
     request: Collective, sound: Fabric, late: float, slower: float
 ) -> tuple[list[Document], list[dict[str, str]]]:
-    """Return (rows, refusals): a row for each algorithm that is compared and serves, and ``algorithm`` and ``why`` of
-    those that fail.
+    """Return (rows, refusals): a row for each of the five algorithms that are compared (``synthesized`` and four
+    striped ones) that serves, and ``algorithm`` and ``why`` of those that fail; one that cannot serve the kind on the
+    fabric is in neither.
 
-    A row has ``algorithm`` and ``time_s``, the seconds of the sound fabric, and how many seconds more one rank adds
-    that starts ``late`` seconds later or sends ``slower`` times slower: by rank (``later_s``), the most (``worst_s``,
-    of ``worst_rank``), and the mean (``mean_s``). The fastest with its worst rank comes first.
+    A row has ``algorithm`` and ``time_s``, the seconds with no straggler, and how many seconds more one rank adds that
+    starts ``late`` seconds later and sends ``slower`` times slower, each rank in turn: by rank (``later_s``), the most
+    (``worst_s``, of ``worst_rank``), and the mean (``mean_s``). The fastest with its worst rank comes first.
+    UnsupportedError on a fabric that switches packets.
     """
     rows: list[Document] = []
     refused: list[dict[str, str]] = []
@@ -251,10 +255,11 @@ def _stragglers(
 
 
 def _damage_parts(document: Document, all: bool) -> Parts:
-    """Yield what the terminal shows of a collective around failures: each case with its slowdown and its ratio to the
-    bound of what is left; of stragglers alone a row for each algorithm.
+    """Yield what the terminal shows of the document of :func:`_around`: each case (the first eight, or with ``all``
+    every one) with its slowdown against nothing failed and its ratio to the bound of what is left; where there are only
+    stragglers and no failures, a row for each algorithm instead.
 
-    Beside cases the table of stragglers is shown with ``all``. Algorithms that failed come last.
+    Beside cases the table of stragglers is shown with ``all`` only. Algorithms that failed come last.
     """
     cases, played = document["rows"], document["stragglers"]
     late = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []

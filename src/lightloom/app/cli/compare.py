@@ -67,7 +67,7 @@ def _input_rows(result: PlanComparison) -> list[tuple[str, ...]]:
 
 
 def _text(value: object) -> str:
-    """Return a value as text: six digits of a float, entries of a list joined by commas, a dash for None."""
+    """Return a value as text: six significant digits of a float, entries of a list joined by commas, "–" for None."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
@@ -76,8 +76,9 @@ def _text(value: object) -> str:
 
 
 def _page(result: PlanComparison, before: str, after: str) -> Report:
-    """Return the HTML page of the result; ``before`` and ``after`` are the names of both files, which head its
-    columns."""
+    """Return the HTML page of the result: what was asked differently, the plans in both rankings, those in one alone
+    with why the other lacks them, and the times of both winners as a picture. ``before`` and ``after`` are the names of
+    both files, which head its columns."""
     inputs, rows = tuple(_input_rows(result)), result.display_rows()
     tables = [Table(title="Asked differently", columns=("field", before, after), rows=inputs)]
     if rows:

@@ -51,7 +51,9 @@ def compose(
 
 
 def _page(result: Composition) -> Report:
-    """Return the HTML page of the result: the answer, the picture, all 32 sets, and what cannot be."""
+    """Return the HTML page of the result: the answer, a picture of what each idea takes off (Shapley values), tables of
+    the best plans, of what each idea is worth and does to accuracy, and of every set of ideas with its best plan; then
+    the sets that are impossible and the networks without a plan, each with why."""
     answer, composed = result.answer(), result.composed
     sets = tuple(
         (" + ".join(sorted(ideas)) or "none", best.network, best.plan.label, format_time(best.time))

@@ -148,7 +148,8 @@ def profile(
 
 def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
     """Yield the gradients before the update at the sampled steps of a training, and at the last one sums of 2, 4, ...
-    of them, each as a sample: step, number of gradients in the sum, values by tensor."""
+    gradients of different batches, up to ``training.terms``; each as a sample: step from 1, number of gradients in the
+    sum, float32 values by tensor. The training runs while samples are taken. ``graph`` is the model's."""
     from lightloom.papers.runs.gradient_profile import trained_gradients
 
     with progress("Training", training.steps + training.terms - 1) as advance:
@@ -156,10 +157,11 @@ def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
 
 
 def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
-    """Yield each file's gradients as those of one rank, and at steps 2, 4, 8, ... also their sum so far as that of so
-    many ranks; steps are the numbers of files from 1.
+    """Yield each file's gradients as a sample of one rank, and after files 2, 4, 8, ... also the sum of all files so
+    far as that of so many ranks; the step of a sample is the number of its file, from 1.
 
-    ConfigError for a file of another number of values than the model has parameters.
+    ConfigError for a file of another number of values than the model has parameters (those that its forward pass never
+    uses may be in it or not).
     """
     total: dict[str, Float32s] = {}
     with progress("Gradients", len(paths)) as advance:
@@ -242,8 +244,8 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _compress(source: Path, target: Path, codec: Codec) -> None:
-    """Write the stream of a file of floats to ``target``, and print its size; ConfigError for a codec without frames,
-    or a file that cannot be read."""
+    """Write the stream of a file of float32 values, by ``codec``, to ``target``, which appears only when it is whole,
+    and print both sizes and their ratio; ConfigError for a codec without frames, or a file that cannot be read."""
     if not isinstance(codec, FramedCodec):
         raise ConfigError(f"codec {codec.name!r} does not write a stream of frames")
     values, written = _values(source), 0
@@ -257,8 +259,8 @@ def _compress(source: Path, target: Path, codec: Codec) -> None:
 
 
 def _decompress(source: Path, stream: BinaryIO, header: Header, codec: FramedCodec, target: Path) -> None:
-    """Write the values of a stream, which is read from its begin, to ``target`` (.npy, else raw float32), and print how
-    many; CodecError for a damaged frame or a stream that ends early.
+    """Write the values of a stream, which is read from its begin, to ``target`` (.npy, else raw little-endian float32),
+    which appears only when it is whole, and print how many; CodecError for a damaged frame or a stream that ends early.
 
     ``header`` is the one that the stream begins with, and ``codec`` the one that it names.
     """

@@ -113,7 +113,8 @@ def _left(found: DesignFront) -> str:
 
 
 def _page(found: DesignFront) -> Report:
-    """Return the HTML page of the result, with the verdict on both technologies and all that is assumed."""
+    """Return the HTML page of the search's designs and figures, with the answer, the verdict on both technologies and
+    all that is assumed."""
     explored = found.exploration
     facts = [("model", found.model), ("accelerator", found.accelerator), ("ranks", _ranks(explored))]
     facts += [("samples a rank", str(explored.question.batch_per_rank)), ("designs", str(found.designs))]
@@ -131,8 +132,9 @@ def _ranks(explored: Exploration) -> str:
 
 
 def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Parts:
-    """Yield what the terminal shows: the answer with the best designs; then with ``explain`` all that lead their
-    technology and the verdict, and with ``assumptions`` what is assumed."""
+    """Yield what the terminal shows: the answer with a table of six designs at most, those that it compares first; then
+    with ``explain`` all that lead their technology, the verdict and counts of the designs, and with ``assumptions``
+    what is assumed."""
     explored = found.exploration
     leading = explored.distinct(each for each in explored.candidates if each.leads)
     first = [each.design.key for each in _best(explored) if each is not None]
@@ -155,8 +157,9 @@ def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Parts:
 def _best(explored: Exploration) -> tuple[Candidate, Candidate | None, Candidate]:
     """Return (best design, best of the other technology, first design) in samples for a dollar.
 
-    The best is that of the designs whose fabrics have all prices and watts known, where there are any, and so is the
-    other technology's (None where it has no design); the first is the best where unknown prices count as nothing.
+    The best is that of the designs whose fabrics have all prices and watts known, where there are any, else the first.
+    The other technology's is likewise the best of its designs with all known, or of all its designs where it has no
+    such one (None where it has no design). The first is the best of all where unknown prices count as nothing.
     """
     first = explored.candidates[0]
     best = next((each for each in explored.candidates if not each.worth.unknown), first)
@@ -165,8 +168,8 @@ def _best(explored: Exploration) -> tuple[Candidate, Candidate | None, Candidate
 
 
 def _answer(found: DesignFront, hidden: int) -> Answer:
-    """Return the best design beside the best of the other technology, and what would make both equal; ``hidden`` is the
-    number of designs that the table beside it leaves out."""
+    """Return the answer without its rows: the best design beside the best of the other technology, what would make both
+    equal, and what the figures leave out; ``hidden`` is the number of designs that the table beside it leaves out."""
     explored = found.exploration
     best, rival, first = _best(explored)
     lines, what_if = [f"{best.design.name}, {_samples(best, 0)} samples per dollar"], list[str]()
@@ -200,8 +203,8 @@ def _answer(found: DesignFront, hidden: int) -> Answer:
 
 
 def _samples(each: Candidate, objective: int, mark: str = "at most ") -> str:
-    """Return the samples of a design for a dollar (``objective`` 0) or a joule (1) as text of three digits, behind
-    ``mark`` where that is an upper bound."""
+    """Return the samples of a design for a dollar (``objective`` 0) or a joule (1) as text of three significant digits
+    without a unit, behind ``mark`` where that is an upper bound."""
     value = float(f"{each.point[objective]:.3g}")
     return f"{mark * each.worth.at_most(objective)}{value:,.{'0f' if value >= 1000 else '3g'}}"
 
@@ -219,7 +222,8 @@ def _notes(found: DesignFront) -> Iterator[str]:
 
 
 def _table(chosen: list[tuple[Candidate, int]], explored: Exploration, *, explain: bool = False) -> Table:
-    """Return designs as a table, one row each; a star marks those that no other design beats.
+    """Return designs as a table, one row each: name, samples per dollar and per joule (``≤`` where that is an upper
+    bound), and the price of the fabric a rank; a star marks those that no other design beats in all objectives.
 
     Args:
         chosen: (design, number of designs that are equal to it in all objectives, itself included).
@@ -243,7 +247,8 @@ def _table(chosen: list[tuple[Candidate, int]], explored: Exploration, *, explai
 
 def verdict_lines(found: DesignFront) -> Iterator[str]:
     """Yield how the best optical and the best electrical design compare for a dollar and for a joule, of those with all
-    prices and watts known and of all, and where the optical one breaks even; then what is left out of the front."""
+    prices and watts known and of all, and where the optical one breaks even; then which prices, powers and lives
+    are unknown, and so left out, of the designs on the front."""
     explored = found.exploration
     for objective, unit in ((0, "dollar"), (1, "joule")):
         lines = [_verdict(explored, objective, unit, known=known) for known in (True, False)]
@@ -289,7 +294,9 @@ def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -
 
 def _comparison(optical: Candidate, electrical: Candidate, objective: int) -> str:
     """Return a clause on how many times as many samples the optical design trains as the electrical one (for a dollar,
-    0, or a joule, 1), which bound that is, and how it changes with what is unknown of boards and hosts."""
+    ``objective`` 0, or a joule, 1), ``at most`` or ``at least`` where prices or lives of one fabric are unknown, and
+    how it changes with what is unknown of boards and hosts: the factor where that costs nothing and where it costs very
+    much, and the figure at which both are equal."""
     found = ratio(optical, electrical, objective)
     # Of each design's own fabric, whether a price or a life is unknown.
     worths = optical.worth, electrical.worth

@@ -134,7 +134,7 @@ def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[
     method shortens the step there.
 
     The speed is None where the method does not even at the slowest link that is tried (10 MB/s), and the fastest (1
-    TB/s) where it still does. ``on`` makes the cluster of a number of ranks and a speed.
+    TB/s) where it still does. ``on(ranks, bytes per second)`` makes the cluster.
     """
     found: dict[str, list[tuple[int, float | None]]] = {}
     with progress("Lines", len(trial.exchanges) * len(ranks)) as advance:
@@ -147,17 +147,18 @@ def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[
 
 
 def _loss(method: str) -> str:
-    """Return the difference in loss to plain training that was measured first for a method, with its sign and two
-    digits; a dash for none."""
+    """Return the loss of a method less that of plain training, as the first row of its evidence has it, with its sign
+    and two significant digits; "–" where none was measured. ``method`` is its full name."""
     return next((f"{row.loss_difference:+.2g}" for row in evidence_of(method)), "–")
 
 
 def _answer(rows: Sequence[SetUp], document: dict[str, Any], links: Sequence[str], sources: Mapping[str, str]) -> Parts:
     """Return what the terminal shows: the method that clearly shortens most steps (1.1 times shorter or more), with a
-    row for each method: in how many set-ups of each link speed it does so, and its difference in loss.
+    row for each method: in how many set-ups of each link speed (the first seven) it does so, and its difference in
+    loss.
 
     Args:
-        rows: set-ups, in which the speed of the link changes fastest.
+        rows: set-ups of all models, numbers of ranks and speeds, the speed of the link changing from row to row.
         document: the command's document.
         links: the speeds, as texts.
         sources: where the speed of each method's kernels is from, by method.

@@ -70,10 +70,11 @@ class _Comparison:
         }
 
     def answer(self, all: bool) -> Parts:
-        """Return what the terminal shows: the method of the lowest loss after equal time, with a row for each method.
+        """Return what the terminal shows: the method of the lowest loss after the time of half the plain steps, beside
+        plain training, with a row for each method.
 
-        Rows of methods that no other beats in both bytes and loss come first, then others, each by the loss after equal
-        time; eight are shown unless ``all`` are asked for.
+        Rows of methods that no other beats in both bytes and last loss, marked with a star, come first, then others,
+        each by the loss after equal time; eight are shown unless ``all`` are asked for.
         """
         best, *others = sorted(self.methods, key=lambda row: row.loss_at_equal_time)
         other = next((row for row in others if row.method == REFERENCE), others[0])
@@ -114,8 +115,8 @@ class _Comparison:
 
     def evidence(self) -> list[Evidence]:
         """Return this comparison's own results, plain training's aside, as the evidence that plans quote: each method's
-        mean difference in loss to plain training, the standard deviation of that over the seeds (0 for one), and the
-        command."""
+        mean difference in last loss to plain training, the sample standard deviation of that over the seeds (0 for
+        one), the task, and the command."""
         command = f"lightloom exchange compare --task {self.task} --ranks {self.ranks} --seeds {self.seeds}"
         found = partial(Evidence, task=TASKS[self.task], steps=self.steps, ranks=self.ranks, command=command)
         rows = [row for row in self.methods if row.method != REFERENCE]
@@ -126,8 +127,9 @@ class _Comparison:
         ]
 
     def figure(self) -> Figure:
-        """Return a figure of bytes saved against the difference in loss to plain training, a point for each method with
-        the range over the seeds."""
+        """Return a figure of the difference in last loss to plain training (upwards) over the factor by which bytes are
+        saved (across, logarithmic): a point for each method with a line for the range over the seeds; those that no
+        other beats in both are filled and joined."""
         points = []
         for row in self.methods:
             differences = self._differences(row.method)

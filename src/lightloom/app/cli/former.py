@@ -30,8 +30,9 @@ class Former(NamedTuple):
 def _former(row: Mapping[str, Any]) -> Former:
     """Return the former command that a row of the table states.
 
-    Besides the fields of :class:`Former`, names under ``set``, ``site`` and ``pin`` are former options that now are
-    ``--set NAME=VALUE`` and so on.
+    Besides the fields of :class:`Former` (only ``command`` must be there), names under ``set``, ``site`` and ``pin``,
+    without dashes before them and separated by blanks, are former options that now are ``--set NAME=VALUE``,
+    ``--site NAME=VALUE`` and ``--pin NAME=VALUE``, dashes in the name become underscores.
     """
     options = dict(row.get("options", {}))
     for option in ("set", "site", "pin"):
@@ -45,10 +46,11 @@ COMMANDS = {words: _former(row) for words, row in parse_yaml(read_text(_FILE), s
 
 
 def _spelt(new: str, value: str) -> list[tuple[str, str]]:
-    """Return (word, value) for each word of a new spelling, in which ``{}`` stands for the value.
+    """Return (word, value) for each word of a new spelling ``new``, in which ``{}`` stands for the value; it is not
+    replaced here.
 
     A spelling with several ``{}`` takes a value of parts joined by commas: every two words, an option and its ``{}``,
-    get a part, and those beyond the last part are left out.
+    get a part, and those beyond the last part are left out. Any other gives every word the whole value.
     """
     parts = value.split(",") if new.count("{}") > 1 else [value] * len(new)
     return [(word, parts[place // 2]) for place, word in enumerate(new.split()) if place // 2 < len(parts)]
@@ -58,8 +60,8 @@ def renewed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return (arguments of the program in today's spelling, a line of warning for each spelling that was another, each
     once).
 
-    Commands without former spellings are returned as they are, without warnings. Texts after ``--`` and values of
-    options stay as they are.
+    ``arguments`` are those behind the program's name. Commands without former spellings are returned as they are,
+    without warnings. Texts after ``--`` and values of options stay as they are.
 
     Raises:
         InputError: a former option that no spelling of today replaces; names what to call instead.

@@ -140,8 +140,8 @@ def _answer(result: Goodput) -> Parts:
 
 
 def _remedies(result: Goodput) -> Iterator[str | Table]:
-    """Yield the table of all causes, then a line for each remedy with the causes that it is an alternative for and the
-    goodput that it keeps."""
+    """Yield the table of all causes, then a line for each remedy: the causes that it is an alternative for, the remedy,
+    why it works (or, behind ``cannot:``, why not), and the goodput that would be left with it, in per cent."""
     yield rows_table(result.display_rows(), left=_WORDS)
     said: dict[str, list[str]] = {}
     for answer in result.estimate.answers:
@@ -154,8 +154,9 @@ def _remedies(result: Goodput) -> Iterator[str | Table]:
 
 
 def _worth(result: Goodput) -> Iterator[str | Table]:
-    """Yield the price of a node, a table of numbers of spare nodes with the price below which the last one pays, and a
-    table of slices; what there is none of is left out."""
+    """Yield the price of a node, a table of numbers of spare nodes with the goodput that each keeps and the price (in
+    nodes and in dollars) below which the last one pays, and a table of the shares of slices that can run, with circuit
+    switches and fixed; what there is none of is left out."""
     price = result.estimate.node_price
     least = f"{price.bound} ".lstrip()
     if price.value is not None:
@@ -229,10 +230,11 @@ def bill(
 def _changed_prices(
     built: str, ranks: int | None, settings: Document, prices: Mapping[str, str] | None
 ) -> dict[str, float | None]:
-    """Return dollars of a rank with each of some choices of the bill, by the words for the choice; None where no price
-    is known.
+    """Return the dollars of a rank, as far as prices are known, with each of four choices of the bill alone, by the
+    words for the choice (whole switches, copper to the hosts, copper in the grid, wavelengths of single devices); None
+    where no price is known.
 
-    A choice that ``settings`` state, or with which nothing can be built, is left out.
+    A choice that ``settings`` state, or with which nothing can be built, is left out. ``prices`` are texts by part.
     """
     changed = {}
     for words, choice in _CHANGES.items():
@@ -243,9 +245,9 @@ def _changed_prices(
 
 
 def _bill_parts(found: PricedBill, document: Document, changed: Mapping[str, float | None], explain: bool) -> Parts:
-    """Yield what the terminal shows of a bill: a row for each part (count and figures of a rank, lines of the same part
-    added up), the dearest first; with ``explain`` all parts, what each total rests on, notes, and the formulas of the
-    counts.
+    """Yield what the terminal shows of a bill: the totals, and a row for each part (count and figures of a rank, lines
+    of the same part added up), the first eight, the dearest first; with ``explain`` all parts, what each total rests
+    on, notes, and the formulas of the counts; last the stated settings or prices that change nothing.
 
     ``changed`` are dollars of a rank with other choices, by the words for them; None where no price is known.
     """
@@ -288,20 +290,22 @@ def _bill_parts(found: PricedBill, document: Document, changed: Mapping[str, flo
 
 
 def _left_out(total: Total) -> str:
-    """Return how many parts a sum of prices leaves out, as ``no source states the ...`` with the names of up to two;
-    empty for none."""
+    """Return what a sum of prices leaves out: ``no source states the price of ...`` with the names of up to two parts,
+    or ``... price of 5 parts`` for more; empty for none."""
     few = missing_text(total.missing) if len(total.missing) <= 2 else f"price of {len(total.missing)} parts"
     return f"no source states the {few}" if total.missing else ""
 
 
 def _cell(total: Total) -> str:
-    """Return a total as a table's cell, with its unit: "?" for an unknown one, empty for zero."""
+    """Return a total as a table's cell, with its unit: "?" for an unknown one, empty for zero. Its range, and whether
+    it is a bound, are left out."""
     return "?" if total.value is None else "" if total.value == 0 else format_amount(total.value, total.unit)
 
 
 def _total(name: str, total: Total, ranks: int, *, explain: bool = False) -> str:
-    """Return a line on a total of a rank and of all ranks, with ``explain`` what it leaves out and assumes; "none" for
-    zero that lacks nothing, "unknown" where nothing is known."""
+    """Return a line on a total of a rank and of all ranks, as ``price: ≥ $12 ($10 to $14) a rank, $768 in all``, with
+    ``explain`` also what it leaves out and assumes; "none" for zero that lacks nothing, "unknown" where nothing is
+    known. ``name`` is the label, ``total`` is of a rank."""
     shown = total.known_text() if total.value is None else "none"
     if total.value or (total.missing and total.value is not None):
         every = format_amount(total.value * ranks, total.unit)

@@ -45,6 +45,9 @@ def _entry(words: str, stated: str | Mapping[str, Any]) -> Entry:
         words: of the command, such as "onn map".
         stated: its help, or a mapping with ``help``, a ``place`` ("module:function") where either is not named as the
             command, and the ``commands`` of a group, stated likewise.
+
+    Without a ``place``, the module in ``lightloom.app.cli`` is ``onn.NAME`` for a command of the group onn, the group's
+    own for one of another group, and the command's else; the function is the command's last word, with underscores.
     """
     row: Mapping[str, Any] = {"help": stated} if isinstance(stated, str) else stated
     group, _, name = words.rpartition(" ")
@@ -69,8 +72,9 @@ class LazyGroup(TyperGroup):
             self.add_command(TyperCommand(name=name, help=entry.help), name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return what is left of the program's arguments as Click does, former spellings replaced, with a line of
-        warning for each on stderr."""
+        """Return what is left of the arguments as Click does; of the program's (not of a group's within) former
+        spellings are replaced before, with a line of warning for each on stderr. InputError for a former option that
+        nothing replaces."""
         if ctx.parent is None:
             args, warnings = renewed(args)
             for line in warnings:

@@ -108,7 +108,7 @@ def tolerant_averager(
 
 def link_command(document: Document) -> str:
     """Return the text of the `onn link` command under which the same parts err, on as many fabrications and words, to
-    simulate the result of --tolerate, given as its document, again."""
+    simulate the result of --tolerate, given as its document, again; ``NET.npz`` in it stands for the network's file."""
     errors = dict(document["errors"])
     chosen = {"ideal": "true", "gain": "optical", "calibration": "levels", "parts": "false"}
     if POWER in errors:
@@ -120,9 +120,10 @@ def link_command(document: Document) -> str:
 
 
 def tolerance_rows(document: Document) -> list[tuple[str, str]]:
-    """Return (label, text) of each fact of an averager that tolerates errors: wrong words, how much of each error it
-    bears alone, its size with P and T, and its light if a power of full scale is among the errors; ``document`` is that
-    of the tolerance."""
+    """Return (label, text) of each fact of an averager that tolerates errors: the share of wrong words with its 95 %
+    interval and the share that is allowed; the largest value of each error that it bears alone; its interferometers,
+    columns and crossings with the meshes P in front (from the servers) and T behind (to them); and its light if a power
+    of full scale is among the errors. ``document`` is that of the tolerance."""
     errors = document["errors"]
     wrong = "{word_error_rate:.2g} ({0:.2g} to {1:.2g} at 95 %; at most {target:g})"
     alone = {name: value for name, value in document["tolerated_alone"].items() if value is not None}
@@ -149,8 +150,8 @@ def show_levels(
         tuples: number of random tuples of codes.
         configuration: what the provenance hashes.
         out: file of the cascade (.npz).
-        trainings: trainings of the lower and the upper level, whose numbers of interferometers are then shown; empty
-            for levels that were constructed.
+        trainings: trainings of the lower and the upper level, which the document then holds, and whose numbers of
+            interferometers (approximated matrices as squares) it states; empty for levels that were constructed.
     """
     document = cascade_document(cascade, tuples, configuration)
     if trainings:
@@ -181,7 +182,8 @@ def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Do
     """Return the document of both levels: ``groups``, ``servers``, ``bits`` and ``mzi_count``; ``levels``, for each
     what it is and how often it errs on its own grid; and ``end_to_end``, how many of ``tuples`` random tuples of codes
     arrive wrong with decimals between the levels (``wrong_with_decimals``) and without (``wrong_without_decimals``),
-    and the share without. ``configuration`` is what the provenance hashes."""
+    ``tuples``, and the ``share_wrong_without_decimals``. Both are tried here. ``configuration`` is what the provenance
+    hashes."""
     with progress("Tuples", tuples) as advance:
         ends = end_to_end(cascade, tuples, advance=advance)
     return {
@@ -355,8 +357,8 @@ def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Par
 
 def _neighbours(made: ProvedAverager) -> Iterator[str]:
     """Yield a text for each question that differs in one thing, with the interferometers of the smallest network for
-    it: other units, twice the servers, four more bits; where some noise was asked for, no noise alone. Questions
-    without a network are left out."""
+    it, as ``8 servers: 1,234 interferometers``: other units, twice the servers, four more bits; where some noise was
+    asked for, ``no noise`` is the only one. Questions without a network are left out."""
     function, units = made.arguments, made.construction.network.nonlinearity
     other: Nonlinearity = "clipped" if units == "relu" else "relu"
     asked: Document = {**asdict(function), "nonlinearity": units}
@@ -374,10 +376,12 @@ def _neighbours(made: ProvedAverager) -> Iterator[str]:
 
 
 def _verify(network: Path, chosen: BuildSettings, noise: float | None, figure: Path | None, explain: bool) -> Shown:
-    """Try a network of a file on every point of its grid, or on the hardest ones where there are too many, prove it if
-    its construction is recognised, and return the result to print; of a cascade both levels are tried.
+    """Try a network of a file on every point of its grid, or on ``chosen.samples`` sampled ones, half of them beside
+    carries, where there are more than 20 million; prove it if its construction is recognised, and return the result to
+    print. Of a cascade both levels are tried, and ``chosen.samples`` random tuples of codes go through them.
 
-    ``noise``, a share of full scale, asks for the accuracy at it; ``figure`` is a file for errors against noise.
+    ``noise``, a share of full scale, asks for the accuracy at it; ``figure`` is a file for errors against noise, which
+    draws ``chosen.evaluations`` noisy inputs for its noise limit.
 
     Raises:
         ConfigError: a file that cannot be read, noise out of range, or noise or a figure of a cascade.
@@ -421,8 +425,12 @@ def _verify(network: Path, chosen: BuildSettings, noise: float | None, figure: P
 
 
 def _verify_parts(document: Document, network: Path, explain: bool) -> Parts:
-    """Yield what the terminal shows of a network of a file: the answer with a table of the most frequent sizes of
-    errors, and with ``explain`` the proof if the construction was recognised."""
+    """Yield what the terminal shows of a network of a file: whether all tried outputs are right, with a table of the
+    eight most frequent errors (received less expected result, in steps of the last place) and their shares of all
+    wrong outputs, and with ``explain`` every error and the proof, if the construction was recognised.
+
+    ``document`` is that of :func:`_verify`, ``network`` the file, for the heading.
+    """
     tried = "every point of its grid" if document["exhaustive"] else "sampled points of its grid, half beside carries"
     known = f"Proved, as {document['construction']}." if document["construction"] else "Not proved."
     verdict = "{}: {wrong_outputs:,} of {checked_inputs:,} outputs wrong; {}"
@@ -458,8 +466,8 @@ def compare_reducers(
     """Compare networks, sums of digits, reducer chips and switches that average codes of ``bits`` bits: return the
     result to print, with energy, latency, light, limits and the verdict.
 
-    ``file`` and ``texts`` are settings of a file and of ``--set``. ConfigError without ``servers``, or for a pair of
-    other than two rivals.
+    ``file`` and ``texts`` are settings of a file and of ``--set``, ``figure`` is where energies are drawn. ConfigError
+    without ``servers``, or where the setting ``pair`` is not two names joined by a comma.
     """
     if servers is None:
         raise ConfigError("--reducers: give --servers N too")
@@ -529,8 +537,8 @@ def _reducers_parts(made: ReducerComparison, explain: bool) -> Parts:
 
 
 def _range(made: ReducerComparison, name: str) -> str:
-    """Return the range of the energy of reducer ``name`` in 90 % of draws of all constants, in pJ/bit, as ``1.23 to
-    4.56``."""
+    """Return the range of the energy of reducer ``name`` in 90 % of draws of all constants, in pJ/bit without the unit,
+    as ``1.23 to 4.56``, or ``1.23 to no light`` where no light suffices at the upper end."""
     return f"{_pj(made.ranges[name].low)} to {_pj(made.ranges[name].high)}"
 
 
@@ -543,7 +551,8 @@ def _path(made: ReducerComparison) -> str:
 
 
 def _energies(made: ReducerComparison) -> Table:
-    """Return a table of pJ for a bit of a server, with a row for each reducer and a column for each group of parts."""
+    """Return a table of pJ for a bit of a server, with a row for each reducer and a column for each group of parts:
+    servers, reducer, light, converters, logic, FEC."""
     rows = [
         [name, *(_pj(sum(rival.energy.get(part, 0.0) for part in parts)) for parts in PARTS.values())]
         for name, rival in made.rivals.items()
@@ -552,9 +561,10 @@ def _energies(made: ReducerComparison) -> Table:
 
 
 def _turns(made: ReducerComparison) -> Table:
-    """Return a table of the constants, twelve at most, that change the comparison most: what the first rival saves
-    against the second, in per cent, with the constant at either end of its range, and the value at which both are
-    even; empty where there is none."""
+    """Return a table of the constants, twelve at most, that change the comparison of ``made.pair`` most: the energy
+    that the first rival saves against the second, in per cent (negative where it takes more), with the constant at
+    either end of its range, the value at which both take the same (an empty cell where there is none), and whether the
+    constant is sourced or an assumption."""
     rows = [
         {**asdict(turn.constant), "kind": "assumption" if turn.constant.assumed else "sourced"}
         | {"least": _percent(turn.at_low), "most": _percent(turn.at_high)}
@@ -569,15 +579,16 @@ def _turns(made: ReducerComparison) -> Table:
 
 
 def _pj(joules: float) -> str:
-    """Return joules as picojoules with three digits; "no light" for infinity."""
+    """Return joules as picojoules with three significant digits and no unit; "no light" for infinity."""
     return "no light" if joules == inf else f"{1e12 * joules:.3g}"
 
 
 def _dbm(watts: float | None) -> str:
-    """Return watts in dBm with one decimal; empty for None (no light), a dash for infinity."""
+    """Return watts in dBm with one decimal and no unit; empty for None (no light), "–" for infinity. Watts must be more
+    than 0."""
     return "" if watts is None else "–" if watts == inf else f"{10 * log10(watts / 1e-3):.1f}"
 
 
 def _percent(share: float) -> str:
-    """Return a share in whole per cent; "no light does" for minus infinity."""
+    """Return a share, 0.25 for a quarter, in whole per cent, as ``25 %``; "no light does" for minus infinity."""
     return "no light does" if share == -inf else f"{100 * share:.0f} %"
