@@ -171,7 +171,7 @@ def trace(
             ``nn.Module``, whose parameters are moved to the meta device.
         batch: samples in one forward pass.
         inputs: example inputs of a module; without them its method ``example_inputs(batch)`` gives them.
-        sequence_length: tokens in a sample, for models that take tokens.
+        sequence_length: tokens in a sample, for models that take tokens; the model's own number without it.
         step: which step of a trace of PyTorch, as the profiler counts; without it the first one that has a backward
             pass.
         define: values that a file leaves open, by their names there: variables of a script, dimensions of a graph.

@@ -398,8 +398,9 @@ def _show_exchange(name: str, ranks: int, model: str) -> Shown:
 
 
 def _exchange_facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (label, text) of what a method sends, computes and keeps, its options, and what is known of its accuracy,
-    from the document of the exchange."""
+    """Yield (label, text) of what a rank sends under a method (also against float32), in which phases, what it codes,
+    computes and keeps, the method's options, and what is known of its accuracy, from the document of
+    :func:`_show_exchange`."""
     work = document["work"]
     least = ", at the most: its bytes depend on the gradient" if document["bytes_depend_on_values"] else ""
     often = "" if document["every"] == 1 else f", every {document['every']} steps"

@@ -88,12 +88,13 @@ def read_request(
 
 def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tuple[Solved, Played]:
     """Return (circuits, the traffic played through them): of all candidates, each verified, those with which all is
-    sent first.
+    sent first. Circuits come in a cycle of holds, periods through each of which one set of circuits stands.
 
     With ``holds`` left open, a ring takes one hold or a cycle near the bound, whichever is done sooner; a switch the
     number of holds that is done first, of up to four times as many as give each pair a circuit. A mixed-integer program
-    takes the fewest holds. ``timing`` states how long circuits stand and how long setting them takes; ``request`` the
-    solver, its time limit, the holds and the objective.
+    takes the fewest holds. ``timing`` states how long circuits stand and how long setting them takes, in seconds;
+    ``request`` the solver, its time limit, the holds and the objective. A candidate on which the traffic cannot be
+    played is passed over, unless none is left.
 
     Raises:
         ConfigError: the objective ``throughput`` on a ring.
@@ -120,10 +121,12 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
 
 
 def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> Solved:
-    """Return the circuits of a cycle of ``holds`` holds on the planes of a switch, with the solver's status and gap,
-    solved fast or as a mixed-integer program as the request asks; VerificationError unless they are connections of
-    permutations of the ranks, one in each hold and plane. InputError where these are too few for all pairs, or the
-    program runs out of time."""
+    """Return the circuits of a cycle of ``holds`` holds (sets of circuits that stand in turn) on the planes of a
+    switch, with the solver's status and gap, solved fast or as a mixed-integer program as the request asks.
+
+    VerificationError unless they are connections of permutations of the ranks, one in each hold and plane; InputError
+    where these are too few for all pairs, or the program runs out of time.
+    """
     if request.solver == "fast":
         solved = Solved(switch.assign(traffic, on, request.objective, holds))
     else:
@@ -135,10 +138,10 @@ def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> So
 
 
 def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
-    """Return the numbers of holds that are tried: the one asked for; without it 1 for the objective ``throughput``, and
-    else up to 16 evenly spaced numbers, ascending, from the fewest that give each pair a circuit to four times as many
-    (the program: the fewest alone). With more, rounded circuits are nearer to the demands, and more of the time is
-    spent on setting them."""
+    """Return the numbers of holds (sets of circuits that stand in turn) that are tried: the one asked for; without it 1
+    for the objective ``throughput``, and else up to 16 evenly spaced numbers, ascending, from the fewest that give each
+    pair a circuit to four times as many (the program: the fewest alone). With more, rounded circuits are nearer to the
+    demands, and more of the time is spent on setting them."""
     if request.holds is not None or request.objective != "max-min":
         return [request.holds or 1]
     peers = max(int(np.bincount(ends).max()) for ends in (traffic.source, traffic.destination))
@@ -149,11 +152,11 @@ def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
 
 
 def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
-    """Return one or two assignments on the ring ``on``, of which the caller plays all. The fast solver gives that of
-    the holds asked for (1 where the request leaves them open), and the shortest cycle of 1, 2, 4, ... holds that comes
-    near the fractional optimum, if the request leaves holds open or that cycle has as many as asked. The integer
-    program gives one, of the holds asked for or else the fewest that can serve all pairs. InputError where its holds
-    are too few, or it gives some pair no circuit."""
+    """Return one or two assignments on the ring ``on``, of which the caller plays all, each a cycle of holds (sets of
+    circuits that stand in turn). The fast solver gives that of the holds asked for (1 where they are left open), and
+    the shortest cycle of 1, 2, 4, ... holds that comes near the fractional optimum, if the request leaves holds open or
+    that cycle has as many as asked. The integer program gives one, of the holds asked for or else the fewest that can
+    serve all pairs. InputError where its holds are too few, or it gives some pair no circuit."""
     relaxation = relax(traffic, on)
     if request.solver == "fast":
         once = ring.assign(traffic, on, request.holds or 1, relaxation)
@@ -314,7 +317,8 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, reques
 
     ``pairs`` and ``circuits`` are columns, with an entry for each pair with traffic (``source``, ``destination``,
     ``nbytes``, ``circuits`` in all holds, ``hops``: circuits in a row that its bytes pass, ``finish_s``: seconds until
-    it is sent) and for each circuit (``hold``, ``source``, ``destination``, ``route``, ``channel``).
+    it is sent) and for each circuit (``hold``, from 0: the set of circuits in the cycle; ``source``; ``destination``;
+    ``route``: 0 clockwise, 1 counter-clockwise, 0 on switches; ``channel``: wavelength, or plane of a switch).
     """
     assignment, traffic = solved.assignment, solved.assignment.traffic
     flows = {name: getattr(traffic, name).tolist() for name in ("source", "destination", "nbytes")}
@@ -353,8 +357,8 @@ _COLUMNS = ("from rank", "to rank", "bytes", "circuits", "hops", "sent after")
 
 
 def _answer(document: Document, solved: Solved, on: Fabric, all: bool) -> Parts:
-    """Return what the terminal shows: when all is sent, over how many circuits, and a row for each pair of ranks, the
-    last to finish first."""
+    """Return what the terminal shows: when all is sent, over how many circuits, and a row for each pair of ranks with
+    traffic (eight, or with ``all`` every one), the last to finish first."""
     assignment, pairs = solved.assignment, document["pairs"]
     relays, held = document["relayed_pairs"], document["holds"]
     turns = (

@@ -100,10 +100,10 @@ def collective(
 
 
 def _ranking_parts(ranking: CollectiveRanking, question: str, all: bool, explain: bool, worth: bool) -> Parts:
-    """Yield what the terminal shows of a ranking: the answer, with ``explain`` where the time goes and why algorithms
-    cannot serve, with ``worth`` dollars and joules of the fastest schedule.
+    """Yield what the terminal shows of a ranking: the answer with a table of algorithms, with ``explain`` where the
+    time of each shown goes and why the refused cannot serve, with ``worth`` dollars and joules of the fastest schedule.
 
-    ``question`` is the heading; ``all`` shows every algorithm instead of the fastest of each family.
+    ``question`` is the heading; ``all`` shows every algorithm instead of the fastest of each family, eight at most.
     """
     winner, bound, setup = ranking.winner, ranking.winner.lower_bound, ranking.winner.cost.setup
     shown = [*ranking] if all else ranking.families()[:MOST_ROWS]

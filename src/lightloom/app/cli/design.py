@@ -260,8 +260,9 @@ def verdict_lines(found: DesignFront) -> Iterator[str]:
 
 def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -> list[str]:
     """Return lines that set the best optical design beside the best electrical one for an objective (0: samples per
-    dollar, 1: per joule), and where it breaks even; none where a technology has no design. ``known``: only of designs
-    whose fabrics have all prices and watts known."""
+    dollar, 1: per joule), and where it breaks even: at which price, or watts, of its fabric a rank both are equal. None
+    where a technology has no design. ``unit`` is ``dollar`` or ``joule``; ``known``: only of designs whose fabrics have
+    all prices and watts known."""
     electrical, optical = (explored.best(name, objective, known=known) for name in TECHNOLOGIES)
     if electrical is None or optical is None:
         return []

@@ -32,7 +32,7 @@ def _former(row: Mapping[str, Any]) -> Former:
 
     Besides the fields of :class:`Former` (only ``command`` must be there), names under ``set``, ``site`` and ``pin``,
     without dashes before them and separated by blanks, are former options that now are ``--set NAME=VALUE``,
-    ``--site NAME=VALUE`` and ``--pin NAME=VALUE``, dashes in the name become underscores.
+    ``--site NAME=VALUE`` and ``--pin NAME=VALUE``, with underscores for the dashes in a name.
     """
     options = dict(row.get("options", {}))
     for option in ("set", "site", "pin"):

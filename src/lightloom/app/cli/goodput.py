@@ -97,8 +97,9 @@ def _parts(result: Goodput, explain: bool, assumptions: bool) -> Parts:
 
 
 def _answer(result: Goodput) -> Parts:
-    """Return what the terminal shows: the share of the time that trains, where the rest goes, what interrupts it most
-    often, and what single changes give."""
+    """Return what the terminal shows: the share of the time that trains (an upper bound where the rate of a cause is
+    not stated), where the rest goes, a row for each cause of interruptions, the most frequent first, and what single
+    changes give."""
     pairs = zip(result.rows(), result.display_rows(), strict=True)
     each, job, months = result.estimate, result.estimate.job, result.months
     at_most, least = "at most " if result.missing else "", f"{each.node_price.bound} ".lstrip()
@@ -303,8 +304,8 @@ def _cell(total: Total) -> str:
 
 
 def _total(name: str, total: Total, ranks: int, *, explain: bool = False) -> str:
-    """Return a line on a total of a rank and of all ranks, as ``price: ≥ $12 ($10 to $14) a rank, $768 in all``, with
-    ``explain`` also what it leaves out and assumes; "none" for zero that lacks nothing, "unknown" where nothing is
+    """Return a line on a total of a rank and of all ranks, as ``power: at least 9 W (8 to 18) a rank, 576 W in
+    all``, with ``explain`` also what it leaves out and assumes; "none" for zero that lacks nothing, "unknown" where nothing is
     known. ``name`` is the label, ``total`` is of a rank."""
     shown = total.known_text() if total.value is None else "none"
     if total.value or (total.missing and total.value is not None):

@@ -86,7 +86,7 @@ def tolerant_averager(
         arguments: the function that it computes.
         text: NAME=VALUE pairs of errors, joined by commas.
         word_errors: share of words that may be wrong; None for 1e-4.
-        units: ``relu`` or ``clipped``.
+        units: of the network's layers, ``relu`` or ``clipped``.
         evaluations: noisy draws behind the averager's noise limit.
         seed: of the simulated fabrications.
 
@@ -179,7 +179,8 @@ def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | 
 
 
 def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Document:
-    """Return the document of both levels: ``groups``, ``servers``, ``bits`` and ``mzi_count``; ``levels``, for each
+    """Return the document of both levels: ``groups``, ``servers`` (of a group), ``bits`` and ``mzi_count`` (of all
+    averagers, without P and T); ``levels``, for each
     what it is and how often it errs on its own grid; and ``end_to_end``, how many of ``tuples`` random tuples of codes
     arrive wrong with decimals between the levels (``wrong_with_decimals``) and without (``wrong_without_decimals``),
     ``tuples``, and the ``share_wrong_without_decimals``. Both are tried here. ``configuration`` is what the provenance
@@ -314,8 +315,9 @@ def build(
 
 
 def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Parts:
-    """Yield what the terminal shows of a built averager: the answer with a table of facts, and with ``explain`` the
-    proof and what is assumed."""
+    """Yield what the terminal shows of a built averager: its interferometers, wrong outputs and noise limit with a
+    table of facts, and with ``explain`` the proof; of one that tolerates errors also its mapping, the wrong words
+    counted, the command that simulates it, and what is assumed. ``document`` is the command's."""
     function, tolerance = made.arguments, document.get("tolerance")
     bears = "" if made.noise is None else f", bearing noise of {made.noise:g} of full scale"
     if tolerance is not None:
@@ -484,9 +486,10 @@ def compare_reducers(
 
 
 def _reducers_parts(made: ReducerComparison, explain: bool) -> Parts:
-    """Yield what the terminal shows of a comparison of reducers: the answer with a row for each reducer; with
-    ``explain`` also tables of energies and of constants that turn the verdict, the verdict, what averaging in the light
-    forfeits, and assumptions."""
+    """Yield what the terminal shows of a comparison of reducers: the one of least energy that keeps its limits, and a
+    row for each reducer: its energy with the range in 90 % of draws, latency, light a server, and whether its limits
+    are kept. With ``explain`` also tables of energies and of constants that turn the verdict, the verdict, what
+    averaging in the light forfeits, and the loss of a lane's path."""
     setting, (first, second) = made.setting, made.pair
     best = next(rival for rival in made.rivals.values() if not rival.limits)
     bests = [f"{best.name}, {_pj(best.energy_per_bit)} pJ/bit ({_range(made, best.name)} in 90 % of draws)"]
