@@ -305,8 +305,8 @@ def _cell(total: Total) -> str:
 
 def _total(name: str, total: Total, ranks: int, *, explain: bool = False) -> str:
     """Return a line on a total of a rank and of all ranks, as ``power: at least 9 W (8 to 18) a rank, 576 W in
-    all``, with ``explain`` also what it leaves out and assumes; "none" for zero that lacks nothing, "unknown" where nothing is
-    known. ``name`` is the label, ``total`` is of a rank."""
+    all``, with ``explain`` also what it leaves out and assumes; "none" for zero that lacks nothing, "unknown" where
+    nothing is known. ``name`` is the label, ``total`` is of a rank."""
     shown = total.known_text() if total.value is None else "none"
     if total.value or (total.missing and total.value is not None):
         every = format_amount(total.value * ranks, total.unit)
