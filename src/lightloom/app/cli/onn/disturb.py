@@ -36,13 +36,20 @@ from lightloom.reports.progress import progress
 
 
 def train_model(network: Path, settings: ModelSettings, seed: int) -> Shown:
-    """Train LeNet on MNIST twice, with gradients averaged in float32 and on the devices with their errors, and return
-    the result to print: the test accuracies of both. With ``settings.folder``, what is trained is kept there, and
-    resumed.
+    """Train LeNet on MNIST twice from the same weights, with gradients averaged in float32 and by one fabrication of
+    the network's devices with their errors, and return the result to print: the test accuracies of both, the share of
+    mean codes that the devices get wrong, and their root mean square error in units of the last place.
+
+    Args:
+        network: file of a single network (.npz), no cascade; each of its servers is a process of the training.
+        settings: errors of the devices, folder with MNIST, number of iterations, and ``folder``, in which what is
+            trained is kept, and resumed; None keeps nothing.
+        seed: of the fabrication, its noise and both trainings.
 
     Raises:
-        ConfigError: no data, or a folder that holds a run of another network, devices, seed or length.
-        UnsupportedError: no PyTorch, or more servers than this host can be.
+        ConfigError: no data, a network that cannot be read, or a folder that holds a run of another network, devices,
+            seed or length.
+        UnsupportedError: no PyTorch, or more than 8 servers.
     """
     how, loaded, iterations = settings.non_idealities(), load_network(network), settings.iterations
     origin = provenance([network_hash(*loaded), asdict(how), {"iterations": iterations}, seed], seed)
@@ -84,19 +91,21 @@ def disturb(
     figure: Path | None,
     all: bool,
 ) -> Shown:
-    """Fabricate a network's meshes many times, and return the result to print: how often the average still comes out
-    right.
+    """Fabricate a network's meshes many times, and return the result to print: which share of averages still comes out
+    right, as mean, worst and best of the fabrications, with the stated errors and at each point of the sweeps.
 
     Args:
         network: file of a network or a cascade.
-        settings: errors of devices, mapping, calibration and grid points of an accuracy.
+        settings: errors of devices, mapping, calibration and ``samples``, the grid points (or words) behind an
+            accuracy, all points of the grid where it has no more.
         draws: fabrications behind each accuracy; 20 if None.
-        sweep: texts NAME=LOW..HIGH[:POINTS], each an error of devices along which the accuracy is repeated.
+        sweep: texts NAME=LOW..HIGH[:POINTS], each an error of devices, such as ``phase-error``, along which the
+            accuracy is repeated, the other errors as stated; 9 points unless given.
         units: whether P (which averages digits in front of the network) and T (which divides the result among servers)
             err too, and words that servers receive count.
         seed: of the fabrications.
-        figure: file for a picture of the sweeps.
-        all: whether every row is shown.
+        figure: file for a picture of the sweeps; None draws nothing.
+        all: whether every row of the sweeps and the mapping are shown; else at most about eight rows.
 
     Raises:
         ConfigError: a sweep or an error out of range, a figure without a sweep, or ``units`` of a cascade.
@@ -149,11 +158,13 @@ def disturb(
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:
-    """Return (field of `NonIdealities`, values that it takes in a sweep, ascending) from NAME=LOW..HIGH[:POINTS], 9
-    points where none are stated.
+    """Return (field of `NonIdealities`, values that it takes in a sweep, ascending) from NAME=LOW..HIGH[:POINTS], where
+    NAME is an error of devices such as ``phase-error``. There are 9 points where none are stated, in equal ratios, or
+    equal steps from 0; of ``dac-bits`` every whole number.
 
     Raises:
-        ConfigError: not NAME=LOW..HIGH[:POINTS], or ends or points out of range.
+        ConfigError: not NAME=LOW..HIGH[:POINTS] in bare numbers, not 0 <= LOW < HIGH, or not 2 to 1,000 points. How
+            large the error itself may be is not checked.
         UnknownNameError: no such error of a device.
     """
     name, low_text, high_text, points_text = sweep_parts(text, "phase-error=1e-4..1e-2:9")
@@ -170,15 +181,16 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
 
 
 def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, MappedParts, Evaluate, Document]:
-    """Return (hash of a file's content, its meshes, a function that judges a fabrication of them, facts for the
-    document).
+    """Return (hash of a file's content, its meshes, a function of a fabrication of them and a random generator, facts
+    for the document).
 
     The function returns the share of the grid points of the averaging function that come out right, with P and T ideal;
     with ``units`` the share of words of the whole averager, where the devices of P and T err too; and for a cascade the
     share of sampled words. The facts have the keys ``servers``, ``bits``, ``points`` (points or words that are tried),
     ``exhaustive`` (whether these are all points of the grid) and ``cascade``. ``mapping`` says how matrices become
-    meshes; ``options`` hold ``samples``, ``calibration``, ``correct`` and ``units`` of the command; ConfigError for
-    ``units`` of a cascade.
+    meshes; ``options`` hold ``samples`` (the points or words tried; a grid of no more points is tried whole),
+    ``calibration`` (``rows``, ``matrix`` or ``none``: a gain for each output, one for each matrix, or those designed),
+    ``correct`` and ``units`` of the command; ConfigError for ``units`` of a cascade.
     """
     samples, what = options["samples"], load_cascade(path) if is_cascade(path) else load_network(path)
     chosen = {"calibration": options["calibration"], "correct": options["correct"]}
@@ -203,10 +215,10 @@ def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, 
 
 def _parts(document: Document, network: Path, scaled: Callable[[float], float] | None, all: bool) -> Parts:
     """Yield what the terminal shows: the answer with a table of mean, worst and best per cent that come out right along
-    each sweep.
+    each sweep, at most about eight rows of it unless ``all``, which also adds the mapping.
 
-    ``scaled`` returns the mean accuracy with the stated errors times a share, for the changed questions; None leaves
-    these out.
+    ``document`` is that of :func:`disturb`. ``scaled`` returns the mean accuracy with the stated errors times a share,
+    and is shown for half and a tenth of them; None leaves both out.
     """
     how = "grid points" if document["exhaustive"] else "drawn grid points"
     if document["cascade"]:

@@ -25,8 +25,9 @@ ROUNDED = {"floor": "rounded down", "half-up": "rounded to the nearest"}
 
 
 def refuse_options(given: Mapping[str, object], taken: Collection[str], what: str) -> None:
-    """Raise ConfigError for the first option of ``given`` that is set (its value is not empty, False or None) and is
-    not among ``taken``; the message says that ``what`` does not take it."""
+    """Raise ConfigError for the first option of ``given`` (values by names without leading dashes) that is set, its
+    value being neither None, False, 0 nor empty, and that is not among ``taken``; the message says that it does not go
+    with ``what``."""
     for name, value in given.items():
         if value and name not in taken:
             options = ", ".join(f"--{option}" for option in taken)
@@ -35,10 +36,11 @@ def refuse_options(given: Mapping[str, object], taken: Collection[str], what: st
 
 def read_layers(text: str, servers: int | None = None, bits: int | None = None) -> tuple[int, ...]:
     """Return the numbers of signals that --layers states, as ``4-64-4``, or as ``printed`` those of the paper's Table I
-    for so many servers and bits.
+    for ``servers`` and ``bits``, which only that needs.
 
     Raises:
-        ConfigError: a number is no whole number of at least 1, or the paper has no such network.
+        ConfigError: a number is no whole number of at least 1, or, for ``printed``, the paper has no network of these
+            servers and bits.
     """
     if text == "printed":
         for row in TABLE_I:
@@ -52,17 +54,18 @@ def read_layers(text: str, servers: int | None = None, bits: int | None = None) 
 def draw_noise(
     network: LayeredNetwork, arguments: FunctionArguments, name: str, evaluations: int, figure: Path, document: Document
 ) -> None:
-    """Draw the share of wrong outputs against noise, a share of full scale, into the file ``figure``, and add the
-    curve's points to ``document``.
+    """Draw the share of inputs averaged wrongly against noise at 33 levels into the file ``figure``, and add the
+    curve's points to ``document``. Noise is Gaussian on every signal, its standard deviation a share of the signal's
+    full scale; the region beyond which no network can be 99.99 % right is shaded.
 
     Args:
         network: the network.
         arguments: of the function that it computes.
         name: of the network, for the curve.
-        evaluations: noisy draws behind each point.
+        evaluations: least number of noisy draws behind each point.
         figure: the file (.svg, .png, .pdf).
-        document: the command's, with ``noise_limit`` and ``provenance``; gets ``noise_curve``, rows of noise and error
-            rate.
+        document: the command's, with ``noise_limit`` (noise from which the network is less than 99.99 % right, which is
+            marked) and ``provenance``; gets ``noise_curve``, rows with ``noise`` and ``error_rate``, ascending.
     """
     limit, origin = document["noise_limit"], document["provenance"]
     function = arguments.function()
@@ -81,15 +84,16 @@ def draw_noise(
 
 
 def mapping_words(document: Document, network: Path | None) -> str:
-    """Return the mapping of a command's document in words, with ``(stored in the file)`` behind it if the network's
-    file stores the same."""
+    """Return the mapping of a command's document (its ``form``, ``mesh``, ``gains`` and ``components``) in words, such
+    as ``svd, rectangular meshes of whole matrices, a gain for each output``, with ``(stored in the file)`` behind it if
+    the file ``network`` stores the same; None has no file."""
     mapping = MeshMapping(**{name: document[name] for name in MeshMapping.__dataclass_fields__})
     return f"{mapping}{' (stored in the file)' if stored_mapping(network) == mapping else ''}"
 
 
 def device_errors(fields: Document) -> str:
-    """Return the errors of devices in words, those of zero left out; "none" if all are. ``fields`` are those of
-    `NonIdealities`."""
+    """Return the errors of devices in words, as ``phase error 0.01 rad, loss of an MZI 0.1 dB``, those of zero left
+    out; "none" if all are. ``fields`` are values by fields of `NonIdealities`, not necessarily all of them."""
     words = {name: WORDS[name].removesuffix(", share").partition(", ") for name, value in fields.items() if value}
     return ", ".join(f"{error} {fields[name]:g} {unit}".strip() for name, (error, _, unit) in words.items()) or "none"
 
@@ -107,7 +111,8 @@ POINTS = 9
 
 def sweep_parts(text: str, example: str) -> tuple[str, str, str, str]:
     """Return (name with hyphens, low end, high end, number of points) of ``NAME=LOW..HIGH[:POINTS]`` as texts; the last
-    is empty if it is not stated. ``example`` is shown in the message.
+    is empty if it is not stated. ``example`` is shown in the message. Underscores of the name become hyphens; no part
+    is checked further, and each may be empty.
 
     Raises:
         ConfigError: another form.

@@ -40,12 +40,13 @@ LinkSweep = tuple[str, list[float]]
 
 
 def read_sweep(text: str, link: Link) -> LinkSweep:
-    """Read ``NAME=LOW..HIGH[:POINTS]`` of a link, and return the option and its ascending values; both ends may have
-    units. There are 9 points where none are stated, in equal ratios, or equal steps from 0; of ``dac-bits`` every whole
-    number.
+    """Read ``NAME=LOW..HIGH[:POINTS]`` of a link, and return (the option's name with hyphens, its ascending values, in
+    SI units or dB); both ends may have units. There are 9 points where none are stated, in equal ratios, or equal steps
+    from 0; of ``dac-bits`` every whole number. ``link`` has the other settings, with which both ends are checked.
 
     Raises:
-        ConfigError: another form, an option in words, or ends or points out of range.
+        ConfigError: another form, an option in words, not LOW < HIGH, not 2 to 1,000 points, or an end that the option
+            cannot have.
         UnknownNameError: no such option.
     """
     name, low_text, high_text, points_text = sweep_parts(text, "phase-lock=0.05..0.3:6")
@@ -65,10 +66,12 @@ def read_sweep(text: str, link: Link) -> LinkSweep:
 
 
 def link_at(link: Link, name: str, value: float) -> Link:
-    """Return the link with one option set to a value of a sweep.
+    """Return the link with the option ``name`` (with hyphens) set to a value of a sweep, in SI units or dB; a number of
+    bits is cut to a whole one.
 
     Raises:
         ConfigError: the value is out of the option's range.
+        UnknownNameError: no such option.
     """
     option = find_option(name)
     setting: Any = int(value) if option.unit == "bits" else value
@@ -76,8 +79,9 @@ def link_at(link: Link, name: str, value: float) -> Link:
 
 
 def read_link(settings: LinkTrial) -> Link:
-    """Return the link that the settings state; its other parts have their defaults, or with ``ideal`` are ideal, but
-    for a noise or a limit of which a number is stated (that of an oscillator, an amplifier, or a swing).
+    """Return the link that the settings state. Options that are not set have their defaults. With ``settings.ideal``
+    they are ideal instead, but stating the power of a local oscillator brings its shot noise in, a noise figure the
+    noise of the amplifiers, and a swing units that limit.
 
     ConfigError for a text that cannot be read or is out of range.
     """
@@ -114,12 +118,14 @@ def link(
         figure: Draw the parts and the sweeps (.svg, .png, .pdf).
         all: Show every row, the light, and every setting of the link with its source.
 
-    ``network`` is the file of a network (.npz). ``settings`` is a YAML file of settings, and ``set`` are
-    ``field=value`` texts that go before those of the file.
+    ``network`` is the file of a network (.npz). Through each fabrication go as many words as the setting ``words``
+    says, 20,000; the setting ``parts`` = False leaves out the comparison of the parts. ``settings`` is a YAML file of
+    settings, and ``set`` are ``field=value`` texts that go before those of the file.
 
     Returns:
         The result to print: word error rates of the link, of each of its parts made ideal (with ``all`` also of each
-            erring alone), and of the sweeps, 9 points each unless given; and its light.
+        erring alone), and of the sweeps, 9 points each unless given, which the table shows in place of the parts; and
+        its light.
 
     Raises:
         InputError: a setting or a sweep that cannot be read or is out of range, or no such file.
@@ -139,12 +145,14 @@ def link(
 
 
 def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[str, int], rate_only: bool) -> Document:
-    """Return the document but for its provenance: the ``link`` with ``sources`` of its settings; word errors of the
-    link as it is; its ``light``; in ``contributions`` those of each part made ideal and of each part erring alone (None
-    with ``rate_only``); and in ``sweeps`` those of each point of every sweep. ``chip`` is the mapped averager,
-    ``settings`` the link.
+    """Return the document but for its mapping and provenance: the ``link`` with ``sources`` of its settings; word
+    errors of the link as it is, at the top level (``word_error_rate``, ``interval_95``, ``worst_fabrication`` and
+    others); its ``light``; in ``contributions`` those of each part made ideal and of each part erring alone (None with
+    ``rate_only``); and in ``sweeps``, each with ``option``, ``unit`` and ``rows``, the word errors at each point,
+    beside its ``value``. ``chip`` is the mapped averager, ``settings`` the link.
 
-    ``tried`` holds the number of ``words`` and of ``fabrications``, and the ``seed``, as keywords.
+    ``tried`` holds the number of ``words`` for each fabrication and of ``fabrications``, and the ``seed``, as keywords;
+    all word errors are of the same words and fabrications.
     """
     parts = 0 if rate_only else 2 * len(erring(settings))
     points = sum(len(values) for _, values in sweeps)
@@ -176,8 +184,9 @@ def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[s
 
 
 def _parts(document: Document, settings: Link, network: Path, all: bool) -> Parts:
-    """Yield what the terminal shows: the answer with rows of the sweeps, or else of the words wrong with each part made
-    ideal; with ``all`` also those with one part erring alone, the light, and every setting with its source."""
+    """Yield what the terminal shows of the document of :func:`link`: the answer with rows of the sweeps (at most about
+    eight), or without sweeps of the words wrong with each part made ideal, if the parts were tried; with ``all`` every
+    row, and also the words wrong with one part erring alone, the light, and every setting with its source."""
     compared, lit, legend = document["contributions"], document["light"], ""
     power = {name: format_quantity(value, "power") for name, value in lit.items() if isinstance(value, float)}
     shown, hidden = evenly(document["sweeps"], all)
@@ -235,7 +244,7 @@ def _parts(document: Document, settings: Link, network: Path, all: bool) -> Part
 
 
 def _rates(row: Document) -> dict[str, str]:
-    """Return a word error rate and its 95 % interval as texts of three and two digits, by their columns "words wrong"
-    and "95 % interval"."""
+    """Return ``word_error_rate`` and ``interval_95`` of a row as texts by the columns "words wrong" (a share, three
+    significant digits) and "95 % interval" (two digits, ``0.0012 to 0.0019``)."""
     low, high = row["interval_95"]
     return {"words wrong": f"{row['word_error_rate']:.3g}", "95 % interval": f"{low:.2g} to {high:.2g}"}

@@ -147,19 +147,20 @@ def _meshes(
     all: bool,
 ) -> Shown:
     """Decompose the matrices of a network, or a single one, into meshes, write what is asked for, and return the result
-    to print; or, with ``phases``, check that this file has their phases.
+    to print: the interferometers as mapped, as the full SVD and by economy, columns, largest gain and largest error, in
+    all and for each matrix; or, with ``phases``, check that this file has their phases.
 
     Args:
         source: network (.npz) or matrix (.npy); None with ``switch``.
         settings: form, kind of mesh and the layer that is drawn.
         units: whether P and T of the averager are mapped too.
         phases: file of phases to check; nothing is written then.
-        switch: outputs of a circuit switch, joined by commas, in the place of a file.
+        switch: outputs of a circuit switch, counted from 0 and joined by commas, in the place of a file.
         out: file for the phases (.json or .npz).
         netlist: file for SAX netlists.
-        figure: file for the picture of one layer.
+        figure: file for the picture of one layer's meshes, ``settings.layer``.
         chain: file for the picture of the whole network.
-        all: whether every row is shown.
+        all: whether every row is shown, else the first eight.
 
     Raises:
         ConfigError: options that exclude each other, an unreadable file, or a layer that does not exist.
@@ -232,7 +233,8 @@ def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, 
 
 def _permutation(text: str) -> tuple[None, dict[str, Column], int]:
     """Return (None, the matrix by the name ``matrix``, 1): the 0-1 matrix of a circuit switch from input i to the i-th
-    of the outputs that ``text`` lists (OptINC, section II-A), and the one chip that it is on.
+    of the outputs that ``text`` lists (OptINC, section II-A), and the one chip that it is on. Its rows are outputs, its
+    columns inputs, both counted from 0.
 
     ConfigError unless each output from 0 on is named once, or for more than 512 ports.
     """
@@ -248,8 +250,9 @@ def _permutation(text: str) -> tuple[None, dict[str, Column], int]:
 
 
 def _drawn_name(layer: str | None, matrices: dict[str, Column]) -> str:
-    """Return the name of the matrix that is drawn, the first layer's unless another is asked for by number or name;
-    ConfigError for a layer that does not exist, even if nothing is drawn."""
+    """Return the name of the matrix that is drawn: the one that ``layer`` names, in full (``P``, ``level 1 layer 2``)
+    or by a layer's number from 1, or with None that of the first layer, or a single matrix. ``matrices`` are those of
+    the source by name. ConfigError for a layer that does not exist, even if nothing is drawn."""
     if layer is None:
         return next(name for name in matrices if name.endswith("layer 1") or name == "matrix")
     name = layer if layer in matrices else f"layer {layer}"
@@ -268,7 +271,8 @@ def _crossings(parts: dict[str, Part]) -> int:
 
 def _chosen(source: Path, form: str | None, settings: MapSettings) -> MeshMapping:
     """Return the mapping that the settings state, completed by the one that the file ``source`` stores, or else by the
-    default; that of a unitary matrix has no form, and is one mesh.
+    default; an approximating form is allowed. For ``form`` = ``unitary``, where each matrix becomes one mesh, neither
+    the file's mapping nor the settings' ``components`` count, and the form of the result means nothing.
 
     UnknownNameError for another form; ConfigError for components of a unitary matrix.
     """
@@ -282,8 +286,8 @@ def _chosen(source: Path, form: str | None, settings: MapSettings) -> MeshMappin
 
 
 def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:
-    """Return the meshes of each matrix, by its name; with ``unitary`` one mesh each, without attenuators. P and T never
-    get the approximated form, whatever ``mapping`` says."""
+    """Return the meshes of each matrix, by its name; with ``unitary`` one mesh each, without attenuators. P and T
+    (names that end so) get ``svd`` where the form of ``mapping`` approximates."""
     parts: dict[str, Part] = {}
     with progress("Meshes", len(matrices)) as advance:
         for name, matrix in advance.over(matrices.items()):
@@ -296,8 +300,9 @@ def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) ->
 def _map_row(name: str, part: Part, matrix: Column) -> Document:
     """Return the row of one mapped matrix: ``name``, ``outputs`` and ``inputs`` (signals), interferometers as mapped
     (``mzi_count``), as the full SVD (``mzi_count_paper``) and by economy (``mzi_count_economy``), depth in ``columns``,
-    ``gain_db`` (0 of a single mesh), and ``largest_error`` of an entry relative to the matrix's largest entry. ``part``
-    is the mapping of ``matrix``."""
+    ``gain_db``, the largest gain of an amplifier behind an output (0 of a single mesh), and ``largest_error``, the
+    largest difference of an entry between meshes and matrix relative to the matrix's largest entry. ``part`` is the
+    mapping of ``matrix``."""
     outputs, inputs = matrix.shape
     return {
         "name": name,
@@ -313,10 +318,12 @@ def _map_row(name: str, part: Part, matrix: Column) -> Document:
 
 
 def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -> Shown:
-    """Return the result to print, that the phases in the file ``path`` are those of the matrices in ``like``;
-    ConfigError for phases of other meshes, and of other matrices on equal meshes.
+    """Return the result to print, that the phases in the file ``path`` are those of the matrices in ``like``; its
+    number of interferometers and the largest difference. ConfigError for phases of other meshes, and of other matrices
+    on equal meshes, off by more than 1e-9 of a matrix's largest entry.
 
-    ``parts`` are the meshes of the matrices by name; ``options`` are only hashed.
+    ``parts`` are the meshes of the matrices by name; ``options`` are only hashed, for the provenance, and ``like`` is
+    only named in messages.
     """
     phases = load_phases(path)
     off = check_belongs(phases, parts, repr(str(path)))
@@ -330,8 +337,8 @@ def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -
 
 
 def _map_parts(document: Document, source: Path, all: bool) -> Parts:
-    """Return what the terminal shows of mapped matrices: the answer with a row for each matrix, the first ones unless
-    ``all``."""
+    """Return what the terminal shows of mapped matrices: the answer with a row for each matrix, the first eight unless
+    ``all``, and the interferometers in other forms."""
     parts, form = document["parts"], document["form"]
     counted = document["components"] and document["crossings"] is not None
     crossed = f"; {document['crossings']:,} crossings of waveguides" if counted else ""
@@ -364,7 +371,12 @@ def _chip(
 ) -> Shown:
     """Lay out a whole averager (P, layers, gains, units, T): return the result to print, with footprint, heaters, ports
     and errors beside its wavelength, and write layout (``out``, .gds), ``netlist`` and ``figure`` where they are asked
-    for."""
+    for. The mapping is the settings', else the file's, else ``compact``; ``all`` shows every row and what is assumed.
+
+    Raises:
+        ConfigError: a layout that does not end in .gds, a file that cannot be read, or a mapping that only approximates
+            the matrices.
+    """
     if out is not None:
         check_file(out, (".gds",))
     rules, dispersion = Rules(pitch=settings.pitch), Dispersion()
@@ -388,10 +400,10 @@ def _chip(
 
 def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion) -> Document:
     """Return the chip's document but for mapping and provenance: ``mzi_count`` and ``columns``; numbers of ``heaters``,
-    ``units`` (gains, in layers with their units), ``crossings`` and ``ports``; its floor plan (``width_um``,
-    ``height_um``, ``area_mm2``, ``measures_um``); ``dispersion``; ``detuned``, the relative ``error`` of its matrix
-    0.1, 0.4, 0.8 and 1.6 nm above its wavelength (``metres``), a delay common to all paths left out; and ``parts``, the
-    rows of :func:`_chip_row`."""
+    ``units`` (places of gains and units), ``crossings``, and ``inputs`` and ``outputs`` of ``ports``; its floor plan
+    (``width_um``, ``height_um``, ``area_mm2``, ``measures_um``); ``dispersion``; ``detuned``, the ``error`` of its
+    matrix (the norm of the difference over the matrix's, Frobenius norms) 0.1, 0.4, 0.8 and 1.6 nm above its wavelength
+    (``metres``), a delay common to all paths left out; and ``parts``, the rows of :func:`_chip_row`."""
     wavelength = dispersion.wavelength
     ideal = chip_matrix(averager, wavelength, dispersion)
     detuned = []
@@ -417,7 +429,7 @@ def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion)
 
 def _chip_row(name: str, part: AveragerPart) -> Document:
     """Return the row of one part of an averager on the chip: ``name``, ``inputs`` and ``outputs`` (signals), number of
-    ``blocks``, ``mzi_count``, ``columns``, ``least_gain_db`` and ``largest_gain_db``."""
+    ``blocks``, ``mzi_count``, ``columns``, ``least_gain_db`` and ``largest_gain_db`` of its outputs' amplifiers."""
     levels = [decibels(float(gain)) for gain in part.gains]
     shape = {"name": name, "inputs": part.shape[1], "outputs": part.shape[0], "blocks": len(part.blocks)}
     sizes = attributes(part, "mzi_count=mzis columns=depth")
@@ -431,8 +443,8 @@ def _title(document: Document, network: Path) -> str:
 
 
 def _chip_parts(document: Document, network: Path, averager: MappedAverager, all: bool) -> Parts:
-    """Yield what the terminal shows of a chip: the answer with a row for each part of it; with ``all`` also what is
-    assumed of it."""
+    """Yield what the terminal shows of a chip: the answer with a row for each part of it; and its area at half and
+    twice the pitch; with ``all`` also what is assumed of it."""
     measures, dispersion = document["measures_um"], document["dispersion"]
     pitch, detuned = measures["pitch"], {row["metres"] * 1e9: row["error"] for row in document["detuned"]}
     nearest = min(detuned)
@@ -482,17 +494,20 @@ INVISIBLE = (
 def calibrate(network: Path | None, settings: CalibrateSettings, seed: int, figure: Path | None, all: bool) -> Shown:
     """Calibrate simulated chips with unknown errors from their output powers, and return the result to print, with
     errors before and after and the number of measurements: of P, each layer and T of a network, else of random unitary
-    matrices.
+    matrices. For a network the result also has the share of 20,000 words that its servers receive right before and
+    after.
 
     Args:
         network: file of a network, or None for random matrices.
         settings: errors of devices, conditions of the measurements, and numbers of chips and modes of random matrices.
-        seed: of devices, settings and noise, at least 0.
-        figure: file for a picture.
+        seed: of devices, settings and noise, at least 0; the n-th random matrix, from 0, has ``seed`` + n.
+        figure: file for a picture of residuals over the steps of the fits, and of errors before and after; None draws
+            nothing.
         all: whether every row and what is fitted is shown.
 
     Raises:
-        ConfigError: a setting out of range, or one of random matrices with a network.
+        ConfigError: a setting out of range, a mapping that only approximates, or, with a network, the settings
+            ``unknown_offsets`` or ``output_orders``, which are for random matrices.
     """
     how, modes, chips, orders = settings.non_idealities(), settings.modes, settings.chips, settings.output_orders
     power_noise = settings.power_noise
@@ -549,8 +564,9 @@ def _chips_title(document: Document, network: Path | None) -> str:
 
 
 def _chips_parts(document: Document, network: Path | None, all: bool) -> Parts:
-    """Yield what the terminal shows of calibrated chips: the answer with a row for each chip; with ``all`` also what is
-    fitted, and what powers cannot show."""
+    """Yield what the terminal shows of calibrated chips: the answer (the largest error of a matrix before and after,
+    and of a network the share of words averaged rightly) with a row for each chip; with ``all`` also what is fitted,
+    and what powers cannot show."""
     conditions, rows = document["conditions"], document["chips"]
     before, after, allowed = (max(row[f"error_{when}"] for row in rows) for when in ("before", "after", "limit"))
     best = [f"error of a matrix at most {after:.3g} after calibration, {before:.3g} before"]
@@ -583,8 +599,9 @@ def _chips_parts(document: Document, network: Path | None, all: bool) -> Parts:
 
 
 def _calibration_remarks(rows: list[Document], power_noise: float) -> Iterator[str]:
-    """Yield a remark on the chips (``rows``) whose fit does not explain their powers, being off by more than three
-    times ``power_noise`` (a share of the input power), and one on each chip with reordered outputs."""
+    """Yield one remark on all chips whose fit does not explain their powers, the root mean square residual after its
+    last step being more than three times ``power_noise`` (both shares of the input power), and one on each chip with
+    reordered outputs. ``rows`` have the ``name``, ``residuals`` and ``output_order`` of each chip."""
     left = {row["name"]: row["residuals"][-1] for row in rows if row["residuals"][-1] > _UNEXPLAINED * power_noise}
     if left:
         yield (
@@ -597,8 +614,8 @@ def _calibration_remarks(rows: list[Document], power_noise: float) -> Iterator[s
 
 
 def _calibration_errors(document: Document) -> str:
-    """Return the errors of the devices in words; offsets that are wholly unknown take the place of the phases'
-    error."""
+    """Return the errors of the document's ``devices`` in words; where its ``conditions`` say that phase offsets are
+    wholly unknown, that takes the place of the phases' error."""
     if not document["conditions"]["unknown_offsets"]:
         return device_errors(document["devices"])
     return f"phases wholly unknown, {device_errors({**document['devices'], 'phase_error': 0.0})}"

@@ -113,8 +113,8 @@ class MeshSettings(Config):
 
 
 def stored_mapping(network: Path | None) -> MeshMapping | None:
-    """Return the mapping that a file stores: the one with which `onn build --tolerate` judged its network. None for
-    another file than .npz or one that stores none."""
+    """Return the mapping that a file stores: the one with which `onn build --tolerate` judged its network. None for no
+    file, another one than .npz, or one that stores no mapping."""
     return load_mapping(network) if network is not None and network.suffix == ".npz" else None
 
 
@@ -270,8 +270,8 @@ class LinkTrial(MeshSettings):
 
 
 def _of_part(name: str) -> Any:
-    """Return annotation and field, for pydantic, of a link's option: a text with its unit or a number, described with
-    its default and the default's source."""
+    """Return annotation and field, for pydantic, of a link's option ``name`` (with hyphens): a text with its unit or a
+    number, None if it is not set, described with its default and the default's source."""
     option = OPTIONS[name]
     default = f"Default {show_value(name, getattr(Link(), option.field))}; {SOURCES[option.field]}."
     return _Text | None, Field(None, description=f"{option.help} {default}")
@@ -288,7 +288,7 @@ _Kind = TypeVar("_Kind", bound=Config)
 
 def settings_of(kind: type[_Kind], file: Path | None, texts: list[str] | None) -> _Kind:
     """Return settings of a kind from a YAML file and ``--set`` texts ``field=value``, which override the file's;
-    hyphens of names count as underscores.
+    hyphens count as underscores in names of the texts, the last of which counts where a field is repeated.
 
     Fields that neither states have their defaults; either may be None.
 

@@ -108,7 +108,8 @@ def _signals(layers: Sequence[int]) -> str:
 
 def _structure(layers: str | None, servers: int | None, bits: int | None, settings: TrainSettings) -> Document:
     """Return what is stated of the network's structure as fields of the recipe (``form``, ``layers``,
-    ``approximated``), without those that are not stated."""
+    ``approximated``), without those that are not stated. ``layers`` is a text as ``4-64-4``, or ``printed``: those of
+    the paper for ``servers`` and ``bits``, which serve nothing else; ConfigError for another text."""
     signals = None if layers is None else read_layers(layers, servers, bits)
     given = {"form": settings.form, "layers": signals, "approximated": settings.approximated}
     return {name: value for name, value in given.items() if value is not None}
@@ -120,7 +121,8 @@ _TRAINING |= {"gradient_epochs", "gradient_loss", "threads", "device"}
 
 
 def _training(settings: TrainSettings) -> Document:
-    """Return what is stated of the training as fields of the recipe, with the errors of devices unless all are 0.
+    """Return what is stated of the training as fields of the recipe (``epochs``, ``batch``, ``noise``, ``rounding``,
+    ``device`` and others), with the errors of ``devices`` and ``aware_from`` unless all errors are 0.
 
     Raises:
         ConfigError: epochs and CPU seconds together, or ``aware_from`` without an error of devices.
@@ -138,7 +140,7 @@ def _training(settings: TrainSettings) -> Document:
 
 
 def _need_torch() -> Any:
-    """Return the module that trains; UnsupportedError without PyTorch."""
+    """Return the module that trains, ``lightloom.photonics.onn.training``; UnsupportedError without PyTorch."""
     with needing_torch("training"):
         from lightloom.photonics.onn import training
     return training
@@ -147,9 +149,9 @@ def _need_torch() -> Any:
 def _levels(
     groups: int, servers: int | None, bits: int | None, structure: Document, options: Document
 ) -> tuple[TrainingRecipe, TrainingRecipe]:
-    """Return (recipe of the lower level, recipe of the upper level) of a cascade of ``groups`` groups, those of
-    scenario 1 where no servers are given; ``structure`` and ``options`` are stated fields of both. ConfigError for
-    --servers without --bits or --layers."""
+    """Return (recipe of the lower level, recipe of the upper level) of a cascade of ``groups`` groups of ``servers``
+    servers each, by default those of scenario 1 with its servers and bits; ``structure`` and ``options`` are stated
+    fields of both. ConfigError for --servers without --bits or --layers."""
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
     if servers is not None and "layers" not in structure:
@@ -190,7 +192,8 @@ def _recipe(
 
 
 def _parts(document: Document, recipe: TrainingRecipe) -> Parts:
-    """Return what the terminal shows of a trained network: its accuracy, and a table of facts."""
+    """Return what the terminal shows of a trained network: its accuracy, a table of facts, and how many interferometers
+    a constructed network takes."""
     how = "every point of the grid" if document["exhaustive"] else "sampled points"
     facts = {
         "approximated matrices": ", ".join(str(n) for n in recipe.approximated) or "none",
@@ -228,7 +231,7 @@ def _search(
     function: FunctionArguments, chosen: TrainSettings, options: Document, folder: Path | None, all: bool
 ) -> Shown:
     """Train structures of the chosen widths and depths by successive halving of a budget of epochs, and return the
-    result to print: all that were tried, and which are on the front.
+    result to print: all that were tried, and which are on the front of accuracy, interferometers and tolerated noise.
 
     The budget is taken out of ``options`` (``epochs``, 160 if not stated); the others are fields of the training, but
     ``rounding``, which ``function`` has.
@@ -249,7 +252,8 @@ def _search(
 
 def _search_parts(function: FunctionArguments, result: SearchResult, all: bool) -> Parts:
     """Return what the terminal shows of a search: the most accurate network on the front, and a row for each network
-    that was tried, those that no other one beats first."""
+    that was tried, those on the front, marked ``*``, first: no other is better in accuracy, interferometers and noise.
+    Only the first eight rows are shown unless ``all``."""
     rows = [
         {**asdict(trial), "signals": _signals(trial.layers), "mark": "*" if trial in result.front else ""}
         for trial in sorted(result.trials, key=lambda trial: trial not in result.front)
