@@ -82,8 +82,9 @@ def with_options(command: Callable[..., Any]) -> Callable[..., None]:
     """Return a command as Typer takes it: its signature has the options of all functions that it takes over, each with
     its help, and ``--json`` where it returns something to show.
 
-    When called, it binds the options that were given to these functions, calls the command, and shows what that
-    returns.
+    When called, it binds the options that were given (not None) to these functions, calls the command with them in the
+    place of the parameters that stand for the functions, and shows what that returns. Its help is the command's
+    docstring up to the arguments; a parameter ``as_json`` of the command gets the value of ``--json``.
     """
     (summary, helps), own, parameters = documented(command), signature(command).parameters, list[Parameter]()
     bound: dict[str, tuple[Callable[..., Any], list[str]]] = {}
@@ -121,8 +122,9 @@ def with_options(command: Callable[..., Any]) -> Callable[..., None]:
 def documented(function: Callable[..., Any]) -> tuple[str, dict[str, Help]]:
     """Return (the docstring up to its arguments, help of each argument by name).
 
-    Helps are read from entries ``name (VALUE): what it does.`` under ``Args:``, as plain text that begins with a
-    capital; an entry without VALUE leaves the word for the value open.
+    Helps are read from entries ``name (VALUE): what it does.`` under ``Args:``, as plain text on one line that begins
+    with a capital, without double backquotes and with the bare names of cross-references; an entry without VALUE leaves
+    the word for the value open (None). Without arguments there are none.
     """
     summary, _, rest = (getdoc(function) or "").partition("\n\nArgs:\n")
     helps: dict[str, Help] = {}
@@ -136,7 +138,9 @@ def documented(function: Callable[..., Any]) -> tuple[str, dict[str, Help]]:
 
 
 def _read_by_typer(function: Callable[..., Any], parameter: Parameter, help: Help | None) -> Parameter:
-    """Return a parameter as Typer takes it: by keyword, its annotation with the spelling, the reader and the help.
+    """Return a parameter as Typer takes it: by keyword, its annotation with the spelling, the reader and the help. A
+    truth value that is not False by default also gets the spelling ``--no-NAME``, unless the annotation spells it.
+    Where values repeat, the default is None.
 
     Args:
         function: the function that has the parameter, in whose module its annotation is evaluated.
@@ -190,7 +194,8 @@ def _constraints(hint: Any) -> list[Any]:
 
 def _members(hint: Any) -> set[Any]:
     """Return the types of a union without None, nested ones flattened; a literal and a type that is written as text
-    count as ``str``."""
+    count as ``str``. A type annotated with a spelling, a help or a check is taken without its annotation, one with
+    bounds alone as it stands."""
     if isinstance(hint, str) or get_origin(hint) is Literal:
         return {str}
     if get_origin(hint) is Annotated and any(
@@ -252,7 +257,8 @@ def _parse(read: Callable[[str, str], object], name: str, value: object) -> obje
 def _reader(value: type, bounds: Sequence[Any]) -> Callable[[str, str], object] | None:
     """Return the reader of a number of these bounds, from (text, option) to the value: of a whole number, of a share
     where floats also have a greatest value, or of a number. None where Typer's own reader serves: for other types, and
-    for floats without a least value."""
+    for floats without a least value. Of the bounds only the least value of a whole number is enforced: a share is from
+    0 to 1, a number 0 or more."""
     least = next((each.ge for each in bounds if hasattr(each, "ge")), None)
     if value is int:
         return partial(read_count, least=least)
@@ -343,7 +349,8 @@ class Shown(NamedTuple):
             raise typer.Exit(self.code)
 
     def _print_parts(self) -> None:
-        """Print the parts for people, then the path of each file that was written."""
+        """Print the parts for people, then a line ``name: path`` for each file that was written. Tables are as wide as
+        they need in a pipe, and fit the terminal otherwise."""
         console = make_console()
         for part in self.parts:
             if isinstance(part, Table) and not console.is_terminal:
@@ -385,6 +392,7 @@ def check_figure(path: Path) -> None:
 
     Raises:
         ConfigError: another form, or a place that cannot be written to.
+        UnsupportedError: Matplotlib is not installed.
     """
     check_format(path)
     check_writable(path)
@@ -411,8 +419,8 @@ JsonFile = Annotated[Path | None, partial(check_file, endings=(".json",))]
 
 
 def read_settings(assignments: Iterable[str] | None) -> Document:
-    """Return ``field=value`` pairs as a mapping, empty for None; values are read as YAML scalars, so ``8`` is a number
-    and ``50GiB/s`` a text, and what is no YAML stays a text.
+    """Return ``field=value`` pairs as a mapping, empty for None, the last one where a field is repeated; values are
+    read as YAML scalars, so ``8`` is a number and ``50GiB/s`` a text, and what is no YAML stays a text.
 
     Raises:
         ConfigError: no ``=``, or a value that is a list or a mapping.
@@ -466,7 +474,7 @@ def site_inputs(
         settings: fields of ``--set`` by name; choices of the bill are taken out of them, in place.
         site: texts of ``--site``.
         price: texts of ``--price``.
-        fields: those that ``--site`` may state.
+        fields: those that ``--site`` may state, by default those of a site where accelerators are bought too.
 
     Raises:
         ConfigError: a text of another form, a name twice, or none of the fields.
@@ -499,11 +507,11 @@ def read_pairs(given: Sequence[str] | None, place: str, form: str) -> dict[str, 
 
     Args:
         given: the texts.
-        place: where a text was given, for messages; ``{}`` stands for it.
+        place: where a text was given, for messages; ``{}`` or ``{!r}`` stands for it.
         form: the form of a text, for messages.
 
     Raises:
-        ConfigError: another form, or a name that is given twice.
+        ConfigError: another form, such as an empty name or value, or a name that is given twice.
     """
     pairs: dict[str, str] = {}
     for text in given or ():

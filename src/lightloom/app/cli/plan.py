@@ -72,6 +72,7 @@ def _check_drawn(path: Path) -> None:
 
     Raises:
         ConfigError: another form of figure, no folder, or a place that cannot be written to.
+        UnsupportedError: Matplotlib is not installed, for a path with a suffix.
     """
     if path.suffix:
         check_format(path)
@@ -82,10 +83,10 @@ def _check_drawn(path: Path) -> None:
 
 def _check_exports(paths: Sequence[Path]) -> None:
     """Check before the search that what is exported can be written: paths that end in .json, .toml or .sh, or without a
-    suffix, which are folders.
+    suffix, which are folders: new ones, empty ones, or earlier exports, which will be replaced.
 
     Raises:
-        ConfigError: another suffix, or a place that cannot be written to.
+        ConfigError: another suffix, a folder with other files, or a place that cannot be written to.
     """
     for path in paths:
         if not path.suffix:
@@ -105,6 +106,9 @@ def _export(paths: Sequence[Path], search: PlanSearch, document: dict[str, Any])
 
     Names that end in .json get the model's graph (noted under ``exported_graph``), in .toml and .sh the settings of a
     framework (``exported``), others are folders of traces (``exported_step``).
+
+    Raises:
+        UnsupportedError: settings or traces can express no plan.
     """
     for path in paths:
         if path.suffix == ".json":
@@ -117,9 +121,10 @@ def _export(paths: Sequence[Path], search: PlanSearch, document: dict[str, Any])
 
 
 def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
-    """Write the settings of the best plan that frameworks can express to ``path``, in the form of its suffix
-    (torchtitan's for .toml, Megatron-LM's for .sh), and note path, plan and notes in ``document`` under ``exported``;
-    yield a message where that plan is not the winner. UnsupportedError where no plan can be expressed."""
+    """Write the settings of the first plan of the ranking that frameworks can express (no placed plan) to ``path``, in
+    the form of its suffix (torchtitan's for .toml, Megatron-LM's for .sh), and note in ``document`` under ``exported``
+    its ``rank`` (from 1), ``label``, ``notes`` and the path under the name of the framework; yield a message where that
+    plan is not the winner, once for several files. UnsupportedError where no plan can be expressed."""
     (framework, text, notes), chosen = _FRAMEWORKS[path.suffix], expressible(search)
     job, rank = exported(chosen, search.graph), search.ranking.index(chosen) + 1
     entry = document.setdefault("exported", {"rank": rank, "label": chosen.label, "notes": {}})
@@ -157,7 +162,8 @@ def _export_step(folder: Path, search: PlanSearch, document: dict[str, Any]) -> 
 
 
 def _slower(plan: Plan, search: PlanSearch) -> str:
-    """Return in words how many times as long a sample of a plan takes as one of the winner, three digits."""
+    """Return in words how many times as long a sample of a plan takes as one of the winner, to three significant
+    digits: ``a sample takes 1.23 times as long``."""
     return f"a sample takes {plan.sample_time / search.winner.sample_time:.3g} times as long"
 
 
@@ -190,8 +196,9 @@ def _definitions(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def _pinned(given: Sequence[str] | None) -> dict[str, Any]:
-    """Return the choices of ``--pin`` texts by name, with underscores: whole numbers of at least 1, True or False for
-    yes or no, or texts. ``quantum`` is a list of durations as texts, given with commas or repeated.
+    """Return the choices of ``--pin`` texts by name, with underscores, though texts may have hyphens: whole numbers of
+    at least 1, True or False for yes or no (or true or false), or texts, whose values are not checked here. ``quantum``
+    is a list of durations as texts, given with commas or repeated.
 
     Raises:
         ConfigError: no such choice, a choice twice, or a value of another type.
@@ -226,10 +233,11 @@ def _write(
 
     Args:
         ranking: the plans.
-        document: the document of the command, read for the page.
+        document: the document of the command, read for the page; it must be complete if there is one.
         report: file of the page.
         trace: file of the winner's timeline.
-        figure: file of one picture, or a folder (a path without a suffix) for all of the page.
+        figure: file of one picture, the breakdown of the fastest plans, or a folder (a path without a suffix) for all
+            of the page.
         what_if: whether the page has the changed questions.
     """
     search, origin = ranking.search, ranking.origin
@@ -250,7 +258,8 @@ def _write(
 
 def _explained(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str | Text | Table]:
     """Yield why the winner wins and rivals lose, where each second goes, every algorithm of data parallelism, what the
-    prices rest on, and what was left out or refused."""
+    prices rest on, and what was left out or refused. ``document`` is the complete one of the search, with
+    ``latency_sensitivity`` if the latency at which another plan wins is to be told."""
     yield from (f"{basis}: {line}" for basis in ("priced", "measured") for line in document[basis])
     yield from str(document["explanation"]).split("; ")
     yield from spent_lines(search, document)
@@ -265,8 +274,8 @@ def _explained(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str 
 
 
 def _assumed(search: PlanSearch) -> Iterator[str | Text | Table]:
-    """Yield what is assumed or fitted, by how far its 90 % interval moves the winner's step, and lines on calibrations,
-    libraries and other tools' files."""
+    """Yield what is assumed or fitted, by how far its 90 % interval moves the winner's step (``±3 %``, the most
+    influential first; nothing where that is unknown), and lines on calibrations, libraries and other tools' files."""
     yield "Assumed or fitted, by how far its 90 % interval moves the step:"
     width = make_console().width
     for row in assumed(search):
@@ -280,16 +289,17 @@ def _assumed(search: PlanSearch) -> Iterator[str | Text | Table]:
 
 
 def _worth(search: PlanSearch) -> Iterator[str | Text | Table]:
-    """Yield dollars, watts, joules and goodput of the first plan of each cluster, and what these lack or assume."""
+    """Yield dollars, watts, joules and goodput of the first plan of each cluster, for up to four, and of the first on
+    the electrical reference, and what these lack or assume."""
     ledgers = place_ledgers(search)
     yield plain_table(("", *ledgers), ledger_rows(ledgers), title=LEDGER.lower(), left=("", *ledgers))
     yield from (Text(line, style="dim") for line in ledger_notes(ledgers))
 
 
 def _asked_of(cluster: Cluster, question: partial[PlanRanking], search: PlanSearch) -> PlanRanking:
-    """Return the answer of the same question on another cluster, with the winner's batch of the first answer
-    (``search``) where the ranks divide it, so that each gets as many samples; data parallelism with each algorithm
-    alone is not ranked."""
+    """Return the answer of the same question on another cluster. Its global batch is that of the winner of the first
+    answer (``search``) where the ranks divide it, so that each gets as many samples; otherwise, or where each plan has
+    its own largest batch, the batch is as asked. Data parallelism with each algorithm alone is not ranked."""
     samples = search.winner.global_batch
     if not search.request.largest_batches and samples % cluster.ranks == 0:
         question = partial(question, batch=None, global_batch=samples)

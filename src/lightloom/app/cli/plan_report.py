@@ -55,8 +55,9 @@ _SAME = 1e-6
 
 
 def compared(search: PlanSearch) -> list[Plan]:
-    """Return the plans of data parallelism alone that were simulated with gradients as they are, of the strategy (ddp
-    or fsdp) that comes first in the ranking, with every algorithm; fastest first, empty if there are none."""
+    """Return the plans of data parallelism alone that were simulated with gradients as they are (by no method of
+    exchange), of the strategy (ddp or fsdp) that comes first in the ranking, with every algorithm; fastest step first,
+    empty if there are none."""
     plans = [plan for plan in search.ranking if plan.strategy in DATA_PARALLEL and plan.result is not None]
     same = [plan for plan in plans if plan.strategy == plans[0].strategy and plan.gradient_exchange is None]
     return sorted(same, key=lambda plan: plan.step_time)
@@ -64,8 +65,9 @@ def compared(search: PlanSearch) -> list[Plan]:
 
 def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
     """Return one table of data parallelism (ddp or fsdp, whichever comes first in the ranking) with gradients as they
-    are, a row for each algorithm, fastest first: the step, how much longer it is, and what it spends on the network; an
-    empty tuple where none was simulated."""
+    are, a row for each algorithm, fastest first: the step, how much longer it is than the fastest, how long it waits
+    for the network, how long that is busy and changes circuits, and the time of its collectives over their lower
+    bounds; an empty tuple where none was simulated."""
     plans = compared(search)
     if not plans:
         return ()
@@ -87,14 +89,15 @@ def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
 
 
 def _longer(ratio: float) -> str:
-    """Return how much longer a step is than the fastest, by the ratio of both: ``12.3 %`` more below 2, else ``2.5×``;
-    ``0 %`` for less than a millionth."""
+    """Return how much longer a step is than the fastest, by the ratio of both: ``12.3 %`` more below 2, three
+    significant digits, else ``2.5×``; ``0 %`` for less than a millionth."""
     return "0 %" if ratio < 1 + _SAME else f"{100 * (ratio - 1):.3g} %" if ratio < 2 else format_ratio(ratio)
 
 
 def times_the_bound(plan: Plan) -> float | None:
-    """Return the seconds of all collectives of the plan's step, from dark fibres and hidden or not, over the sum of
-    their lower bounds; None for others than data parallelism alone, and where the bounds are zero."""
+    """Return the seconds of all collectives of the plan's step, whether computing hides them or not, over the sum of
+    their lower bounds. Each is priced by itself, with all of its circuits still to be set up. None for others than data
+    parallelism alone, for a single rank, and where the bounds are zero."""
     if plan.prices is None or plan.result is None:
         return None
     priced = [plan.prices(exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges]
@@ -127,7 +130,8 @@ def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
 
 
 def _sets(result: StepResult) -> str:
-    """Return a sentence on how long circuits change in a step, and how much of that is waited for."""
+    """Return a sentence on how long circuits change in a step, and how much of that is waited for; or that one set of
+    circuits serves where they never change."""
     spent = result.busy_time["reconfiguration"]
     if not spent:
         return "One set of circuits serves all of them and stays in place."
@@ -177,8 +181,9 @@ def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
 
 
 def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
-    """Return a plan and the schedule of its largest exchange: the winner's, or else that of the fastest data
-    parallelism alone whose exchanges are verified schedules; None if there is none."""
+    """Return a plan and the verified schedule of its largest exchange: of the winner, or else of the fastest data
+    parallelism alone with gradients as they are; plans that a collective library carries, or without priced exchanges,
+    are passed over. None if no plan is left."""
     for plan in [search.winner, *compared(search)]:
         if plan.exchanges and plan.verified and plan.prices:
             return plan, plan.prices.schedule(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
@@ -187,7 +192,7 @@ def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
 
 def fastest_breakdown(search: PlanSearch) -> Figure:
     """Return a figure of bars: the parts of the time of the twelve first plans of the ranking, of the best of each kind
-    and of the electrical reference.
+    (ddp, fsdp, tensor-pipeline, placed) further down, and of the first plan on the electrical reference.
 
     Times are those of a step, or of a sample where batches or clusters differ; the reference is then left out.
     """
@@ -216,14 +221,15 @@ def _pareto(search: PlanSearch) -> Figure:
 
 
 def _lanes(plan: Plan) -> str:
-    """Return a sentence for the caption of a timeline that shows not all of a plan's devices and links; empty if it
-    does."""
+    """Return a sentence for the caption, with a blank before it, of a timeline that shows only the 16 busiest of a
+    plan's devices and links; empty if it does."""
     count = len(plan.timeline.resources)
     return f" The busiest {_LANES} of {count} devices and links." if count > _LANES else ""
 
 
 def _placement_caption(name: str, step: PlacedStep) -> str:
-    """Return the caption of a placement: sub-operators, operators, method, and devices that get nothing."""
+    """Return the caption of a placement: ``name``, words for plan and cluster, then the numbers of sub-operators and
+    operators, the method, and the number of devices that get nothing, if any."""
     balanced, placement = step.plan.balanced, step.plan.placement
     idle = step.plan.k - len(set(placement.device.tolist()))
     unused = f" {idle} of {step.plan.k} devices get nothing." if idle else ""
@@ -234,8 +240,9 @@ def _placement_caption(name: str, step: PlacedStep) -> str:
 
 
 def _traffic_caption(name: str, step: PlacedStep) -> str:
-    """Return the caption of the traffic matrix of a placed step: how its circuits are granted, and the bytes that are
-    relayed."""
+    """Return the caption of the traffic matrix of a placed step: ``name``, words for plan and cluster, then how many
+    circuits are granted, once or in holds (or that packets need none), and the bytes of a group that are relayed, if
+    any."""
     circuits = step.circuits
     if circuits.assignment is None:
         granted = "Packets: each pair may have its whole port, in turn."
@@ -253,9 +260,10 @@ def _traffic_caption(name: str, step: PlacedStep) -> str:
 
 
 def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines on where the winner's time goes: its ranks' parts of a step, what circuits that turn within a step
-    gain (also of the best placed plan), and its most expensive operators, which ``document``, that of the search,
-    lists."""
+    """Yield lines on where the winner's time goes: its ranks' parts of a step in per cent (the mean over the stages),
+    what circuits that are changed within a step gain (also of the best placed plan), and its most expensive operators,
+    with their shares of the computing and what bounds them, which ``document``, that of the search, lists under
+    ``costliest_operators``. What is not known of the winner is left out."""
     winner = search.winner
     if winner.spent is not None and winner.step_time:
         parts = {_name(part): float(seconds.mean()) / winner.step_time for part, seconds in winner.spent.items()}
@@ -284,8 +292,9 @@ def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
 
 
 def _in_step(in_step: InStep) -> str:
-    """Return a sentence on how often the switch turns within a step, how much of that is hidden, what it gains over
-    circuits that stand, and how its planes are shared out by phase."""
+    """Return a sentence on how often the switch changes its circuits within a step, how much of that is hidden, what it
+    gains over circuits that stand for the whole step, and how its planes are shared out among the axes of parallelism
+    in each phase; or that circuits stand, where changing them gains nothing."""
     best, standing, time = in_step.best, in_step.standing, format_time(in_step.reconfiguration_time)
     planes = [", ".join(f"{axis} {count}" for axis, count in division.items()) for division in best.settings.values()]
     if not best.turning:
@@ -301,8 +310,9 @@ def _in_step(in_step: InStep) -> str:
 
 
 def _regranted(name: str, step: RegrantedStep) -> str:
-    """Return a sentence on how often circuits are granted anew within a step, and what that gains over those granted
-    once; it begins with ``name``, words for the plan."""
+    """Return a sentence on how often circuits are granted anew within a step at most, and what that gains over those
+    granted once: the times of both steps, and the gain in per cent of the longer one; it begins with ``name``, words
+    for the plan."""
     hold, dark, gain = format_time(step.timing.hold), format_time(step.timing.reconfiguration), step.gain
     return (
         f"{name} has circuits granted anew from what waits, up to {step.grants} times a step (holds of {hold}, {dark} "
@@ -319,7 +329,8 @@ def _name(part: str) -> str:
 
 def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Table]:
     """Yield a table of the seconds that the rank of each stage spends on each part, where these are known, and one of
-    the winner's most expensive operators, which ``document`` lists; either may be missing."""
+    the winner's most expensive operators, which ``document`` lists under ``costliest_operators``; either may be
+    missing. Stages are counted from 0."""
     spent = search.winner.spent
     if spent is not None:
         stages = range(len(next(iter(spent.values()))))
@@ -373,8 +384,9 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> Ite
 
 
 def utilization(search: PlanSearch) -> str:
-    """Return as text the winner's shares of the peak rate in per cent: of the model's FLOPs, and of all that the
-    hardware computes; unknown where a trace states no FLOPs."""
+    """Return as text the winner's shares of the peak rate, of the model's FLOPs and of all that the hardware computes,
+    repeated forward passes too: ``41.2 % model-FLOPs, 50.1 % hardware-FLOPs utilization``. Where a trace states no
+    FLOPs, the text says that the utilization is unknown."""
     if not any(operator.forward_flops for operator in search.graph.operators):
         return "utilization unknown, as the trace states no FLOPs"
     model, hardware = (search.utilization(search.winner, hardware=repeated) for repeated in (False, True))
@@ -383,7 +395,7 @@ def utilization(search: PlanSearch) -> str:
 
 def throughput(search: PlanSearch) -> str:
     """Return as text the winner's samples per second, and for models of tokens the tokens per second of all ranks and
-    of one."""
+    of one rank: ``1,024 samples/s, 2,097,000 tokens/s, 32,770 tokens/s a rank``."""
     winner, tokens = search.winner, search.sequence_length
     rate = f"{format_rate(winner.samples_per_second)} samples/s"
     if tokens is None:
@@ -393,7 +405,9 @@ def throughput(search: PlanSearch) -> str:
 
 
 def interval_note(search: PlanSearch) -> str:
-    """Return a sentence on what the intervals of the step times rest on, or why there are none."""
+    """Return a sentence that explains the marks of step times, ± (90 % intervals) and ≈ (the interval of the difference
+    does not tell the plan apart from the first), and says from which uncertain parameters and measured steps the
+    intervals come; or why there are none."""
     basis = intervals_basis(search.winner)
     if not search.intervals:
         return basis[0].upper() + basis[1:] + "."
@@ -464,8 +478,8 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
 
 
 def _memory(plan: Plan) -> dict[str, float]:
-    """Return the bytes of the fullest rank by what they are for; all under the name ``all together`` where that is not
-    known."""
+    """Return the bytes of memory that the fullest rank of a plan holds, by what they are for; all under the name ``all
+    together`` where that is not known."""
     return {"all together": plan.memory} if plan.memory_use is None else plan.memory_use.parts()
 
 
@@ -486,7 +500,8 @@ def _explored(search: PlanSearch) -> dict[int, Document]:
 
 
 def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
-    """Return what the page says first: label and text of each fact about the winner and the search."""
+    """Return what the page says first: (label, text) of each fact about the model, the winner's cluster, step and
+    energy, the methods of exchange, and how many plans were searched."""
     winner, counts = search.winner, search.counts
     cluster, fabric, calibration = winner.cluster, winner.cluster.fabric, winner.cluster.accelerator.calibration
     batches = ", ".join(f"{samples:,}" for samples in search.global_batches)
@@ -519,14 +534,16 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
 
 
 def _exchanges(search: PlanSearch) -> list[PricedExchange]:
-    """Return the methods that exchange gradients in plans of the ranking, each once, in the ranking's order."""
+    """Return the methods by which plans of the ranking exchange gradients otherwise than as they are, each once, in the
+    ranking's order."""
     methods = {plan.gradient_exchange.name: plan.gradient_exchange for plan in search.ranking if plan.gradient_exchange}
     return list(methods.values())
 
 
 def exchange_notes(search: PlanSearch) -> list[str]:
-    """Return a line for each method of the ranking, none for float32 as it is, on where its bytes, its rates and its
-    accuracy come from; assumptions say so."""
+    """Return a line for each method of the ranking, none for float32 as it is, on where its bytes, the rates of its
+    engine and its accuracy come from; assumptions say so. Where only every n-th step exchanges, the line says that a
+    step pays 1/n."""
     return [
         f"{exchange.label}: bytes {exchange.sizes}; rates: {exchange.coder.source}; accuracy: "
         f"{accuracy_note(exchange.name)}"
@@ -536,8 +553,9 @@ def exchange_notes(search: PlanSearch) -> list[str]:
 
 
 def bandwidths(fabric: Fabric) -> str:
-    """Return as text the bandwidth of each cut of a fabric divided by the ranks on its side, the smallest cuts first;
-    of equal sizes the narrowest."""
+    """Return as text the bandwidth into each cut of a fabric, a set of ranks, divided by the ranks of the set, the
+    smallest sets first and of equal sizes only the narrowest: ``450 Gb/s a rank: NAME OF THE CUT``, joined by
+    semicolons."""
     narrowest: dict[int, Cut] = {}
     for cut in fabric.cuts():
         if cut.ranks not in narrowest or cut.capacity < narrowest[cut.ranks].capacity:
@@ -548,8 +566,8 @@ def bandwidths(fabric: Fabric) -> str:
 
 
 def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
-    """Return sentences on what lacks a source: parts that energies leave out, assumptions of each cluster, and what
-    averagers are built of."""
+    """Return sentences on what lacks a source: parts that energies leave out, assumptions of each cluster (with its
+    name before them where there are several), and what averagers are built of."""
     missing = dict.fromkeys(name for plan in search.ranking for name in plan.energy.missing)
     # Clusters that differ in their number of ranks only assume the same.
     clusters = {plan.cluster.name: plan.cluster for plan in search.ranking}
@@ -585,8 +603,9 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
 
 
 def _collectives(search: PlanSearch, winner: Plan) -> tuple[CollectiveRow, ...]:
-    """Return rows of the winner's largest exchange as the algorithms of plans of its strategy carry it, fastest first
-    and alike ones once; plans of several algorithms are left out. None where the winner has no prices or exchanges."""
+    """Return rows (algorithm, cost, lower bound) of the winner's largest exchange as the algorithms of plans of its
+    strategy carry it, fastest first and alike ones once; plans of several algorithms are left out. Empty where the
+    winner is not data parallelism alone, or exchanges nothing."""
     if winner.prices is None or not winner.exchanges:
         return ()
     exchange, rows = winner.exchanges[0], []

@@ -84,8 +84,9 @@ _SHORT: dict[Status, str] = {"by construction": "constructed", "not reproducible
 
 
 def _answer(results: Sequence[Study]) -> Parts:
-    """Return what the terminal shows: how many printed numbers agree, with a row for each study, or of one study the
-    rows that deviate most."""
+    """Return what the terminal shows: how many printed numbers agree, with a row for each study, or of one study the up
+    to eight rows that deviate most. Of numbers that deviate or cannot be reproduced none agrees; all others count as
+    agreeing."""
     numbers = [number for result in results for number in result.numbers]
     findings = sum(len(result.findings) for result in results)
     counts = status_counts(numbers)
@@ -131,7 +132,7 @@ def _answer(results: Sequence[Study]) -> Parts:
 
 def _deviation(claim: Claim) -> float:
     """Return how far ours is from the paper's number, as a share (0 to 1, or up to 2 of opposite signs) of the larger
-    magnitude; -1 where either is no number."""
+    magnitude; -1 where either is no number. Both must not be 0."""
     paper, ours = claim.paper, claim.ours
     if isinstance(paper, str) or isinstance(ours, str) or paper is None or ours is None:
         return -1.0

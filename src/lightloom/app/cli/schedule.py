@@ -27,7 +27,12 @@ from lightloom.reports.console import Parts, screen
 
 
 def _check_output(output: Path) -> None:
-    """Raise ConfigError unless a schedule can be written to a file of this name, whose suffix names a known form."""
+    """Check before the work that a schedule can be written to a file of this name.
+
+    Raises:
+        UnsupportedError: the suffix is that of no form of schedules.
+        ConfigError: a place that cannot be written to.
+    """
     checked_suffix(output, FORMATS)
     check_file(output)
 
@@ -81,6 +86,8 @@ def schedule(
     Raises:
         ConfigError: options that exclude each other, or a malformed file.
         VerificationError: a schedule, or its execution, that does not do what its collective promises.
+        UnsupportedError: the form cannot hold the schedule, it takes more than ``largest``, or PyTorch is missing for
+            the execution.
     """
     settings = read_settings(set)
     chosen = {each.name: settings.pop(each.name) for each in fields(Execution) if execute and each.name in settings}
@@ -110,11 +117,13 @@ def write_schedule(
     and say on stderr how much it will be; return (first file by words such as ``written, with 3 more``, which also name
     the algorithm of another schedule than the first; all files).
 
-    Without ``out`` nothing is written, and both are empty. ``largest`` is the most bytes to write, as text. A program
-    of MSCCL (.xml) that cannot hold a schedule is warned of on stderr.
+    Without ``out`` nothing is written, and both are empty. ``largest`` is the most bytes to write, as text. Where a
+    program of MSCCL (.xml) cannot hold a schedule, a warning goes to stderr and the next schedule is tried, unless the
+    kind of collective or the size is what is refused.
 
     Raises:
-        UnsupportedError: no schedule can be held by the form, or it takes more than ``largest``.
+        UnsupportedError: the form cannot hold the last schedule that is tried, an unknown suffix, or it takes more than
+            ``largest``.
     """
     if out is None:
         return {}, []

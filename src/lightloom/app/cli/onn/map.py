@@ -318,9 +318,9 @@ def _map_row(name: str, part: Part, matrix: Column) -> Document:
 
 
 def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -> Shown:
-    """Return the result to print, that the phases in the file ``path`` are those of the matrices in ``like``; its
-    number of interferometers and the largest difference. ConfigError for phases of other meshes, and of other matrices
-    on equal meshes, off by more than 1e-9 of a matrix's largest entry.
+    """Return the result to print, that the phases in the file ``path`` are those of the matrices in ``like``, with
+    their number of interferometers and the largest difference. ConfigError for phases of other meshes, and of other
+    matrices on equal meshes, off by more than 1e-9 of a matrix's largest entry.
 
     ``parts`` are the meshes of the matrices by name; ``options`` are only hashed, for the provenance, and ``like`` is
     only named in messages.
