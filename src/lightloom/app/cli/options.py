@@ -333,7 +333,8 @@ class Shown(NamedTuple):
 
     def show(self, as_json: bool) -> None:
         """Print the document as JSON on stdout if ``as_json``, numbers that JSON lacks as null and the messages on
-        stderr, else the parts for people; raise ``typer.Exit`` where the exit code is another than 0."""
+        stderr, else the parts for people and the paths of files that were written (only the parts where they are
+        ``bare``); raise ``typer.Exit`` where the exit code is another than 0."""
         if as_json:
             # Numbers that JSON lacks become null.
             json.dump(plain(self.document), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)

@@ -107,8 +107,8 @@ def times_the_bound(plan: Plan) -> float | None:
 
 def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
     """Return one table with a row for each kind and size of collective of the fastest data parallelism whose schedules
-    are synthesized: how often it occurs in a step, its time, its ratio to the lower bound and notes of its schedule; an
-    empty tuple without such a plan."""
+    are synthesized, sorted by both: how often it occurs in a step, its time, its ratio to the lower bound and notes of
+    its schedule; an empty tuple without such a plan."""
     synthesized = (plan for plan in compared(search) if all(carrier(name).by_size for name in plan.algorithms))
     plan = next((plan for plan in synthesized if plan.exchanges), None)
     if plan is None or plan.result is None or plan.prices is None:
@@ -150,9 +150,9 @@ _LETTERS = 58
 
 def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
     """Yield (file name without a suffix, title, figure, caption) of every picture: breakdown, Pareto front and the
-    winner's timeline always, the schedule where one was verified; of the fastest placed plan, one that shares a model
-    between devices first, the timeline unless it is the winner's, the placement where it has several devices, and the
-    traffic where it has several ranks."""
+    winner's timeline always, the schedule where one was verified (:func:`drawn_schedule`); of the fastest placed plan,
+    one that shares a model between devices first, the timeline unless it is the winner's, the placement where it has
+    several devices, and the traffic where it has several ranks."""
     winner = search.winner
     # The fastest placed plan that shares a model between devices; without one, the fastest.
     shared = (plan for plan in search.ranking if plan.placed is not None and plan.placed.plan.k > 1)
@@ -210,8 +210,8 @@ def fastest_breakdown(search: PlanSearch) -> Figure:
 
 
 def _pareto(search: PlanSearch) -> Figure:
-    """Return a figure of seconds against joules of a sample, a point for each plan that may fit (for all if the winner
-    does not), with the front."""
+    """Return a figure of seconds against joules of a sample (of the parts whose power is known), a point for each plan
+    that may fit (for all if the winner does not), with the front of both."""
     points = {
         id(plan): Point(plan.strategy, plan.site, plan.label, plan.sample_time, plan.energy_per_sample)
         for plan in search.ranking

@@ -173,8 +173,9 @@ def _execute(found: VerifiedSchedule, nbytes: str | None, how: Execution) -> Doc
 
     Raises:
         VerificationError: the results differ by more than rounding allows.
-        ConfigError: it is not done in time, or a size that cannot be read.
+        ConfigError: it is not done within ``how.timeout``, or a size that cannot be read.
         UnsupportedError: PyTorch is missing.
+        LaunchError: a process fails for another reason.
     """
     moved = found.schedule
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
