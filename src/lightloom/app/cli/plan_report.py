@@ -282,8 +282,9 @@ def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str
 
 
 def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
-    """Return ledgers of a step by the names of their places (``NAME, 64 ranks``, ``reference KIND``): of the first plan
-    of each cluster, for up to four clusters, and of the first plan on the electrical reference."""
+    """Return ledgers of a step (its dollars, watts, joules and goodput) by the names of their places (``NAME, 64
+    ranks``, ``reference KIND``): of the first plan of each cluster, for the first four clusters, and of the first plan
+    on the electrical reference, if there is one."""
     first = search.first_of_clusters
     reference = [plan for plan in first if plan in search.reference]
     shown = [plan for plan in first if plan not in reference][:MOST_PLACES]
@@ -361,7 +362,7 @@ _COPIED = ("strategy", "site", "global_batch", "step_time", "breakdown", "memory
 
 
 def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> Iterator[RankingRow]:
-    """Yield one row for each of ``plans``, or of the ranking without them, with places numbered from 1 in that
+    """Yield one row for each of ``plans``, or of the whole ranking for None, with places numbered from 1 in that
     order."""
     front = {id(plan) for plan in search.front}
     for place, plan in enumerate(search.ranking if plans is None else plans, start=1):
@@ -484,8 +485,8 @@ def _memory(plan: Plan) -> dict[str, float]:
 
 
 def _explored(search: PlanSearch) -> dict[int, Document]:
-    """Return documents (timeline, memory, exchanges) of the first twenty plans of the ranking and of the best of each
-    kind, which a reader may look into, by their places from 1."""
+    """Return documents (timeline of the step, memory of the fullest rank, exchanges) of the first twenty plans of the
+    ranking and of the best of each kind, which a reader may look into, by their places from 1."""
     best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
     explored = {}
     for place, plan in enumerate(search.ranking, start=1):

@@ -78,8 +78,8 @@ def sweep(experiment: Path, *, out: Path | None = None, workers: str | None = No
 
 
 def _answer(result: Swept, document: Document) -> Answer:
-    """Return the answer for terminal and page: who is fastest how often, and how many points were computed, taken from
-    an earlier run, refused or failed."""
+    """Return the answer for terminal and page: how often each algorithm or plan is fastest, and how often alone (the
+    first eight rows), and how many points were computed, taken from an earlier run, refused or failed."""
     rows = [
         {"fastest": name, "among": words, "times": times, "alone": alone}
         for what, words in _KINDS.items()

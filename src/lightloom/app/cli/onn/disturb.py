@@ -184,11 +184,12 @@ def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, 
     """Return (hash of a file's content, its meshes, a function of a fabrication of them and a random generator, facts
     for the document).
 
-    The function returns the share of the grid points of the averaging function that come out right, with P and T ideal;
-    with ``units`` the share of words of the whole averager, where the devices of P and T err too; and for a cascade the
-    share of sampled words. The facts have the keys ``servers``, ``bits``, ``points`` (points or words that are tried),
-    ``exhaustive`` (whether these are all points of the grid) and ``cascade``. ``mapping`` says how matrices become
-    meshes; ``options`` hold ``samples`` (the points or words tried; a grid of no more points is tried whole),
+    The function returns the share of the grid points of the averaging function that come out right, with P (in front of
+    the network) and T (behind it) ideal; with ``units`` the share of words (one code of each server) that the whole
+    averager gets right at all servers, where the devices of P and T err too; and for a cascade the share of sampled
+    words with ideal P, T and units. The facts have the keys ``servers``, ``bits``, ``points`` (points or words that are
+    tried), ``exhaustive`` (whether these are all points of the grid) and ``cascade``. ``mapping`` says how matrices
+    become meshes; ``options`` hold ``samples`` (the points or words tried; a grid of no more points is tried whole),
     ``calibration`` (``rows``, ``matrix`` or ``none``: a gain for each output, one for each matrix, or those designed),
     ``correct`` and ``units`` of the command; ConfigError for ``units`` of a cascade.
     """

@@ -213,8 +213,10 @@ def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, 
     """Return (arguments of the function, matrices to map, number of chips of level 1).
 
     The arguments are None for a matrix or a cascade; matrices are by name, in the order of the light: ``matrix`` of a
-    .npy file, ``layer 1`` and so on of a network, ``level 1 layer 1`` and so on of a cascade, with ``units`` P and T
-    too. There is 1 chip without a cascade. ConfigError for a file that cannot be read, or ``units`` of a matrix.
+    .npy file, ``layer 1`` and so on of a network, ``level 1 layer 1`` and so on of a cascade, with ``units`` also P,
+    which averages digits in front of the network, and T, which divides its result among servers (``level 1 P`` and
+    ``level 2 P`` of a cascade). There is 1 chip without a cascade. ConfigError for a file that cannot be read, or
+    ``units`` of a matrix.
     """
     if path.suffix == ".npy":
         if units:
@@ -264,7 +266,7 @@ def _drawn_name(layer: str | None, matrices: dict[str, Column]) -> str:
 
 
 def _crossings(parts: dict[str, Part]) -> int:
-    """Return the crossings of waveguides in all parts together; single meshes have none."""
+    """Return the crossings of waveguides in all parts together; single meshes (of unitary matrices) have none."""
     matrices = [part for part in parts.values() if not isinstance(part, Mesh)]
     return part_crossings(matrices) if matrices else 0
 
@@ -286,8 +288,8 @@ def _chosen(source: Path, form: str | None, settings: MapSettings) -> MeshMappin
 
 
 def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:
-    """Return the meshes of each matrix, by its name; with ``unitary`` one mesh each, without attenuators. P and T
-    (names that end so) get ``svd`` where the form of ``mapping`` approximates."""
+    """Return the meshes of each matrix, by its name; with ``unitary`` one mesh each, without attenuators. P and T, the
+    matrices around a network (names that end so), get ``svd`` where the form of ``mapping`` approximates."""
     parts: dict[str, Part] = {}
     with progress("Meshes", len(matrices)) as advance:
         for name, matrix in advance.over(matrices.items()):
@@ -369,9 +371,10 @@ _DETUNED = (0.1e-9, 0.4e-9, 0.8e-9, 1.6e-9)
 def _chip(
     network: Path, settings: ChipSettings, out: Path | None, netlist: Path | None, figure: Path | None, all: bool
 ) -> Shown:
-    """Lay out a whole averager (P, layers, gains, units, T): return the result to print, with footprint, heaters, ports
-    and errors beside its wavelength, and write layout (``out``, .gds), ``netlist`` and ``figure`` where they are asked
-    for. The mapping is the settings', else the file's, else ``compact``; ``all`` shows every row and what is assumed.
+    """Lay out a whole averager (P in front of the network, its layers with gains and units, T behind it): return the
+    result to print, with footprint, heaters, ports and errors beside its wavelength, and write layout (``out``, .gds),
+    ``netlist`` and ``figure`` where they are asked for. The mapping is the settings', else the file's, else
+    ``compact``; ``all`` shows every row and what is assumed.
 
     Raises:
         ConfigError: a layout that does not end in .gds, a file that cannot be read, or a mapping that only approximates
