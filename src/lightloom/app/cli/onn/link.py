@@ -124,8 +124,8 @@ def link(
 
     Returns:
         The result to print: word error rates of the link, of each of its parts made ideal (with ``all`` also of each
-        erring alone), and of the sweeps, 9 points each unless given, which the table shows in place of the parts; and
-        its light.
+            erring alone), and of the sweeps, 9 points each unless given, which the table shows in place of the parts;
+            and its light.
 
     Raises:
         InputError: a setting or a sweep that cannot be read or is out of range, or no such file.
