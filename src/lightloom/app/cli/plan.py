@@ -121,10 +121,11 @@ def _export(paths: Sequence[Path], search: PlanSearch, document: dict[str, Any])
 
 
 def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
-    """Write the settings of the first plan of the ranking that frameworks can express (no placed plan) to ``path``, in
-    the form of its suffix (torchtitan's for .toml, Megatron-LM's for .sh), and note in ``document`` under ``exported``
-    its ``rank`` (from 1), ``label``, ``notes`` and the path under the name of the framework; yield a message where that
-    plan is not the winner, once for several files. UnsupportedError where no plan can be expressed."""
+    """Write the settings of the first plan of the ranking that frameworks can express (none that is placed or splits
+    neurons) to ``path``, in the form of its suffix (torchtitan's for .toml, Megatron-LM's for .sh), and note in
+    ``document`` under ``exported`` its ``rank`` (from 1), ``label``, ``notes`` and the path under the name of the
+    framework; yield a message where that plan is not the winner, once for several files. UnsupportedError where no plan
+    can be expressed."""
     (framework, text, notes), chosen = _FRAMEWORKS[path.suffix], expressible(search)
     job, rank = exported(chosen, search.graph), search.ranking.index(chosen) + 1
     entry = document.setdefault("exported", {"rank": rank, "label": chosen.label, "notes": {}})
