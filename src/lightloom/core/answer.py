@@ -57,22 +57,23 @@ class Answer:
     """Options or commands that say more."""
 
     def lines(self, width: int) -> Iterator[str]:
-        """Yield the lines that a notebook shows, at most ``width`` columns wide but for the answer itself: the answer
-        and what it means, what would change it, its limit and what it rests on. The question, the table and further
-        commands are left out."""
+        """Yield the lines that a notebook shows: first those of the answer and what it means (``best``), as they are,
+        neither labelled nor wrapped; then, labelled and wrapped to ``width`` columns, what would change it, its limit
+        and what it rests on. The question, the table with its legend and further commands are left out."""
         yield from self.best
         yield from self._grounds(width)
 
     def head(self, width: int) -> Iterator[str]:
-        """Yield the lines above the table, wrapped to ``width`` columns: the question, and the answer labelled
-        ``BEST``."""
+        """Yield the lines above the table, wrapped to ``width`` columns: the question, then the answer and what it
+        means, indented by nine columns, with the label ``BEST`` before the first."""
         yield from wrap(self.question, width)
         yield from labelled("BEST", [line for text in self.best for line in wrap(text, width - INDENT)])
 
     def foot(self, width: int) -> Iterator[str]:
-        """Yield the lines beneath the table, wrapped to ``width`` columns: the legend and how many rows are left out,
-        what would change the answer, its limit, what it rests on, and options that say more. Empty parts are left
-        out."""
+        """Yield the lines beneath the table, wrapped to ``width`` columns: the legend and, as ``12 more: --all``, how
+        many rows are left out and the option that shows them; then with a label before each what would change the
+        answer (``What if``), its limit (``Limit``), what it rests on (``Rests on``), and options that say more
+        (``More``). Empty parts are left out."""
         left_out = f"{self.hidden:,} more: {self.everything}" if self.hidden else ""
         if self.legend or left_out:
             yield from pack(filter(None, (self.legend, left_out)), width)
@@ -81,22 +82,22 @@ class Answer:
 
     def _grounds(self, width: int) -> Iterator[str]:
         """Yield the lines, wrapped to ``width`` columns, on what would change the answer, its limit and what it rests
-        on."""
+        on, labelled ``What if``, ``Limit`` and ``Rests on``; empty parts are left out."""
         yield from labelled("What if", pack(self.what_if, width - INDENT))
         yield from labelled("Limit", wrap(self.limit, width - INDENT))
         yield from labelled("Rests on", wrap(self.rests, width - INDENT))
 
 
 def labelled(label: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
-    """Yield lines indented by nine columns (:data:`INDENT`), with ``label`` in the indentation of the first; nothing if
-    there are no lines."""
+    """Yield lines indented by nine columns (:data:`INDENT`), with ``label``, of at most eight characters, in the
+    indentation of the first; nothing if there are no lines."""
     for number, line in enumerate(lines):
         yield f"{label if not number else '':{INDENT}}{line}"
 
 
 def pack(items: Iterator[str] | Sequence[str], width: int) -> Iterator[str]:
-    """Yield lines of at most ``width`` columns that hold the items in their order, several on a line with blanks
-    between them; an item that is longer than a line is wrapped."""
+    """Yield lines of at most ``width`` columns that hold the items in their order, as many on a line as fit, with four
+    blanks between them; an item that is longer than a line is wrapped at its blanks."""
     line = ""
     for item in items:
         if line and len(line) + len(_BETWEEN) + len(item) > width:

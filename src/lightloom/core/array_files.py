@@ -29,21 +29,22 @@ T = TypeVar("T")
 
 
 def read_npy(path: Path, *, mapped: bool = False) -> Column:
-    """Return the array of numbers (booleans and complex numbers included) in an ``.npy`` file; with ``mapped`` as a
-    read-only map of the file.
+    """Return the array of numbers (booleans and complex numbers included) in an ``.npy`` file, of its shape and dtype;
+    with ``mapped`` as a read-only memory map of the file (``numpy.memmap``).
 
     Raises:
-        ConfigError: unreadable, damaged, cut short, no such file, or an array of anything but numbers.
+        ConfigError: unreadable, damaged, shorter or longer than its head says, no such file, an ``.npz`` archive, or
+            an array of anything but numbers, such as texts, dates, records or objects.
     """
     return _read_checked(path, "a .npy file of numbers", lambda file: _array(path, file, mapped))
 
 
 def read_npz(path: Path) -> dict[str, Column]:
-    """Return all arrays of an ``.npz`` file by name, numbers or texts.
+    """Return all arrays of an ``.npz`` file, numbers or texts, by name without ``.npy``, read into memory.
 
     Raises:
-        ConfigError: unreadable, damaged, no such file, objects in an array, or more than :data:`MOST_UNPACKED` bytes (8
-            GiB) in all arrays together.
+        ConfigError: unreadable, damaged, no such file, a member that is no array or holds objects, dates or records,
+            or more than :data:`MOST_UNPACKED` bytes (8 GiB) in all arrays together.
     """
     return _read_checked(path, "an .npz file of arrays", lambda file: _archive(path, file))
 
@@ -51,9 +52,15 @@ def read_npz(path: Path) -> dict[str, Column]:
 def _read_checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> T:
     """Return what ``read`` makes of the file, opened for reading bytes.
 
+    Args:
+        path: the file.
+        expected: what the file should be, for the message: ``a .npy file of numbers``.
+        read: function of the open file; a ConfigError that it raises passes, other errors than those of damaged files
+            (:data:`_DAMAGE`, such as ValueError) too.
+
     Raises:
-        ConfigError: the file is unreadable, or ``read`` raises an error of damaged files; says that the file is not
-            ``expected``, words on what it should be.
+        ConfigError: the file is unreadable, or ``read`` raises an error of damaged files; then the message says that
+            the file is not ``expected``.
     """
     try:
         with path.open("rb") as file, warnings.catch_warnings():
@@ -68,8 +75,9 @@ def _read_checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> 
 
 
 def _array(path: Path, file: IO[bytes], mapped: bool) -> Column:
-    """Return the array of an open ``.npy`` file, with ``mapped`` as a read-only map of the file at ``path``; raises
-    ConfigError for archives and for anything but numbers, ValueError for another length than the head says."""
+    """Return the array of an ``.npy`` file, ``file``, open at its begin; with ``mapped`` as a read-only memory map of
+    the same file at ``path``. Raises ConfigError for archives and for anything but numbers, ValueError for a head that
+    NumPy cannot read and for another length than the head says."""
     if file.peek(2)[:2] == _ZIP:  # type: ignore[attr-defined]
         raise ConfigError(f"{str(path)!r}: an archive: expected one array, as numpy.save writes it")
     claimed, shape, dtype = _claim(file)
@@ -83,8 +91,8 @@ def _array(path: Path, file: IO[bytes], mapped: bool) -> Column:
 
 
 def _claim(file: IO[bytes]) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
-    """Return what the head of an open ``.npy`` file says: bytes of the whole file, head included, shape, and dtype of
-    the elements, which are not read."""
+    """Return what the head of an ``.npy`` file, open at its begin, says: (bytes that the whole file must have, head
+    included, shape, dtype). The elements are not read; raises ValueError where NumPy cannot read the head."""
     version = np.lib.format.read_magic(file)
     head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = head(file)
@@ -92,8 +100,9 @@ def _claim(file: IO[bytes]) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
 
 
 def _archive(path: Path, file: IO[bytes]) -> dict[str, Column]:
-    """Return the arrays of an open ``.npz`` file by name, once their heads are found right; raises ConfigError where
-    they are too large, ValueError where damaged."""
+    """Return the arrays of an open ``.npz`` file by name, once their heads are found right. Raises ConfigError, which
+    names ``path``, where they hold more than :data:`MOST_UNPACKED` bytes together, ValueError where a length is not
+    what the head says or an array holds anything but numbers and texts."""
     with zipfile.ZipFile(file) as archive:
         total = 0
         for member in archive.infolist():

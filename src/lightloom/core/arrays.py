@@ -50,11 +50,12 @@ _LARGEST = 1 << 62
 
 
 def packed(columns: Sequence[Codes | Mask]) -> Ints:
-    """Return a whole number for each row of several columns: equal where all columns are equal, and in the order of the
-    rows by the first column, then the next: [row]. The numbers have no other meaning.
+    """Return a whole number for each row of several columns: equal for rows that are equal in all columns, and smaller
+    for a row that comes first when rows are sorted by the first column, then the next: [row]. The numbers have no other
+    meaning.
 
-    Columns are of whole numbers of 0 and more, [row] each. Numbers that would not fit 64 bits are replaced by their
-    ranks on the way.
+    ``columns`` is at least one array of whole numbers of 0 and more, or of booleans, [row] each. Numbers that would not
+    fit 64 bits are replaced by their ranks on the way.
     """
     key = np.asarray(columns[0], np.int64)
     for column in columns[1:]:

@@ -72,9 +72,10 @@ class Claim:
 
     @property
     def status(self) -> Status:
-        """Status by which the two figures compare: the basis where they agree within the tolerance, texts where they
-        are equal (``match`` for the basis ``reproduced``), else ``deviates``; ``not reproducible`` where either figure
-        is None."""
+        """Status by which the two figures compare: where they agree (numbers within the tolerance, texts where they are
+        equal) ``match`` for the basis ``reproduced``, for another its name (``derived``, ``stand-in`` or ``by
+        construction``); ``deviates`` where they do not, a text and a number included; ``not reproducible`` where either
+        figure is None."""
         if self.ours is None or self.paper is None:
             return "not reproducible"
         if isinstance(self.ours, str) or isinstance(self.paper, str):
@@ -86,13 +87,13 @@ class Claim:
         return "match" if self.basis == "reproduced" else self.basis
 
     def _agrees(self, paper: float, value: float) -> bool:
-        """Return True if two numbers differ by at most ``tolerance``, in the row's unit; a billionth more is allowed
-        for rounding."""
+        """Return True if two numbers differ by at most ``tolerance``, in the row's unit, and a billionth of it for
+        rounding; with a tolerance of 0 they must be equal."""
         return abs(value - paper) <= self.tolerance * (1 + 1e-9)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row as the commands print it: ``id``, ``paper``, ``ours``, ``unit``, ``tolerance``, ``basis``,
-        ``trivial``, ``fitted``, ``why`` and ``status``."""
+        """Return the row as the commands print it, the fields as they are and the status: ``id``, ``paper``, ``ours``,
+        ``unit``, ``tolerance``, ``basis``, ``trivial``, ``fitted``, ``why`` and ``status``."""
         return asdict(self) | {"status": self.status}
 
 
@@ -101,8 +102,8 @@ class Settled(Protocol):
 
     @property
     def status(self) -> Status:
-        """Return how the number compares with the paper's: ``match``, ``stand-in``, ``deviates`` or another of
-        :data:`STATUSES`."""
+        """Return how the number compares with the paper's: ``match``, ``derived``, ``stand-in``, ``by construction``,
+        ``deviates`` or ``not reproducible``."""
 
     @property
     def fitted(self) -> bool:
@@ -110,18 +111,20 @@ class Settled(Protocol):
 
 
 def status_counts(numbers: Iterable[Settled]) -> dict[Status, int]:
-    """Return how many of the numbers have each status, by status, the best first; statuses that none has are left
-    out."""
+    """Return how many of the numbers have each status, by status, in the order of :data:`STATUSES`, ``match`` first;
+    statuses that none has are left out."""
     statuses = [number.status for number in numbers]
     return {status: count for status in STATUSES if (count := statuses.count(status))}
 
 
 def counts_in_words(numbers: Iterable[Settled], findings: int) -> str:
-    """Return the counts of statuses as a sentence reads them: ``31 match, 18 deviates, of 49 printed numbers; 7
-    findings of ours``.
+    """Return the counts of statuses as a sentence reads them: ``31 match (4 with fitted constants), 18 deviates, of 49
+    printed numbers; 7 findings of ours``.
 
-    Matches that rest on fitted constants are named beside them. ``findings`` is the number of findings, which alone are
-    named where there are no printed numbers.
+    Args:
+        numbers: the numbers that a paper prints; the words in brackets come where some match by a fitted constant.
+        findings: count of our findings, which no paper prints; named where it is 0 too, and alone where ``numbers`` is
+            empty: ``7 findings of ours``.
     """
     printed = list(numbers)
     words = [f"{count} {status}" for status, count in status_counts(printed).items()]

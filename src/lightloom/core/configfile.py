@@ -15,11 +15,11 @@ C = TypeVar("C", bound=BaseModel)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file, field names to values.
+    """Return the mapping in a YAML file, packed by gzip or not, field names to values.
 
     Raises:
-        ConfigError: the file cannot be read, is larger than 64 MiB, or is not YAML of plain values with a mapping of
-            texts at its top.
+        ConfigError: the file cannot be read, is larger than 64 MiB, or is not YAML as :func:`parse_yaml` takes it, with
+            a mapping at its top whose keys are texts; an empty file is none.
     """
     data = parse_yaml(read_text(path), str(path))
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
@@ -43,8 +43,8 @@ def read_entry(path: Path, kind: str) -> dict[str, Any]:
 
 
 def catalog_file(name: str, folder: Path) -> Path | None:
-    """Return the catalog's file of this name, otherwise a name that ends in ``.yaml`` or ``.yml`` as a path, whether or
-    not such a file exists; None for any other name."""
+    """Return the file of the catalog in ``folder`` whose name without ``.yaml`` is ``name``; otherwise a name that ends
+    in ``.yaml`` or ``.yml`` as a path, whether or not such a file exists; None for any other name."""
     return catalog_files(folder).get(name) or (Path(name) if name.endswith((".yaml", ".yml")) else None)
 
 
@@ -61,15 +61,16 @@ def with_settings(
     """Return a copy of fields in which some are replaced; a dot in a name reaches into a part: ``averaging.loss_db``,
     ``tiers.rail.ports``.
 
-    A part is a mapping, nothing yet, or a list of mappings, whose entries go by their field ``name`` or their number
-    from 0. Parts as a whole are set before what reaches into them.
+    A part is a mapping, nothing yet (missing or None: a mapping is made), or a list, whose entries go by their field
+    ``name``, else by their number from 0. Names with fewer dots are set first, so that a part as a whole comes before
+    what reaches into it.
 
     Args:
         fields: the fields, which are left as they are, parts included.
-        settings: values by name.
-        where: name of the source for messages.
-        named: names of fields whose value may be a catalog's name, which becomes ``base: NAME`` where a setting reaches
-            into it.
+        settings: values by name, dots included; each replaces the former value whole.
+        where: name of the source, with which messages begin.
+        named: names of fields whose value may be a catalog's name, a text, which becomes the mapping ``{"base": NAME}``
+            where a setting reaches into it.
 
     Raises:
         ConfigError: a dot that reaches into something without fields, or an entry that a list lacks.
@@ -81,12 +82,12 @@ def with_settings(
 
 
 def with_entries(entries: Sequence[object], changes: Mapping[str, object], complaint: str) -> list[object]:
-    """Return a list in which some entries are changed: of an entry that is a mapping, the fields that a mapping in
-    ``changes`` states; otherwise the entry as a whole.
+    """Return a list in which some entries are changed: where both the entry and its change are mappings, the change's
+    fields replace those of the entry, whose others stay; otherwise the change replaces the entry.
 
     Args:
         entries: the list, which is left as it is.
-        changes: changes by the name (field ``name``) or the number, from 0, of an entry.
+        changes: changes by the name (field ``name``) of an entry, or by its number from 0, as a text.
         complaint: begin of the error's message.
 
     Raises:
@@ -104,8 +105,10 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
     """Set the field at ``path``, the names of fields from the outermost, to ``value``. ``fields`` is changed in place;
     the parts that lead to the field are copied.
 
-    A text on the way, a catalog's name, becomes a mapping with that as its ``base``, if its field is among ``named``.
-    Raises ConfigError that begins with ``complaint`` where something on the way has no fields.
+    In a list, the next of ``path`` is the name or the number of an entry, as :func:`_entry_index` takes it. What is
+    missing or None on the way becomes a mapping; so does a text, a catalog's name, with that as its ``base``, if its
+    field is among ``named``. Raises ConfigError that begins with ``complaint`` where something on the way has no
+    fields, or a list has no such entry.
     """
     part, *rest = path
     if not rest:
@@ -127,8 +130,9 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
 
 
 def _entry_index(entries: Sequence[object], key: str, complaint: str) -> int:
-    """Return the place, from 0, of the entry of a list that goes by ``key``: its field ``name``, or its number;
-    ConfigError, which begins with ``complaint``, where there is none."""
+    """Return the place, from 0, of the first entry that is a mapping with the field ``name`` equal to ``key``; else
+    ``key`` as a number from 0. ConfigError, which begins with ``complaint`` and lists the names, where there is no such
+    entry."""
     names = [str(entry.get("name", place)) if isinstance(entry, Mapping) else "" for place, entry in enumerate(entries)]
     if key in names:
         return names.index(key)
@@ -141,7 +145,8 @@ def validate(kind: type[T], data: Mapping[str, Any], where: str) -> T:
     """Return an object of the class ``kind``, built from the fields in ``data``; ``where`` names their source.
 
     Raises:
-        ConfigError: the first complaint, as ``where: field: value: expectation``.
+        ConfigError: the first complaint alone, such as ``WHERE: field 'tiers.0.ports': -1: EXPECTATION``, or that a
+            field is missing or unknown.
     """
     try:
         return TypeAdapter(kind).validate_python(dict(data))
@@ -151,13 +156,14 @@ def validate(kind: type[T], data: Mapping[str, Any], where: str) -> T:
 
 def read_config(kind: type[C], name: str, file: Path | None, settings: Mapping[str, object]) -> C:
     """Return the settings of a command, an object of class ``kind``: the fields of a YAML file, or the defaults where
-    ``file`` is None, with ``settings`` in place of single fields; a dot in their names reaches into a part. ``name`` is
-    the command's, for messages.
+    ``file`` is None, with ``settings`` (values by name) in place of single fields; a dot in their names reaches into a
+    part. ``name`` is the command's, for messages.
 
     Raises:
-        ConfigError: the file cannot be read, or the first complaint, which names the field.
-        UnknownNameError: a field is unknown; the message says which are near, and that ``lightloom catalog --schema``
-            describes those of ``name``.
+        ConfigError: the file cannot be read, or the first complaint about a value or about a field inside a part,
+            which names the field.
+        UnknownNameError: a field of the command itself is unknown; the message says which are near, or that
+            ``lightloom catalog --schema NAME`` lists them.
     """
     fields = with_settings({} if file is None else read_yaml(file), settings, name)
     known = kind.model_fields
@@ -167,8 +173,13 @@ def read_config(kind: type[C], name: str, file: Path | None, settings: Mapping[s
 
 
 def _first_complaint(error: ValidationError, kind: Any) -> str:
-    """Return the first error of a validation in words: field, value and expectation; for an unknown field the fields
-    that ``kind``, or the part of it that holds the field, has."""
+    """Return the first error of a validation in words.
+
+    It reads ``field 'tiers.0.ports': -1: EXPECTATION``, the value (its ``repr``, of at most 80 characters) left out
+    where the expectation holds it; the expectation alone for an error of no field; ``field 'ports' is missing``; or
+    ``unknown field 'port': expected one of`` with the fields of ``kind``, or of the part of it that holds the field,
+    where one class alone can be meant.
+    """
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     message = str(first["msg"]).removeprefix("Value error, ")
@@ -187,8 +198,9 @@ def _first_complaint(error: ValidationError, kind: Any) -> str:
 
 
 def _class_of_part(kind: Any, name: int | str) -> Any:
-    """Return the configuration class of the values of a field of ``kind``; ``kind`` itself for a place in a list or a
-    key, and None where several classes are allowed, or none."""
+    """Return the one configuration class in the annotation of the field ``name`` of the class ``kind``; None where the
+    annotation has several, or none. Return ``kind`` itself where it has no such field: ``name`` is then a place in a
+    list or a key of a mapping, whose class is known already."""
     if (field := getattr(kind, "model_fields", {}).get(name)) is None:
         return kind
     pending, found = [field.annotation], list[Any]()

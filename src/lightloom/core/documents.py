@@ -51,7 +51,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
     Raises:
         ConfigError: unreadable, of more than ``most`` bytes (64 MiB by default), packed or unpacked, damaged gzip, gzip
-            that unpacks to far more than traces do, or no gzip in spite of its suffix ``.gz``.
+            that unpacks to more than 64 MiB and more than 50 times its size, or no gzip in spite of its suffix ``.gz``.
     """
     try:
         if (size := path.stat().st_size) > most:
@@ -67,8 +67,9 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def _unpacked(content: bytes, path: Path, most: int) -> bytes:
-    """Return the content of gzip, of all its members; raises ConfigError where it is damaged or larger than ``most`` or
-    than 50 times its size (at least 64 MiB)."""
+    """Return what ``content``, the bytes of a gzip file, unpacks to, all its members joined. Raises ConfigError, which
+    names ``path``, where it is damaged or cut short, or unpacks to more than ``most`` bytes or than the larger of
+    64 MiB and 50 times its size."""
     limit = min(most, max(MOST_BYTES, _LARGEST_RATIO * len(content)))
     try:
         with gzip.GzipFile(fileobj=BytesIO(content)) as file:
@@ -85,8 +86,8 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
     """Return the text of a file in UTF-8, unpacked where it is gzip, without a byte order mark.
 
     Raises:
-        ConfigError: unreadable, of more than ``most`` bytes (64 MiB by default), packed or unpacked, damaged gzip, or
-            other bytes than UTF-8.
+        ConfigError: unreadable, of more than ``most`` bytes (64 MiB by default), packed or unpacked, damaged gzip, no
+            gzip in spite of its suffix ``.gz``, or other bytes than UTF-8.
     """
     try:
         return read_bytes(path, most).decode("utf-8-sig")
@@ -95,15 +96,19 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
 
 
 def numbered_rows(text: str) -> list[tuple[int, list[str]]]:
-    """Return (number of the line, counted from 1, words between blanks) of each line that is not blank."""
+    """Return (number of the line, words between blanks) for each line that is not blank; the number counts all lines,
+    from 1."""
     return [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
-def read_csv(path: Path) -> list[tuple[int, list[str]]]:
-    """Return (number of the line, counted from 1, cells) of each line of a CSV file in UTF-8 that has text in a cell.
+def read_csv(path: Path) -> list[list[str]]:
+    """Return the cells of each row of a CSV file, the heading too, as texts; a blank line is a row without cells.
+
+    Cells are separated by commas and may stand in double quotes, which are taken off; blanks stay. The file is UTF-8, a
+    byte order mark is left out, and gzip is not unpacked; any size is read.
 
     Raises:
-        ConfigError: unreadable, or no CSV of text.
+        ConfigError: unreadable, not UTF-8, or no CSV.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -116,7 +121,7 @@ def read_csv(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def load_json(path: Path, most: int = MOST_BYTES) -> Any:
-    """Return the value of a JSON file, packed or not.
+    """Return the value of a JSON file in UTF-8, packed by gzip or not.
 
     Raises:
         ConfigError: unreadable, of more than ``most`` bytes (64 MiB by default), damaged gzip, not UTF-8, not JSON
@@ -150,11 +155,16 @@ def parse_json(text: str, where: str) -> Any:
 
 def decode_json(text: str | bytes, where: str, **hooks: Any) -> Any:
     """Return the value of JSON that a program wrote, in which fields may occur twice, the last one counting, and
-    numbers be NaN. ``where`` names it in messages; ``hooks`` are arguments of ``json.loads``; a ConfigError that they
-    raise passes.
+    numbers be NaN or infinite.
+
+    Args:
+        text: the document, bytes in UTF-8, UTF-16 or UTF-32.
+        where: name of the document, with which messages begin: ``WHERE, line 3, column 5: not JSON: ...``.
+        hooks: arguments of ``json.loads``, such as ``object_pairs_hook``; a ConfigError that they raise passes, another
+            ValueError becomes one.
 
     Raises:
-        ConfigError: not JSON (names line and column), or nested too deeply.
+        ConfigError: not JSON, or nested too deeply.
     """
     try:
         return json.loads(text, **hooks)
@@ -169,14 +179,17 @@ def decode_json(text: str | bytes, where: str, **hooks: Any) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Return the value of a YAML document of plain values, lists and mappings; ``where`` names it in messages.
+    """Return the value of a YAML document of plain values, lists and mappings, None for an empty one; ``where`` names
+    it in messages.
 
     Numbers are of plain digits: ``1:30``, ``1_0`` and ``010``, which YAML 1.1 takes for 90, 10 and 8, are texts, and so
-    are dates.
+    are dates. As in YAML 1.1, a power of ten needs a point and a sign (``1.0e+6``; ``1e6`` is a text), ``yes``, ``no``,
+    ``on`` and ``off`` are booleans, and ``.inf`` and ``.nan`` are numbers.
 
     Raises:
-        ConfigError: not YAML (names line and column), a key twice in one mapping, nested too deeply, or too many
-            values, those that aliases repeat included.
+        ConfigError: not YAML (names line and column), several documents, a tag that is not YAML's own, a key twice in
+            one mapping, more than 100 lists and mappings inside of each other, an alias for nothing or for what it is
+            in, or more than 1,048,576 values, those that aliases repeat included.
     """
     try:
         _check_events(text, where)
@@ -198,9 +211,9 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _check_events(text: str, where: str) -> None:
-    """Raise ConfigError for a YAML document of more than about a million values, those that aliases repeat included, of
-    lists and mappings more than 100 deep, or with an alias that stands for what it is in or for nothing, before any of
-    it is built. ``where`` names the document in messages.
+    """Raise ConfigError for a YAML document of more than 1,048,576 values (keys, lists and mappings included, and
+    counted again for each alias that repeats them), of lists and mappings more than 100 deep, or with an alias that
+    stands for what it is in or for nothing, before any of it is built. ``where`` names the document in messages.
 
     Raises:
         YAMLError: the text is not YAML.
@@ -239,10 +252,12 @@ class _PlainLoader(_Loader):  # type: ignore[misc, valid-type]
     """A loader of plain values that refuses a key which occurs twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build the mapping that a node of the document states; with ``deep`` what is inside of it is built at once.
+        """Build the mapping that a node of the document states; with ``deep`` what is inside of it is built at once,
+        otherwise the loader fills it in later.
 
         Raises:
-            ConstructorError: a key occurs twice.
+            ConstructorError: a key, as it is written, occurs twice in the node itself; one that a merge (``<<``) brings
+                in may occur again.
         """
         seen: set[str] = set()
         for key, _ in node.value:

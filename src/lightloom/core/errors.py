@@ -84,8 +84,8 @@ def needing(
     needs: str, install: str, module: str = "", otherwise: str = "", error: type[InputError] = UnsupportedError
 ) -> Iterator[None]:
     """Return a context that raises ``error`` where an import in it does not find ``module``, or any module where none
-    is named; the message says how to install the library. A missing module of another name raises ModuleNotFoundError
-    as usual.
+    is named, with the message ``NEEDS, which is not installed: pip install INSTALL``, then ``otherwise``. A missing
+    module of another name raises ModuleNotFoundError as usual.
 
     Args:
         needs: begin of the message, what needs which library: ``figures need Matplotlib``.
@@ -105,16 +105,16 @@ def needing(
 def needing_torch(
     what: str, otherwise: str = "", error: type[InputError] = UnsupportedError
 ) -> AbstractContextManager[None]:
-    """Return a context that raises ``error`` where an import in it finds no PyTorch. The message begins with ``what``,
-    the thing that needs it, and ends with ``otherwise``, what to do instead, appended as it is: ``; or give --gradients
-    FILE``."""
+    """Return a context that raises ``error`` where an import in it finds no PyTorch; another missing module raises
+    ModuleNotFoundError as usual. The message begins with ``what``, the thing that needs PyTorch, says how to install
+    it, and ends with ``otherwise``, what to do instead, appended as it is: ``; or give --gradients FILE``."""
     return needing(f"{what} needs PyTorch", "'lightloom[torch]'", "torch", otherwise, error)
 
 
 @contextmanager
 def about(file: object) -> Iterator[None]:
-    """Return a context in which the message of a WorkloadError gets the name of ``file`` before it; other errors pass
-    unchanged."""
+    """Return a context that raises a WorkloadError of its block anew, with ``file`` as text and a colon before the
+    message; other errors pass unchanged."""
     try:
         yield
     except WorkloadError as error:

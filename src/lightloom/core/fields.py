@@ -92,8 +92,9 @@ class Config(BaseModel):
 
 @cache
 def _field_docstrings(kind: type) -> dict[str, str]:
-    """Return the docstring under each annotated field in the source of a class, by field; fields without one are left
-    out. Empty for a class without source, and for one that is no subclass of :class:`Config`."""
+    """Return the docstring under each annotated field in the source of the class ``kind`` itself, by field; fields
+    without one and those of its bases are left out. Empty for a class without source, for :class:`Config`, and for one
+    that is no subclass of it."""
     if not issubclass(kind, Config) or kind is Config:
         return {}
     docstrings = {}
@@ -108,7 +109,8 @@ def _field_docstrings(kind: type) -> dict[str, str]:
 
 @cache
 def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
-    """Return the statements of each class of a module, by name, parsed once; empty where the module has no source."""
+    """Return the statements in the body of each class of a module, by the class's own name, nested classes too, parsed
+    once; ``module`` is the name of an imported one. Empty where it is not imported or has no source."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError, SyntaxError):

@@ -19,7 +19,8 @@ from lightloom.core.errors import ConfigError
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
     """Write ``content``, text as UTF-8, to a temporary file and rename it to ``path``, which is returned, so that a
-    reader never sees half a file; missing folders are made.
+    reader never sees half a file. A file that is there is replaced, missing folders are made, and the new file has mode
+    0644.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -31,11 +32,11 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file, open for writing bytes, that appears at ``path`` when the block ends, and not if the block raises;
-    missing folders are made.
+    """Yield a temporary file, open for writing bytes, that replaces what is at ``path`` when the block ends, and is
+    removed if the block raises; missing folders are made, and the file has mode 0644.
 
     Raises:
-        ConfigError: the file cannot be written.
+        ConfigError: the file cannot be written, or the block raises an OSError.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,22 +63,25 @@ def is_file(path: Path | str) -> bool:
 
 
 def cannot_read(path: Path | str, reason: Exception | str, content: str = "") -> ConfigError:
-    """Return the error, not raised, about a file that could not be read.
+    """Return the error, not raised, about a file that could not be read: ``cannot read CONTENT 'PATH': REASON``.
 
     Args:
         path: the file.
-        reason: the exception, or what is wrong in words.
-        content: what the file should hold (``gradients``).
+        reason: the exception, or what is wrong in words; an OSError without its number and file, and any UnicodeError
+            as ``not UTF-8 text``.
+        content: what the file should hold (``gradients``), left out by default.
     """
     told = "not UTF-8 text" if isinstance(reason, UnicodeError) else getattr(reason, "strerror", None) or reason
     return ConfigError(f"cannot read {content}{' ' if content else ''}{str(path)!r}: {told}")
 
 
 def check_writable(path: Path) -> None:
-    """Check, before work begins, that a file can be written at ``path``; leaves nothing behind and makes no folder.
+    """Check, before work begins, that a file can be put at ``path``; leaves nothing behind and makes no folder. A file
+    that is there already is not looked at, as it is replaced.
 
     Raises:
-        ConfigError: the path is a folder, or its folder does not exist or cannot be written to.
+        ConfigError: the path is a folder, or its folder does not exist (the message has the ``mkdir`` that makes it) or
+            cannot be written to.
     """
     folder = path.parent
     try:
@@ -99,8 +103,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def visible(text: str) -> str:
-    """Return the text with hexadecimal escapes in the place of characters that would control the terminal or reverse
-    the direction of writing; line feeds and tabs stay."""
+    """Return the text with Python's escapes, such as ``\\x1b`` or ``\\u202e``, in the place of characters that would
+    control the terminal (carriage returns too) or reverse the direction of writing; line feeds and tabs stay."""
     return _CONTROL.sub(lambda match: ascii(match.group())[1:-1], text)
 
 
@@ -136,10 +140,12 @@ def cache_directory() -> Path:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that nobody but the user and root can put entries into a folder; one that is not there passes.
+    """Check that nobody but the user and root can put entries into a folder; one that is not there passes, and so does
+    any folder on a system without owners of files.
 
     Raises:
-        ConfigError: it belongs to somebody else, or others can write to it.
+        ConfigError: it belongs to a user other than this one and root, or others, or a group that is not this process's
+            own, can write to it.
     """
     try:
         found = folder.stat()
@@ -158,8 +164,9 @@ def check_folder(folder: Path) -> None:
 
 @cache
 def source_hash(*parts: str) -> str:
-    """Return the SHA-256, in hexadecimal, of source files, by which cached results are told apart from those of other
-    versions. ``parts`` are paths below the package's folder; of a folder all modules in it are read, once a process."""
+    """Return the SHA-256, in hexadecimal, of the contents of source files, by which cached results are told apart from
+    those of other versions. ``parts`` are paths of files or folders below the package's folder, read in this order and
+    once a process; of a folder all ``.py`` files in it, at any depth, sorted by path."""
     digest = sha256()
     for path in (Path(__file__).parents[1] / part for part in parts):
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
@@ -189,8 +196,9 @@ def read_entry(path: Path) -> bytes | None:
 
 
 def write_entry(path: Path, content: str | bytes) -> None:
-    """Write a cache entry, its digest before its content, into its folder, made where missing. An entry that cannot be
-    written is left out without an error, as it only costs time."""
+    """Write a cache entry that :func:`read_entry` reads: a line with its digest, then ``content``, text as UTF-8. Its
+    folder is made where missing, for the user alone. An entry that cannot be written is left out without an error, as
+    it only costs time."""
     payload = content.encode() if isinstance(content, str) else content
     with suppress(ConfigError, OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -198,6 +206,6 @@ def write_entry(path: Path, content: str | bytes) -> None:
 
 
 def _head(path: Path, content: bytes) -> bytes:
-    """Return the first line of a cache entry, without its line feed: a mark, and the SHA-256 of the file's name, which
-    says what was computed, and of its content."""
+    """Return the first line of a cache entry, without its line feed: a mark of the format, then one SHA-256, in
+    hexadecimal, of the file's name (not its folder), which says what was computed, and of ``content``."""
     return _MARK + sha256(path.name.encode() + b"\0" + content).hexdigest().encode()

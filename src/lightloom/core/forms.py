@@ -58,8 +58,8 @@ def _keys(*names: str) -> Callable[[str], bool]:
 
 
 def _schema(prefix: str) -> Callable[[str], bool]:
-    """Return a test of a head, the first characters of a file: True if it has a field ``schema`` that begins with
-    ``prefix``."""
+    """Return a test of a head, the first characters of a file: True if it has, at any depth, a JSON field ``schema``
+    whose text begins with ``prefix``."""
     return lambda head: re.search(rf'"schema"\s*:\s*"{re.escape(prefix)}', head) is not None
 
 
@@ -112,7 +112,8 @@ FORMS = (
 
 def looks_like_file(name: str) -> bool:
     """Return True if a name means a file rather than a catalog's entry: it is that of a file, or of a folder with a
-    ``config.json``, holds a slash, or has the suffix of a form."""
+    ``config.json``, holds a slash, or has the suffix of a form in :data:`FORMS`, ``.gz`` behind it or not; then the
+    file need not exist."""
     suffix = _suffix(Path(name))
     return (
         any(suffix in form.suffixes for form in FORMS) or "/" in name or is_file(name) or is_file(f"{name}/config.json")
@@ -147,8 +148,9 @@ def recognise(path: Path, purpose: Purpose) -> Form:
 
 
 def expected_forms(purpose: Purpose) -> str:
-    """Return the forms of files that serve a purpose as one text for messages: ``.yaml or .yml (title: marks)`` for
-    each, joined by semicolons."""
+    """Return the forms of files that serve a purpose as one text for messages, joined by semicolons: the suffixes of
+    each, then in brackets its title and, where it has some, the marks in the content that tell it from others, such as
+    ``.json (execution trace of PyTorch: nodes)``."""
     return "; ".join(
         f"{' or '.join(form.suffixes)} ({form.title}{f': {form.marks}' if form.marks else ''})"
         for form in FORMS
@@ -218,13 +220,15 @@ def top_level_keys(head: str) -> Iterator[str]:
 
 
 def _suffix(path: Path) -> str:
-    """Return the suffix of a path, dot included; of a packed file (``.gz``) the suffix before that."""
+    """Return the suffix of a path, dot included, in the case it has; of a packed file (``.gz``) the suffix before that;
+    empty where there is none."""
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
 def _described(head: str) -> str:
-    """Return the end of a message about a file of no known form, from its first characters: where its JSON is broken,
-    else its first six keys, else how it begins, else that it is empty."""
+    """Return the end of a message about a file of no known form, which is put right behind the path, from its first
+    characters: of a whole file of less than 64 KiB where its JSON is broken (``, line 3, column 5: not JSON: ...``),
+    else its first six keys at the top level, else how its first line begins, else ``: empty``."""
     keys = list(dict.fromkeys(top_level_keys(head)))
     if head.lstrip().startswith(("{", "[")) and len(head.encode()) < _HEAD:
         try:

@@ -31,11 +31,12 @@ class Journal:
         self.rows = rows
 
     def append(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Append rows, each a key and a row of JSON values, to the file; a row replaces an earlier one of the same key,
-        also in ``rows``. All are on the disk when this returns.
+        """Append ``rows``, each a key and a row of JSON values, to the file, one line each, and put them into this
+        journal's ``rows``; the last one of a key counts, in the argument and over all calls. All are on the disk when
+        this returns.
 
         Raises:
-            ValueError: a value is NaN or infinite.
+            ValueError: a value is NaN or infinite; the rows before it may be in the file already.
         """
         new = dict(rows)
         for entry in new.items():
@@ -49,11 +50,12 @@ class Journal:
 @contextmanager
 def open_journal(folder: Path, name: str) -> Iterator[Journal]:
     """Return a context with the journal of the run ``name`` in a folder, which is created if it is missing and locked
-    while the context lasts; the journal has the rows that are there already.
+    while the context lasts. The journal's ``rows`` are those that are there already, by key; lines that are damaged or
+    incomplete are left out.
 
     Raises:
         ConfigError: the folder cannot be written to (also where the block itself raises an OSError), holds other files
-            or another run, or another process is computing there.
+            or another run, or another process has it locked (which is not waited for).
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,8 +74,8 @@ def open_journal(folder: Path, name: str) -> Iterator[Journal]:
 
 
 def _check_head(folder: Path, name: str) -> None:
-    """Write the head, which names the run, into a folder without one; raise ConfigError where the head that is there is
-    not that of the run ``name``."""
+    """Write the head, a JSON file with ``schema`` and ``name``, the run's name, into a folder without one; raise
+    ConfigError where the head that is there is damaged, of another schema, or not that of the run ``name``."""
     path = folder / _HEAD
     if not path.exists():
         write_atomically(path, json.dumps({"schema": _SCHEMA, "name": name}) + "\n")
@@ -107,12 +109,14 @@ def _rows(file: BinaryIO) -> dict[str, dict[str, Any]]:
 
 
 def _checksum(body: bytes) -> bytes:
-    """Return the first 16 hex digits of the SHA-256 of a line, as bytes."""
+    """Return the first 16 hex digits of the SHA-256 of a line's JSON, without its checksum and line feed, as ASCII
+    bytes."""
     return sha256(body).hexdigest()[:16].encode()
 
 
 def stored_record(path: Path, compute: Callable[[], Any]) -> Any:
-    """Return the value that a JSON file holds; without the file, write what ``compute`` returns to it first.
+    """Return the value that a JSON file holds; without the file, write what ``compute`` returns to it first, and return
+    it as it is read back (tuples as lists, keys as texts). A file that is there counts, whatever it is from.
 
     Raises:
         ConfigError: the file cannot be written or read, or is not JSON.

@@ -42,8 +42,8 @@ class _NotBuilt(TypeError):
 
 
 def name_no_files() -> None:
-    """Change Numba, for the rest of the process, so that errors of what it compiles name no file: folders of builds
-    differ, and what is built twice is then the same."""
+    """Change Numba, for the rest of the process, so that the errors which compiled functions raise name no file and no
+    line: folders of builds differ, and machine code that is built twice is then the same."""
     from numba.core.callconv import CPUCallConv
 
     def struct(_: object, kind: type, arguments: tuple[Any, ...], *_place: object) -> tuple[Any, ...]:
@@ -64,15 +64,17 @@ def build(called: dict[tuple[Kernel, Any], None], module: Path = MODULE) -> int:
     """Compile kernels for the types of arguments that they were called with, and write them as an extension module.
 
     Args:
-        called: the keys are (kernel, types of its arguments as Numba knows them); each must be compiled already.
-        module: file to write, replaced in one step.
+        called: the keys are (kernel, tuple of the types of its arguments as Numba knows them), the values None; each
+            must have been compiled by the kernel's dispatcher already.
+        module: file to write, replaced in one step; by default the package's own.
 
     Returns:
-        The number of kernels in the module, a function counted once for each types. Those whose arguments or results
-        the module cannot pass are left out, to Numba.
+        The number of functions in the module, a kernel counted once for each tuple of types. Those whose arguments or
+        results the module cannot pass are left out: Numba compiles them when they are called.
 
     Raises:
-        OSError: there is no C compiler, or the module cannot be loaded.
+        OSError: there is no C compiler, or the module cannot be loaded; loading is tried unless ``LIGHTLOOM_TARGET``
+            names another machine.
         CalledProcessError: the compiler failed.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -105,8 +107,9 @@ def build(called: dict[tuple[Kernel, Any], None], module: Path = MODULE) -> int:
 
 
 def _entry(number: int, kernel: Kernel, types: tuple[Any, ...]) -> tuple[str, str]:
-    """Return the key of a kernel's arguments, and the source in C of a function ``call<number>`` that reads them, calls
-    the machine code ``k<number>`` and boxes its result or raises its error.
+    """Return the key of a kernel's arguments (the parts from :func:`_leaves` of each, joined), and the source in C of a
+    function ``call<number>`` that reads them from words of 64 bits, calls the machine code ``k<number>``, without
+    Python's lock where the kernel's option ``nogil`` is set, and boxes its result or raises its error.
 
     Raises:
         _NotBuilt: arguments or result are of types that ``_kernels.c`` does not know, or the code holds addresses of
@@ -150,12 +153,14 @@ static PyObject *call{number}(const int64_t *w)
 
 
 def _leaves(kind: Any) -> Iterator[str]:
-    """Yield the parts of the key of a Numba type, one text each: a letter for a number; layout, dimensions and dtype
-    for an array, such as ``C2d`` (``c2d`` where it is read-only); ``(`` and ``)`` around the fields of a tuple,
-    ``<CLASS FIELDS:`` and ``>`` around those of a named one.
+    """Yield the parts of the key of a Numba type, one text each: a letter (:func:`_letter`) for a number or None;
+    layout (``C``, ``F`` or ``A``), number of dimensions and letter of the dtype for an array, such as ``C2d`` (``c2d``
+    where it is read-only); ``(`` and ``)`` around the fields of a tuple, ``<CLASS FIELD FIELD:`` and ``>`` around those
+    of a named one.
 
     Raises:
-        _NotBuilt: a type that ``_kernels.c`` does not read.
+        _NotBuilt: a type that ``_kernels.c`` does not read, such as a text, an array that is not aligned, of no
+            dimension or of too many.
     """
     from numba import types
 
@@ -174,11 +179,12 @@ def _leaves(kind: Any) -> Iterator[str]:
 
 
 def _letter(kind: Any) -> str:
-    """Return the letter that stands for a number's type in keys, as NumPy's codes of types: ``d`` for float64; ``n``
-    for None.
+    """Return the letter that stands for a number's type in keys, as NumPy's codes of types: ``?`` for booleans, ``b``,
+    ``h``, ``i`` and ``q`` for signed integers of 8 to 64 bits, in capitals for unsigned ones, ``f`` for float32, ``d``
+    for float64; also ``n`` for None.
 
     Raises:
-        _NotBuilt: another type.
+        _NotBuilt: another type, such as complex numbers.
     """
     from numba import types
 
@@ -194,8 +200,8 @@ def _letter(kind: Any) -> str:
 
 
 def _result(kind: Any, place: str) -> tuple[str, str]:
-    """Return the C type of a kernel's result, a struct for arrays and tuples, and a C expression that makes a Python
-    object of the result at ``place``, itself a C expression.
+    """Return the C type of a kernel's result of the Numba type ``kind``, a struct for arrays and tuples, with a blank
+    behind it, and a C expression that makes a Python object of the result at ``place``, itself a C expression.
 
     Raises:
         _NotBuilt: arrays not in C order, named tuples, and types that are no numbers.
@@ -222,9 +228,9 @@ def _result(kind: Any, place: str) -> tuple[str, str]:
 
 
 def _machine_code(compiled: Any, name: str) -> bytes:
-    """Return an object file with a compiled function, under ``name``, and with what it calls. It is for any processor
-    of the machine that ``LIGHTLOOM_TARGET`` names (such as ``aarch64-linux-gnu``, with ``CC``), by default this
-    machine's."""
+    """Return the bytes of an object file with a function that Numba compiled (``compiled``), under ``name``, and with
+    what it calls. It uses the instructions that every processor has of the machine that ``LIGHTLOOM_TARGET`` names as
+    LLVM does (such as ``aarch64-linux-gnu``, for which ``CC`` must build too), by default of this machine."""
     from llvmlite import binding as llvm
 
     # What counts references was rewritten for this processor when it was compiled; `_kernels.c` has its own.

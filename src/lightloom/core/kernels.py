@@ -58,8 +58,8 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """Name of the kernel's machine code in the package's extension module: module and function, and a hash of their
-        source."""
+        """Name of the kernel's machine code in the package's extension module: ``MODULE.FUNCTION HASH``, the hash that
+        of its module's source and of what that imports (:func:`source_stamp`)."""
         return f"{self._path} {source_stamp(self.__module__)}"
 
     @cached_property
@@ -75,7 +75,8 @@ class Kernel:
     @cached_property
     def dispatcher(self) -> Any:
         """The function as Numba compiles it at its first call for each types of arguments, with Numba's functions in
-        place of the kernels that it calls; what it compiles is kept on the disk.
+        place of the kernels that it calls. What it compiles is kept on the disk, but not while the package is being
+        built, nor of a kernel that is always inlined.
 
         Raises:
             UnsupportedError: Numba is not installed, or cannot be imported.
@@ -103,8 +104,8 @@ class Kernel:
 
 @cache
 def _numba_or_why() -> tuple[Any, str]:
-    """Return (Numba, empty text), or (None, the reason) where Numba cannot be imported: not installed, or of no use
-    with this NumPy or Python."""
+    """Return (the module ``numba``, empty text), or (None, the message of the ImportError) where Numba cannot be
+    imported: not installed, or of no use with this NumPy or Python."""
     try:
         import numba
     except ImportError as error:
@@ -113,8 +114,8 @@ def _numba_or_why() -> tuple[Any, str]:
 
 
 def _index_of_this_version(load: Callable[[], dict[object, str]]) -> dict[object, str]:
-    """Return the index of Numba's cache, which ``load`` reads; empty where it was written by a version whose classes
-    have moved, so that kernels are compiled again."""
+    """Return the index of Numba's cache, which ``load`` reads; empty where it cannot be unpickled (ImportError or
+    AttributeError) as a version whose classes were elsewhere wrote it, so that kernels are compiled again."""
     try:
         return load()
     except (ImportError, AttributeError):
@@ -132,8 +133,9 @@ def source_stamp(module: str) -> str:
 
 
 def _collect(module: str, found: dict[str, bytes], *, deep: bool) -> None:
-    """Add the source of a module to ``found``, by module, and where ``deep`` also those of the modules of the package
-    that it imports; of these, modules of kernels (names that end in ``kernels``) are followed in turn."""
+    """Add the source of a module to ``found``, bytes by the module's name, and where ``deep`` also those of the modules
+    of the package that it imports by ``from lightloom... import`` at a line's begin and that ``found`` lacks; of these,
+    modules of kernels (names that end in ``kernels``) are followed in turn. All must have been imported."""
     found[module] = source = Path(str(sys.modules[module].__file__)).read_bytes()
     for name in _IMPORT.findall(source.decode()) if deep else ():
         if name not in found:
@@ -141,19 +143,20 @@ def _collect(module: str, found: dict[str, bytes], *, deep: bool) -> None:
 
 
 def _make_array(shape: tuple[int, ...], code: str, memory: bytearray) -> np.ndarray[Any, Any]:
-    """Return an array over memory that a kernel filled, without a copy; ``code`` is the dtype as NumPy spells it."""
+    """Return an array in C order over memory that a kernel filled, without a copy; ``code`` is the dtype as NumPy
+    spells it, such as ``i8``."""
     return np.ndarray(shape, code, memory)
 
 
 def name_tuple(kind: type[tuple[Any, ...]]) -> bytes:
-    """Return the bytes with which the key of a named tuple among a kernel's arguments begins: its class and its
-    fields."""
+    """Return the bytes with which the key of a named tuple of class ``kind`` among a kernel's arguments begins:
+    ``<CLASS FIELD FIELD:``, the names of class and fields with blanks between them."""
     return f"<{' '.join((kind.__name__, *getattr(kind, '_fields', ())))}:".encode()
 
 
 def _raise_error(pickled: bytes) -> None:
-    """Raise the exception of a kernel from what Numba pickled: its class, its arguments and the place where it was
-    raised, which is left out."""
+    """Raise the exception of a kernel from what Numba pickled, (class, arguments or None, place where it was raised);
+    the place is left out."""
     kind, arguments, _ = pickle.loads(pickled)
     raise kind(*arguments or ())
 
@@ -169,8 +172,9 @@ except (ImportError, RuntimeError):  # built without a C compiler, or of another
 
 
 def _kernels_with(*, for_processor: bool = False, **options: object) -> Callable[[FunctionType], Kernel]:
-    """Return a decorator that makes a kernel of a function, which Numba compiles with these options; ``for_processor``
-    prefers Numba, where it is installed, to the package's machine code."""
+    """Return a decorator that makes a kernel of a function, which Numba compiles with ``options``, those of
+    ``numba.njit``. ``for_processor`` prefers Numba, where it is installed, which compiles for this processor, to the
+    package's machine code, which is for any."""
     return lambda function: Kernel(function, {"no_cfunc_wrapper": True, **options}, for_processor=for_processor)
 
 

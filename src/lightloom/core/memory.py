@@ -27,13 +27,15 @@ _ALWAYS = 1 << 28
 
 
 def free_memory() -> float:
-    """Return the bytes that this process can still take: the least of what the machine, its own limit (``ulimit -v``)
-    and its control groups leave; infinite where the system says nothing of any."""
+    """Return the bytes of memory that this process can still take: the least of what the machine has available and of
+    what the process's own limit (``ulimit -v``) and the limits of its control groups leave; infinite where the system
+    says nothing of any."""
     return min(_free_on_machine(), _below_own_limit(), *_free_in_groups(), float("inf"))
 
 
 def _below_own_limit() -> float:
-    """Return the bytes of address space below the limit of the process; infinite where it has none."""
+    """Return the bytes of address space that the process may still take below its soft limit (``RLIMIT_AS``), at least
+    0; infinite where it has none or the system does not say."""
     try:
         import resource
 
@@ -45,8 +47,8 @@ def _below_own_limit() -> float:
 
 
 def _free_in_groups() -> Iterator[float]:
-    """Yield the bytes below the limit of each control group that the process is in, outer ones included; groups without
-    a limit are left out."""
+    """Yield the bytes that remain, at least 0, below the limit of memory of each control group (of version 1 or 2) that
+    the process is in, outer ones included; groups without a limit, or whose files cannot be read, are left out."""
     try:
         lines = _GROUPS.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -81,8 +83,9 @@ def _free_on_machine() -> float:
 
 
 def lacking_memory(nbytes: float, what: str) -> str | None:
-    """Return a sentence that refuses work that takes ``nbytes`` bytes of memory and begins with ``what``, a name of the
-    work; None where as much memory is free, and always for at most 256 MiB."""
+    """Return a sentence that refuses work that takes ``nbytes`` bytes of memory: ``WHAT needs about 3 TiB of memory,
+    and 60 GiB are free: expected fewer ranks``, ``what`` being a name of the work. None where as much memory is free,
+    and always for at most 256 MiB."""
     if nbytes <= _ALWAYS or nbytes <= (free := free_memory()):
         return None
     return f"{what} needs about {format_size(nbytes)} of memory, and {format_size(free)} are free: expected fewer ranks"
@@ -92,7 +95,8 @@ def require_memory(nbytes: float, what: str) -> None:
     """Raise UnsupportedError unless work that takes ``nbytes`` bytes fits into free memory; at most 256 MiB always fit.
 
     Raises:
-        UnsupportedError: the memory is not free; the message begins with ``what``, a name of the work.
+        UnsupportedError: the memory is not free; the message is that of :func:`lacking_memory` and begins with
+            ``what``, a name of the work.
     """
     if (why := lacking_memory(nbytes, what)) is not None:
         raise UnsupportedError(why)

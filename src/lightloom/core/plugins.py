@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 def plugins_of(group: str, kind: type[T]) -> list[T]:
-    """Return the plug-ins that installed packages register under ``lightloom.<group>``, without their names; each must
-    be an instance of ``kind``.
+    """Return the plug-ins that installed packages register as entry points of the group ``lightloom.<group>``, loaded,
+    without their names; each must be an instance of ``kind``.
 
     Raises:
-        ConfigError: one is something else, or cannot be imported (names the entry point).
+        ConfigError: one is something else, or loading it raises any exception (names the entry point).
     """
     for name, plugin in load_plugins(group).items():
         if not isinstance(plugin, kind):
@@ -29,10 +29,11 @@ def plugins_of(group: str, kind: type[T]) -> list[T]:
 
 @cache
 def load_plugins(group: str) -> dict[str, Any]:
-    """Return every object that installed packages register under ``lightloom.<group>``, by entry-point name.
+    """Return every object that installed packages register as entry points of the group ``lightloom.<group>``, loaded
+    once a process, by the entry point's name; of two with one name the last found.
 
     Raises:
-        ConfigError: a registered object cannot be imported (names the entry point).
+        ConfigError: loading an object raises any exception (names the entry point).
     """
     plugins: dict[str, Any] = {}
     for point in entry_points(group=f"lightloom.{group}"):

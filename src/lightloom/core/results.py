@@ -50,18 +50,18 @@ class Result(ABC):
         """Return the result as a document: plain types of JSON in SI units, keys spelled out."""
 
     def rows(self) -> list[Document]:
-        """Return the result as a table, one mapping from column to value for each row; by default one row of the
-        document's values, lists and mappings left out."""
+        """Return the result as a table, one mapping from column to value, unformatted, for each row; by default a
+        single row: the entries of :meth:`to_json` at its top level that are neither lists nor mappings."""
         return [{key: value for key, value in self.to_json().items() if not isinstance(value, dict | list)}]
 
     def display_rows(self) -> Sequence[Mapping[str, object]]:
-        """Return the rows that a notebook shows: here those of :meth:`rows`, unformatted; subclasses override it to
-        format with units."""
+        """Return the rows of the table that a notebook shows, from column to value: those of :meth:`rows`, unformatted,
+        unless a subclass overrides it to format with units."""
         return self.rows()
 
     def lines(self) -> Sequence[str]:
-        """Return the lines with which a notebook opens, the first in bold: the summary alone unless a subclass has the
-        answer that the terminal shows."""
+        """Return the lines with which a notebook opens, plain texts of which it shows the first in bold: the summary
+        alone unless a subclass has the answer that the terminal shows."""
         return (self.summary(),)
 
     def pictures(self) -> Sequence[str]:
@@ -69,7 +69,7 @@ class Result(ABC):
         return ()
 
     def to_dataframe(self) -> DataFrame:
-        """Return :meth:`rows` as a pandas ``DataFrame``.
+        """Return :meth:`rows` as a pandas ``DataFrame``, a row for each, its keys as columns.
 
         Raises:
             UnsupportedError: pandas is not installed.
@@ -83,7 +83,8 @@ class Result(ABC):
         return self.summary()
 
     def _repr_html_(self) -> str:
-        """Return the result as HTML: its lines, its pictures and its table."""
+        """Return the result as HTML, a ``<div>``: its lines (:meth:`lines`, escaped, the first in bold, each on its own
+        line), its pictures as they are, and the table of :meth:`display_rows`, of at most 40 rows."""
         first, *others = map(escape, self.lines())
         rest = "".join(f"<br>{line}" for line in others)
         drawings = "".join(f"<div>{picture}</div>" for picture in self.pictures())
@@ -91,8 +92,9 @@ class Result(ABC):
 
 
 def html_table(rows: Sequence[Mapping[str, object]], most: int = _ROWS_SHOWN) -> str:
-    """Return rows as an HTML table with the first row's keys as its heading; at most ``most`` rows (40 by default),
-    then how many more; empty for no rows."""
+    """Return rows as a ``<table>`` element with the first row's keys as its heading, texts escaped; a key that a later
+    row lacks is an empty cell, one that only later rows have is left out. At most ``most`` rows (40 by default) are
+    shown, the rest as ``<p>and 3 more rows</p>`` behind the table. Empty text for no rows."""
     if not rows:
         return ""
     columns = list(rows[0])
@@ -103,8 +105,8 @@ def html_table(rows: Sequence[Mapping[str, object]], most: int = _ROWS_SHOWN) ->
 
 
 def _cell(value: object) -> str:
-    """Return a value as a cell of an HTML table: floats with six significant digits, None as empty, other values as
-    their text."""
+    """Return a value as a ``<td>`` element, its text escaped: floats with six significant digits, None as empty, other
+    values as ``str``."""
     text = f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
     return f'<td style="{_CELL}">{escape(text)}</td>'
 
@@ -114,8 +116,9 @@ def ignore(count: int) -> None:
 
 
 def attributes(source: object, names: str) -> Document:
-    """Return attributes of an object by name, from ``names``, separated by blanks: ``"ranks time_s=cost.time"`` takes
-    ``ranks``, and ``cost.time`` under the name ``time_s``."""
+    """Return attributes of ``source`` by name, in the order of ``names``, which are separated by blanks: ``"ranks
+    time_s=cost.time"`` gives ``ranks``, and ``cost.time`` under the name ``time_s``; without ``=`` a path is its own
+    name. The values are as they are; AttributeError where one is missing."""
     pairs = (name.rpartition("=") for name in names.split())
     return {name or path: attrgetter(path)(source) for name, _, path in pairs}
 
@@ -130,8 +133,8 @@ def in_groups(values: Iterable[_Value], key: Callable[[_Value], _Key]) -> dict[_
 
 
 def plain(value: object) -> object:
-    """Return a value as JSON holds it: keys are text, tuples are lists, and numbers that JSON lacks (NaN, infinities)
-    are None."""
+    """Return a value as JSON holds it, at any depth: keys of mappings are text, tuples are lists, and numbers that JSON
+    lacks (NaN, infinities) are None; other values are returned as they are."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -165,22 +168,23 @@ class _RowFormatter(Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Return a value as text, in the form of a unit (:data:`FORMS`, such as ``time``) or by Python's format
-        specification, whichever ``format_spec`` names. None is empty text, unless the unit has words for it; with an
-        empty ``format_spec`` it is ``None``."""
+        specification, whichever ``format_spec`` is. None is ``not sourced`` as ``energy``, – as ``ratio`` or ``claim``,
+        the word ``None`` with an empty ``format_spec``, else empty text."""
         if value is None and format_spec not in ("", "energy", "ratio", "claim"):
             return ""
         return FORMS[format_spec](value) if format_spec in FORMS else format(value, format_spec)
 
 
 def cells(columns: str, rows: Iterable[object]) -> list[dict[str, str]]:
-    """Return rows, mappings or objects, as texts by column.
+    """Return rows as texts by column, a mapping for each.
 
     Args:
-        columns: name and form of each column, as ``part: {name} | takes: {run.seconds:time}``; a form takes values of
-            the row by name, behind a colon a unit (``time``, ``difference``, ``size``, ``energy``, ``bandwidth``,
-            ``rate``, ``ratio`` or ``claim``) or a format specification of Python. Behind these None is empty text, or
-            the unit's word for it.
-        rows: the rows.
+        columns: name and form of each column, as ``part: {name} | takes: {run.seconds:time}``, with ``|`` between
+            columns. A form is a format string of Python whose fields are values of the row by name; behind a colon
+            stands a unit (``time``, ``difference``, ``size``, ``energy``, ``bandwidth``, ``rate``, ``ratio`` or
+            ``claim``), in whose form the value is written, or a format specification of Python. With either, None is
+            empty text, but ``not sourced`` as ``energy`` and – as ``ratio`` or ``claim``; with neither, ``None``.
+        rows: mappings, whose entries a form names, or objects, whose attributes it names.
     """
     forms, formatter = [column.split(": ", 1) for column in columns.split(" | ")], _RowFormatter()
     return [{name: formatter.format(form, row) for name, form in forms} for row in rows]
@@ -217,7 +221,9 @@ class Described(Config):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """Return the fields as an HTML table with their sources."""
+        """Return the configuration as HTML, a ``<div>``: its heading in bold, and a table of its fields with the
+        columns ``field`` (with blanks for underscores), ``value`` (:func:`formatted_fields`) and ``source``, the
+        sources that ``sources`` states for the field or a part of it, each once, or nothing."""
         sources: Mapping[str, str] = getattr(self, "sources", {})
         rows = []
         for name, text in formatted_fields(self).items():
@@ -228,8 +234,9 @@ class Described(Config):
 
 
 def formatted_fields(config: Config) -> dict[str, str]:
-    """Return the fields of a configuration that have a value, by name, each as text with its unit; name, kind, ranks
-    and sources are left out, and so are fields that are None or empty texts."""
+    """Return the fields of a configuration that have a value, by name as in the class, in its order, each as text:
+    floats with their unit and four significant digits, zeros too. The fields ``name``, ``kind``, ``ranks`` and
+    ``sources`` are left out, and so are those that are None or empty texts."""
     return {
         name: _format_value(value, _dimension(field.annotation, *field.metadata))
         for name, field in type(config).model_fields.items()
@@ -238,14 +245,14 @@ def formatted_fields(config: Config) -> dict[str, str]:
 
 
 def _belongs_in_line(value: object) -> bool:
-    """Return True if a field's value is shown in the one-line text of a configuration: it is neither zero nor itself a
-    plain configuration."""
+    """Return True if a field's value is shown in the one-line text of a configuration: it is neither 0 nor False, nor
+    a configuration without a one-line text of its own (a Config that is not :class:`Described`)."""
     return value != 0 and (isinstance(value, Described) or not isinstance(value, Config))
 
 
 def _dimension(*annotations: object) -> units.Dimension | None:
-    """Return the dimension of the first ``Quantity`` among annotations of a field, at any depth; None where there is
-    none."""
+    """Return the dimension (``time``, ``bandwidth``, ...) of the first ``Quantity`` among annotations of a field, also
+    inside of their type arguments (``dict[str, Time]``, ``Time | None``), at any depth; None where there is none."""
     for annotation in annotations:
         if isinstance(annotation, Quantity):
             return annotation.dimension
@@ -255,8 +262,13 @@ def _dimension(*annotations: object) -> units.Dimension | None:
 
 
 def _format_value(value: object, dimension: units.Dimension | None) -> str:
-    """Return a field's value as text. Floats have the unit of ``dimension``, or four significant digits without one;
-    mappings and plain configurations read ``name value, name value``, and the entries of tuples are joined by bars."""
+    """Return a field's value as text.
+
+    Floats have four significant digits, with the unit of ``dimension`` unless it is None. Mappings read ``key value,
+    key value``, their values in ``dimension`` too; so do configurations that are not :class:`Described`, with blanks
+    for underscores in names, each field in its own unit. Entries of tuples are joined by bars (``a | b``), and other
+    values, Described ones too, are as ``str``.
+    """
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_format_value(entry, dimension)}" for key, entry in value.items())
     if isinstance(value, tuple):
@@ -272,8 +284,8 @@ def _format_value(value: object, dimension: units.Dimension | None) -> str:
 
 
 def content_hash(value: object) -> str:
-    """Return the first 16 hex digits of the SHA-256 of the value's JSON with sorted keys; what JSON cannot hold counts
-    as its ``str``."""
+    """Return the first 16 hex digits of the SHA-256 of the value's JSON with sorted keys and no blanks; what JSON
+    cannot hold counts as its ``str``."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

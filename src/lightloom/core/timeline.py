@@ -61,15 +61,16 @@ class Counter(NamedTuple):
 
     @classmethod
     def of_changes(cls, name: str, changes: Iterable[tuple[float, float]], base: float = 0.0) -> Counter:
-        """Return the counter ``name`` whose value is ``base`` plus all changes so far.
+        """Return the counter ``name`` whose value is ``base`` plus all changes so far, that of the moment included.
 
         Args:
             name: name of the quantity with its unit.
             changes: (moment in seconds, difference) in any order; those of one moment count together.
-            base: value before the first change.
+            base: value before the first change, for which the counter has no moment.
 
         Returns:
-            A value for each moment of a change, in order of time; values that rounding leaves of 0 are 0.
+            A value for each different moment of a change, in order of time, equal to the one before or not; values
+            below a billionth of the largest magnitude, which rounding leaves of 0, are 0.
         """
         sums: dict[float, float] = {}
         for moment, difference in changes:
@@ -118,12 +119,12 @@ class Timeline:
 
     @property
     def step_time(self) -> float:
-        """Seconds from 0 until the last interval ends; 0 without intervals."""
+        """Seconds from 0 until the last of all intervals, on any resource, ends; 0 without intervals."""
         return max((interval.end for interval in self.intervals), default=0.0)
 
     @property
     def resources(self) -> list[str]:
-        """Names of the resources, each once, in order of first use."""
+        """Names of the resources that have intervals, each once, in order of their first interval's start."""
         return list(dict.fromkeys(interval.resource for interval in self.intervals))
 
     def on(self, resource: str) -> list[Interval]:
@@ -131,8 +132,9 @@ class Timeline:
         return [interval for interval in self.intervals if interval.resource == resource]
 
     def load(self) -> Counter:
-        """Return a counter of the bytes per second that all transmissions together carry over time, each at a constant
-        rate from its start to its end. Transmissions that do not state their bytes or have no length are left out."""
+        """Return a counter, ``load (bytes/s)``, of the bytes per second that all transmissions together carry over
+        time, each spread evenly from its start to its end. Transmissions whose details do not state ``bytes``, or 0, or
+        that have no length are left out."""
         changes = []
         for interval in self.intervals:
             nbytes = interval.details.get("bytes")
@@ -154,9 +156,9 @@ class Timeline:
         """Return the seconds of the step by what it waits for: ``compute_s``, ``exposed_communication_s``,
         ``exposed_reconfiguration_s`` and ``idle_s``, which add up to ``step_time``.
 
-        A moment counts as compute when any computing (forward, backward or update) runs, else as communication
-        (transmission or codec), else as reconfiguration, else as idle, from 0 on: what the network does beside
-        computing is hidden, the rest is *exposed*.
+        A moment counts as compute when any computing (forward, backward or update) runs on any resource, else as
+        communication (transmission or codec), else as reconfiguration, else as idle, from 0 until the last interval
+        ends: what the network does beside computing is hidden, the rest is *exposed*.
         """
         seconds: dict[Share, float] = dict.fromkeys((*_PRECEDENCE, "idle"), 0.0)
         changes: list[tuple[float, int, Share]] = []

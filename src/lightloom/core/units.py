@@ -35,8 +35,9 @@ _SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9, "p":
 
 
 def _with_prefixes(prefixes: dict[str, float], units: dict[str, float]) -> dict[str, float]:
-    """Return the SI sizes of all units with each prefix before them, by spelling, such as ``MiB``; prefixes and units
-    are sizes by spelling."""
+    """Return the SI sizes of all units with each prefix before them, by spelling, such as ``MiB``: the product of the
+    two. ``prefixes`` are factors by spelling (an empty one must be stated to get the bare units), ``units`` sizes in SI
+    units by spelling."""
     return {p + u: scale * value for p, scale in prefixes.items() for u, value in units.items()}
 
 
@@ -98,12 +99,17 @@ _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*
 
 
 def parse(value: str | float, dimension: Dimension) -> float:
-    """Return a quantity of the given dimension in SI units, from a text with a unit, such as ``40Gbps``, or a number
-    that is in SI units already. A text without a unit is a number in SI units, but for times and prices of electricity,
-    which need one unless they are 0.
+    """Return a quantity of the given dimension in SI units (bytes, bytes per second, seconds, FLOP/s, watts, joules,
+    joules per bit, dollars, dollars per joule, a share from 0), from a text with a unit, such as ``40Gbps`` or ``5 %``,
+    or a number that is in SI units already.
+
+    A text without a unit is a number in SI units, but for times and prices of electricity, which need one unless they
+    are 0. Case counts: ``b`` is a bit, ``B`` a byte; ``k``, ``M``, ``G`` are powers of 1000, ``Ki``, ``Mi``, ``Gi`` of
+    1024. Shares above 100 % pass.
 
     Raises:
-        UnitError: not a number, not finite, negative, or a unit that is missing or not of this dimension.
+        UnitError: not a number (a boolean is none), not finite, negative, or a unit that is missing or not of this
+            dimension.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UnitError(f"{value!r} is not a {_words(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
@@ -119,8 +125,9 @@ def parse(value: str | float, dimension: Dimension) -> float:
 
 
 def _split(text: str, dimension: Dimension) -> tuple[float, str]:
-    """Return the number and the unit in a text, the unit empty where there is none; a leading ``$`` of a price is put
-    at the unit's begin. UnitError where the text does not begin with a number."""
+    """Return (number, unit) of a text, the unit as it is written, known or not, without blanks around it, and empty
+    where there is none; a ``$`` before the number of a price is put at the unit's begin (``$ 0.12/kWh`` has ``$/kWh``).
+    Digits may have underscores between them. UnitError where the text does not begin with a number."""
     leading = "$" if dimension in ("price", "price_of_electricity") and text.lstrip().startswith("$") else ""
     match = _NUMBER.fullmatch(text.lstrip().removeprefix("$") if leading else text)
     if match is None:
@@ -134,9 +141,13 @@ def _words(dimension: Dimension) -> str:
 
 
 def format_quantity(value: float, dimension: Dimension) -> str:
-    """Return an SI quantity as text with four significant digits, in the largest unit of its dimension that keeps the
-    number at or above one, else, and for 0, in the smallest; bandwidths, given in bytes per second, are in bits per
-    second."""
+    """Return an SI quantity as text with at most four significant digits (``%.4g``), a blank and the unit: the largest
+    unit of its dimension that keeps the magnitude at or above one, else, and for 0, the smallest.
+
+    Sizes are in B to TiB, powers of 1024; bandwidths, given in bytes per second, in b/s to Tb/s; times in ns to s;
+    shares in %; prices of electricity, given in dollars per joule, in ct/kWh. From 10,000 of the largest unit on, and
+    below 0.0001 of the smallest, the number has an exponent.
+    """
     factor, units = _FORMATS[dimension]
     value *= factor
     if value == 0:
@@ -146,8 +157,9 @@ def format_quantity(value: float, dimension: Dimension) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Return seconds as text with four significant digits in the largest unit, s to ns, that keeps the number at or
-    above one; below 1 ns in ns, from 60 s on still in s."""
+    """Return seconds as text with at most four significant digits, a blank and the largest unit, s, ms, µs or ns, that
+    keeps the number at or above one: ``1.5 ms``; below 1 ns in ns, 0 as ``0 ns``, from 60 s on still in s (from
+    10,000 s on with an exponent)."""
     return format_quantity(seconds, "time")
 
 
@@ -158,46 +170,50 @@ def format_difference(seconds: float) -> str:
 
 
 def format_size(nbytes: float) -> str:
-    """Return a number of bytes as text with four significant digits, in powers of 1024, B to TiB."""
+    """Return a number of bytes as text with at most four significant digits, a blank and the largest unit, B, KiB, MiB,
+    GiB or TiB, powers of 1024, that keeps the number at or above one: ``1.5 GiB``."""
     return format_quantity(nbytes, "size")
 
 
 def format_bandwidth(bytes_per_second: float) -> str:
-    """Return a rate given in bytes per second as text with four significant digits in bits per second, b/s to Tb/s,
-    powers of 1000."""
+    """Return a rate given in bytes per second as text in bits per second, with at most four significant digits, a blank
+    and the largest unit, b/s, kb/s, Mb/s, Gb/s or Tb/s, powers of 1000, that keeps the number at or above one:
+    ``10 Gb/s`` for 1.25e9."""
     return format_quantity(bytes_per_second, "bandwidth")
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time of 0 s or more as text with four significant digits, in the largest unit, years, days, h, min or s,
-    that keeps the number at or above one; below 1 s in s."""
+    """Return a time of 0 s or more as text with at most four significant digits, in the largest unit, years (of 365.25
+    days), days, h, min or s, that keeps the number at or above one: ``1.5 days``; below 1 s in s."""
     named = ((YEAR, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"), (0.0, "s"))
     size, unit = next(entry for entry in named if seconds >= entry[0])
     return f"{seconds / (size or 1.0):.4g} {unit}"
 
 
 def format_rate(value: float) -> str:
-    """Return a rate without a unit as text: four significant digits, with thousands separators and no exponent from
-    1000 on."""
+    """Return a rate without a unit as text: at most four significant digits, from 1000 on as a whole number with commas
+    between thousands (``1,235,000``), never with an exponent there."""
     return f"{value:.4g}" if value < 1000 else f"{float(f'{value:.4g}'):,.0f}"
 
 
 def format_energy(joules: float | None) -> str:
-    """Return an energy in joules as text with four significant digits, µJ to MJ; ``not sourced`` for None, where a part
-    of it has no published value."""
+    """Return an energy in joules as text with at most four significant digits in the largest unit, µJ, mJ, J, kJ or MJ,
+    that keeps the number at or above one; ``not sourced`` for None, where a part of it has no published value."""
     return "not sourced" if joules is None else format_quantity(joules, "energy")
 
 
 def format_ratio(value: float | None) -> str:
-    """Return a ratio as text with a times sign: three significant digits below 1000, else a whole number with thousands
-    separators; a dash for None, where there is nothing to compare."""
+    """Return a ratio as text with a times sign right behind it: at most three significant digits below 1000
+    (``1.25×``), else a whole number with commas between thousands (``1,234×``); – for None, where there is nothing to
+    compare."""
     if value is None:
         return "–"
     return f"{value:.3g}×" if value < 1000 else f"{value:,.0f}×"
 
 
 def format_claim(value: float | str | None) -> str:
-    """Return a claim's figure as text with at most six significant digits; a text unchanged, a dash for None."""
+    """Return a claim's figure as text: a number with at most six significant digits (``%.6g``), without its unit; a
+    text unchanged, – for None."""
     if value is None:
         return "–"
     return value if isinstance(value, str) else f"{value:.6g}"
