@@ -55,12 +55,12 @@ def _read_checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> 
     Args:
         path: the file.
         expected: what the file should be, for the message: ``a .npy file of numbers``.
-        read: function of the open file; a ConfigError that it raises passes, other errors than those of damaged files
-            (:data:`_DAMAGE`, such as ValueError) too.
+        read: function of the open file.
 
     Raises:
-        ConfigError: the file is unreadable, or ``read`` raises an error of damaged files; then the message says that
-            the file is not ``expected``.
+        ConfigError: the file cannot be opened or read (OSError); ``read`` raises a ConfigError, which passes; or it
+            raises one of :data:`_DAMAGE` (ValueError, EOFError, zipfile.BadZipFile and others that damaged files
+            cause), where the message says that the file is not ``expected``.
     """
     try:
         with path.open("rb") as file, warnings.catch_warnings():

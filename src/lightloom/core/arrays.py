@@ -67,8 +67,9 @@ def packed(columns: Sequence[Codes | Mask]) -> Ints:
 
 
 def first_rows(columns: Sequence[Codes | Mask]) -> tuple[Ints, Ints]:
-    """Return two arrays of indices: the first row of each distinct combination of the columns' values, in the order of
-    :func:`packed`, [combination], and for each row the index of its combination there, [row]."""
+    """Return two arrays of indices from 0: the first row of each distinct combination of the columns' values,
+    combinations sorted by the first column, then the next, [combination], and for each row the index of its combination
+    there, [row]. ``columns`` are as for :func:`packed`."""
     _, first, own = np.unique(packed(columns), return_index=True, return_inverse=True)
     return first, own
 

@@ -12,8 +12,8 @@ _Result = TypeVar("_Result")
 def cached_method(most: float = inf) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
     """Return a decorator that keeps the results of a method in the object itself, by arguments, which must be hashable.
 
-    The same value by position and by keyword counts as two arguments. Errors are not kept. The object needs a
-    ``__dict__``; ``functools.cache`` would keep the object itself alive.
+    The same value by position and by keyword counts as two arguments. Errors are not kept. The results live and die
+    with the object, which needs a ``__dict__`` and need not be hashable; ``functools.cache`` would keep it alive.
 
     Args:
         most: largest number of results that an object keeps; beyond, the one that was computed first is dropped.

@@ -175,8 +175,9 @@ def source_hash(*parts: str) -> str:
 
 
 def read_entry(path: Path) -> bytes | None:
-    """Return the content of a cache entry without its head; None where there is none or it cannot be read, where a
-    version before 0.3 wrote it, or where it is damaged, which is logged as a warning.
+    """Return the content of a cache entry without its head, the first line, which holds a digest of the file's name and
+    the content; None where there is none or it cannot be read, where a version before 0.3 wrote it, or where the digest
+    is another, which is logged as a warning.
 
     Raises:
         ConfigError: the entry's folder belongs to somebody else, or others can write to it.

@@ -92,8 +92,9 @@ def _check_head(folder: Path, name: str) -> None:
 
 
 def _rows(file: BinaryIO) -> dict[str, dict[str, Any]]:
-    """Return the rows of all lines of a journal with a valid checksum, by key, the last one of a key; lines without are
-    left out, and an incomplete last line is cut off the file."""
+    """Return the rows of a journal, open for reading and writing, by key, the last one of a key. Lines whose checksum
+    is not that of their JSON (a list of key and row) are left out and stay; an incomplete last line, without a line
+    feed, is cut off the file."""
     file.seek(0)
     content = file.read()
     end = content.rfind(b"\n") + 1

@@ -64,9 +64,9 @@ class Kernel:
 
     @cached_property
     def _built(self) -> Mapping[bytes, int]:
-        """Addresses of the kernel's machine code in the package's extension module, by the key of the arguments' types;
-        empty where the module has none of this source, while the package is being built, and where Numba is preferred
-        and installed."""
+        """Addresses of the kernel's machine code in the package's extension module, by the key of the arguments' types
+        (such as ``C1dq`` for a float64 array in C order and an int64); empty where the module is missing or has none of
+        this source, while the package is being built, and where Numba is preferred and installed."""
         if self.calls_ahead is not None or not _BUILT or (self._for_processor and _numba_or_why()[0]):
             return {}
         built: Mapping[bytes, int] = _BUILT.get(self.name, {})

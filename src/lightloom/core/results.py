@@ -202,12 +202,13 @@ class Described(Config):
     """A configuration whose fields are printed with their units."""
 
     def heading(self) -> str:
-        """Return what the object is, in a few words; its class's name unless a subclass says more."""
+        """Return what the object is, in a few words, with which its one-line text begins; its class's name unless a
+        subclass says more."""
         return type(self).__name__
 
     def unused_fields(self) -> tuple[str, ...]:
-        """Return the names of the fields whose value means nothing because of other fields; the one-line text leaves
-        them out. None by default: an empty tuple."""
+        """Return the names of the fields whose value means nothing because of other fields' values; the one-line text
+        leaves them out, the table of the notebook does not. No field by default."""
         return ()
 
     def __repr__(self) -> str:
@@ -235,8 +236,8 @@ class Described(Config):
 
 def formatted_fields(config: Config) -> dict[str, str]:
     """Return the fields of a configuration that have a value, by name as in the class, in its order, each as text:
-    floats with their unit and four significant digits, zeros too. The fields ``name``, ``kind``, ``ranks`` and
-    ``sources`` are left out, and so are those that are None or empty texts."""
+    floats with at most four significant digits and the unit of the field where it has one, zeros too. The fields
+    ``name``, ``kind``, ``ranks`` and ``sources`` are left out, and so are those that are None or empty texts."""
     return {
         name: _format_value(value, _dimension(field.annotation, *field.metadata))
         for name, field in type(config).model_fields.items()
@@ -284,8 +285,8 @@ def _format_value(value: object, dimension: units.Dimension | None) -> str:
 
 
 def content_hash(value: object) -> str:
-    """Return the first 16 hex digits of the SHA-256 of the value's JSON with sorted keys and no blanks; what JSON
-    cannot hold counts as its ``str``."""
+    """Return the first 16 hex digits of the SHA-256 of the value's JSON with sorted keys and no blanks; values that
+    JSON cannot hold count as their ``str``, keys that it cannot raise TypeError."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -98,8 +98,8 @@ class Timeline:
         comes before what follows it.
 
         Raises:
-            AssertionError: an interval ends before it starts, begins before 0 or is of no known category, or two
-                overlap on a resource.
+            AssertionError: an interval ends before it starts, begins before 0 or is of no category in :data:`SHARES`,
+                or two overlap on a resource (by any amount; one may start as another ends).
         """
         return cls(tuple(sorted(intervals, key=lambda interval: (interval.start, interval.end))))
 
