@@ -43,14 +43,20 @@ class _VisibleConsole(Console):
     """A console on which names and texts of files cannot control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments of a table or a text, control characters in their texts replaced by visible escapes."""
+        """Yield the segments of a table or a text as Rich does, with hexadecimal escapes (a backslash, ``x1b``) in the
+        place of characters of their texts that would control the terminal or reverse the direction of writing; line
+        feeds and tabs stay."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
 def make_console(file: IO[str] | None = None) -> Console:
-    """Return a console on ``file`` (stdout by default): on a terminal in colour and as wide as the window, elsewhere
-    plain text of at least 120 columns."""
+    """Return a console of Rich on ``file`` (stdout by default): on a terminal in colour and as wide as the window,
+    elsewhere without colour and 120 columns wide, or as wide as ``$COLUMNS`` or a terminal on another stream says where
+    that is more.
+
+    Texts are shown as they are: Rich's markup, emoji codes and highlighting are off.
+    """
     options: dict[str, Any] = {"file": file or sys.stdout, "highlight": False, "markup": False, "emoji": False}
     console = _VisibleConsole(**options)
     if console.is_terminal:
@@ -59,8 +65,8 @@ def make_console(file: IO[str] | None = None) -> Console:
 
 
 def _broken(name: Text, width: int) -> Text:
-    """Return a name broken into lines after dots and underscores only; each line has at most ``width`` cells, or is one
-    part that is longer."""
+    """Return a name with line feeds put in after dots and underscores only, in the same style; each line has at most
+    ``width`` columns of the terminal, or is one part (up to the next dot or underscore) that is longer."""
     lines = [""]
     for part in _PARTS.findall(name.plain):
         if lines[-1] and cell_len(lines[-1] + part) > width:
@@ -70,15 +76,19 @@ def _broken(name: Text, width: int) -> Text:
 
 
 def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "", judged: bool = True) -> Table:
-    """Return a table of published figures beside ours, a row for each claim: figure, paper, ours, unit, status, and why
-    a figure deviates.
+    """Return a table of published figures beside ours, a row for each claim: figure (the claim's ``id``), paper, ours,
+    unit, status, and why a figure deviates.
+
+    Figures have at most six significant digits, and a dash where there is none; a status is followed by ``(fitted)``
+    where a constant was fitted to the paper.
 
     Args:
         claims: the rows, in order.
-        width: columns of the terminal: names of figures are broken to fit, and the reasons left out where whole words
-            have no room. None for output that is no terminal: nothing is broken or left out.
+        width: columns of the terminal: names of figures are broken after dots and underscores to fit, and the column of
+            reasons is left out where the whole words of all columns have no room. None for output that is no terminal:
+            nothing is broken or left out, and the table may be wider than 120 columns.
         title: above the table; none if empty.
-        judged: whether rows have a status; False for findings.
+        judged: False leaves out the column of status alone, for findings of ours, which have none.
     """
     rows = list(claims)
     columns = {
@@ -124,13 +134,14 @@ def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "",
 def plain_table(
     columns: Sequence[str], rows: Iterable[Iterable[str]], *, title: str = "", left: Sequence[str] | None = None
 ) -> Table:
-    """Return a table of text.
+    """Return a table of text without lines; cells that are too wide are folded, and markup in them is not read.
 
     Args:
         columns: headings.
-        rows: cells of each row.
+        rows: cells of each row, in the order of the headings.
         title: above the table; none if empty.
-        left: columns that are set flush left, only the first unless given; all others are set flush right.
+        left: headings of the columns that are set flush left, only the first unless given; all others are set flush
+            right.
     """
     table = _bare_table(title)
     for column in columns:
@@ -143,12 +154,13 @@ def plain_table(
 
 def rows_table(rows: Sequence[Mapping[str, object]], *, title: str = "", left: Sequence[str] | None = None) -> Table:
     """Return a table of a result's rows, of which there must be at least one; the keys of the first row are the
-    headings.
+    headings, and cells are shown by ``str``.
 
     Args:
-        rows: cells by heading, all in the same order.
+        rows: cells by heading; the keys of all must be in the order of the first, as cells are taken by their place.
         title: above the table; none if empty.
-        left: columns that are set flush left, only the first unless given; all others are set flush right.
+        left: headings of the columns that are set flush left, only the first unless given; all others are set flush
+            right.
     """
     return plain_table(list(rows[0]), (map(str, row.values()) for row in rows), title=title, left=left)
 
@@ -171,7 +183,8 @@ def screen(
         best: lines that say what is best.
         rows: cells by heading, which are shown by ``str``.
         all: whether to show all rows; otherwise the number of hidden ones is told.
-        left: columns that are set flush left; unless given, the first and those of words.
+        left: headings of the columns that are set flush left; unless given, the first and those in which any shown cell
+            is no number (:func:`numeric`).
         table: shown in place of the rows, unless there are rows and ``left`` is given.
         rest: other fields of ``Answer``: ``legend``, ``everything``, ``what_if``, ``limit``, ``rests``, ``more``, and
             ``hidden`` in place of the number counted here.
@@ -184,9 +197,13 @@ def screen(
 
 
 def answer_parts(answer: Answer, table: Table | None = None) -> Parts:
-    """Yield an answer as lines and a table that fit the terminal: the question and the first line of what is best in
-    bold, the rows (or ``table`` in their place), then what the marks mean, what would change the answer, its limit and
-    what to ask next."""
+    """Yield an answer as lines (``Text``), wrapped to the width of the console on stdout, and one table: the question
+    and the first line of what is best in bold, the rest of what is best, the rows (or ``table`` in their place), then
+    what the marks mean and how many rows are hidden, what would change the answer, its limit, what it rests on and what
+    to ask next. Parts that are empty are left out.
+
+    Of the rows, the first column and those in which any cell is no number (:func:`numeric`) are set flush left.
+    """
     width = make_console().width
     bold = True
     for line in answer.head(width):
@@ -205,13 +222,17 @@ _NUMERIC = re.compile(r"[-+−±≈<>≤≥~]? ?(\$ )?\d[\d.,eE+\-−]*\s*([%×]
 
 
 def numeric(text: str) -> bool:
-    """Return whether the text of a cell is to be set as a number: it is one, perhaps with a sign and a unit of up to
-    eight letters, or it is empty or a dash."""
+    """Return whether the text of a cell is to be set as a number: it is one, or it is empty or an en dash (–).
+
+    Before a number may stand a sign or one of the marks ``± ≈ < > ≤ ≥ ~``, and ``$`` with a blank; after it ``%``,
+    ``×`` or a unit of up to eight letters, with or without a blank. Exponents and separators of thousands are allowed.
+    """
     return not text.strip(" –") or _NUMERIC.fullmatch(text.strip()) is not None
 
 
 def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
-    """Return a table of two columns without a heading, (name, value) in each row; ``title`` above it, none if empty."""
+    """Return a table of two columns without a heading, (name, value) in each row, both flush left and shown as they
+    are: names, in dim type, stay on one line, values are folded; ``title`` stands above it, none if empty."""
     table = _bare_table(title)
     table.show_header = False
     table.add_column(style="dim", no_wrap=True)

@@ -35,8 +35,8 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def render(report: Report) -> str:
-    """Return the report as the text of one HTML page; plans can be looked into where the report has such and Bokeh is
-    installed."""
+    """Return the report as the text of one HTML page that fetches nothing; its reader can look into single plans where
+    the report has any in ``explored`` and Bokeh is installed."""
     explorer = _explorer(report) if report.explored and draws() else None
     return _environment().get_template("report.html").render(report=report, shares=SHARES, explorer=explorer)
 
@@ -47,8 +47,9 @@ def draws() -> bool:
 
 
 def _explorer(report: Report) -> dict[str, Any]:
-    """Return what the page needs to draw plans: ``data``, the JSON that its scripts read, and ``scripts``, the sources
-    of the browser library, all as markup."""
+    """Return what the page needs to draw plans: ``data``, the JSON text that its scripts read (:func:`page_data`), and
+    ``scripts``, a list of the sources of Bokeh's browser library, all as markup that may stand inside ``script``
+    elements. Bokeh must be installed (:func:`draws`)."""
     from bokeh.resources import Resources
 
     scripts = Resources(mode="inline", components=["bokeh", "bokeh-api"], log_level="error").js_raw
@@ -60,7 +61,7 @@ def _explorer(report: Report) -> dict[str, Any]:
 
 
 def write(report: Report, path: Path) -> Path:
-    """Write the report as an HTML page to ``path``, whole or not at all, and return the path.
+    """Write the report as an HTML page to ``path``, whole or not at all, and return the path; missing folders are made.
 
     Raises:
         ConfigError: the place cannot be written to.
@@ -69,13 +70,14 @@ def write(report: Report, path: Path) -> Path:
 
 
 def inline_svg(svg: str, prefix: str) -> Markup:
-    """Return an SVG document as markup for a page: its ink follows the page's text colour, and the ids that it refers
-    to begin with ``prefix``.
+    """Return an SVG document as markup for a page, the ``<svg>`` element alone: the ids that it refers to begin with
+    ``prefix``, and what has lightloom's ink as its colour takes that of the page's variable ``--ink``.
 
     Other ids, comments, metadata and namespaces are left out.
 
     Raises:
-        ValueError: the SVG holds a script or another thing that would run.
+        ValueError: the SVG holds a script, a foreign object, a handler of events or a ``javascript:`` address, or there
+            is no ``<svg>`` element.
     """
     svg = _COMMENT.sub("", svg)
     if _ACTIVE.search(svg):
@@ -92,7 +94,12 @@ def inline_svg(svg: str, prefix: str) -> Markup:
 
 @cache
 def _environment() -> Environment:
-    """Return the environment of the page's templates (Jinja), with the formats of numbers as filters; made once."""
+    """Return the environment of the page's templates (Jinja), made once: texts are escaped, and a name that is not
+    defined is an error.
+
+    Filters are the formats of numbers (``FORMS``), ``percent`` (a part of a whole, four decimals), ``bar_scale`` and
+    ``inline_svg``.
+    """
     environment = Environment(
         loader=PackageLoader("lightloom.reports", "templates"),
         autoescape=True,
@@ -115,8 +122,11 @@ def _environment() -> Environment:
 
 
 def numeric_columns(table: Table) -> list[bool]:
-    """Return for each column of a table whether all its cells are numbers (a unit may follow); False for all in a table
-    without rows."""
+    """Return for each column of a table whether all its cells are numbers; False for all in a table without rows.
+
+    A sign or one of the marks ``≈ < >`` may stand before a number, and ``%``, ``×`` or a unit of up to six letters
+    after it; an empty cell or a dash is no number.
+    """
     return [
         bool(table.rows) and all(_NUMBER.fullmatch(row[i].strip()) is not None for row in table.rows)
         for i in range(len(table.columns))
@@ -143,8 +153,9 @@ class DrawnResult(Result):
         """Return a matplotlib figure of the result."""
 
     def pictures(self) -> tuple[str, ...]:
-        """Return a tuple of one HTML element, the drawing of :meth:`figure` as SVG on white; its ids begin with a hash
-        of the drawing, so that cells of a notebook do not mix theirs."""
+        """Return a tuple of one HTML element as text, a ``<div>`` with white background that holds the drawing of
+        :meth:`figure` as SVG; its ids begin with a hash of the drawing, so that cells of a notebook do not mix
+        theirs."""
         svg = to_svg(self.figure())
         element = inline_svg(svg, f"l{sha256(svg.encode()).hexdigest()[:8]}-")
         return (f'<div style="background: white; max-width: 100%; --ink: {INK}">{element}</div>',)

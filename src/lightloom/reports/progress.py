@@ -34,11 +34,12 @@ class Bar:
             self(1)
 
     def tell(self, text: Callable[[], str], total: int | None = None) -> None:
-        """Show a text behind the bar, at most once a second.
+        """Show a text behind the bar, unless the last was shown within a second; the call is then dropped, its total
+        included.
 
         Args:
             text: returns the text, the best answer so far; called only when it is shown.
-            total: amount of work, once it is known.
+            total: amount of work, once it is known; None leaves it as it is.
         """
         if self._shown is not None and time.monotonic() - self._told > _BETWEEN:
             self._shown.update(self._task, best=text(), **({} if total is None else {"total": total}))
@@ -47,11 +48,12 @@ class Bar:
 
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[Bar]:
-    """Return a context manager that gives a bar, to be called with the amount of work done since the last call; it
-    appears on stderr, if that is a terminal, after two seconds, and disappears at the end of the context.
+    """Return a context manager that gives a :class:`Bar`, to be called with the amount of work done since the last
+    call; it appears on stderr after two seconds, and disappears at the end of the context. Where stderr is no terminal
+    nothing is shown, and the bar may be called all the same.
 
     Args:
-        description: words before the bar.
+        description: words before the bar, shown as they are.
         total: amount of work; None where it is unknown, so that the bar pulses.
     """
     if not sys.stderr.isatty():

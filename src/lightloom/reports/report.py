@@ -57,11 +57,11 @@ def explored_plan(
     enough at once. ``memory`` is a list of pairs (what for, bytes).
 
     Args:
-        timeline: of the plan's step; its busiest resources get a lane each.
+        timeline: of the plan's step; its resources that :func:`busiest` chooses get a lane each.
         label: the plan in a few words.
         memory: bytes of the fullest rank by what they are for.
         capacity: bytes of the accelerator's memory; None when unknown.
-        exchanges: collectives of the step: kind, ranks, stride, size, algorithm; text as shown.
+        exchanges: a row for each collective of the step: kind, ranks, stride, size, algorithm; texts as shown.
     """
     busy, below = busiest(timeline, LANES), 0.0
     while True:
@@ -108,8 +108,9 @@ def light_map(schedule: Schedule, fabric: Fabric) -> Document | None:
 
     Its keys are ``title``, ``ranks``, ``channels`` (of a link in one direction), ``steps``, ``shown`` (numbers of the
     steps that are shown, from 0), ``rows`` and ``colours`` (one a rank). A row is [place of the step in ``shown``,
-    source, destination, way (0 clockwise), first channel, number of channels, number of links]. Of schedules with more
-    than 15,000 lightpaths, only evenly spaced steps are shown.
+    source, destination, way (0 clockwise, 1 counter-clockwise), first channel (counted through all fibres), number of
+    channels, number of links]; a colour is ``#rrggbb``. At most 15,000 // (lightpaths of the fullest step) steps are
+    shown, at least one; of more, so many that are evenly spaced. The schedule may be of any kind (:func:`in_steps`).
     """
     if not (fabric.exclusive and fabric.wavelength_routed):
         return None
@@ -134,15 +135,15 @@ def light_map(schedule: Schedule, fabric: Fabric) -> Document | None:
 
 
 def page_data(plans: Mapping[int, Document], light: Document | None) -> str:
-    """Return the JSON text that the page's script reads, safe inside a ``script`` element; names of stretches are
-    replaced by their places in one list for all plans (``names``).
+    """Return the JSON text that the page's script reads, safe inside a ``script`` element (``<`` and ``&`` are escaped
+    as JSON does); names of stretches are replaced by their places, from 0, in one list for all plans (``names``).
 
-    Its other keys are ``resolution`` (parts of a step in which times are counted), ``kinds`` ([words, colour] by kind
-    of task), ``plans`` (by place, as text) and ``light``.
+    Its other keys are ``resolution`` (parts of a step in which times are counted, 10^7), ``kinds`` ([words, colour] by
+    kind of task), ``plans`` (by place in the ranking, as text) and ``light``.
 
     Args:
         plans: what :func:`explored_plan` returned, by places in the ranking.
-        light: what :func:`light_map` returned; None leaves it out.
+        light: what :func:`light_map` returned; None leaves the key out.
     """
     rows = [row for plan in plans.values() for row in plan["stretches"]]
     names = {name: number for number, name in enumerate(dict.fromkeys(row[4] for row in rows))}
@@ -242,14 +243,16 @@ class RankingRow:
 
     @property
     def energy_per_sample(self) -> str:
-        """Joules of a sample over all ranks as text with their unit, behind ``energy_mark``; ``not sourced`` where no
-        part has a source."""
+        """Joules of a sample over all ranks as text with four significant digits and a unit from µJ to MJ, behind
+        ``energy_mark`` (``≥ ``, ``≤ ``, ``~ `` or nothing, by how they compare to the true ones); ``not sourced``,
+        without a mark, where no part has a source."""
         known = self.joules_per_sample
         return f"{'' if known is None else self.energy_mark}{format_energy(known)}"
 
     def per_sample(self) -> dict[str, float]:
-        """Return the seconds of a step by what it waits for (keys of ``SHARES``), divided by the samples of the
-        step."""
+        """Return the seconds of a step by what it waits for (those of ``compute_s``, ``exposed_communication_s``,
+        ``exposed_reconfiguration_s`` and ``idle_s`` that the row has), divided by the samples of the step over all
+        ranks."""
         return {key: seconds / self.global_batch for key, seconds in self.breakdown.items()}
 
 
@@ -293,7 +296,7 @@ class Table:
 
 def table_of(title: str, rows: Sequence[Mapping[str, object]], caption: str = "") -> Table:
     """Return a table of rows, of which there must be at least one; the keys of the first are the columns, and cells are
-    text by ``str``.
+    text by ``str``, taken by their place, whatever the keys of later rows. An empty ``caption`` means none.
 
     Raises:
         ValueError: a row has another number of cells than the first.
@@ -362,14 +365,15 @@ def write_perfetto_trace(
     dependencies between resources are arrows.
 
     Args:
-        path: where it is written.
-        timeline: intervals of a step.
+        path: where it is written; missing folders are made.
+        timeline: intervals of a step; their details become the arguments of the events.
         title: name of the process.
         provenance: put into the trace's metadata.
-        counters: values over time.
+        counters: values over time, each with the moments, in seconds, from which on they hold.
 
     Raises:
         ConfigError: the place cannot be written to.
+        ValueError: a value or a detail is infinite or NaN.
     """
     threads = {resource: number for number, resource in enumerate(timeline.resources, start=1)}
     named: list[tuple[str, int, Document]] = [("process_name", 0, {"name": title})]
@@ -407,8 +411,8 @@ def _flows(timeline: Timeline, threads: Mapping[str, int]) -> Iterator[dict[str,
     from that interval's end.
 
     Args:
-        timeline: intervals of a step.
-        threads: number of the thread of each resource.
+        timeline: intervals of a step; a dependency is a number in ``after`` that another one has as its ``task``.
+        threads: number of the thread of each resource, by its name.
     """
     of_task = {interval.task: interval for interval in timeline.intervals if interval.task is not None}
     count = 0

@@ -112,8 +112,8 @@ _T = TypeVar("_T")
 
 @cache
 def _style() -> dict[str, Any]:
-    """Return matplotlib's settings (rc parameters by name) for all figures: those of ``style.yaml``, and lightloom's
-    ink."""
+    """Return matplotlib's settings (rc parameters by name) for all figures: those of ``style.yaml`` beside this module,
+    and the colours of text (:data:`INK`) and of axes and ticks (:data:`FAINT`)."""
     return read_yaml(Path(__file__).with_name("style.yaml")) | dict.fromkeys(_INKED, INK) | dict.fromkeys(_FAINT, FAINT)
 
 
@@ -131,7 +131,7 @@ def need_figures() -> None:
 
 @contextmanager
 def _look() -> Iterator[None]:
-    """Return a context manager in which matplotlib has lightloom's settings.
+    """Return a context manager in which matplotlib has lightloom's settings; at its end the former ones come back.
 
     Raises:
         UnsupportedError: Matplotlib is not installed.
@@ -157,7 +157,8 @@ def styled(draw: Callable[_P, Figure]) -> Callable[_P, Figure]:
 
 
 def single_panel(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return (empty figure, its one panel); sizes in inches."""
+    """Return (empty figure, its one panel), made without pyplot and with matplotlib's constrained layout; sizes in
+    inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -165,8 +166,11 @@ def single_panel(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def panel_grid(width: float, height: float, rows: int, columns: int, **options: Any) -> tuple[Figure, Any]:
-    """Return (empty figure, its panels), the panels as an array [rows, columns] even where there is one; sizes in
-    inches, further options are those of matplotlib's ``subplots``."""
+    """Return (empty figure, its panels), the panels as an array [rows, columns] even where there is one, made without
+    pyplot and with matplotlib's constrained layout.
+
+    ``width`` and ``height`` of the figure are in inches; further options are those of matplotlib's ``Figure.subplots``.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -178,7 +182,7 @@ def annotate(axes: Axes, text: str, point: tuple[float, float], offset: tuple[fl
 
     Args:
         axes: the panel.
-        text: the note.
+        text: the note, in matplotlib's notation: a dollar sign begins a formula (:func:`plain` escapes it).
         point: (x, y) in data coordinates, unless ``xycoords`` among the options says otherwise.
         offset: (right, up) of the note from the point, in points.
         options: options of matplotlib's ``annotate``.
@@ -192,8 +196,11 @@ def hide_spines(axes: Axes, *more: str) -> None:
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Label the rows 0, 1 ... of a horizontal chart, row 0 at the top, without ticks and without a line on their
-    left."""
+    """Label the rows 0, 1 ... of a horizontal chart, row 0 at the top, without ticks, and hide all sides of the panel's
+    box but the bottom; dollar signs in names are plain text.
+
+    The vertical axis is set to run from half a row above the first to half a row below the last.
+    """
     axes.set_yticks(range(len(names)), [plain(name) for name in names])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
@@ -213,8 +220,8 @@ def integer_ticks(axis: Axis, most: int) -> None:
 
 
 def logarithmic_ticks(axis: Axis, words: Callable[[float], str], **options: Any) -> None:
-    """Put ticks on a logarithmic axis, labelled by ``words(value)``; minor ticks get no label. Further options are
-    those of matplotlib's ``LogLocator``."""
+    """Put ticks on a logarithmic axis, labelled by ``words(value)``, where the value is rounded to six significant
+    digits; minor ticks get no label. Further options are those of matplotlib's ``LogLocator``."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(**options))
@@ -235,8 +242,8 @@ def colour_legend(figure: Figure, colours: Mapping[str, Any], **options: Any) ->
 
     Args:
         figure: the figure.
-        colours: colours by words.
-        options: options of matplotlib's ``Patch``.
+        colours: matplotlib's colours by the words beside them, in which dollar signs are plain text.
+        options: options of matplotlib's ``Patch``, for all patches.
     """
     from matplotlib.patches import Patch
 
@@ -246,12 +253,12 @@ def colour_legend(figure: Figure, colours: Mapping[str, Any], **options: Any) ->
 
 
 def share_image(axes: Axes, shares: Floats, most: float, links: int, steps: int) -> AxesImage:
-    """Draw shares as an image with links, from 0, across and steps, from 1, downwards, and return it.
+    """Draw shares as an image with links, numbered from 0, across and steps, numbered from 1, downwards, and return it.
 
     Args:
         axes: panel to draw in.
-        shares: [bins of steps, bins of links].
-        most: share that has the full colour; 0 has none.
+        shares: [bins of steps, bins of links], both axes cut into bins of equal width.
+        most: share that has the full colour; opacity falls evenly from there to 3 % at 0.
         links: number of links that the axis spans.
         steps: number of steps that the axis spans.
     """
@@ -276,7 +283,8 @@ def share_bar(figure: Figure | SubFigure, image: AxesImage, axes: Panels, label:
 
 
 def number_bar(figure: Figure | SubFigure, colours: Floats, axes: Panels, label: str, aspect: float) -> None:
-    """Draw a colour bar beside the panels ``axes`` for things that are numbered from 0, such as ranks.
+    """Draw a colour bar beside the panels ``axes`` for things that are numbered from 0, such as ranks, with ticks at
+    about five whole numbers at most.
 
     Args:
         figure: the figure.
@@ -303,7 +311,9 @@ def plain(text: str) -> str:
 def to_svg(figure: Figure, origin: str = "") -> str:
     """Return the figure as SVG text on a transparent ground; equal figures give equal bytes, and text stays text.
 
-    ``origin`` (one line of provenance) becomes the description in its metadata; empty leaves it out.
+    ``origin`` (one line of provenance) becomes the description in its metadata; empty leaves it out. Texts name DejaVu
+    Sans as their font and common sans-serif ones in its place. UnsupportedError is raised where Matplotlib is not
+    installed.
     """
     buffer = io.StringIO()
     with _look():
@@ -315,10 +325,11 @@ def to_svg(figure: Figure, origin: str = "") -> str:
 
 
 def check_format(path: Path) -> None:
-    """Check that :func:`save` can write a file of that name; nothing is written.
+    """Check that the suffix of ``path`` names a format that :func:`save` writes; nothing is written, and the folder is
+    not looked at.
 
     Raises:
-        ConfigError: the suffix is none of :data:`FORMATS`.
+        ConfigError: the suffix is none of ``.svg``, ``.png`` and ``.pdf`` (:data:`FORMATS`), in either case of letters.
         UnsupportedError: Matplotlib is not installed.
     """
     need_figures()
@@ -328,12 +339,15 @@ def check_format(path: Path) -> None:
 
 def save(figure: Figure, path: Path, origin: str = "") -> Path:
     """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix of ``path``, completely or not at all, and return
-    the path.
+    the path; missing folders are made.
 
-    ``origin`` (one line of provenance) goes into the file's metadata; empty leaves it out.
+    The ground is transparent in SVG and white in the others; PNG has 160 dots an inch. ``origin`` (one line of
+    provenance) goes into the file's metadata; empty leaves it out. Dates are left out, so that equal figures give equal
+    files.
 
     Raises:
         ConfigError: another suffix, or the place cannot be written to.
+        UnsupportedError: Matplotlib is not installed.
     """
     check_format(path)
     suffix = path.suffix.lower()

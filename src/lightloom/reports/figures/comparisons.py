@@ -41,6 +41,11 @@ def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Fi
 
     Points have their 90 % intervals where a series has them; the line of equality and a band within 10 % of it are
     drawn too. There must be at least one row.
+
+    Args:
+        series: each with its ``name``, which the legend shows with the number of rows, and the arrays ``measured``,
+            ``predicted``, and ``low`` and ``high`` (ends of the intervals, None for none), in seconds: [rows].
+        what: what is timed, named on both axes.
     """
     figure, axes = canvas.single_panel(5.2, 5.0)
     columns = [part for entry in series for part in (entry.measured, entry.predicted, entry.low, entry.high)]
@@ -72,14 +77,15 @@ _MARKS = "osD^vPX"
 
 @canvas.styled
 def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], title: str) -> Figure:
-    """Draw a line for each method, speed of a rank's link in Gb/s (upwards) over the ranks (across), both logarithmic,
-    and return the figure.
+    """Draw a line for each method of exchanging gradients, the speed of a rank's link in Gb/s below which it shortens a
+    step (upwards) over the number of ranks (across), both logarithmic, and return the figure.
 
     Where a method pays at no speed, its line has a gap.
 
     Args:
-        lines: by name of the method, (ranks, speed in bytes per second, None where it pays at none).
-        title: of the figure.
+        lines: by name of the method, points in the order in which they are joined: (ranks, speed in bytes per second,
+            None where it pays at none).
+        title: of the figure, in matplotlib's notation.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -121,8 +127,10 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
     """Draw one horizontal stacked bar for each ``(name, breakdown)``, the first on top, with its total time behind it,
     and return the figure.
 
-    Breakdowns are seconds as ``Timeline.breakdown()`` gives them, of a step or of what ``per`` names; the axis is in
-    milliseconds, or in microseconds where the longest bar is under 0.2 ms.
+    Breakdowns are seconds as ``Timeline.breakdown()`` gives them (``compute_s``, ``exposed_communication_s``,
+    ``exposed_reconfiguration_s`` and ``idle_s``, stacked in this order; absent ones are 0), of a step or of what
+    ``per`` names; the axis is in milliseconds, or in microseconds where the longest bar is under 0.2 ms. A legend names
+    the parts that occur. Names may have several lines.
     """
     lines = max((name.count("\n") + 1 for name, _ in rows), default=1)
     figure, axes = canvas.single_panel(_WIDTH, 1.15 + max(0.36, 0.17 * lines) * len(rows))
@@ -152,9 +160,11 @@ def waterfall_figure(
     what each step between them adds or takes off, and return the figure.
 
     Args:
-        first, last: (name, seconds of a sample).
-        steps: (name, seconds that it adds; below 0, takes off), labelled in percent of the first bar.
-        title: above the figure; the axis is in milliseconds.
+        first, last: (name, seconds of a sample); these bars begin at 0 and are labelled with their time.
+        steps: (name, seconds that it adds; below 0, takes off), each bar beginning where the one above ends, labelled
+            in percent of the first bar, with a sign.
+        title: above the figure, in matplotlib's notation; the axis is in milliseconds and ends 12 % beyond the first
+            bar.
     """
     figure, axes = canvas.single_panel(_WIDTH, 1.15 + 0.36 * (len(steps) + 2))
     level, names = first[1], [first[0], *(name for name, _ in steps), last[0]]
@@ -191,8 +201,10 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
     """Draw the power of one wavelength in dBm (upwards) over the links passed (across), for the longest lightpath with
     ``taps`` destinations that the budget allows, and return the figure.
 
-    A lightpath of one link more is drawn in grey, and lines for the power that a receiver needs, without and with
-    margin. At most 256 links are drawn, and 256 where there is no limit.
+    A lightpath of one link more is drawn in grey, and lines for the power in the fibre that a receiver needs (its
+    sensitivity and the loss in front of it), without and with margin. The destinations are the last nodes of the
+    lightpath, all of them where these are fewer than ``taps``; they have larger dots. At most 256 links are drawn, 256
+    where there is no limit, and one where the budget allows none; the title tells the limit.
     """
     reach = budget.reach(taps)
     links = _MOST_LINKS if reach is None else min(max(reach, 1), _MOST_LINKS)
@@ -226,13 +238,13 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
 
 @canvas.styled
 def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
-    """Draw a horizontal bar of time with a mark at the lower bound for each row, in their order from the top, and
-    return the figure.
+    """Draw, for each case of failures, a horizontal bar of the collective's time with a mark at the lower bound of what
+    is left of the fabric, in the order of the rows from the top, and return the figure.
 
     Args:
-        rows: each with ``failures`` (a list of names; of several the number alone is written), ``time_s`` and
-            ``lower_bound_s`` (seconds, drawn in µs).
-        kind: key of ``TASKS`` that gives the colour.
+        rows: each with ``failures`` (a list of names; of several the number alone is written, of none "nothing
+            failed"), ``time_s`` and ``lower_bound_s`` (seconds from dark circuits on, drawn in µs).
+        kind: kind of the collective, such as ``all-reduce``: a key of ``canvas.TASKS``, which gives the colour.
     """
     figure, axes = canvas.single_panel(7.2, 1.2 + 0.36 * len(rows))
     place = np.arange(len(rows))
@@ -275,7 +287,13 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
     against an all-reduce of float32 (across, logarithmic), and return the figure.
 
     A line through each dot is its spread over seeds; dots that no other beats in both (``on_front``) are filled and
-    joined. At least one point must be ``on_front``.
+    joined by steps. The names stand beside the dots.
+
+    Args:
+        points: each with ``name``, ``ratio`` (factor of bytes saved), ``difference`` (validation loss less that of the
+            run with the plain exchange, nats: above 0 is worse), ``low`` and ``high`` (least and largest difference
+            over seeds), and ``on_front``; at least one must be on the front.
+        title: above the figure, in matplotlib's notation.
     """
     figure, axes = canvas.single_panel(8.2, 4.6)
     axes.set_xscale("log", base=2)
@@ -297,8 +315,8 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
 
 
 def _label(figure: Figure, axes: Axes, points: Sequence[ExchangePoint]) -> None:
-    """Write the name of each point beside its dot, at the first of seven places where it covers no other name; at the
-    last where none is free."""
+    """Write the name of each point beside its dot, at the first of seven places around it where the name covers none
+    that is already written and does not cross the left edge of the panel; at the last place where none is free."""
     figure.draw_without_rendering()
     scale, taken = figure.dpi / 72, list[tuple[float, float, float]]()
     for point in points:
@@ -340,13 +358,17 @@ class Point(NamedTuple):
 
 @canvas.styled
 def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
-    """Draw plans as dots, energy a sample (upwards) over time a sample (across), both logarithmic, coloured by kind and
-    shaped by site, and return the figure.
+    """Draw plans as dots, energy a sample (upwards) over time a sample (across), both logarithmic, coloured by kind of
+    split and shaped by site (the cluster with its number of ranks), and return the figure.
+
+    A legend names the kinds in use, and the sites where there are several.
 
     Args:
-        points: all plans, at least one.
+        points: all plans, at least one: ``kind`` (a key of ``canvas.KINDS``; others are not drawn), ``site``, ``name``,
+            ``time`` (seconds of the step for each sample) and ``energy`` (joules a sample over all ranks), both above
+            0.
         front: those that no other beats in both, at least one: a stepped line with rings; at most ten of them, evenly
-            spaced from the most energy to the least, are named at the side.
+            spaced by place from the most energy to the least, are named at the side.
     """
     from matplotlib.lines import Line2D
 
@@ -381,8 +403,8 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
 
 
 def _scales(axes: Axes, points: Sequence[Point]) -> None:
-    """Make both axes logarithmic, a little wider than the points' times and energies, with ticks labelled in fitting
-    units."""
+    """Make both axes logarithmic, a little wider than the points' times (across) and energies (upwards), with ticks
+    labelled in fitting units, names of the axes and a grid; times and energies must be above 0."""
     for name, values, words in (
         ("x", [point.time for point in points], format_time),
         ("y", [point.energy for point in points], format_energy),
@@ -397,8 +419,9 @@ def _scales(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> None:
-    """Write the plans ``named`` (by falling energy), each with site, time and energy, in the panel ``side``, and draw a
-    thin line from each to its dot in ``axes``."""
+    """Write the plans ``named`` (sorted by falling energy; at least one), each with name, site, time and energy of a
+    sample, from the top down in the panel ``side``, which is otherwise empty, and draw a thin line from each to its dot
+    in ``axes``, whose scales and limits must be set already."""
     from matplotlib.patches import ConnectionPatch
 
     side.set_axis_off()
@@ -416,11 +439,11 @@ def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> 
 
 
 def _heights(preferred: Sequence[float]) -> list[float]:
-    """Return a height for each name, in their order from the top: numbers from 1 (top) to 0 (bottom) that fall, near
-    the preferred ones and far enough from each other for names.
+    """Return a height for each of n names, in their order from the top: numbers from 1 (top) to 0 (bottom) that fall,
+    near the preferred ones and at least min(1/n, 0.12) apart, so that names do not cover each other.
 
     Args:
-        preferred: height of each name's dot, falling; at least one.
+        preferred: height of each name's dot, 0 to 1, falling; at least one.
     """
     stride = min(1 / len(preferred), 0.12)
     heights: list[float] = []

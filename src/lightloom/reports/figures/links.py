@@ -51,7 +51,7 @@ class Lightpaths:
         return int((self.hops * self.count).sum())
 
     def of_step(self, step: int) -> Lightpaths:
-        """Return the lightpaths of step number ``step``, from 0, in columns like these."""
+        """Return those of the lightpaths that are lit in step number ``step``, from 0, in the same order."""
         chosen = self.step == step
         return Lightpaths(*(getattr(self, name)[chosen] for name in self.__slots__))
 
@@ -64,8 +64,12 @@ def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
     """Return a schedule whose rows lie in steps: the schedule itself, unfolded to all ranks, or what stands for the
     steps of a queued one.
 
-    On a fabric of circuits a queued schedule becomes its circuits, which all stand in one step; on one of packets its
-    rows keep their order in time: their steps are 24 equal parts of it, by which they begin.
+    On a fabric of circuits a queued schedule becomes its circuits, which all stand in one step. On one of packets it is
+    unfolded and played, and the step of a row, 0 to 23, is that of 24 equal parts of the whole time in which its
+    transfer begins.
+
+    Raises:
+        UnsupportedError: the unfolded rows do not fit in the memory that is free.
     """
     if not schedule.queued:
         return schedule.unfolded(fabric.fibre_channels)
@@ -79,7 +83,7 @@ def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
     """Return one entry for each lightpath of a schedule on a circuit-switched fabric, that of a multicast to its
-    farthest destination.
+    farthest destination, by rising number of the lightpath.
 
     Several rows of one lightpath are the destinations of a multicast; the farthest has the most hops. The schedule must
     be unfolded to all ranks (:func:`in_steps`).
@@ -100,9 +104,9 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> tuple[Float
     """Return (use, steps of a bin): the use of each link in each bin of consecutive steps, shape [bins, links], added
     up over a bin's steps.
 
-    Use is lit channels on circuit-switched fabrics, bytes on others. There are at most ``bins`` bins, fewer on very
-    many links; the last one may hold fewer steps. The schedule must lie in steps, unfolded to all ranks
-    (:func:`in_steps`).
+    Use is lit channels on circuit-switched fabrics, bytes on others. A bin holds the whole number of steps with which
+    there are at most ``bins`` of them, and at most 2^22 numbers in all where the links are very many; the last bin may
+    hold fewer steps. The schedule must lie in steps, unfolded to all ranks (:func:`in_steps`).
     """
     bins = max(min(bins, schedule.steps, _MAXIMUM_CELLS // (fabric.links + 1)), 1)
     per_bin = -(-schedule.steps // bins)
@@ -123,8 +127,8 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> tuple[Float
 
 
 def downsampled(amount: Floats, links: int) -> Floats:
-    """Return the mean of ``amount`` [bins, links of the fabric] over equal runs of neighbouring links: [bins, at most
-    ``links``]; the last run may be shorter."""
+    """Return the mean of ``amount`` [bins, links of the fabric] over runs of neighbouring links, each of ceil(links of
+    the fabric / ``links``) but the last, which may be shorter: [bins, runs], with at most ``links`` runs."""
     edges = np.arange(0, amount.shape[1], -(-amount.shape[1] // links))
     mean: Floats = np.add.reduceat(amount, edges, axis=1) / np.diff(np.append(edges, amount.shape[1]))
     return mean
@@ -135,7 +139,7 @@ def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> Ints:
     fabric, channels].
 
     Args:
-        paths: lightpaths of all steps.
+        paths: lightpaths of all steps; no two in the step may hold the same channel of a link.
         fabric: the fabric, circuit-switched.
         step: number of the step, from 0.
     """
@@ -150,8 +154,8 @@ def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> Ints:
 
 
 def utilisation(paths: Lightpaths, steps: int, fabric: Fabric) -> float:
-    """Return the share (0 to 1) of all channels of all links, over ``steps`` steps, that carry light on a
-    circuit-switched fabric."""
+    """Return the share (0 to 1) of all channels of all links of a circuit-switched fabric that carry light, averaged
+    over the ``steps`` steps to which the lightpaths ``paths`` belong; 0 where there is none."""
     return paths.cells / (fabric.links * fabric.channels * max(steps, 1))
 
 
@@ -162,10 +166,10 @@ def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints
     A running sum along the links then gives the load of each.
 
     Args:
-        change: [bins, links + 1].
-        print_: links that each transfer occupies, as runs.
-        bin_: bin of each transfer.
-        weight: of each transfer, or one for all.
+        change: [bins, links + 1]; the last column takes what ends at the last link.
+        print_: links that each transfer occupies, as runs of neighbouring ones that may wrap around.
+        bin_: number of each transfer's bin, from 0: [transfers].
+        weight: what each transfer adds to every link that it occupies, [transfers], or one number for all.
     """
     width = change.shape[1]
     weights = np.broadcast_to(np.asarray(weight, np.float64), len(print_.start))
@@ -176,10 +180,12 @@ def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints
 
 
 def _link_runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
-    """Yield the runs of links of footprints as (run, first link, link after the last), each run twice: up to the end of
-    its track, and what wraps around to the track's beginning.
+    """Yield the runs of links of footprints as (number of the run within a footprint, from 0; first link; link behind
+    the last), each run twice: up to the end of its track (the ring of links in which it may wrap), and what wraps
+    around to the track's beginning.
 
-    The first link and the end are arrays over footprints; the second piece is empty for those that do not wrap.
+    The first link and the end are arrays over the transfers; the second piece is empty (end = first) for those that do
+    not wrap.
     """
     for run in range(print_.base.shape[1]):
         base, start, length, period = (
@@ -208,11 +214,12 @@ def steps_shown(steps: int) -> list[int]:
 
 @canvas.styled
 def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Figure:
-    """Draw the bytes on each link (across) in each step (downwards), as a share of the largest load, and return the
-    figure.
+    """Draw the bytes on each link (across) in each step (downwards), as a share of the largest load that is drawn, and
+    return the figure; the title tells the mean load, as a share of it.
 
-    Neighbouring links are averaged where there are more than 2048, and neighbouring steps added up where there are very
-    many. The schedule must lie in steps (:func:`in_steps`); ``time`` names what a step is, beside the axis.
+    Neighbouring links are averaged where there are more than 2048, and neighbouring steps added up where there are more
+    than 512 (:func:`link_use`). The schedule must lie in steps, unfolded to all ranks (:func:`in_steps`); ``time``
+    names what a step is, beside the axis.
     """
     load = downsampled(link_use(schedule, fabric)[0], _MAXIMUM_COLUMNS)
     most = float(load.max(initial=0.0)) or 1.0
@@ -231,11 +238,11 @@ def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Fig
 
 @canvas.styled
 def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Draw a panel for each of at most four steps, with a square for each circuit, destination rank across and source
-    rank downwards, and return the figure.
+    """Draw a panel for each step, or for the first, the middle and the last of more than four, with a square for each
+    circuit of a circuit switch, destination rank across and source rank downwards, and return the figure.
 
-    Colour is the circuit's first switch plane; a panel's title says which share of the ports of all planes is in use.
-    The schedule must lie in steps (:func:`in_steps`).
+    Colour is the circuit's first switch plane; a panel's title says which share of the ports (one a rank and plane) is
+    in use. The schedule must lie in steps, unfolded to all ranks (:func:`in_steps`).
     """
     paths, n = lightpaths(schedule, fabric), fabric.ranks
     shown = steps_shown(schedule.steps)
@@ -276,9 +283,12 @@ def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
     circuits on a circuit switch, loads of links elsewhere.
 
     Of a queued schedule, the circuits that stand throughout are drawn, and on packet links 24 equal parts of the time.
+    Of more than four steps on circuits, the first, the middle and the last are drawn; below them, on a ring, the share
+    of wavelengths lit in each step.
 
     Raises:
-        UnsupportedError: Matplotlib is not installed.
+        UnsupportedError: Matplotlib is not installed, or the schedule's rows for all ranks do not fit in the memory
+            that is free.
     """
     if not fabric.exclusive:
         return link_load_map(in_steps(schedule, fabric), fabric, "part of the time" if schedule.queued else "step")
@@ -317,11 +327,12 @@ def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
 
 @canvas.styled
 def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Draw the wavelengths of at most four steps on a ring, a row of panels for each direction in use and a column for
-    each step, and return the figure.
+    """Draw the wavelengths of each step on a WDM ring, or of the first, the middle and the last of more than four, a
+    row of panels for each direction in use and a column for each step, and return the figure.
 
-    Where steps are left out, the share of wavelengths lit on each link in each step is drawn below. The schedule must
-    lie in steps (:func:`in_steps`).
+    Where steps are left out, the share of wavelengths lit on each link in each step is drawn below. The title tells the
+    share of the wavelengths of both directions lit over all steps. The schedule must lie in steps, unfolded to all
+    ranks (:func:`in_steps`).
     """
     from matplotlib.figure import Figure
 
@@ -375,12 +386,12 @@ def _panels(
 def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
     """Draw one direction of a ring in one step, links across and channels upwards.
 
-    Lines part the fibres; small pictures get a grid and the numbers of the ranks.
+    Lines part the fibres; pictures of at most 16 links and 8 channels get a grid and the numbers of the ranks.
 
     Args:
         axes: panel to draw in.
-        sources: rank whose light each channel of each link carries, −1 where dark: [channels, links].
-        colours: RGB of each rank: [ranks, 3].
+        sources: rank whose light each channel of each link of the direction carries, −1 where dark: [channels, links].
+        colours: RGB of each rank, 0 to 1: [ranks, 3].
         fabric: the ring.
     """
     channels, links = sources.shape
@@ -403,8 +414,8 @@ def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: 
     """Draw a panel for each direction of a ring in ``ways`` (0 clockwise, 1 counter-clockwise): the share of the
     wavelengths lit, links across, steps (or bins of steps, averaged) downwards.
 
-    Colour reaches from 0 to the largest share that occurs in any direction. The schedule must lie in steps, unfolded to
-    all ranks (:func:`in_steps`).
+    Colour reaches from 0 to the largest share that occurs in any direction; a panel's title tells the mean share. The
+    schedule must lie in steps, unfolded to all ranks (:func:`in_steps`).
     """
     n = fabric.ranks
     amount, per_bin = link_use(schedule, fabric)
@@ -432,14 +443,14 @@ _MOST_LINKS = 48
 def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: Sequence[str], unit: str) -> Figure:
     """Draw a bar in percent for each of the links that carry most, at most 48, stacked by job, and return the figure.
 
-    Links of several jobs are taken first, then those with the largest sum; bars stand in the order of the links, and
-    links without load are left out.
+    Links of several jobs are taken first, by falling sum of their loads, then the others by theirs; bars stand in the
+    order of the links, and links without load are left out. A dashed line marks 100 %.
 
     Args:
-        title: above the figure.
-        jobs: a name each.
-        loads: share of each link that each job takes, 0 to 1: [job, link].
-        links: names: [link].
+        title: above the figure; the number of loaded links that are not drawn is added to it.
+        jobs: name of each job, in the order of ``loads``, for the legend.
+        loads: share of each link that each job takes, 0 to 1; their sum may be above 1: [job, link].
+        links: names of the links, which label the bars: [link].
         unit: what the share is of, on the vertical axis.
     """
     total = loads.sum(axis=0)

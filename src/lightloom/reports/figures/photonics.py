@@ -47,7 +47,8 @@ def calibration_figure(rows: Sequence[Document], power_noise: float, title: str)
     return the figure.
 
     Args:
-        rows: documents of `meshes.calibration.calibrate.Trial`, one a chip, each with its ``name``.
+        rows: documents of `meshes.calibration.Trial`, one a chip, each with its ``name`` added; ``residuals``,
+            ``error_before``, ``error_after`` and ``error_limit`` are drawn.
         power_noise: noise of the detectors as a share of the input, drawn as a line in the first panel unless it is 0.
         title: above the figure.
     """
@@ -59,8 +60,9 @@ def calibration_figure(rows: Sequence[Document], power_noise: float, title: str)
 
 
 def _draw_residuals(panel: Axes, rows: Sequence[Document], power_noise: float) -> None:
-    """Draw a line for each chip, its residuals over the steps of the fit, on a logarithmic scale, and a line at
-    ``power_noise``, a share of the input, unless that is 0."""
+    """Draw a line for each chip, its ``residuals`` (differences of powers, shares of the input) over the steps of the
+    fit, from 0 (before the first step), on a logarithmic scale, and a labelled line at ``power_noise``, the noise of
+    the detectors as a share of the input, unless that is 0."""
     for row in rows:
         panel.plot(range(len(row["residuals"])), row["residuals"], "-", color=_BLUE, lw=1.0, alpha=0.6)
     if power_noise > 0:
@@ -73,10 +75,11 @@ def _draw_residuals(panel: Axes, rows: Sequence[Document], power_noise: float) -
 
 
 def _draw_errors(panel: Axes, rows: Sequence[Document]) -> None:
-    """Draw three marks for each chip (across) on a logarithmic scale: its relative error before and after calibration,
-    and the least that its devices allow.
+    """Draw three marks for each chip (across) on a logarithmic scale: the relative error of its matrix before and after
+    calibration, and the least that its devices allow (``error_before``, ``error_after`` and ``error_limit`` of a row).
 
-    Errors below 1e-5 are drawn there.
+    Errors below 1e-5 are drawn at 1e-5. Chips are named by ``name`` where there are at most 16 and not all names are
+    numbers, else numbered from 0.
     """
     places, least = np.arange(len(rows)), np.inf
     for label, name, colour, marker, size in (
@@ -110,10 +113,14 @@ def chain_figure(parts: Mapping[str, Part], title: str = "") -> Figure:
     """Draw mapped parts in the order of the light, a box each, and return the figure; a box's height grows with the
     root of its signals, its width with that of its columns.
 
+    Each box has its name, numbers of MZIs and columns, and the gain in dB of a mapped matrix that needs one; waveguides
+    between boxes carry their number.
+
     Args:
-        parts: meshes and mapped matrices by name; those whose name ends in the word P or T are no part of the network,
-            and nonlinear units follow the network's layers but for the last.
-        title: above the figure, before the counts.
+        parts: meshes and mapped matrices by name, at least one. Those whose name ends in the word P (senders) or T
+            (receivers) are no layers of the network and drawn paler; each layer but the last is followed by nonlinear
+            units, one a signal.
+        title: above the figure, before the total numbers of MZIs, columns and nonlinear units, which are always told.
     """
     layers = [name for name in parts if name.split()[-1] not in ("P", "T")]
     shapes = [(p.outputs, p.inputs) if isinstance(p, Mesh) else p.shape for p in parts.values()]
@@ -167,7 +174,7 @@ def _guides(axes: Axes, start: float, end: float, count: int, left: float, right
         axes: panel to draw in.
         start, end: where the waveguides begin and end, across.
         count: number of waveguides.
-        left, right: heights of the boxes on both sides.
+        left, right: heights of the boxes on both sides, over which the waveguides are spread; both are centred on 0.
         units: whether to draw a nonlinear unit on each.
     """
     from matplotlib.collections import LineCollection
@@ -198,8 +205,11 @@ def part_figure(part: Part, name: str = "") -> Figure:
 
 @styled
 def chip_figure(plan: FloorPlan, title: str) -> Figure:
-    """Draw a chip's floor plan to scale in µm, cut by its length into one to four rows, which follow each other from
-    top to bottom, and return the figure."""
+    """Draw a chip's floor plan to scale in µm, cut by its length into rows of equal length, which follow each other
+    from top to bottom, and return the figure.
+
+    There are round(sqrt(width / height / 4)) rows, one to four. A legend names the colours of devices.
+    """
     from matplotlib.patches import Patch
 
     rows = min(4, max(1, round((plan.width / plan.height / 4) ** 0.5)))
@@ -257,8 +267,10 @@ def link_figure(document: Document) -> Figure:
     """Draw a panel of the parts, if they were compared, and one for each sweep, up to three in a row, and return the
     figure.
 
-    ``document`` is that of ``onn link --json``. Lines and dots are shares of words wrong, bands and bars their 95 %
-    intervals; rates of zero are hollow, at the upper end of their interval.
+    ``document`` is that of ``onn link --json``: ``contributions`` (None where the parts were not compared) and
+    ``sweeps`` fill the panels; ``servers``, ``bits``, ``words``, ``word_error_rate`` and the full scale of ``link`` (in
+    W, told in mW) the title. Lines and dots are shares of words wrong, bands and bars their 95 % intervals; rates of
+    zero are hollow, at the upper end of their interval.
     """
     compared, sweeps = document["contributions"], document["sweeps"]
     panels = (compared is not None) + len(sweeps)
@@ -282,8 +294,14 @@ def _draw_parts(axes: Axes, compared: Document) -> None:
     """Draw for each part, across on a logarithmic axis, the share of words wrong with this part made ideal and with its
     errors alone, with 95 % intervals.
 
-    The first 14 parts of ``compared`` are drawn, the first on top; hollow dots mean none wrong, a line is the rate of
-    all parts together.
+    The first 14 parts are drawn, the first on top; hollow dots mean none wrong and stand at the interval's upper end; a
+    vertical line is the rate with the errors of all parts together, unless that is 0.
+
+    Args:
+        axes: panel to draw in.
+        compared: ``parts``, each with its name (``part``) and, for ``without`` its errors and for them ``alone``,
+            ``word_error_rate`` and ``interval_95``; ``together``, with ``word_error_rate``; and ``errors_enlarged_by``,
+            a factor that the axis tells unless it is 1.
     """
     rows = compared["parts"][:_MOST_PARTS][::-1]
     places = np.arange(len(rows))
@@ -313,8 +331,13 @@ def _draw_parts(axes: Axes, compared: Document) -> None:
 def _draw_sweep(axes: Axes, sweep: Document) -> None:
     """Draw the share of words wrong (logarithmic) and its 95 % interval against the values of one option.
 
-    The values' axis is logarithmic where all are above 0 and span more than 5 times; hollow dots mean none wrong, at
-    the interval's upper end.
+    The values' axis is logarithmic where all are above 0 and the largest is more than 5 times the least; hollow dots
+    mean none wrong, at the interval's upper end.
+
+    Args:
+        axes: panel to draw in.
+        sweep: name of the ``option``, ``unit`` of its values, and ``rows`` of ``value``, ``word_error_rate`` and
+            ``interval_95`` (both ends).
     """
     values = np.array([row["value"] for row in sweep["rows"]])
     rates = np.array([row["word_error_rate"] for row in sweep["rows"]])
@@ -338,6 +361,10 @@ def noise_steps(limit: float, bound: float) -> Floats:
 
     They reach from a third of the smaller of limit and bound to the larger of ten times the limit and three times the
     bound (0.1 where it is infinite), but to 0.5 at most and to twice the first level at least.
+
+    Args:
+        limit: noise, relative to full scale, up to which the network averages 99.99 % right.
+        bound: noise beyond which no network does; infinite where there is none.
     """
     low = max(min(limit, bound) / 3, 1e-12)
     high = min(max(10 * limit, 3 * bound if np.isfinite(bound) else 0.1), 0.5)
@@ -348,16 +375,19 @@ def noise_steps(limit: float, bound: float) -> Floats:
 def noise_figure(
     name: str, sigmas: Floats, rates: Floats, evaluations: int, *, limit: float | None, bound: float, title: str
 ) -> Figure:
-    """Draw the error rates of one network over the noise, on logarithmic axes, and return the figure; rates of zero are
-    hollow dots at the bottom.
+    """Draw the error rates of one network over the noise, on logarithmic axes, with a line at 1 wrong in 10,000, and
+    return the figure; rates of zero are hollow dots at the bottom.
 
     Args:
-        name: of the network.
+        name: of the network, for the legend.
         sigmas: noise on every signal, relative to its full scale; rising: [rates].
         rates: share of inputs averaged wrongly at each: [rates].
-        evaluations: draws behind each rate: what errs less often than once in so many shows as nothing.
-        limit: noise where accuracy falls below 99.99 %; None where there is none.
-        bound: `averaging.proof.input_bound`, infinite where there is none.
+        evaluations: draws behind each rate: what errs less often than once in so many shows as nothing. The axis begins
+            at 0.3 / ``evaluations``, at 1e-5 at most.
+        limit: noise where accuracy falls below 99.99 %, told in the legend and, unless it is 0, drawn as a dotted line
+            up to 1 in 10,000; None where there is none.
+        bound: noise on the inputs beyond which no network averages 99.99 % right (`averaging.proof.input_bound`); the
+            region beyond is shaded; infinite where there is none.
         title: above the figure.
     """
     figure, axes = single_panel(8.0, 4.4)
@@ -406,8 +436,12 @@ _BEYOND = 3.5
 
 @styled
 def reducers_figure(made: ReducerComparison) -> Figure:
-    """Draw two panels, energies by part with the range of 90 % of draws and the constants that change a saving the
-    most, and return the figure."""
+    """Draw two panels and return the figure: energies of the compared reducers by part, in pJ for each bit of a server,
+    with the range of 90 % of draws, and the at most ten constants that alone change most what the first reducer of
+    ``made.pair`` saves against the second.
+
+    The title tells the numbers of servers and bits and the symbol rate.
+    """
     figure, panels = panel_grid(10.5, 4.4, 1, 2, width_ratios=(1.25, 1))
     _draw_energies(panels[0, 0], made)
     _draw_turns(panels[0, 1], made)
@@ -417,11 +451,12 @@ def reducers_figure(made: ReducerComparison) -> Figure:
 
 
 def _draw_energies(axes: Axes, made: ReducerComparison) -> None:
-    """Draw a horizontal bar for each rival, the first on top: pJ for each bit of a server, divided into groups of
-    parts, with the range of 90 % of draws.
+    """Draw a horizontal bar for each compared reducer, in the order of ``made.rivals``, the first on top: pJ for each
+    bit of a server, divided into groups of parts (:data:`PARTS`), with a dot at the whole and a line over the range of
+    90 % of draws (``made.ranges``).
 
-    The bar of a rival far above the median ends at the edge, with its energy written in it (``no light does`` where it
-    is infinite).
+    The bar of a reducer above 3.5 times the median (the upper one of an even number) ends at the edge, with its energy
+    written in it (``no light does`` where it is infinite) and no range.
     """
     totals = {name: 1e12 * rival.energy_per_bit for name, rival in made.rivals.items()}
     edge = _BEYOND * sorted(totals.values())[len(totals) // 2]
@@ -450,10 +485,13 @@ def _draw_energies(axes: Axes, made: ReducerComparison) -> None:
 
 
 def _draw_turns(axes: Axes, made: ReducerComparison) -> None:
-    """Draw for each constant (at most ten, in the order given) what the first reducer of the pair saves against the
-    second, in percent, at the constant's low and high end.
+    """Draw for each constant (the first ten of ``made.turns``, from the top) what the first reducer of ``made.pair``
+    saves against the second, in percent of the second's energy, at the low and the high end of the constant's range,
+    all others as they are.
 
-    Bars begin at the saving as it is; those below -120 % end there.
+    Bars begin at the saving as it is, a dotted line, and end at that of the low or high value, which is written there;
+    green where the saving grows, red where it falls. Savings below -120 % are drawn at -120 %; values at which no light
+    suffices are marked ``no light does``.
     """
     first, second = made.pair
     turns = made.turns[:_TURNS]
@@ -498,10 +536,11 @@ def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str) -> Figure:
     return the figure.
 
     The line is the mean over fabrications, the band reaches from the worst to the best; the axis of values is
-    logarithmic where they are above 0 and span more than 20 times.
+    logarithmic where they are above 0 and the largest is more than 20 times the least.
 
     Args:
-        sweeps: documents of `meshes.disturb.sweep` of accuracies (0 to 1), at least one.
+        sweeps: documents of `meshes.sweep`, at least one: the swept ``parameter``, a field of `NonIdealities`, and
+            ``rows`` of its ``value`` and of the ``mean``, ``least`` and ``largest`` accuracy (0 to 1).
         title: above the figure.
     """
     columns = 2 if len(sweeps) == 4 else min(len(sweeps), 3)
@@ -534,8 +573,8 @@ def training_figure(history: Sequence[Mapping[str, float]], points: int, title: 
     figure.
 
     Args:
-        history: ``epoch``, ``accuracy`` (0 to 1) and ``loss`` of each record.
-        points: number of inputs behind an accuracy; nothing wrong shows as half of one, hollow.
+        history: ``epoch``, ``accuracy`` (share of inputs averaged rightly, 0 to 1) and ``loss`` of each record.
+        points: number of inputs behind an accuracy; nothing wrong shows as 0.5 / ``points``, hollow.
         title: above the figure.
     """
     figure, axes = single_panel(7.0, 3.6)

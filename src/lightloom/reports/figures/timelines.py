@@ -52,7 +52,8 @@ class Stretch:
 
 def task_kind(interval: Interval) -> str:
     """Return the kind of an interval by which it is coloured: the collective of a transmission (``all-reduce``, ...)
-    where its details name one that has a colour in ``TASKS``, else the interval's category."""
+    where its details name one that has a colour in ``canvas.TASKS``, else the interval's category (``forward``,
+    ``reconfiguration``, ...)."""
     collective = str(interval.details.get("collective", ""))
     return collective if interval.category == "transmission" and collective in canvas.TASKS else interval.category
 
@@ -61,13 +62,14 @@ def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool
     """Return the stretches of one resource, in the order of its intervals, with neighbours joined that are too narrow
     to tell apart.
 
-    Neighbours of one kind are joined when the gap between them is under a quarter of ``least`` and one of them is
-    shorter than ``least``. Intervals without duration are left out.
+    Neighbours of one kind (:func:`task_kind`, the stretch's ``key``) are joined when the gap between them is under a
+    quarter of ``least`` and one of them is shorter than ``least``. A joined stretch has the name of the first interval
+    and the ``count`` of all. An interval without duration makes no stretch of its own.
 
     Args:
         intervals: intervals of the resource, in order of time.
-        least: seconds.
-        join_compute: whether neighbours that compute are joined at such a gap however long they are.
+        least: seconds; 0 joins nothing unless intervals overlap.
+        join_compute: whether neighbours of one kind that compute are joined at such a gap however long they are.
     """
     joined: list[Stretch] = []
     for interval in intervals:
@@ -84,8 +86,8 @@ def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool
 
 
 def waits(timeline: Timeline) -> list[Stretch]:
-    """Return what the step waits for as stretches that cover it without gaps, in order; the lengths of each key add up
-    to ``timeline.breakdown()``.
+    """Return what the step waits for as stretches that cover it without gaps from 0 to its end, in order and in
+    seconds, no two neighbours with one key; the lengths of each key add up to ``timeline.breakdown()``.
 
     Keys are those of ``SHARES`` (``compute_s``, ``exposed_communication_s``, ``exposed_reconfiguration_s``,
     ``idle_s``): where several resources are busy at once, computing goes before communication, and communication before
@@ -134,8 +136,12 @@ def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
 
 @canvas.styled
 def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
-    """Draw the ``most`` busiest resources of one step, a row each from the top, over milliseconds, and below them what
-    the whole step waits for; return the figure."""
+    """Draw the at most ``most`` resources that :func:`busiest` chooses of one step, a row each from the top, over
+    milliseconds, and below them a row of what the whole step waits for; return the figure.
+
+    Neighbours of one kind that are narrower than 0.4 % of the step are drawn as one. A legend names the colours of the
+    resources' rows.
+    """
     total = timeline.step_time or 1e-9
     shown = busiest(timeline, most)
     lanes = [(name, stretches(intervals, _NARROW * total), canvas.TASKS) for name, intervals in shown.items()]
@@ -152,13 +158,15 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
 
 
 def _draw_stretch(axes: Axes, row: int, stretch: Stretch, colours: Any, total: float) -> None:
-    """Draw one stretch in a row, with its words if they fit; idle ones as a thin line.
+    """Draw one stretch as a bar in a row, with the words of its key inside if they fit; an idle one has no words but a
+    thin line along it. A stretch above 0.4 % of the step is set off from the one before by a white line.
 
     Args:
         axes: panel to draw in, in milliseconds.
-        row: number of the row.
+        row: number of the row, from 0 at the top.
         stretch: the stretch, in seconds.
-        colours: (words, colour) by key of stretches.
+        colours: (words, colour) by key of stretches: ``canvas.TASKS``, or ``canvas.SHARES``, whose bars are half as
+            high.
         total: seconds of the step.
     """
     words, colour = colours[stretch.key]
