@@ -110,7 +110,7 @@ def light_map(schedule: Schedule, fabric: Fabric) -> Document | None:
     steps that are shown, from 0), ``rows`` and ``colours`` (one a rank). A row is [place of the step in ``shown``,
     source, destination, way (0 clockwise, 1 counter-clockwise), first channel (counted through all fibres), number of
     channels, number of links]; a colour is ``#rrggbb``. At most 15,000 // (lightpaths of the fullest step) steps are
-    shown, at least one; of more, so many that are evenly spaced. The schedule may be of any kind (:func:`in_steps`).
+    shown, at least one; where the schedule has more, they are evenly spaced. It may be of any kind (:func:`in_steps`).
     """
     if not (fabric.exclusive and fabric.wavelength_routed):
         return None

@@ -104,9 +104,9 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> tuple[Float
     """Return (use, steps of a bin): the use of each link in each bin of consecutive steps, shape [bins, links], added
     up over a bin's steps.
 
-    Use is lit channels on circuit-switched fabrics, bytes on others. A bin holds the whole number of steps with which
-    there are at most ``bins`` of them, and at most 2^22 numbers in all where the links are very many; the last bin may
-    hold fewer steps. The schedule must lie in steps, unfolded to all ranks (:func:`in_steps`).
+    Use is lit channels on circuit-switched fabrics, bytes on others. A bin holds ceil(steps / ``bins``) steps, or more
+    where bins times links would exceed 2^22; the last one may hold fewer. The schedule must lie in steps, unfolded to
+    all ranks (:func:`in_steps`).
     """
     bins = max(min(bins, schedule.steps, _MAXIMUM_CELLS // (fabric.links + 1)), 1)
     per_bin = -(-schedule.steps // bins)
@@ -297,9 +297,13 @@ def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
 
 
 def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
-    """Return the sentences below the picture of :func:`wavelength_map`: which algorithm runs which collective; how full
-    the fabric is on average over steps, and which direction of a ring stays dark, on fabrics of circuits; what colour
-    means. The schedule may be of any kind; it is put into steps here."""
+    """Return the sentences below the picture of :func:`wavelength_map`, as one text: which algorithm runs which
+    collective, of how many bytes, among how many ranks and in how many steps; then by the fabric.
+
+    On a ring: the share of all wavelengths on all links that carry light, averaged over the steps, directions that stay
+    dark, and what colour means; on a circuit switch: the share of all ports that hold a circuit; on packet links: only
+    what colour means. The schedule may be of any kind; it is put into steps here (:func:`in_steps`).
+    """
     collective = schedule.collective
     steps = f"in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}"
     if schedule.queued:

@@ -192,7 +192,8 @@ def _guides(axes: Axes, start: float, end: float, count: int, left: float, right
 @styled
 def part_figure(part: Part, name: str = "") -> Figure:
     """Return a drawing of a mesh, or of the meshes of a mapped matrix, of a matrix in blocks only the first block;
-    ``name`` is the title where ``part`` is no mesh, and not used for a mesh."""
+    ``name`` is the title where ``part`` is no mesh (of the first of n blocks, with ``, block 1 of n`` behind it), and
+    not used for a mesh."""
     if isinstance(part, Mesh):
         return draw(part)
     if isinstance(part, MappedBlocks):
