@@ -64,7 +64,8 @@ class Mnist:
         self.training, self.test = training_digits(data), test_digits(data)
 
     def model(self) -> nn.Module:
-        """Return a new model; torch's seed fixes its weights."""
+        """Return a new perceptron of 784, 300, 100 and 10 units with ReLU between the layers; its weights are drawn
+        from torch's global random generator."""
         return nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10))
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
@@ -77,8 +78,8 @@ class Mnist:
         return _cross_entropy(model, self.training, chance.integers(len(self.training.labels), size=self.batch))
 
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
-        """Return (sum of losses in nats, number of samples) of this rank's part of the validation set, which is every
-        ``ranks``-th sample from ``rank`` on."""
+        """Return (sum of losses in nats, number of samples) of this rank's part of the validation set, MNIST's
+        10,000 test images: every ``ranks``-th of them from number ``rank`` (from 0) on."""
         part = np.arange(rank, len(self.test.labels), ranks)
         return float(_cross_entropy(model, self.test, part)) * len(part), len(part)
 
@@ -104,7 +105,8 @@ class Text:
         self.validation = held_out[starts[:, None] + np.arange(SEQUENCE + 1)]
 
     def model(self) -> nn.Module:
-        """Return a new model; torch's seed fixes its weights."""
+        """Return a new :class:`Decoder` of 2 layers, 64 wide, 4 heads, for the symbols of the text; its weights are
+        drawn from torch's global random generator."""
         return Decoder(self.vocabulary)
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
@@ -112,14 +114,15 @@ class Text:
         return torch.optim.Adam(model.parameters(), 2e-3)
 
     def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
-        """Return the mean loss a character, in nats, on a batch of 8 windows of 64 characters to predict, which
-        ``chance`` draws from the training text."""
+        """Return the mean loss a character, in nats, on a batch of 8 windows of 64 characters to predict, whose
+        positions in the training text ``chance`` draws with replacement."""
         starts = chance.integers(len(self.training) - SEQUENCE - 1, size=self.batch)
         return _next_symbol(model, self.training[starts[:, None] + np.arange(SEQUENCE + 1)])
 
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
         """Return (sum over windows of their mean loss a character in nats, number of windows) of this rank's part of
-        the validation set, which is every ``ranks``-th window from ``rank`` on."""
+        the validation set, 256 windows of 64 characters evenly spread over the held-out text: every ``ranks``-th of
+        them from number ``rank`` (from 0) on."""
         part = self.validation[rank::ranks]
         return float(_next_symbol(model, part)) * len(part), len(part)
 
@@ -138,8 +141,8 @@ class Decoder(nn.Module):
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(SEQUENCE))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return logits (windows, symbols, vocabulary) of the next symbols for ``tokens`` (windows, symbols), in
-        windows of exactly 64 symbols."""
+        """Return logits (windows, symbols, vocabulary) of the next symbols for ``tokens`` (windows, symbols),
+        numbers of symbols in windows of exactly 64; each position sees only those up to itself."""
         hidden = self.symbols(tokens) + self.positions.weight[: tokens.shape[1]]
         logits: Tensor = self.head(self.layers(hidden, mask=self.mask, is_causal=True))
         return logits
@@ -252,8 +255,8 @@ class Result:
 
 
 def read_result(path: Path) -> Result | None:
-    """Return the result stored in a JSON file; None if there is no such file, it cannot be read, or it is not a whole
-    result."""
+    """Return the result stored in a JSON file; None if there is no such file, it cannot be read, its ``case`` is
+    missing or not whole, or a field is unknown. Other fields that are missing have their defaults (empty lists, 0, False)."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         stored = json.loads(path.read_text(encoding="utf-8"))
         return Result(**{**stored, "case": Case(**stored["case"])})
@@ -289,6 +292,16 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
         case: what is trained; its ``ranks`` must be those of the process group. Its method ``reference`` is DDP without
             a hook.
         rank: rank of this process.
+
+    Returns:
+        Validated steps (from 1) and mean validation losses in nats over all ranks' parts; bytes that a rank sends in a
+        step, mean over ranks (``sent_bytes``; the reference's are by formula), and those of a float32 ring all-reduce
+        (``raw_bytes``); this rank's mean processor seconds of a step, exchange included; the SHA-256 of this rank's
+        final parameters; and whether those of all ranks have equal bits.
+
+    Raises:
+        UnknownNameError: there is no such method.
+        ConfigError: the method cannot be read.
     """
     torch.manual_seed(case.seed)
     model = job.model()
@@ -420,15 +433,18 @@ def run_all(
 def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
     """Return one row for each method, the reference (DDP without a hook) among them, in the order of the results.
 
-    ``difference`` and ``spread`` compare the last validation loss, in nats, with that of the reference of the same
-    seed. The other fields are the method's own over all its ``seeds``: ``ratio`` (bytes of a float32 ring all-reduce
-    for each byte sent), the last ``loss`` and ``loss_at_equal_time`` (when the reference has done half its steps; the
-    last one of a run that has ended by then), all means, ``step_seconds`` by the model of the link, and
-    ``replicas_equal``, true if they were in every run. ``on_front`` is true unless another pair of ratio and loss saves
-    at least as many bytes with a loss at most as high.
+    ``difference`` is the mean over seeds of the last validation loss, in nats, less that of the reference of the same
+    seed; ``spread`` is the largest of these differences less the smallest. The other fields are the method's own over
+    its runs, whose number is ``seeds``: ``ratio`` (bytes of a float32 ring all-reduce for each byte sent), the last
+    ``loss`` and ``loss_at_equal_time`` (at the time when the reference has done half its steps, interpolated between
+    validations; the first one before these begin, the last one of a run that has ended by then), all three means;
+    ``step_seconds``, the median processor time of a step and the mean bytes sent at the speed of the link; and
+    ``replicas_equal``, true if they were in every run. ``on_front`` is true unless the ratio and loss of another row
+    (not the same pair) save at least as many bytes with a loss at most as high.
 
     Args:
-        results: of one task, one number of steps and of ranks; the reference among them for every seed.
+        results: at least one, all of one task, one number of steps and of ranks; the reference among them for every
+            seed.
         link: bytes that a rank sends in a second, by which seconds of a step are modelled.
 
     Raises:
@@ -467,6 +483,6 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
 
 
 def _step_seconds(runs: Sequence[Result], link: float) -> float:
-    """Return the seconds of a step over a link of ``link`` bytes a second: the runs' median processor time, plus the
-    mean bytes that a rank sends in a step at that speed."""
+    """Return the seconds of a step over a link of ``link`` bytes a second: the median over runs of their mean processor
+    time of a step, plus the mean over runs of the bytes that a rank sends in a step, divided by ``link``."""
     return median(run.step_seconds for run in runs) + float(np.mean([run.sent_bytes for run in runs])) / link

@@ -87,13 +87,14 @@ class BlockFormat:
 
     @property
     def largest_mean(self) -> int:
-        """Bit pattern, 16 bits, of the largest bfloat16 mean for which all decoded levels are finite float32; for
-        ``lloyd`` and ``sign``, whose scale is a mean."""
+        """Bit pattern, 16 bits, of the largest bfloat16 mean for which all decoded levels are finite float32, to
+        which larger means are cut; for ``lloyd`` and ``sign``, whose scale is a mean."""
         return 0x7F07 if self.kind == "lloyd" else 0x7F7F
 
     @property
     def largest_code(self) -> int:
-        """The number q: the largest magnitude of a linear code, 2^(bits - 1) - 1, or of an fp8 code's value, 448."""
+        """The number q: the largest magnitude of a linear code, 2^(bits - 1) - 1, or of an fp8 code's value, 448;
+        it means nothing for ``lloyd`` and ``sign``."""
         return FP8_LARGEST if self.kind == "fp8" else (1 << (self.bits - 1)) - 1
 
     @property
@@ -125,7 +126,8 @@ def fp8_values() -> list[float]:
 
 def decoded_codes(fmt: BlockFormat) -> list[float]:
     """Return the value that each code stands for, in multiples of its block's scale, by code as an unsigned number:
-    2^bits values."""
+    2^bits values. They are two's complement for ``linear``, -2^(bits - 1) included, which no encoder writes; float8
+    e4m3 for ``fp8``; 1, -1 for ``sign``; and l0, l1, -l0, -l1 for ``lloyd``, with l0 = 0.567 and l1 = 1.893."""
     if fmt.kind == "linear":
         half = 1 << (fmt.bits - 1)
         return [float((code + half) % (2 * half) - half) for code in range(2 * half)]
@@ -153,9 +155,10 @@ def quantise(fmt: BlockFormat, x: Any, xp: Any) -> tuple[Any, Any]:
 
     Returns:
         Scales as bit patterns of float32, int32 [blocks, 1] (that of NaN where a block has no finite scale), and codes
-        in the low bits of bytes, uint8 [blocks, B], 0 in blocks without a finite scale; linear codes are two's
-        complement, those of ``sign`` are 1 for a negative value, those of ``lloyd`` twice that plus 1 beyond the
-        threshold.
+        in the low bits of bytes, uint8 [blocks, B], 0 in blocks without a finite scale. Codes of ``linear`` and
+        ``fp8`` are the values over the scale, rounded to the nearest, ties to even, in two's complement or float8 e4m3
+        (0 where the scale is 0); those of ``sign`` are 1 for a negative value; those of ``lloyd`` are twice that, plus
+        1 for a magnitude above 1.23 times the scale.
     """
     size = abs(x)
     scale_bits = _mean_scale(fmt, size, xp) if fmt.mean_scale else _linear_scale(fmt, size, xp)
@@ -185,7 +188,8 @@ def _fp8_codes(scaled: Any, xp: Any) -> Any:
 
 def _linear_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
     """Return the scales of linear or fp8 blocks, the largest magnitude over the largest code, rounded up to bfloat16,
-    as bit patterns of float32, int32 [blocks, 1]; NaN where a block has no finite scale, 0 where it is 2^-128 or less.
+    as bit patterns of float32, int32 [blocks, 1]; NaN where a value is not finite or scale times largest code
+    overflows, 0 where the scale is 2^-128 or less. The largest code is 2^(bits - 1) - 1, or 448 for fp8.
 
     Args:
         fmt: format of the blocks.
@@ -201,8 +205,9 @@ def _linear_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
 
 
 def _mean_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
-    """Return the mean magnitudes of the values of blocks, rounded to bfloat16, as bit patterns of float32, int32
-    [blocks, 1]; NaN where the mean is not finite.
+    """Return the mean magnitudes of the values of blocks, rounded to the nearest bfloat16 (ties to even) and at most
+    ``fmt.largest_mean``, as bit patterns of float32, int32 [blocks, 1]; NaN where the mean is not finite. Values are
+    added by halves, |x[i]| + |x[i + h]| for h = B/2, B/4 ... 1, so that all implementations have equal bits.
 
     Args:
         fmt: format of the blocks.
@@ -234,7 +239,7 @@ def unpack(fmt: BlockFormat, blocks: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def _regrouped(numbers: Any, bits: int, wanted: int, xp: Any) -> Any:
-    """Return a row's string of bits, cut into numbers of ``wanted`` bits instead of ``bits``, the lowest bits first.
+    """Return each row's string of bits, cut into numbers of ``wanted`` bits instead of ``bits``, the lowest bits first.
 
     Args:
         numbers: uint8 [blocks, n], each with a value below 2^bits.
@@ -283,8 +288,9 @@ class Portable:
         Args:
             fmt: format of the blocks.
             values: flat values; not changed.
-            residual: like ``values``: added to them before encoding, and overwritten with the errors, 0 where a block
-                has no finite scale; outside of the runs it stays. None without error feedback.
+            residual: like ``values``: added to them before encoding, and overwritten with the errors (that sum
+                less what the message decodes to), 0 where a block has no finite scale; outside of the runs it stays.
+                None without error feedback.
             runs: int64 [runs, 3]: first value, number of values, and first byte of the message of each run.
             wire: bytes; overwritten where the messages lie.
         """
@@ -324,8 +330,15 @@ class Portable:
 
 
 def _pieces(fmt: BlockFormat, runs: Ints, wire: Bytes) -> Iterator[tuple[int, int, Bytes]]:
-    """Yield the runs in pieces of about 32,768 values, each as (first value, end of its values, view of its blocks
-    [blocks, block_bytes] in ``wire``)."""
+    """Yield the runs in pieces of whole blocks, about 32,768 values each, as (first value, end of its values, view of
+    its blocks [blocks, block_bytes] in ``wire``). Values are counted in the array that holds those of all runs; the
+    last block of a run may reach beyond their end.
+
+    Args:
+        fmt: format of the blocks.
+        runs: int64 [runs, 3]: first value, number of values, and first byte of the message of each run.
+        wire: flat bytes of the messages.
+    """
     step = max(1, _PIECE // fmt.block)
     for first, count, at in runs.tolist():
         blocks = wire[at : at + fmt.nbytes(count)].reshape(-1, fmt.block_bytes)
@@ -366,8 +379,8 @@ class _Format(ctypes.Structure):
 
 @cache
 def _format(fmt: BlockFormat) -> _Format:
-    """Return a format as the C kernel reads it, with a table of decoded values for codes of at most 4 bits; for longer
-    codes the table holds zeros."""
+    """Return a format as the C kernel reads it, with a table of 16 decoded values, in multiples of the scale, by code
+    (repeated where codes have fewer than 4 bits); for codes of more than 4 bits the table holds zeros."""
     values = decoded_codes(fmt) if fmt.bits <= 4 else [0.0]
     table = [values[code % len(values)] for code in range(_TABLE)]
     return _Format(KINDS[fmt.kind], fmt.bits, fmt.block, LLOYD_THRESHOLD, (ctypes.c_float * _TABLE)(*table))
@@ -390,8 +403,9 @@ class Native:
         Args:
             fmt: format of the blocks.
             values: flat values; not changed.
-            residual: like ``values``: added to them before encoding, and overwritten with the errors, 0 where a block
-                has no finite scale; outside of the runs it stays. None without error feedback.
+            residual: like ``values``: added to them before encoding, and overwritten with the errors (that sum
+                less what the message decodes to), 0 where a block has no finite scale; outside of the runs it stays.
+                None without error feedback.
             runs: int64 [runs, 3]: first value, number of values, and first byte of the message of each run.
             wire: bytes; overwritten where the messages lie.
         """
@@ -430,7 +444,8 @@ Kernel = Portable | Native
 @cache
 def load(name: str) -> Kernel | None:
     """Return the kernel of that name, ``native-avx512``, ``native-avx2``, ``native-scalar`` or ``fallback`` (NumPy's);
-    None where it was not built or this CPU cannot run it."""
+    None where it was not built, was built from older sources, or this CPU cannot run it. Other names must not be given:
+    they raise KeyError where the C kernel was built."""
     if name == "fallback":
         return Portable()
     library = shared_object(Path(__file__).with_name("_blocks"), _SIGNATURES)
@@ -443,7 +458,8 @@ def load(name: str) -> Kernel | None:
 
 @cache
 def current() -> Kernel:
-    """Return the kernel that the environment variable LIGHTLOOM_KERNEL named at the first call, or else the fastest.
+    """Return the kernel that the environment variable LIGHTLOOM_KERNEL named at the first call (``native``: the fastest
+    in C), or the fastest where it was empty or not set; later changes of the variable do nothing.
 
     Raises:
         ConfigError: the variable names no kernel, or one that was not built or that this CPU cannot run.
@@ -488,7 +504,8 @@ def encode_feedback(fmt: BlockFormat, gradient: Float32s, residual: Float32s, ou
 
 
 def decode(fmt: BlockFormat, wire: Bytes, out: Float32s, *, add: bool = False) -> None:
-    """Write the values of a message to ``out``, as many as it has room for, or add them with ``add``.
+    """Write the values of a message to ``out``, as many as it has room for, or add them with ``add``; they are NaN in
+    blocks without a finite scale.
 
     Raises:
         InputError: an array has another type, is not flat and contiguous or not writable; or ``wire`` has not exactly
@@ -511,8 +528,9 @@ def encode_runs(fmt: BlockFormat, values: Float32s, residual: Float32s | None, r
     Args:
         fmt: format of the blocks.
         values: flat float32 values; not changed.
-        residual: like ``values``: added to them before encoding, and overwritten with the errors, 0 where a block has
-            no finite scale; outside of the runs it stays. None without error feedback.
+        residual: like ``values``: added to them before encoding, and overwritten with the errors (that sum less
+            what the message decodes to), 0 where a block has no finite scale; outside of the runs it stays. None
+            without error feedback.
         runs: int64 [runs, 3]: first value, number of values, and first byte of the message of each run; ranges must not
             overlap.
         wire: flat bytes; overwritten where the messages lie.
@@ -531,7 +549,8 @@ def encode_runs(fmt: BlockFormat, values: Float32s, residual: Float32s | None, r
 def decode_runs(
     fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float = 1.0, add: bool = False
 ) -> None:
-    """Write ``factor`` times the values of each run's message to ``out``, or add them there with ``add``.
+    """Write ``factor`` times the values of each run's message to ``out``, or add them there with ``add``; values are
+    NaN in blocks without a finite scale.
 
     Args:
         fmt: format of the blocks.
@@ -552,7 +571,8 @@ def decode_runs(
 
 @lru_cache(maxsize=64)
 def _one_run(count: int) -> Ints:
-    """Return the table of one run of ``count`` values at the beginning of its arrays, int64 [1, 3]."""
+    """Return the table of one run of ``count`` values at the beginning of its arrays, int64 [1, 3]: 0,
+    ``count``, 0 (first value, number of values, first byte)."""
     return np.array([[0, count, 0]], np.int64)
 
 

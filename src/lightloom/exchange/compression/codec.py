@@ -52,26 +52,28 @@ class Codec(ABC):
         new flat array. Codecs with frames decode them in ``threads`` threads.
 
         Raises:
-            CodecError: the stream is malformed, truncated, corrupted, of another codec, or does not fit ``out``.
-            InputError: ``out`` is not a writable contiguous float32 array in CPU memory.
+            CodecError: the stream is malformed, truncated, corrupted, of another codec, or does not fit ``out``, which
+                may then hold part of the values.
+            InputError: ``out`` is not a writable contiguous float32 array in CPU memory, or ``buffer`` no contiguous
+                bytes.
         """
 
     @property
     def absolute_error(self) -> float | None:
         """Largest difference between a decoded value and its original, in the values' own units; None where no such
-        bound holds."""
+        bound holds, as here unless a codec overrides it."""
         return None
 
     @property
     def relative_error(self) -> float | None:
         """Largest error of a finite value whose size is at least 2^-125, relative to that size; None where no such
-        bound holds."""
+        bound holds, as here unless a codec overrides it."""
         return None
 
     @property
     def largest_ratio(self) -> float | None:
         """Largest compression ratio of a long stream, in bytes of float32 values for each byte of the stream; None
-        where nobody knows."""
+        where nobody knows, as here unless a codec overrides it."""
         return None
 
     def encode_leaving(self, array: Float32s) -> memoryview:
