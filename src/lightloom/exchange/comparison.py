@@ -256,7 +256,8 @@ class Result:
 
 def read_result(path: Path) -> Result | None:
     """Return the result stored in a JSON file; None if there is no such file, it cannot be read, its ``case`` is
-    missing or not whole, or a field is unknown. Other fields that are missing have their defaults (empty lists, 0, False)."""
+    missing or not whole, or a field is unknown. Other fields that are missing have their defaults (empty lists,
+    0, False)."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         stored = json.loads(path.read_text(encoding="utf-8"))
         return Result(**{**stored, "case": Case(**stored["case"])})

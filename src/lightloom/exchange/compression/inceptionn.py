@@ -61,42 +61,45 @@ class _Inceptionn(FramedCodec):
 
     @property
     def width(self) -> int:
-        """Number w of bits behind the sign in an 8-bit code, which stands for values f of the middle class and holds
-        the sign and trunc(abs(f) 2^w); each form overrides it, here it raises NotImplementedError."""
+        """Number w of bits in trunc(abs(f) 2^w), which the 8-bit code of a value f holds behind its sign; such codes
+        stand for magnitudes from the bound 2^-k up to 2^-floor(k / 2). Each form of the codec overrides it; here it
+        raises NotImplementedError."""
         raise NotImplementedError
 
     def worst_bytes(self, count: int) -> int:
-        """Return the bytes of the largest payload of ``count`` values, all of which are kept as they are: 2 of tags for
-        each group of eight, 4 for each value."""
+        """Return the bytes of the largest payload of a frame of ``count`` values, all of which are kept as they are: 2
+        of tags for each group of eight, 4 for each value; the frame's header is excluded."""
         return 2 * -(-count // 8) + 4 * count
 
     def least_bytes(self, count: int) -> int:
-        """Return the bytes of the smallest payload of ``count`` values, all of which are dropped: 2 of tags for each
-        group of eight."""
+        """Return the bytes of the smallest payload of a frame of ``count`` values, all of which are dropped: 2 of tags
+        for each group of eight; the frame's header is excluded."""
         return 2 * -(-count // 8)
 
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes, leave: bool = False) -> int:
         """Write the frames of ``values`` to ``out``, and return the bytes written.
 
         Args:
-            values: flat values.
-            chunk: number of values in each frame; the last may have fewer.
-            first: number of the first frame.
-            out: memory for the largest frames and the slack that kernels need.
-            leave: replace ``values``, in place, by their errors.
+            values: flat float32 values.
+            chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+            first: number of the first frame in its stream, from 0, with which checksums are seeded.
+            out: memory for the largest frames and ``SLACK`` (64) bytes.
+            leave: replace ``values``, in place, by their errors (value less decoded value).
         """
         return current().encode_frames(as_bits(values), chunk, first, out, self.exponent, self.width, leave=leave)
 
     def encode_leaving(self, array: Float32s) -> memoryview:
-        """Return the stream of ``array`` (flat, contiguous float32), and replace the array, in place, by the errors of
-        its values (value less decoded value), in one pass of the kernel; raises InputError for an array that is not
-        so."""
+        """Return the stream of ``array`` (flat, contiguous float32), read-only, and replace the array, in place, by the
+        errors of its values (value less decoded value; 0 for magnitudes of 1 or more, infinite values and NaN, which
+        are kept whole), in one pass of the kernel; raises InputError for an array that is not float32, contiguous and
+        writable in CPU memory."""
         return self._encode(float32_target(array, array.size), 1, partial(self.encode_frames, leave=True))
 
     def decode_adding(self, buffer: object, out: Float32s) -> None:
         """Add the values of the stream ``buffer`` to ``out`` (flat, contiguous float32), in place, in one pass of the
-        kernel; raises CodecError for a stream that is not whole or does not fit, when ``out`` may hold part of the
-        sum."""
+        kernel; values that were dropped leave the bits in ``out``. Raises CodecError for a stream that is not whole, of
+        another codec, or does not fit, when ``out`` may hold part of the sum, and InputError for an ``out`` that is not
+        float32, contiguous and writable in CPU memory."""
         self._decode(buffer, out, 1, partial(self.decode_frames, add=True))
 
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int, add: bool = False) -> int:
@@ -104,10 +107,10 @@ class _Inceptionn(FramedCodec):
         that is not valid; reason 1: cut short, 2: impossible length, 3: wrong checksum, 4: malformed groups.
 
         Args:
-            data: bytes from the beginning of a frame on.
-            out: flat values.
-            chunk: number of values in each frame; the last may have fewer.
-            first: number of the first frame.
+            data: bytes from the beginning of a frame on; those behind the last frame wanted are not read.
+            out: flat float32 values, as many as are to be decoded.
+            chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+            first: number of the first frame in its stream, from 0, which checksums and the result refer to.
             add: add the values to ``out`` instead.
         """
         return current().decode_frames(data, as_bits(out), chunk, first, self.width, add=add)
@@ -128,7 +131,7 @@ class Inceptionn(_Inceptionn):
 
     @property
     def width(self) -> int:
-        """Bits behind the sign in an 8-bit code, floor(k / 2) + 7 for the bound 2^-k."""
+        """Number w in the 8-bit code trunc(abs(f) 2^w) of a value f: floor(k / 2) + 7 for the bound 2^-k."""
         return self.exponent // 2 + 7
 
     @property
@@ -155,12 +158,13 @@ class InceptionnPrinted(_Inceptionn):
 
     @property
     def width(self) -> int:
-        """Bits behind the sign in an 8-bit code, 7 whatever the bound."""
+        """Number w in the 8-bit code trunc(abs(f) 2^w) of a value f: 7 whatever the bound."""
         return 7
 
     @property
     def absolute_error(self) -> float:
-        """Bound on the error of a value, in the values' own units: ``bound``, but at least 2^-7."""
+        """Bound on the error of a value, in the values' own units: ``bound``, but at least 2^-7; no error
+        reaches it."""
         return max(self.bound, 2.0**-7)
 
 
@@ -218,8 +222,8 @@ class InceptionnScaled(Codec):
 
     @property
     def largest_ratio(self) -> float | None:
-        """Largest compression ratio of a long stream, in bytes of float32 values for each byte of the stream; that of
-        the unscaled codec."""
+        """Largest compression ratio of a long stream, in bytes of float32 values for each byte of the stream: 16, that
+        of the unscaled codec, reached where all values are dropped."""
         return Inceptionn(self.bound).largest_ratio
 
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
@@ -238,11 +242,14 @@ class InceptionnScaled(Codec):
 
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
         """Return the values of a stream at their own scale, divided by the power of two that its header states, in
-        ``out`` where given, else in a new flat array; ``threads`` threads decode.
+        ``out`` where given (returned as it is), else in a new flat array; ``threads`` threads decode.
 
         Raises:
-            CodecError: the stream is malformed, truncated, corrupted, of another codec, or does not fit ``out``.
-            InputError: ``out`` is not a writable contiguous float32 array in CPU memory.
+            CodecError: the stream is malformed, truncated, corrupted, of another codec or bound, or does not fit
+                ``out``, which may then hold part of the values.
+            InputError: ``out`` is not a writable contiguous float32 array in CPU memory, or ``buffer`` no contiguous
+                bytes.
+            ConfigError: fewer than one thread.
         """
         data = stream_bytes(buffer)
         header = Header.parse(data)
@@ -252,8 +259,9 @@ class InceptionnScaled(Codec):
         return decoded
 
     def encode_leaving(self, array: Float32s) -> memoryview:
-        """Return the stream of ``array`` (flat, contiguous float32), and replace the array, in place, by the errors of
-        its values (value less decoded value), at their own scale."""
+        """Return the stream of ``array`` (flat, contiguous, writable float32), read-only, and replace the array, in
+        place, by the errors of its values (value less decoded value), at their own scale; errors are 0 for values kept
+        whole: infinite, NaN, or of magnitude 1 or more when scaled."""
         power = power_of(array)
         _scaled(array, power, out=array)
         stream = _AtPower(self.bound, power).encode_leaving(array)
@@ -262,17 +270,21 @@ class InceptionnScaled(Codec):
 
 
 def _scaled(values: Float32s, power: int, out: Float32s | None = None) -> Float32s:
-    """Return ``values`` times ``2**power`` as float32, in ``out`` where given, else in a new array; NaN stay NaN,
-    without a warning."""
+    """Return ``values`` times ``2**power`` as float32, in ``out`` where given (``values`` itself may be), else in a
+    new array; NaN stay NaN, without a warning."""
     with np.errstate(invalid="ignore"):
         return np.multiply(values, np.float32(2.0**power), out=out)
 
 
 def power_of(values: Float32s) -> int:
-    """Return the exponent p, from -126 to 126, for which the values times 2^p have a root mean square near 2^-5; 0
-    where all values are 0 or none are given. Infinite values and NaN count as 0.
+    """Return the exponent p, from -126 to 126, for which the values times 2^p have a root mean square in [2^-5.5,
+    2^-4.5), the nearest limit where it would lie beyond; 0 where all values are 0 or none are given. Infinite values
+    and NaN count as 0.
 
-    Values times 2^k have a power smaller by k.
+    Values times 2^k have a power smaller by k, within those limits.
+
+    Args:
+        values: flat float32 values.
     """
     if not values.size:
         return 0
@@ -310,10 +322,11 @@ BUFFER_BITS = 2 * BURST_BITS
 
 
 def compression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
-    """Return (cycles, cycles of them in which a group had to wait) of the alignment unit of the paper's compression
-    engine.
+    """Return (cycles until all groups have left, cycles of them in which a group had to wait) of the alignment unit of
+    the paper's compression engine, at 100 MHz.
 
-    In each cycle a group enters if the unit's 512 bits have room, and a burst of 256 bits leaves if the unit holds one.
+    In each cycle a burst of 256 bits leaves if the unit holds one, and then a group enters if the unit's 512 bits have
+    room. What is left at the end takes a cycle for each burst, the last one perhaps not full.
 
     Args:
         group_bits: size of every group of eight values in bits, tags included, 16 to 272.
@@ -330,11 +343,12 @@ def compression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
 
 
 def decompression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
-    """Return (cycles, cycles of them in which no burst could enter) of the burst buffer of the paper's decompression
-    engine.
+    """Return (cycles until the last group has left, cycles of them in which no burst could enter although more were to
+    come) of the burst buffer of the paper's decompression engine, at 100 MHz.
 
-    In each cycle a burst of 256 bits enters if the buffer's 512 bits have room, and a group leaves if it has come
-    whole.
+    In each cycle a burst of 256 bits enters if the buffer's 512 bits have room, and then a group leaves if it has come
+    whole; its 16 bits of tags may leave the buffer before. No group leaves before the second burst or the end of the
+    stream has come.
 
     Args:
         group_bits: size of every group of eight values in bits, tags included, 16 to 272.
@@ -363,7 +377,9 @@ def decompression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
 
 def group_bits(codec: Inceptionn | InceptionnPrinted, array: object) -> Ints:
     """Return the size in bits of every group of eight values of a float32 array, in C order, 16 bits of tags included,
-    int64 [group]; the last group is padded with values that take none. Nothing is encoded."""
+    int64 [group]; the last group is padded with values that take none. Nothing is encoded. A value takes 0 bits below
+    the codec's bound 2^-k in magnitude, 8 below 2^-floor(k / 2), 16 below 1, else 32. Raises InputError for an array
+    that is not float32 in CPU memory."""
     size = float32_values(array).view(np.uint32) & 0x7FFFFFFF
     k = codec.exponent
     thresholds = [(127 - k) << 23, (127 - k // 2) << 23, 127 << 23]

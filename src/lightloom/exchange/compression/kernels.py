@@ -113,12 +113,13 @@ class _Fallback:
 
         Args:
             values: bit patterns of float32 values, uint32, flat.
-            chunk: number of values in each frame; the last may have fewer.
-            first: number of the first frame.
+            chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+            first: number of the first frame in its stream, from 0, with which checksums are seeded.
             out: memory for the largest frames and ``SLACK`` (64) bytes.
             bound: k of the bound 2^-k.
-            width: bits behind the sign of an 8-bit code.
-            leave: replace ``values``, in place, by their errors, where they are writable.
+            width: w in the 8-bit code trunc(abs(f) 2^w) of a value f.
+            leave: replace ``values``, in place, by the bit patterns of their errors (value less decoded value);
+                values that are not writable stay.
         """
         from lightloom.exchange.compression.kernels_numba import Coding, Values, encode_frames
 
@@ -133,12 +134,12 @@ class _Fallback:
         checksum, 4: malformed groups.
 
         Args:
-            data: bytes from the beginning of a frame on.
-            out: memory for bit patterns of float32 values, uint32, flat.
-            chunk: number of values in each frame; the last may have fewer.
-            first: number of the first frame.
-            width: bits behind the sign of an 8-bit code.
-            add: add the values to those in ``out`` instead.
+            data: bytes from the beginning of a frame on; those behind the last frame wanted are not read.
+            out: memory for bit patterns of float32 values, uint32, flat, as many as are to be decoded.
+            chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+            first: number of the first frame in its stream, from 0, which checksums and the result refer to.
+            width: w in the 8-bit code trunc(abs(f) 2^w) of a value f.
+            add: add the values to those in ``out`` instead, as float32 numbers.
         """
         from lightloom.exchange.compression.kernels_numba import Coding, Values, decode_frames
 
@@ -151,10 +152,11 @@ class _Fallback:
         checksum, 4: malformed groups.
 
         Args:
-            data: bytes of all frames of a stream.
+            data: bytes of all frames of a stream, without the stream's header.
             count: number of values in the stream.
-            chunk: number of values in each frame; the last may have fewer.
-            counts: counts so far.
+            chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+            counts: counts so far, of values dropped (tag 0), with codes of 8 and 16 bits (1, 2) and kept whole (3);
+                after an error they hold some of the values.
         """
         from lightloom.exchange.compression.kernels_numba import count_tags
 
@@ -182,12 +184,12 @@ class _Native:
 
         Args:
             values: bit patterns of float32 values, uint32, flat.
-            chunk: number of values in each frame; the last may have fewer.
-            first: number of the first frame.
+            chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+            first: number of the first frame in its stream, from 0, with which checksums are seeded.
             out: memory for the largest frames and ``SLACK`` (64) bytes.
             bound: k of the bound 2^-k.
-            width: bits behind the sign of an 8-bit code.
-            leave: replace ``values``, in place, by their errors.
+            width: w in the 8-bit code trunc(abs(f) 2^w) of a value f.
+            leave: replace ``values``, in place, by the bit patterns of their errors (value less decoded value).
         """
         encode = self._library.lightloom_encode_frames_leaving if leave else self._library.lightloom_encode_frames
         return int(encode(values.ctypes.data, values.size, chunk, first, out.ctypes.data, bound, width, self._path))
@@ -198,12 +200,12 @@ class _Native:
         malformed groups.
 
         Args:
-            data: bytes from the beginning of a frame on.
-            out: memory for bit patterns of float32 values, uint32, flat.
-            chunk: number of values in each frame; the last may have fewer.
-            first: number of the first frame.
-            width: bits behind the sign of an 8-bit code.
-            add: add the values to those in ``out`` instead.
+            data: bytes from the beginning of a frame on; those behind the last frame wanted are not read.
+            out: memory for bit patterns of float32 values, uint32, flat, as many as are to be decoded.
+            chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+            first: number of the first frame in its stream, from 0, which checksums and the result refer to.
+            width: w in the 8-bit code trunc(abs(f) 2^w) of a value f.
+            add: add the values to those in ``out`` instead, as float32 numbers.
         """
         decode = self._library.lightloom_decode_frames_adding if add else self._library.lightloom_decode_frames
         return int(decode(data.ctypes.data, data.size, out.ctypes.data, out.size, chunk, first, width, self._path))
@@ -214,10 +216,11 @@ class _Native:
         3: wrong checksum, 4: malformed groups.
 
         Args:
-            data: bytes of all frames of a stream.
+            data: bytes of all frames of a stream, without the stream's header.
             count: number of values in the stream.
-            chunk: number of values in each frame; the last may have fewer.
-            counts: counts so far.
+            chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+            counts: counts so far, of values dropped (tag 0), with codes of 8 and 16 bits (1, 2) and kept whole (3);
+                after an error they hold some of the values.
         """
         return int(self._library.lightloom_count_tags(data.ctypes.data, data.size, count, chunk, counts.ctypes.data))
 

@@ -105,7 +105,7 @@ def xxh64(data: Bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
 @njit_inlined
 def _frame_checksum(data: Bytes, start: int, end: int, index: int) -> np.uint64:
     """Return the checksum of frame number ``index``: the low 32 bits of the XXH64 of its payload ``data[start:end]``,
-    seeded with number and size."""
+    seeded with ``index << 32 | size`` (in bytes)."""
     seed = (np.uint64(index) << np.uint64(32)) | np.uint64(end - start)
     return np.uint64(xxh64(data, start, end, seed) & np.uint64(0xFFFFFFFF))
 
@@ -127,7 +127,7 @@ def _encode_group(values: Values, begin: int, n: int, out: Bytes, at: int, codin
 
     Args:
         values: all values, as uint32 bit patterns (``bits``) and as float32 numbers (``reals``) of one memory; with
-            ``coding.in_place`` those encoded become their errors.
+            ``coding.in_place`` those encoded become their errors (value less decoded value).
         begin: position of the first value.
         n: number of values.
         out: bytes, into which the group is written.
@@ -167,9 +167,9 @@ def encode_frames(values: Values, chunk: int, first: int, out: Bytes, coding: Co
 
     Args:
         values: the values, as uint32 bit patterns (``bits``) and as float32 numbers (``reals``) of one memory; with
-            ``coding.in_place`` they become their errors.
+            ``coding.in_place`` they become their errors (value less decoded value).
         chunk: number of values in each frame, a multiple of 8; the last may have fewer.
-        first: number of the first frame.
+        first: number of the first frame in its stream, from 0, with which checksums are seeded.
         out: bytes for the largest frames that so many values can have.
         coding: k of the bound 2^-k, w and the step 2^-w of the 8-bit code, and whether to work in place.
     """
@@ -189,12 +189,12 @@ def encode_frames(values: Values, chunk: int, first: int, out: Bytes, coding: Co
 @njit_threaded
 def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: int, coding: Coding) -> int:
     """Decode a group of ``n`` values, eight at most, by INCEPTIONN's algorithm 3; return the position in ``data`` after
-    the group, −1 if it is malformed or passes ``end``.
+    the group, −1 if it passes ``end`` or has a tag for a value behind the ``n``.
 
     Args:
         data: bytes of the stream.
         p: position of the group.
-        end: end of the frame.
+        end: position of the end of the frame.
         values: memory, as uint32 bit patterns (``bits``) and as float32 numbers (``reals``), that is filled, or with
             ``coding.in_place`` added to.
         begin: position of the first value in ``values``.
@@ -237,13 +237,14 @@ def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: 
 @njit_threaded
 def _open_frame(data: Bytes, p: int, n: int, index: int) -> int:
     """Check size and checksum of one frame, and return the position of its payload in ``data``, or ``-(8 index +
-    reason)`` where it is not valid; reason 1: cut short, 2: impossible length, 3: wrong checksum.
+    reason)`` where it is not valid; reason 1: cut short, 2: a length that so many values cannot take, 3: wrong
+    checksum.
 
     Args:
         data: bytes of the stream.
-        p: position of the frame.
+        p: position of the frame, whose first 8 bytes are its header.
         n: number of its values.
-        index: number of the frame.
+        index: number of the frame in its stream, from 0.
     """
     if len(data) - p < FRAME_HEADER:
         return -(8 * index + TRUNCATED)
@@ -270,7 +271,7 @@ def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: C
         values: memory, as uint32 bit patterns (``bits``) and as float32 numbers (``reals``), that is filled, or with
             ``coding.in_place`` added to.
         chunk: number of values in each frame, a multiple of 8; the last may have fewer.
-        first: number of the first frame.
+        first: number of the first frame in its stream, from 0, which checksums and the result refer to.
         coding: k of the bound 2^-k, w and the step 2^-w of the 8-bit code, and whether to work in place.
     """
     p = np.int64(0)  # a literal would have all that is called with it compiled once more
@@ -298,10 +299,11 @@ def count_tags(data: Bytes, count: int, chunk: int, counts: Ints) -> int:
     malformed groups.
 
     Args:
-        data: bytes of all frames of a stream.
+        data: bytes of all frames of a stream, without the stream's header.
         count: number of values in the stream.
-        chunk: number of values in each frame; the last may have fewer.
-        counts: counts so far.
+        chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+        counts: counts so far, int64, of values dropped (tag 0), with codes of 8 and 16 bits (1, 2) and kept whole (3);
+            after an error they hold some of the values.
     """
     p = np.int64(0)  # a literal would have all that is called with it compiled once more
     for start in range(0, count, chunk):

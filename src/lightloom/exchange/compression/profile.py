@@ -93,8 +93,8 @@ class CompressionProfile(Config):
         return next((profile for profile in self.codecs if profile.codec == codec), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the profile as plain types for JSON, fields by name and ``schema``, which :func:`read_profile`
-        accepts."""
+        """Return the profile as plain types for JSON, by field name, with its version under ``schema``, as
+        :func:`read_profile` reads it."""
         return self.model_dump(mode="json", by_alias=True)
 
 
@@ -119,18 +119,19 @@ def store_profile(profile: CompressionProfile, key: str) -> list[Path]:
 
     Args:
         profile: measurements on one model's gradients.
-        key: names the model and its code.
+        key: names the model and its code; :func:`cache_path` finds the files by it and the codec's full name.
 
     Raises:
-        ConfigError: the cache cannot be written.
+        ConfigError: the cache cannot be written, or its folder belongs to somebody else or others can write to it.
     """
     alone = [profile.model_copy(update={"codecs": (each,)}) for each in profile.codecs]
     return [write_atomically(cache_path(key, one.codecs[0].codec), json.dumps(one.to_json())) for one in alone]
 
 
 def cache_path(key: str, codec: str) -> Path:
-    """Return the path in the cache of the profile of one codec on the gradients of the model that ``key`` names; the
-    file need not exist."""
+    """Return the path in the cache (``profiles/<hash>.json`` under ``$LIGHTLOOM_CACHE`` or the user's cache folder) of
+    the profile of one codec, by its full name, on the gradients of the model that ``key`` names; the file need not
+    exist. Raises ConfigError where the cache folder belongs to somebody else or others can write to it."""
     return cache_directory() / "profiles" / f"{content_hash([key, codec, SCHEMA])}.json"
 
 
@@ -175,8 +176,8 @@ class _Sums:
         """Add one encoded array to the sums.
 
         Args:
-            values: the values that were encoded.
-            decoded: what their encoding decodes to.
+            values: the values that were encoded, flat float32.
+            decoded: what their encoding decodes to, as many.
             nbytes: bytes of the encoding.
             tags: number of values of each tag, int64 [4]; None for a codec without tags.
         """
@@ -191,9 +192,10 @@ class _Sums:
             self.tags = tags if self.tags is None else self.tags + tags
 
     def fit(self) -> Fit:
-        """Return the compression ratio (bytes as float32 over encoded ones) and the errors over all that was added;
-        needs at least one value. Where all values are 0, the relative L2 error is 0 and the cosine 1; where only the
-        decoded ones are, the cosine is 0."""
+        """Return, over all that was added, the number of values, the compression ratio (bytes as float32 over encoded
+        ones), the values of each tag (None without tags), the largest absolute error of a value, the relative L2 error
+        |decoded - values| / |values|, and the cosine of the angle between the two; needs at least one value. Where all
+        values are 0, the relative L2 error is 0 and the cosine 1; where only the decoded ones are, the cosine is 0."""
         error, size, decoded_size, product = self.products.tolist()
         norms = float(np.sqrt(size) * np.sqrt(decoded_size))
         return Fit(
@@ -219,16 +221,17 @@ class _Measured:
     """Compression ratio of the latest gradient that is not a sum of several."""
 
     def add(self, step: int, terms: int, gradients: Gradients) -> None:
-        """Encode the gradients of a training step, all together as one stream and each tensor by itself, and add ratio
-        and errors to the sums; a tensor's bytes are counted without headers.
+        """Encode the gradients of a training step, all together as one stream and each tensor by itself; keep the ratio
+        of the former by step, and add both to the sums of ratio and errors, the latter by parameter. A tensor's bytes
+        are counted without headers, those of the whole with them.
 
-        Of a sum of several gradients only the ratio is kept, by its number of terms; under 1 term stands the ratio of
-        the single gradient before the first sum.
+        Of a sum of several gradients (``terms`` above 1) only the ratio is kept, by its number of terms; under 1 term
+        stands the ratio of the single gradient before the first sum.
 
         Args:
             step: number of the training step.
             terms: number of gradients that were added up.
-            gradients: the gradients, by parameter name.
+            gradients: the gradients, flat float32, by parameter name; at least one, none empty.
         """
         together = np.concatenate(list(gradients.values()))
         encoded = self.codec.encode(together)
@@ -245,8 +248,9 @@ class _Measured:
             self._add(self.tensors.setdefault(name, _Sums()), values, encoded, nbytes)
 
     def _add(self, sums: _Sums, values: Float32s, encoded: memoryview, nbytes: int) -> None:
-        """Add an encoded array of ``nbytes`` bytes, decoded for its errors, to ``sums``; tags are counted for
-        INCEPTIONN's codecs alone, without the scaled one."""
+        """Decode the stream ``encoded`` of ``values``, and add their errors to ``sums``, with ``nbytes`` as the bytes
+        of the encoding, which may leave headers out; tags are counted for INCEPTIONN's codecs alone, without the scaled
+        one."""
         tags = tag_histogram(encoded) if isinstance(self.codec, (Inceptionn, InceptionnPrinted)) else None
         sums.add(values, self.codec.decode(encoded), nbytes, tags)
 
@@ -254,20 +258,22 @@ class _Measured:
 def measure_codecs(
     model: str, parameters: int, steps: Iterable[Sample], codecs: Iterable[Codec], origin: str
 ) -> CompressionProfile:
-    """Return the profile of codecs on a model's gradients: ratios and errors over all steps; rates, in bytes of float32
-    values a second with one thread and with all, on the last gradients that are not a sum of several, repeated or cut
-    to 2^23 values.
+    """Return the profile of codecs on a model's gradients: ratios and errors over all steps, of all tensors together
+    and by parameter; ratios by step, and by number of gradients summed; this host's rates, in bytes of float32 values a
+    second, with one thread and with one for each CPU, on the last gradients that are not a sum of several, repeated or
+    cut to 2^23 values; and the rates of the paper's hardware engines for the INCEPTIONN codecs that they model.
 
     Args:
         model: name of the model.
         parameters: number of its parameters.
-        steps: (step, number of gradients summed, gradients by name) for training steps, at least one with a single
-            gradient, and for sums that begin with the latest one.
-        codecs: codecs to measure.
+        steps: (step, number of gradients summed, flat float32 gradients by parameter name) for training steps, at least
+            one with a single gradient, and for sums that begin with the latest one. Empty tensors are left out.
+        codecs: codecs to measure, at least one.
         origin: description of the gradients, shown to the reader.
 
     Raises:
-        ConfigError: no gradients at all, or NaN or infinite ones (names the tensor), which no training would use.
+        ConfigError: no step of a single gradient, or NaN or infinite values (names the tensor), which no training would
+            use.
     """
     measured = [_Measured(codec) for codec in codecs]
     sample: Float32s | None = None
@@ -306,8 +312,9 @@ Coding = tuple[Callable[[], object], Callable[[], object]]
 
 def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
     """Return the rates of encoding and decoding ``values`` on this host with so many threads, in bytes of float32
-    values a second (the fastest of 5 rounds), and the seconds of a message of 64 values (the fastest of 50), each time
-    after a round that is not counted."""
+    values a second (the fastest of 5 rounds), and the seconds of encoding and of decoding the first 64 of them (the
+    fastest of 50), each time after a round that is not counted. Decoding writes to memory made before, encoding to new
+    memory."""
 
     def coding(part: Float32s) -> Coding:
         """Return encoding some values on ``threads`` threads, and decoding their stream into memory made before."""
@@ -324,8 +331,9 @@ def coding_rates(large: Coding, small: Coding, nbytes: tuple[int, int]) -> dict[
     one that is not counted.
 
     Args:
-        large, small: functions (encode, decode) that code a message.
-        nbytes: float32 bytes that the large one's encoding takes, and that its decoding gives.
+        large, small: functions (encode, decode), without arguments, that code a message.
+        nbytes: bytes of float32 values that encoding the large message takes in, and that decoding it gives, by which
+            its rates are counted.
     """
     kinds = ("encode", "decode")
     rates = {kind: size / _fastest(run, _ROUNDS) for kind, run, size in zip(kinds, large, nbytes, strict=True)}
@@ -340,7 +348,8 @@ def _fastest(kernel: Callable[[], object], rounds: int) -> float:
 
 def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
     """Return the rates of the paper's hardware engines at 100 MHz, in bytes of float32 values a second, by counts of
-    cycles for the first 2^18 of the values; None for codecs that the engines do not model."""
+    cycles for the first 2^18 of the values, without seconds of a message; None for all codecs but INCEPTIONN's windowed
+    and printed forms."""
     if not isinstance(codec, (Inceptionn, InceptionnPrinted)):
         return None
     part = values[:_ENGINE_VALUES]
@@ -351,11 +360,11 @@ def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
 
 
 def read_gradients(path: Path) -> dict[str, Float32s]:
-    """Return saved float32 gradients, flat, by name: those of an ``.npy`` file as one tensor named after the file,
-    those of an ``.npz`` file by the names in it.
+    """Return saved float32 gradients, flat, by name: those of an ``.npy`` file as one tensor named after the file
+    without its suffix, those of an ``.npz`` file by the names in it. Files of PyTorch (``.pt``) are not read here.
 
     Raises:
-        ConfigError: unreadable, no such format, or not float32.
+        ConfigError: unreadable, no ``.npy`` or ``.npz`` at the end of the name, or not float32.
     """
     if path.suffix not in (".npy", ".npz"):
         raise ConfigError(f"gradients {str(path)!r}: expected a .npy, .npz or .pt file")
@@ -367,8 +376,9 @@ def read_gradients(path: Path) -> dict[str, Float32s]:
 
 
 def _payload_bytes(codec: Codec, encoded: memoryview, values: int) -> int:
-    """Return the bytes of a stream of ``values`` values without the headers of stream and frames, at least 1, as a
-    bucket of many tensors has these headers only once; the bytes of the whole stream for codecs without frames."""
+    """Return the bytes of the stream ``encoded`` of ``values`` values without the headers of stream (24 bytes) and
+    frames (8 each), at least 1, as a bucket of many tensors has these headers only once; the bytes of the whole stream
+    for codecs without frames."""
     if not isinstance(codec, FramedCodec):
         return len(encoded)
     return max(len(encoded) - HEADER_BYTES - FRAME_HEADER * -(-values // codec.chunk), 1)

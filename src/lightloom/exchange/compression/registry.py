@@ -30,10 +30,11 @@ class Family:
 
 @cache
 def codecs() -> dict[str, Family]:
-    """Return all families of codecs by name, those of plug-ins included.
+    """Return all families of codecs by name, built-in ones first, then those of plug-ins, one of which replaces an
+    earlier one of its name.
 
     Raises:
-        ConfigError: a plug-in registered something that is not a :class:`Family`.
+        ConfigError: a plug-in cannot be imported, or is not a :class:`Family`.
     """
     return {family.name: family for family in [*_BUILT_IN, *plugins_of("codecs", Family)]}
 
@@ -55,8 +56,8 @@ def description(name: str) -> dict[str, str]:
 
 
 def find(name: str) -> Codec:
-    """Return the codec that a name names: ``family:parameter``, or a family alone for the codec of its default
-    parameter.
+    """Return the codec that a name names: ``family:parameter``, such as ``inceptionn:2^-10`` or ``int8:256``, or a
+    family alone for the codec of its default parameter.
 
     Raises:
         UnknownNameError: there is no family of that name.
@@ -74,10 +75,11 @@ def find(name: str) -> Codec:
 
 
 def read_bound(text: str) -> float:
-    """Return the number that ``2^-10``, ``2**-10`` or a plain number stands for, positive or not.
+    """Return the number that ``2^-10``, ``2**-10`` or a decimal number stands for; its range is not checked, and
+    ``inf`` and ``nan`` count as numbers.
 
     Raises:
-        ValueError: the text is none of these, or an exponent is beyond 1000 in size.
+        ValueError: the text is none of these, the exponent of 2 is no whole number, or it is beyond 1000 in size.
     """
     for power in ("2^", "2**"):
         if text.startswith(power):

@@ -73,7 +73,8 @@ class Header:
         return -(-self.count // self.chunk)
 
     def pack(self) -> bytes:
-        """Return the 24 header bytes."""
+        """Return the 24 header bytes, little-endian: the magic ``LLGC``, version, codec, parameter and power (a byte
+        each), number of values (8 bytes), values per frame (4), and the CRC-32 of these 20 bytes."""
         head = _HEADER.pack(MAGIC, VERSION, self.codec, self.parameter, self.power, self.count, self.chunk)
         return head + _CRC.pack(zlib.crc32(head))
 
@@ -82,7 +83,8 @@ class Header:
         """Return the header in the first 24 bytes of ``data``, which may go on behind them.
 
         Raises:
-            CodecError: too short, another magic or version, a wrong checksum, an impossible chunk or power.
+            CodecError: too short, another magic or version, a wrong checksum, a chunk that is no multiple of 8 from 8
+                to 2^24, a power beyond 126 in size, or one in a stream of a codec that does not scale.
         """
         head = bytes(data[:HEADER_BYTES])
         if len(head) < HEADER_BYTES:
@@ -114,16 +116,18 @@ class FramedCodec(Codec):
 
     @abstractmethod
     def worst_bytes(self, count: int) -> int:
-        """Return the bytes of the largest payload that a frame of ``count`` values can have, header excluded."""
+        """Return the bytes of the largest payload that a frame of ``count`` values can have, the 8 bytes
+        of the frame's header excluded."""
 
     @abstractmethod
     def least_bytes(self, count: int) -> int:
-        """Return the bytes of the smallest payload that a frame of ``count`` values can have, header excluded; smaller
-        streams are refused at once."""
+        """Return the bytes of the smallest payload that a frame of ``count`` values can have, the 8 bytes
+        of the frame's header excluded; streams too small for all their frames are refused before any is decoded."""
 
     @property
     def largest_ratio(self) -> float | None:
-        """Largest compression ratio of a frame, in bytes of float32 values for each byte of its payload."""
+        """Largest compression ratio of a full frame, in bytes of float32 values for each byte of its payload (headers
+        excluded), by the codec's ``least_bytes``."""
         return 4 * self.chunk / max(self.least_bytes(self.chunk), 1)
 
     @abstractmethod
@@ -131,9 +135,9 @@ class FramedCodec(Codec):
         """Write the frames of ``values`` to ``out``, and return the bytes written.
 
         Args:
-            values: flat values.
-            chunk: number of values in each frame; the last may have fewer.
-            first: number of the first frame.
+            values: flat float32 values.
+            chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+            first: number of the first frame in its stream, from 0, with which checksums are seeded.
             out: memory for the largest frames and ``SLACK`` (64) bytes.
         """
 
@@ -143,10 +147,10 @@ class FramedCodec(Codec):
         that is not valid; reason 1: cut short, 2: impossible length, 3: wrong checksum, 4: malformed groups.
 
         Args:
-            data: bytes from the beginning of a frame on.
-            out: flat values.
-            chunk: number of values in each frame; the last may have fewer.
-            first: number of the first frame.
+            data: bytes from the beginning of a frame on; those behind the last frame wanted are not read.
+            out: flat float32 values, as many as are to be decoded.
+            chunk: number of values in each frame, a multiple of 8; the last may have fewer.
+            first: number of the first frame in its stream, from 0, which checksums and the result refer to.
         """
 
     def encode(self, array: object, *, threads: int = 1, out: Bytes | None = None) -> memoryview:
@@ -154,7 +158,7 @@ class FramedCodec(Codec):
 
         Args:
             array: NumPy array or CPU torch tensor.
-            threads: number of threads that encode frames.
+            threads: number of threads that encode frames; the bytes do not depend on it.
             out: memory of at least :meth:`room` bytes, into whose beginning the stream is written; new memory unless
                 given.
 
@@ -165,20 +169,22 @@ class FramedCodec(Codec):
         return self._encode(float32_values(array), threads, self.encode_frames, out)
 
     def room(self, count: int, threads: int = 1) -> int:
-        """Return the bytes of memory in which any ``count`` values can be encoded by ``threads`` threads, each of which
-        needs room for its largest frames."""
+        """Return the bytes of memory in which any ``count`` values can be encoded by ``threads`` threads: the stream's
+        header (24 bytes), and for each thread its largest frames and 64 bytes more. Raises ConfigError for fewer than
+        one thread."""
         return HEADER_BYTES + self._starts(_frame_runs(self._header(count), threads))[-1]
 
     def _header(self, count: int) -> Header:
-        """Return the header of a stream of ``count`` values."""
+        """Return the header of a stream of ``count`` values of this codec, in frames of ``chunk`` values; its power is
+        0."""
         return Header(self.codec_id, self.parameter, count, self.chunk)
 
     def _starts(self, shares: list[tuple[int, int]]) -> list[int]:
         """Return where the frames of each run may begin, in bytes behind the stream's header, by the largest sizes of
-        the runs before, and where the last run ends: [shares + 1].
+        the runs before (64 bytes more each), and at the end the sum of all: one number more than there are runs.
 
         Args:
-            shares: (begin, end) of the values of each run.
+            shares: (begin, end) of the values of each thread's run of frames.
         """
         return [0, *accumulate(self._worst_frames(end - begin) for begin, end in shares)]
 
@@ -188,10 +194,15 @@ class FramedCodec(Codec):
         """Return the stream of flat values, read-only; threads write runs of frames, which are then moved together.
 
         Args:
-            values: the values.
+            values: the values, float32.
             threads: number of threads.
             encode_frames: writes the frames of one run, as the method of that name does.
-            out: memory for the stream; new memory unless given.
+            out: memory of at least :meth:`room` bytes, into whose beginning the stream is written; new memory unless
+                given.
+
+        Raises:
+            InputError: ``out`` is no flat, writable uint8 array, or too small.
+            ConfigError: fewer than one thread.
         """
         header = self._header(values.size)
         shares = _frame_runs(header, threads)
@@ -237,8 +248,11 @@ class FramedCodec(Codec):
         new flat array, decoded by ``threads`` threads.
 
         Raises:
-            CodecError: the stream is malformed, truncated, corrupted, of another codec, or does not fit ``out``.
-            InputError: ``out`` is not a writable contiguous float32 array in CPU memory.
+            CodecError: the stream is malformed, truncated, corrupted, of another codec or parameter, followed by other
+                bytes, or does not fit ``out``, which may then hold part of the values.
+            InputError: ``out`` is not a writable contiguous float32 array in CPU memory, or ``buffer`` no contiguous
+                bytes.
+            ConfigError: fewer than one thread.
         """
         return self._decode(buffer, out, threads, self.decode_frames)
 
@@ -252,7 +266,11 @@ class FramedCodec(Codec):
             decode_frames: reads the frames of one run, as the method of that name does.
 
         Raises:
-            CodecError: the stream is malformed, not whole, corrupted, of another codec, or does not fit ``out``.
+            CodecError: the stream is malformed, not whole, corrupted, of another codec or parameter, followed by other
+                bytes, or does not fit ``out``, which may then hold part of the values.
+            InputError: ``out`` is not a writable contiguous float32 array in CPU memory, or ``buffer`` no contiguous
+                bytes.
+            ConfigError: fewer than one thread.
         """
         data = stream_bytes(buffer)
         header = self.read_header(data)
@@ -293,8 +311,8 @@ class FramedCodec(Codec):
         return header
 
     def _worst_frames(self, count: int) -> int:
-        """Return the most bytes that all frames of ``count`` values may take, headers included, and the slack that
-        kernels need behind them."""
+        """Return the most bytes that all frames of ``count`` values may take, their headers included, and 64
+        bytes behind them, which kernels may overwrite."""
         return _frames_bytes(count, self.chunk, self.worst_bytes) + SLACK
 
 
@@ -313,7 +331,7 @@ class StreamDecoder:
 
     @property
     def finished(self) -> bool:
-        """True once every value has been returned."""
+        """True once every value has been returned; False before the stream's header has come whole."""
         return self._header is not None and self._frame == self._header.frames
 
     def feed(self, piece: bytes | bytearray | memoryview) -> Float32s:
@@ -321,7 +339,8 @@ class StreamDecoder:
         complete, flat float32 (possibly none).
 
         Raises:
-            CodecError: malformed or corrupted so far, or bytes after the last frame.
+            CodecError: malformed or corrupted so far, of another codec or parameter, or bytes after the last frame.
+                Values of frames that this piece completed before the fault are lost.
         """
         self._pending += memoryview(piece).cast("B")
         if self._header is None:
@@ -357,13 +376,14 @@ class StreamDecoder:
 
 
 def tag_histogram(buffer: object) -> Ints:
-    """Return how many values of an INCEPTIONN stream take 2, 10, 18 and 34 bits, tag included, int64 [4], in this
-    order; checksums are verified, values are not decoded.
+    """Return how many values of a stream of INCEPTIONN (windowed, printed or scaled form) take 2, 10, 18 and 34 bits,
+    tag included, int64 [4], in this order; checksums are verified, values are not decoded.
 
     Source: INCEPTIONN, Table III.
 
     Raises:
         CodecError: malformed or corrupted, or a stream of another codec.
+        InputError: ``buffer`` is no contiguous bytes.
     """
     data = stream_bytes(buffer)
     header = Header.parse(data)
@@ -409,7 +429,7 @@ def _frame_runs(header: Header, threads: int) -> list[tuple[int, int]]:
 
 def _in_threads(work: Callable[[int], int], parts: int) -> list[int]:
     """Return the results of ``work(i)`` for i from 0 to ``parts`` - 1, in order, each called in a thread of its own if
-    there are several."""
+    there are several; the first error among them, in that order, is raised."""
     if parts <= 1:
         return [work(i) for i in range(parts)]
     with ThreadPoolExecutor(parts) as pool:
@@ -417,9 +437,20 @@ def _in_threads(work: Callable[[int], int], parts: int) -> list[int]:
 
 
 def _frame_starts(body: Bytes, header: Header, frames: list[int]) -> list[int]:
-    """Return the byte offset in ``body`` of each of the frames numbered in ``frames`` (ascending), by following the
-    lengths of all frames before; raises CodecError where the body ends before one. A single frame counts as the first,
-    at 0."""
+    """Return the byte offset of each of the frames numbered in ``frames``, by following the lengths of all frames
+    before.
+
+    Args:
+        body: bytes of the stream behind its header.
+        header: the stream's header, for the words of errors.
+        frames: numbers of frames, from 0, ascending. If there is only one, it must be 0.
+
+    Returns:
+        Offsets in ``body``; its size instead of one beyond it.
+
+    Raises:
+        CodecError: the body ends within or before the header of an earlier frame.
+    """
     if len(frames) <= 1:
         return [0] * len(frames)
     starts, at, frame = [], 0, 0
@@ -440,7 +471,8 @@ class NumpyCodec(FramedCodec):
     """A codec that turns one chunk into one payload and back; the size depends on the number of values alone."""
 
     def least_bytes(self, count: int) -> int:
-        """Return the bytes of a payload of ``count`` values, which all payloads of so many values have."""
+        """Return the bytes of a payload of ``count`` values, equal for all payloads of so many values:
+        ``worst_bytes``."""
         return self.worst_bytes(count)
 
     @abstractmethod
@@ -455,10 +487,10 @@ class NumpyCodec(FramedCodec):
         """Write a frame of each ``chunk`` values to ``out``, and return the bytes written.
 
         Args:
-            values: flat values.
+            values: flat float32 values.
             chunk: number of values in each frame; the last may have fewer.
-            first: number of the first frame.
-            out: memory for all frames.
+            first: number of the first frame in its stream, from 0, with which checksums are seeded.
+            out: memory for all frames: a header of 8 bytes and a payload each.
         """
         at = 0
         for begin in range(0, values.size, chunk):
@@ -471,9 +503,10 @@ class NumpyCodec(FramedCodec):
         return at
 
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
-        """Fill ``out``, flat, from the frames in ``data``, ``chunk`` values in each but the last, numbered from
-        ``first``, and return the bytes read, or ``-(8 frame + reason)`` for the first frame that is not valid, reason
-        1: cut short, 3: wrong checksum, 4: malformed payload."""
+        """Fill ``out``, flat float32, from the frames in ``data``, ``chunk`` values in each but the last, numbered in
+        their stream from ``first`` on, and return the bytes read, or ``-(8 frame + reason)`` for the first frame that
+        is not valid, reason 1: cut short, 3: wrong checksum, 4: malformed payload. Frames before it have been decoded;
+        bytes behind the last frame wanted are not read."""
         at = 0
         for begin in range(0, out.size, chunk):
             index = first + begin // chunk
@@ -496,5 +529,5 @@ class NumpyCodec(FramedCodec):
 
 def _checksum(payload: Bytes, index: int) -> int:
     """Return the checksum of the frame numbered ``index``: the low 32 bits of the XXH64 of its payload, seeded with
-    that number and the payload's size."""
+    ``index << 32 | size`` (in bytes)."""
     return current().xxh64(payload, index << 32 | payload.size) & 0xFFFFFFFF
