@@ -265,8 +265,8 @@ def read_result(path: Path) -> Result | None:
 
 
 def train_all(worker: Worker) -> int:
-    """Train the cases ``worker.arguments['cases']`` (dictionaries of ``Case`` fields) one after the other on one
-    thread, and return their number; rank 0 writes each result as JSON to ``Case.file`` in the folder
+    """Train the cases ``worker.arguments['cases']`` (dictionaries of ``Case`` fields) one after the other, with
+    torch set to one thread, and return their number; rank 0 writes each result as JSON to ``Case.file`` in the folder
     ``worker.arguments['folder']``. Data is read from the folder ``worker.arguments['data']``, or from
     ``$LIGHTLOOM_DATA`` where that is None; raises ConfigError where it is missing."""
     torch.set_num_threads(1)
@@ -349,7 +349,7 @@ def cases(job: str, methods: Sequence[str], seeds: int, ranks: int, steps: int) 
 
     Args:
         job: name of the task, which is not checked.
-        methods: names of exchange methods; runs have their full names.
+        methods: names of exchange methods; ``Case.method`` is ``reference`` or a method's full name.
         seeds: number of seeds.
         ranks: number of ranks of each run.
         steps: number of training steps of each run.

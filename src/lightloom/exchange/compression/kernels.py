@@ -38,7 +38,8 @@ def shared_object(stem: Path, signatures: Mapping[str, tuple[Any, list[Any]]]) -
 
     Args:
         stem: path of the extension module without its suffix.
-        signatures: by function, (type of the result, types of the arguments) for ctypes.
+        signatures: by name of a function, (type of the result, types of the arguments) for ctypes, which are set on the
+            library that is returned.
     """
     if sys.byteorder != "little":
         return None
@@ -64,11 +65,12 @@ def requested() -> str:
 
 
 def choose(request: str, load: Callable[[str], Any]) -> Any:
-    """Return the fastest kernel that fits a request.
+    """Return the first kernel that fits a request and can run here, in the order ``native-avx512``, ``native-avx2``,
+    ``native-scalar`` (C) and ``fallback`` (Python).
 
     Args:
-        request: name of a kernel, ``native`` for any C one, or empty for any.
-        load: returns the kernel of a name; None for what this machine cannot run.
+        request: one of these names, ``native`` for any C one, or empty for any.
+        load: returns the kernel of a name; None for one that was not built or that this CPU cannot run.
 
     Raises:
         ConfigError: the request names no kernel, or one that was not built or that this CPU cannot run.

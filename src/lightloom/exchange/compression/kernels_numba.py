@@ -123,7 +123,7 @@ def _put(out: Bytes, at: int, value: int, size: int) -> int:
 def _encode_group(values: Values, begin: int, n: int, out: Bytes, at: int, coding: Coding) -> int:
     """Encode ``n`` values, eight at most, by INCEPTIONN's algorithm 2: two bytes of tags, 2 bits a value from the
     lowest on, then the codes, 0, 1, 2 or 4 bytes each for the tags 0 to 3; return the position in ``out`` after the
-    group.
+    group. A value has tag 3 from a magnitude of 1 on, 2 from 2^-floor(k / 2), 1 from 2^-k, else 0.
 
     Args:
         values: all values, as uint32 bit patterns (``bits``) and as float32 numbers (``reals``) of one memory; with
@@ -188,8 +188,9 @@ def encode_frames(values: Values, chunk: int, first: int, out: Bytes, coding: Co
 
 @njit_threaded
 def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: int, coding: Coding) -> int:
-    """Decode a group of ``n`` values, eight at most, by INCEPTIONN's algorithm 3; return the position in ``data`` after
-    the group, −1 if it passes ``end`` or has a tag for a value behind the ``n``.
+    """Decode a group of ``n`` values, eight at most, by INCEPTIONN's algorithm 3: two bytes of tags, then codes of 0,
+    1, 2 or 4 bytes for the tags 0 to 3, of which 0 stands for the value 0; return the position in ``data`` after the
+    group, −1 if it passes ``end`` or has a tag for a value behind the ``n``.
 
     Args:
         data: bytes of the stream.
