@@ -30,9 +30,10 @@ from lightloom.exchange.compression.stream import NumpyCodec
 # fp8       m / 448, rounded up              x (1 / s) as float8 e4m3                         code s
 #
 # Linear codes are two's complement and q = 2^(b-1) - 1; as s is rounded up, no code exceeds q. Where 1 / s overflows
-# (s <= 2^-128), s and all codes are 0. The mean is the sum by halves, |x[i]| + |x[i + h]| for h = B/2, B/4 ... 1,
-# times 1 / B, so that every implementation has equal bits. A block with a value that is not finite, or whose sum or
-# largest decodable value q s overflows, has the scale NaN (0x7FC0) and codes 0, and decodes to NaN.
+# (s <= 2^-128), s and all codes are 0. The mean is the sum of the sizes times 1 / B, added by halves, number i and
+# number i + h for h = B/2, B/4 ... 1, so that every implementation has equal bits; it is cut to the largest one whose
+# levels are finite. A block with a value that is not finite, or whose largest decodable value q s overflows, has the
+# scale NaN (0x7FC0) and codes 0, and decodes to NaN.
 
 Kind = Literal["linear", "lloyd", "sign", "fp8"]
 
@@ -206,8 +207,9 @@ def _linear_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
 
 def _mean_scale(fmt: BlockFormat, size: Any, xp: Any) -> Any:
     """Return the mean magnitudes of the values of blocks, rounded to the nearest bfloat16 (ties to even) and at most
-    ``fmt.largest_mean``, as bit patterns of float32, int32 [blocks, 1]; NaN where the mean is not finite. Values are
-    added by halves, |x[i]| + |x[i + h]| for h = B/2, B/4 ... 1, so that all implementations have equal bits.
+    ``fmt.largest_mean``, as bit patterns of float32, int32 [blocks, 1]; NaN where a value is not finite. Magnitudes
+    times 1 / B are added by halves, number i and number i + h for h = B/2, B/4 ... 1, so that all implementations have
+    equal bits.
 
     Args:
         fmt: format of the blocks.
