@@ -63,7 +63,8 @@ class Phase:
 
 
 def strides(sizes: Sequence[int]) -> list[int]:
-    """Return the ranks between neighbours on each axis, the product of the sizes of the axes before: [axis]."""
+    """Return how many ranks apart neighbours on each axis are, the product of the sizes of the axes before it, 1 on
+    axis 0: [axis]."""
     return [prod(sizes[:axis]) for axis in range(len(sizes))]
 
 
@@ -83,23 +84,26 @@ class _Layout:
 
     @property
     def chunks(self) -> int:
-        """Number of chunks of the whole schedule, of all lanes."""
+        """Number of chunks of the whole schedule, of all lanes: the chunks of a share in each lane, times the shares of
+        all axes that have any, squared in an all-to-all."""
         shares = prod(self.sizes[axis] for axis in self.place)
         return self.lanes * self.parts * shares ** (2 if self.kind == "all-to-all" else 1)
 
 
 def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int], *lanes: Sequence[Phase]) -> Schedule:
-    """Return the schedule of these phases, a pipeline of one piece, not yet verified.
+    """Return the schedule of these phases, not yet verified, with a note for each phase.
 
-    Pieces may follow each other after the steps of the longest phase, and where outer axes look the same from all their
-    ranks the schedule is folded. With several lanes each carries an equal part of the data through phases of its own,
-    all at once: along other axes, for example, so that the links of all of them are used.
+    It is a pipeline of one piece, all data at once; its interval, the steps after which another piece could follow, is
+    the steps of the longest phase. Where outer axes look the same from all their ranks the schedule is folded. With
+    several lanes each carries an equal part of the data through phases of its own, all at once: along other axes, for
+    example, so that the links of all of them are used.
 
     Args:
         name: name of the algorithm.
-        collective: what all phases together serve.
+        collective: what all phases together serve, with its size.
+        fabric: fabric of all ranks, which gives the groups along each axis and the routes.
         sizes: ranks along each axis, the innermost first, whose product is all ranks.
-        lanes: phases of each lane, in order.
+        lanes: phases of each lane, in order; at least one lane.
 
     Raises:
         UnsupportedError: the fabric is circuit-switched or has no such groups, or a flat algorithm cannot serve its
@@ -139,14 +143,17 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
 def _flat_schedule(
     phase: Phase, collective: Collective, fabric: Fabric, sizes: Sequence[int], before: Sequence[Phase]
 ) -> Schedule:
-    """Return the flat schedule of a phase on one group of ranks, unfolded, rows by step, not verified.
+    """Return the schedule that the algorithm of a phase builds on one group of ranks (the whole fabric where the axis
+    has all ranks), unfolded, rows by step, not verified; ranks are numbered within the group, and its size is that of
+    :func:`_nbytes`.
 
     Args:
         sizes: ranks along each axis.
         before: phases before this one in its lane, which say how much data is left.
 
     Raises:
-        UnsupportedError: the fabric has no such groups, the algorithm refuses, or what it builds is not steps in order.
+        UnsupportedError: the fabric has no such groups, the algorithm refuses, or what it builds is queued or has
+            dependencies between steps.
     """
     ranks, stride = sizes[phase.axis], strides(sizes)[phase.axis]
     part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride)
@@ -187,7 +194,9 @@ def _layout(
     """Return how the chunks of all lanes are numbered, fine enough for each flat schedule, and from which axis on the
     schedule is folded.
 
-    An axis of a collective with a root has no shares; other axes have where some phase moves shares along them.
+    No axis of a broadcast or reduce has shares; in other kinds an axis has them where some phase moves shares along it.
+    Folded are the axes after the last one along which some phase is not the same from every rank; none in a broadcast
+    or reduce, with a single axis, or where an axis has no shares.
 
     Args:
         sizes: ranks along each axis.
@@ -209,7 +218,8 @@ def _layout(
 
 def _count_shares(phase: Phase, sizes: Sequence[int], flat: Schedule) -> int:
     """Return the number of shares into which the chunks of a phase's flat schedule fall: the ranks of its axis, their
-    square in an all-to-all, and 1 where it moves the data as a whole. ``sizes`` are the ranks along each axis."""
+    square in an all-to-all, and 1 in a broadcast or reduce and where chunks do not divide among the ranks. ``sizes``
+    are the ranks along each axis."""
     if phase.kind in ROOTED or flat.chunks % sizes[phase.axis]:
         return 1
     return sizes[phase.axis] ** (2 if phase.kind == "all-to-all" else 1)
@@ -241,7 +251,9 @@ def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[
     of the first period of a folded schedule.
 
     There is a row for each [flat row, group, share that the group holds beside its own, part of a chunk], in this
-    order, flattened. Steps and lightpaths are numbered from 0; routes, channels and widths are all 0.
+    order, flattened. Steps and lightpaths are numbered from 0 in each phase, lightpaths anew for each group; of a phase
+    along a folded axis there are only the rows that the first rank of a group sends; routes, channels and widths are
+    all 0.
 
     Args:
         layout: how chunks are numbered, and the first axis of which only the first ranks have rows.
@@ -309,7 +321,9 @@ def _shares_of_groups(
     each group's first chunk, [group], and what is added to it for every further share that a group holds, [share].
 
     Axes along which data is scattered at this point count by the group's coordinates; along those that are gathered, or
-    not yet scattered, a group holds the shares of all coordinates.
+    not yet scattered, a group holds the shares of all coordinates. In an all-to-all a group holds the blocks of its own
+    coordinate as source for all destinations on an axis, and once a phase along that axis is done, those for its own as
+    destination from all sources.
 
     Args:
         others: axes other than the phase's.

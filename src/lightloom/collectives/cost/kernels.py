@@ -156,8 +156,15 @@ def _speeds(work: TaskGraph, running: Ints, speed: Floats, used: Floats, rate: F
 
 @njit_without_arrays
 def _take(work: TaskGraph, running: Ints, fixed: Mask, speed: Floats, used: Floats) -> None:
-    """Compute the share of each resource, ``used`` [resource], that running tasks with a fixed speed take; other tasks
-    are left out."""
+    """Compute the share of each resource that running tasks with a fixed speed take: speed times busy seconds over
+    ``alone``, summed; other tasks are left out.
+
+    Args:
+        running: numbers of the tasks that run.
+        fixed: True where the speed is fixed, in the order of ``running``.
+        speed: speed of each task, 1 where it shares nothing: [task].
+        used: out: [resource].
+    """
     used[:] = 0.0
     for i in range(len(running)):
         if fixed[i]:
@@ -233,7 +240,8 @@ def count_chunks(runs: Footprint, chunks: Ints, on_link: Ints, change: Ints) -> 
 def changes(
     rows: Ints, key: Ints, used: Channels, runs: Footprint, order: CellOrder, tuned: Ints, changed: Mask
 ) -> bool:
-    """Mark the steps that must change circuits; return True if some channel ever has to serve a second circuit.
+    """Mark the steps that must set up or change circuits; return True if some channel ever has to serve a second
+    circuit.
 
     A circuit stays until another needs one of its channels: ``tuned``, in the order of ``order``, remembers the circuit
     of each channel of each link.
@@ -241,11 +249,12 @@ def changes(
     Args:
         rows: in the order of their steps.
         key: number of each row's circuit, above zero, in the order of ``rows``.
-        used: channels of the rows; ``used.new`` is set for rows that change circuits.
+        used: channels of the rows; ``used.new`` is set for rows that set circuits up, of rows of one step and circuit
+            that follow each other only for the first.
         runs: links of the rows, in the order of ``rows``.
         order: distances in ``tuned`` from a link to the next, and from a channel to the next.
         tuned: in and out, number of the circuit that each channel of each link serves, 0 where there is none: [cell].
-        changed: in and out: [step].
+        changed: out, set to True for such steps, else left: [step].
     """
     step, overwritten = used.step, False
     for i in range(len(rows)):
@@ -292,7 +301,8 @@ def codec_work(rows: CodedRows, in_line: bool, coded_as: Int32s, count: Ints, mo
         coded_as: in and out, −1 where a rank holds a sum that was not encoded yet, else a lightpath that brought or
             took the bytes, in line the last one that took them: [rank and chunk].
         count: scratch, [2, ranks].
-        most: out, chunks that the rank with most of them encodes, and those that such a rank decodes: [2, steps].
+        most: out, in row 0 the most chunks that any rank encodes and in row 1 the most that any decodes, perhaps
+            another rank; steps without rows are left as they are: [2, steps].
     """
     order, sender, receiver = rows.order, rows.sender, rows.receiver
     begin = 0
@@ -351,9 +361,10 @@ def play_rows(rows: PlayedRows, place: Ints, held: Mask, begin: Floats) -> tuple
     Args:
         rows: rows by lightpath, each lightpath's in the order of its queue, with the cells that they read and write,
             the seconds that they hold the lightpath and those after which they arrive; a row begins when its lightpath
-            is free and its data is there.
+            is free, all sums into the cell that it reads have arrived and, unless it reduces, that cell holds data; one
+            that follows in the same transmission begins together with it.
         place: of the first row of each lightpath in the order: [lightpath + 1].
-        held: in and out, whether data lies in a cell: [cell].
+        held: in and out, whether data lies in a cell; rows that do not reduce set it where they arrive: [cell].
         begin: out, seconds at which each row begins: [row].
     """
     cells, order = len(held), rows.order
@@ -413,8 +424,8 @@ def play_rows(rows: PlayedRows, place: Ints, held: Mask, begin: Floats) -> tuple
 def straggle(
     rows: PlayedRows, source: Column, cells: int, stragglers: Ints, late: float, slower: float, end: Floats
 ) -> None:
-    """Compute the seconds until the last arrival if one rank sends nothing before ``late``, and holds lightpaths
-    longer, for each rank that straggles in turn.
+    """Compute the seconds until the last arrival if one rank sends nothing before ``late``, and holds lightpaths longer
+    (so that chunks arrive later by as much), for each rank that straggles in turn.
 
     Args:
         rows: in an order in which each comes after all that it waits for.

@@ -127,8 +127,8 @@ def steps_before(steps: int, dependencies: Column | None) -> list[list[int]]:
 def uneven_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> StepSeconds:
     """Return the loads of a schedule of steps in order, with a row for every rank, on a packet fabric.
 
-    Of each step they are the seconds of its busiest link for a byte of the mean chunk, and the longest latency of its
-    rows.
+    Of each step they are the seconds for which its busiest link is busy for every byte of the mean chunk (the sum of
+    weights over bandwidth), and the longest latency of its rows; 0 where a step has no rows.
 
     Args:
         weights: bytes that each row sends relative to the mean chunk: [row].
@@ -152,7 +152,8 @@ def lightpath_chunks(schedule: Schedule) -> tuple[Ints, Ints, Floats]:
     """Return the lightpath of each row, numbered anew from 0, [row], and the first row and the number of chunks of each
     lightpath: [lightpath] each.
 
-    Chunks are in mean chunks where they differ in size; what several ranks tap is counted once.
+    Chunks are in mean chunks where they differ in size; what several ranks tap from one lightpath is counted once. Of a
+    folded schedule the rows are those of its first copy.
     """
     every, sizes = np.arange(len(schedule)), schedule.carried if schedule.weights is None else schedule.weights
     if np.array_equal(schedule.lightpath, every):
@@ -165,10 +166,10 @@ def lightpath_chunks(schedule: Schedule) -> tuple[Ints, Ints, Floats]:
 
 
 def circuit_sends(schedule: Schedule, latency: Floats) -> CircuitLoads:
-    """Return what lightpaths send in each step, their chunks, channels and latency.
+    """Return what lightpaths send: arrays of step, chunks, channels and latency, with an entry for each send.
 
     Where chunks are equal, lightpaths of one step with as many chunks on as many channels have one entry, with the
-    longest latency among them; where chunks differ in size every lightpath has an entry.
+    chunks of one of them and the longest latency among them; where chunks differ in size every lightpath has an entry.
 
     Args:
         latency: seconds from source to destination of each row: [row].
@@ -286,8 +287,9 @@ class _Circuits:
 
 
 def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tuple[Ints, bool]:
-    """Mark the steps of a folded schedule that change circuits, in ``changed`` [step], and return rows that name all
-    circuits, and True if some channel serves a second circuit.
+    """Mark the steps of a folded schedule that change circuits, in ``changed`` [step], and return the numbers of rows
+    that, in all copies, name all circuits (rows of steps like an earlier one left out), and True if some channel serves
+    a second circuit.
 
     A step that finds the same circuits as one before that is like it does the same to them, and is not followed again.
 
@@ -375,7 +377,7 @@ _latest = _LatestLoads(1 << 27)
 
 def _loads_by_step(schedule: Schedule, fabric: Fabric, classes: int, link_class: Ints | None) -> list[_StepChunks]:
     """Return, for each step, the chunks that each link carries, of all copies of a folded schedule, and the longest
-    latency.
+    latency in seconds; zeros for a step without rows.
 
     Steps that are equal are counted once, and remembered between calls.
 
@@ -552,9 +554,9 @@ class PipelinedLoads(NamedTuple):
 def pipelined_loads(schedule: Schedule, pipeline: Pipeline, fabric: Fabric) -> PipelinedLoads:
     """Return the loads of a schedule that is this pipeline, folded or not, on a packet fabric.
 
-    They are, by interval, the seconds of all runs of places (:func:`_interval_loads`), and the number of links that
-    the chunks of one piece cross, of all ranks. They hold for the interval of ``pipeline`` and, where a piece has at
-    most 64 steps, for interval 1.
+    They are, by interval, the seconds of all runs of places (:func:`_interval_loads`), and the number of crossings of a
+    link by a chunk, of all chunks of one piece and all ranks. They hold for the interval of ``pipeline`` and, where a
+    piece has at most 64 steps, for interval 1.
     """
     piece = schedule.first_piece()
     loads = _loads_by_step(piece, fabric, fabric.links, None)
@@ -616,8 +618,11 @@ class CircuitLoads:
     """Seconds of the longest way of such a send; 0 where the model leaves propagation out."""
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
-        """Return the seconds of the slowest lightpath of each step, latency included, for the chunks and steps of
-        ``loads``; 0 where a step sends nothing: [step]."""
+        """Return the seconds of the slowest lightpath of each step; 0 where a step sends nothing: [step].
+
+        A lightpath takes its chunks, each of the bytes of ``loads``, at the bandwidth of its channels on ``fabric``,
+        plus the latency that is stored here. ``loads`` gives the number of steps too.
+        """
         slowest = np.zeros(loads.steps)
         per_chunk = loads.chunk_nbytes / fabric.channel_bandwidth
         np.maximum.at(slowest, self.step, self.chunks * per_chunk / self.width + self.latency)
@@ -640,8 +645,10 @@ class PacketLoads:
     """Steps, links and chunks of all that steps load, [use] each, where steps run at once and share links; or None."""
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
-        """Return, for the chunks and steps of ``loads``, the seconds of the busiest link of each step plus those of the
-        longest way: [step].
+        """Return the seconds of the busiest link of each step plus those of the longest way: [step].
+
+        The bytes of a chunk and the number of steps are those of ``loads``, the bandwidth of links is that of
+        ``fabric``, and the latency of the longest way is the one stored here.
 
         Raises:
             ConfigError: links that were of equal bandwidth are not on ``fabric``, as where packets are smaller.
@@ -682,7 +689,8 @@ class StepLoads:
 
     @property
     def chunk_nbytes(self) -> float:
-        """Bytes of one chunk, the mean one where parts differ in size."""
+        """Bytes of one chunk, the mean one where parts differ in size: the distinct bytes of the collective over all
+        chunks, those of all pieces together."""
         return self.collective.distinct_nbytes / self.chunks
 
     @property
@@ -694,7 +702,9 @@ class StepLoads:
         """Return the seconds that each step takes for bits on links and for propagation, as if no other step ran beside
         it: [step].
 
-        Start-up and set-up of circuits are left out. Packets are those of ``fabric``.
+        Start-up and set-up of circuits are left out. ``fabric`` gives the bandwidth where a step's chunks are stored
+        (on circuits, and on packets of equal chunks outside pipelines); latencies, and seconds per byte where these are
+        stored, were counted before.
         """
         return self.transfers.seconds(self, fabric)
 

@@ -78,8 +78,9 @@ class Cost(Result):
 
     def summary(self) -> str:
         """Return one line: the time, the steps, the seconds that are not 0 by cause (transmission, conversion,
-        reconfiguration, and codec for encoding and decoding together), and the energy, such as "1.2 µs in 3 steps (1 µs
-        transmission, 200 ns conversion); energy 4 µJ"."""
+        reconfiguration, and codec for encoding and decoding together; "nothing to send" where all are 0), and the
+        energy ("not sourced" for None), such as "1.2 µs in 3 steps (1 µs transmission, 200 ns conversion); energy 4
+        µJ"."""
         parts = {name: getattr(self, name) for name in ("transmission", "conversion", "reconfiguration")}
         parts["codec"] = self.encode + self.decode
         spent = ", ".join(f"{format_time(seconds)} {name}" for name, seconds in parts.items() if seconds)
@@ -87,7 +88,8 @@ class Cost(Result):
         return f"{format_time(self.time)} in {steps} ({spent or 'nothing to send'}); energy {energy}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields by name, seconds as ``NAME_s``, energy as ``energy_j`` (None if unknown).
+        """Return the fields by name: seconds of ``time``, ``transmission``, ``conversion``, ``reconfiguration``,
+        ``setup``, ``encode`` and ``decode`` as ``NAME_s``, energy as ``energy_j`` (None if unknown), and ``steps``.
 
         ``static`` is named ``static_circuits``.
         """
@@ -131,7 +133,8 @@ class Hops(NamedTuple):
 
 def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
     """Return the hops of all rows of a queued schedule on packet links: the link of each, the seconds that a chunk
-    holds it and those until it may begin on the next, and the order in which links serve hops.
+    holds it and those until it may begin on the next, or, after the last, has arrived, and the order in which links
+    serve hops: arrays [hop], the hops of a row one after the other.
 
     On the fabric of a group of ranks, they include the hops of the sibling groups, which run the same schedule beside
     it: row r of group g then has number r · groups + g.
@@ -218,10 +221,13 @@ def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, 
 
 def queued_line(schedule: Schedule, fabric: Fabric) -> tuple[Cost, float]:
     """Return the cost of a queued, verified schedule from dark circuits, and a lower bound of the seconds that a byte
-    of the collective adds to it.
+    of the collective adds to it: the seconds of sending on the way to the last arrival, over the bytes.
 
-    The second holds at any size if rows cross one packet link each: links then serve them in the same order. It is 0 on
-    circuits, with an overhead of pieces, and of 0 bytes.
+    The second holds at any size if rows cross one packet link each: links then serve them in the same order. It is 0.0
+    on circuits, with an overhead of pieces, and of 0 bytes.
+
+    The cost counts one step, with one overhead of a step as conversion; its time includes the set-up of circuits.
+    Energy is None where the fabric states none per bit.
     """
     played = play(schedule, fabric)
     linear = not fabric.exclusive and fabric.piece_overhead == 0 and schedule.collective.nbytes > 0
@@ -326,8 +332,9 @@ def _rows_over_links(schedule: Schedule, fabric: Fabric, groups: int) -> tuple[k
 
 
 def busy_and_delay(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
-    """Return the seconds that each row of a schedule on circuits holds its lightpath, and the seconds from its start to
-    its arrival: [row] each."""
+    """Return the seconds that each row of a schedule on circuits holds its lightpath (bytes over the bandwidth of its
+    channels, plus the overhead of a piece), and the seconds from its start to its arrival (those plus the overhead of a
+    step and the latency): [row] each."""
     busy = schedule.row_nbytes / (schedule.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
     return busy, busy + fabric.step_overhead + fabric.latency(*schedule.ends(slice(None)))
 
@@ -352,7 +359,8 @@ def cells_of(schedule: Schedule) -> tuple[Ints, Ints, Mask]:
 
     A cell is a chunk at a rank of the first period of a folded schedule, or at any rank: rank · chunks + chunk. In
     kinds whose parts go from one rank to one rank, cells are numbered anew, only those that rows name, and data lies in
-    those of the ranks that begin with it; in other kinds in every cell to which no row stores.
+    those of the ranks that begin with it; in other kinds in every cell to which no row stores (rows that add do not
+    count).
     """
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     period = ranks if schedule.folding is None else schedule.folding.period

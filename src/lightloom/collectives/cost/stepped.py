@@ -194,7 +194,7 @@ def fastest(schedules: Iterable[Schedule], fabric: Fabric, enough: float = 0.0) 
     No more schedules are taken once one takes at most ``enough`` seconds.
 
     Raises:
-        UnsupportedError: no schedules are given.
+        UnsupportedError: no schedules are given, or :func:`cost` refuses one.
     """
     best: list[tuple[Schedule, float]] = []
     for schedule in schedules:
@@ -209,7 +209,9 @@ def fastest(schedules: Iterable[Schedule], fabric: Fabric, enough: float = 0.0) 
 def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> Cost:
     """Return time and energy of one run from dark fibres.
 
-    Time is the sum over the longest chain of dependent steps, or over all steps where they follow each other.
+    Time is the sum over the longest chain of dependent steps, or over all steps where they follow each other. Energy is
+    that of all chunks on every lightpath, or every packet link that they cross, in bits on the wire; None where the
+    fabric states none per bit.
 
     Args:
         loads: what the steps of the schedule carry on the fabric, at the size that is sent.
@@ -235,10 +237,11 @@ def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
 def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> StepTimes:
     """Return the seconds of each step, by cause: transmission, conversion, reconfiguration, encoding and decoding.
 
-    With a codec in line transmission is that of the link or the coding, whichever takes longer, the latter with the
-    latency between neighbours, and encoding and decoding are 0. Steps with dependencies take as long as they do beside
-    those that run at once (:func:`shared_times`). Conversion is the fabric's overhead of a step in every step;
-    reconfiguration its set-up time in steps that change circuits, in the paper model on circuits in all.
+    With a codec in line transmission is that of the link or the coding, whichever takes longer, the latter plus the
+    least latency between two ranks (left out in the paper model on circuits), and encoding and decoding are 0. Steps
+    with dependencies take as long as they do beside those that run at once (:func:`shared_times`). Conversion is the
+    fabric's overhead of a step in every step; reconfiguration its set-up time in steps that change circuits, in the
+    paper model on circuits in all.
 
     Args:
         loads: what the steps of the schedule carry on the fabric, at the size that is sent.
@@ -301,10 +304,11 @@ class CodecWork:
 
     def times(self, nbytes: float, encode: float, decode: float, calls: tuple[float, float] = (0.0, 0.0)) -> CodecTimes:
         """Return the seconds of encoding and of decoding in each step, [step] each, at rates in bytes of values per
-        second.
+        second: the chunks of the busiest rank, each of ``nbytes`` over the chunks of the schedule, over the rate, plus
+        the calls.
 
         Args:
-            nbytes: bytes of all values of the collective before compression.
+            nbytes: bytes of all chunks before compression, each chunk counted once.
             encode: rate of encoding.
             decode: rate of decoding.
             calls: seconds that one call of the encoder, and of the decoder, adds whatever its size; there is one for

@@ -55,8 +55,8 @@ def trace_path(prefix: Path, rank: int) -> Path:
 def write_traces(
     prefix: Path, schedule: Schedule, fabric: Fabric, advance: Callable[[int], None] = lambda _: None
 ) -> list[Path]:
-    """Write the traces of a verified schedule, one file for each rank, and return their paths; a folded schedule is
-    unfolded first.
+    """Write the traces of a verified schedule, one file for each rank, and return their paths, by rank; a folded
+    schedule is unfolded first. Files of the same name are replaced, once all traces are encoded.
 
     Args:
         prefix: path of the files without ``.<rank>.et``.
@@ -82,7 +82,8 @@ def nodes_of(schedule: Schedule, advance: Callable[[int], None] = lambda _: None
     """Return the nodes of each rank's trace, [rank], each after the nodes of that trace that it waits for.
 
     Row r is node 2 r, a send in the trace of its source, and node 2 r + 1, a receive in that of its destination. A send
-    has data dependencies on receives, a receive control dependencies on sends and receives, all at its own rank.
+    has data dependencies on receives, a receive control dependencies on sends and receives, all at its own rank. A
+    node's ``comm_size`` is the bytes of its row, rounded up, and its ``comm_tag`` the row number.
 
     Args:
         schedule: verified and unfolded.
@@ -161,7 +162,7 @@ def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
 
 def _send_columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]]:
     """Return the columns of the schedule by name, as the sends of all traces state them, in the order of their row
-    numbers.
+    numbers; ``reduces`` as True or False.
 
     ``prefix`` is the path of the traces, for messages.
 
@@ -239,8 +240,9 @@ def read_json_trace(path: Path) -> list[Node]:
     """Return the nodes of a trace in JSON, gzip or not: one object with the list ``workload_graph``, as MLCommons'
     feeder reads, or objects one after the other, as ``chakra_jsonizer`` writes.
 
-    Of the former, nodes of the accelerator are named after the calls that launch them, and calls have duration 0. Of
-    the latter, objects without ``type``, such as the header, are skipped.
+    Of the former, where there are nodes of both kinds, nodes of the accelerator are named after the calls that launch
+    them, and compute nodes of calls have duration 0. Of the latter, objects without ``type``, such as the header, are
+    skipped.
 
     Raises:
         ConfigError: unreadable, not JSON, without a node, or nodes that
@@ -281,10 +283,11 @@ def _json_objects(path: Path) -> Iterator[dict[str, object]]:
 
 
 def _feeder_node(entry: object, place: int, path: Path) -> Node:
-    """Return a node of the feeder's form; ``place`` is its place in the file, for messages.
+    """Return a node of the feeder's form (``Id``, ``Name``, ``NodeType`` as a number, ``data_deps``, and ``runtime`` in
+    microseconds); ``place`` is its place in the file, for messages.
 
     Scalar keys that the form does not define become attributes; a name, dependencies or duration that are missing are
-    empty or 0.
+    empty or 0, and ``ctrlDeps`` is ignored.
 
     Raises:
         ConfigError: the entry is no object, an id, type or duration is not a whole number, or the dependencies are no
@@ -306,11 +309,11 @@ def _feeder_node(entry: object, place: int, path: Path) -> Node:
 
 def _name_launched(nodes: list[Node]) -> list[Node]:
     """Return the nodes of a trace of calls (``is_cpu_op``) and of what the accelerator does, the latter named after the
-    calls that launch them and alone with durations.
+    calls that launch them.
 
-    The first call that such a node waits for has launched it; the call's name says which pass it belongs to. Compute
-    nodes of calls keep their place in the order and have duration 0. With only one kind of node, the nodes come back
-    unchanged.
+    The first call that such a node waits for has launched it; the call's name says which pass it belongs to. All nodes
+    keep their order; compute nodes of calls get duration 0, others keep theirs, and nodes of the accelerator that wait
+    for no named call keep their names. With only one kind of node, the nodes come back unchanged.
     """
     by_id = {node.id: node for node in nodes}
     if len({bool(node.attributes.get("is_cpu_op")) for node in nodes}) < 2:
@@ -327,7 +330,8 @@ def _name_launched(nodes: list[Node]) -> list[Node]:
 
 
 def _jsonizer_node(entry: Mapping[str, object], path: Path) -> Node:
-    """Return a node of the jsonizer's form; fields that are missing, save the type, are empty or 0.
+    """Return a node of the jsonizer's form (type by its name, times in microseconds); fields that are missing, save the
+    type, are empty or 0.
 
     Raises:
         ConfigError: the type is unknown, an id, time or duration is not a whole number, dependencies are no list, or an
@@ -352,7 +356,8 @@ def _jsonizer_node(entry: Mapping[str, object], path: Path) -> Node:
 
 
 def _texts(entry: object) -> Texts:
-    """Return values, shapes and types of inputs or outputs; empty where there are none."""
+    """Return values, shapes and types of inputs or outputs; empty texts where they are missing or ``entry`` is no
+    object."""
     if not isinstance(entry, Mapping):
         return NO_TEXTS
     return Texts(*(str(entry.get(name, "")) for name in ("values", "shapes", "types")))

@@ -37,7 +37,7 @@ class WireError(ValueError):
 
 
 def varint(value: int) -> bytes:
-    """Return the bytes of an integer of 64 bits, a negative one as its two's complement.
+    """Return the protobuf bytes of the low 64 bits of an integer, of a negative one those of its two's complement.
 
     Seven bits a byte, the lowest first.
     """
@@ -248,7 +248,8 @@ def _scalar(kind: int, wire: int, value: int | bytes) -> Scalar:
     says.
 
     Args:
-        kind: number of the field, which names the kind.
+        kind: number of the field in Chakra's ``AttributeProto``, which names the kind, such as 7 for int32, 27 for
+            bool, 29 for text.
         wire, value: wire type and value of the field, as :func:`fields` yields them.
 
     Raises:
@@ -267,7 +268,10 @@ def _scalar(kind: int, wire: int, value: int | bytes) -> Scalar:
 
 
 def _list(kind: int, message: bytes) -> Iterator[Scalar]:
-    """Yield the entries of a list of values of a kind, from the list's message, packed or one by one.
+    """Yield the entries of a list of values of a kind, from the bytes of the list's message, packed or one by one.
+
+    ``kind`` is the number of the field of a single value of the kind, such as 9 for int64. Fields of the message other
+    than its field 1 are skipped.
 
     Raises:
         WireError: an entry of another wire type than the kind has, or one that is cut short.
@@ -468,7 +472,8 @@ def _decode_node(frame: bytes) -> Node:
 
 
 def check_nodes(nodes: list[Node], path: Path) -> None:
-    """Check that ids are unique, types and durations possible, and dependencies present and free of cycles.
+    """Raise ConfigError unless ids are unique, types and durations possible, and dependencies present and free of
+    cycles.
 
     Where control dependencies are nested calls (:func:`is_nested`) those of data alone are looked at.
 

@@ -170,8 +170,9 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
     """Return everything about a schedule but its columns, as JSON values.
 
     They are ``schema``, ``algorithm``, ``collective``, ``chunks``, ``steps``, ``queued``, ``dependencies``,
-    ``folding``, ``pipeline``, ``lists``, ``notes`` and ``fabric``, each a value of :class:`Header`; those that the
-    schedule does not have, and a fabric that is not given, are None.
+    ``folding``, ``pipeline``, ``lists``, ``notes`` and ``fabric``, each as a field of :class:`Header` (``dependencies``
+    as pairs of a step and one that it waits for); those that the schedule does not have, and a fabric that is not
+    given, are None.
     """
     collective, folding, pipeline, lists = schedule.collective, schedule.folding, schedule.pipeline, schedule.lists
     dependencies = None if schedule.dependencies is None else np.asarray(schedule.dependencies).reshape(-1, 2).tolist()
@@ -202,7 +203,8 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
         where: name of the file, for messages.
 
     Raises:
-        ConfigError: a field is missing, unknown, of another type or out of range.
+        ConfigError: a field is missing, unknown, of another type or out of range, such as more chunks or steps than the
+            rows can move, or a row names a list of chunks that does not exist.
     """
     fields = _validated(Header, header, where)
     rows, entry = len(columns["step"]), fields.folding
@@ -298,8 +300,8 @@ def _validated(kind: type[M], entry: object, where: str) -> M:
 
 
 def to_json(schedule: Schedule, fabric: Fabric | None) -> str:
-    """Return the schedule and its fabric (None: none is named) as one JSON document, with a line for each field and
-    each column."""
+    """Return the schedule and its fabric (None: none is named) as one JSON document, with a line for each field of the
+    header and then for each column; it ends with a newline."""
     columns = {name: column.tolist() for name, column in schedule.columns().items()}
     lines = [f"{json.dumps(name)}: {_compact_json(value)}" for name, value in header_of(schedule, fabric).items()]
     table = ",\n".join(f"  {json.dumps(name)}: {_compact_json(values)}" for name, values in columns.items())
@@ -307,7 +309,8 @@ def to_json(schedule: Schedule, fabric: Fabric | None) -> str:
 
 
 def _compact_json(value: object) -> str:
-    """Return a value as JSON on one line."""
+    """Return a value as JSON on one line, without blanks between entries and with non-ASCII characters as they are; NaN
+    and infinity raise ValueError."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -431,7 +434,7 @@ SUFFIXES: dict[str, Callable[[Schedule, Fabric | None], str | bytes]] = {
 
 def write_schedule(path: Path, schedule: Schedule, fabric: Fabric | None) -> Path:
     """Write a schedule and its fabric (None: none is named) in the format of the suffix, .json, .parquet or .arrow, and
-    return the path.
+    return the path; a file that is there is replaced.
 
     Raises:
         UnsupportedError: another suffix, or pyarrow is needed and missing.

@@ -54,7 +54,8 @@ class ExportSize(NamedTuple):
 
 def export_size(path: Path, schedule: Schedule) -> ExportSize:
     """Return about how much an export in the format of the suffix will write, without writing it: rows, bytes of all
-    files, and bytes of memory meanwhile, by what a row of the format takes.
+    files, and bytes of memory meanwhile, by what a row of the format takes and, in files of stored rows, 8 bytes for
+    every entry of lists of chunks.
 
     Rows are those of all ranks, pieces and chunks in formats that write them out (``.et``, ``.xml``), else those
     stored.
@@ -79,8 +80,10 @@ def export_schedule(
     rank, ``NAME.0.et`` and so on, else ``path``.
 
     Args:
-        largest: bytes of all files above which nothing is written.
-        advance: called with numbers of rows that are done, of each twice, where rows are written one by one.
+        largest: bytes of all files, as :func:`export_size` estimates them, above which nothing is written; 1 GB by
+            default.
+        advance: called with numbers of rows that are done, of each twice, where rows are written one by one (``.et``,
+            ``.xml``).
 
     Raises:
         UnsupportedError: the suffix of no format, a format that cannot express this schedule, more bytes than

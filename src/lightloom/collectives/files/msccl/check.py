@@ -73,7 +73,7 @@ class Run:
 
     @property
     def defined(self) -> bool:
-        """True when it is known what the collective must compute."""
+        """True when it is known what the collective must compute, of every one but a custom one."""
         return self.condition.collective != CUSTOM
 
     @property
@@ -248,10 +248,11 @@ class Machine:
         block.at, block.piece, block.waited = block.at + 1, 0, False
 
     def _received(self, block: _Block, step: Step, connection: Connection) -> Content:
-        """Take a chunk from a connection, do what the step does with it, and return what a fused step sends on.
+        """Take a chunk from a connection, add and store it as the type of the step says, and return what a fused step
+        sends on: the sum, or the chunk's content where nothing adds.
 
-        The chunk is recorded as an arrival, and its sender may go on. Raises ConfigError where sizes of messages
-        differ.
+        The chunk is recorded as an arrival, whose number is then the only part of its value, and its sender may go on.
+        Raises ConfigError where sizes of messages differ, or steps race.
         """
         piece = self._under_way[connection].popleft()
         if (piece.number, piece.chunks) != (block.piece, step.count):
@@ -266,7 +267,7 @@ class Machine:
 
     def _work(self, block: _Block, step: Step, content: Content) -> Content:
         """Add a chunk's content, received or read, and store it as the type of the step says, and return the sum, or
-        the content itself where nothing adds."""
+        the content itself where nothing adds. Local copies and sums are counted."""
         if step.type in ADDS:
             own = self._read(block, step.destination if step.type == "re" else step.source)
             content = added(own, content, block.name(block.at) + (f" (line {step.line})" if step.line else ""))
@@ -290,7 +291,8 @@ class Machine:
 
     def _read(self, block: _Block, first: tuple[str, int]) -> Content:
         """Return the content of the step's current chunk, in a buffer from ``first`` on (buffer, chunk), or None where
-        nothing was stored; ConfigError where nothing orders this read after the last write there."""
+        nothing was stored; ConfigError where nothing orders this read after the last write there. The read is recorded,
+        so that later writes are ordered after it."""
         place = self._condition.place(block.rank, first[0], first[1] + block.piece)
         self._ordered(block, place, [])
         self._reads[place].append(self._access(block))
