@@ -226,8 +226,8 @@ def _count_shares(phase: Phase, sizes: Sequence[int], flat: Schedule) -> int:
 
 
 def _same_from_everywhere(kind: str, flat: Schedule, ranks: int) -> bool:
-    """Return True when in ``flat``, the schedule of one group of ``ranks`` ranks, the rows of every rank r are those of
-    rank 0 with everything r ranks further on.
+    """Return True when in ``flat``, the schedule of one group of ``ranks`` ranks, the rows that every rank r sends are
+    those that rank 0 sends with everything r ranks further on.
 
     That is destinations, owners of chunks and, in an all-to-all, readers; steps and sums are the same. False where
     chunks or rows do not divide among the ranks.

@@ -43,8 +43,8 @@ BLOCK: Effort = 1 << 19
 
 
 def blocks(rows: Ints, size: int = BLOCK) -> list[Ints]:
-    """Return rows split into blocks of at most ``size`` rows, in order; this bounds the memory of arrays over their
-    links."""
+    """Return rows split into blocks of at most ``size`` rows (2^19 by default), in order, none where there are no rows;
+    this bounds the memory of arrays over their links."""
     return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
 
 
@@ -208,8 +208,8 @@ def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
     """Return which steps of a schedule on circuits change circuits; each circuit (source, destination, route and
     channels) stays until another needs one of its channels.
 
-    Where no channel ever serves a second circuit all are set up at first: ``static`` holds, only the first step that
-    has rows is marked, and ``rows`` are those whose circuits are set up. Otherwise ``rows`` is None.
+    Where no channel ever serves a second circuit all are set up at first: ``static`` holds, only the lowest-numbered
+    step that has rows is marked, and ``rows`` are those whose circuits are set up. Otherwise ``rows`` is None.
 
     Raises:
         UnsupportedError: the table of channels does not fit in the memory that is free.
@@ -269,8 +269,8 @@ class _Circuits:
         return overwritten
 
     def follow(self, schedule: Schedule, rows: Ints, step: int) -> tuple[Ints, bytes, bool, bool]:
-        """Set up the circuits that all copies of one step's rows need, in a new table of channels that takes the place
-        of the old one.
+        """Set up the circuits that the rows of one step need in all copies of a folded schedule, in a new table of
+        channels that takes the place of the old one.
 
         Args:
             rows: row numbers, of which those of step number ``step`` are taken.
@@ -540,7 +540,8 @@ class PipelinedLoads(NamedTuple):
         [step].
 
         A step takes the seconds of its busiest link under all pieces then under way, plus their longest latency. The
-        interval must be one of ``options``. ``fabric`` is not used.
+        interval must be one of ``options`` (KeyError otherwise), and ``loads`` those of a pipeline. ``fabric`` is not
+        used.
         """
         assert loads.pipeline is not None
         per_byte, latency = self.options[loads.pipeline.interval]
@@ -709,11 +710,11 @@ class StepLoads:
         return self.transfers.seconds(self, fabric)
 
     def at_size(self, nbytes: float, fabric: Fabric) -> StepLoads:
-        """Return the loads for a collective of ``nbytes``; a pipeline in the pieces and at the interval that take the
-        least time.
+        """Return the loads for a collective of ``nbytes``, as its kind counts them; those of a pipeline in the pieces
+        and at the interval that take the least time on ``fabric``, all others with the size alone changed.
 
-        These are chosen among 1, 2, 3, 4, 6, 8, 12, ... 1024 pieces and the intervals that were counted, by the sum of
-        :meth:`transmission`.
+        The pieces are chosen among 1, 2, 3, 4, 6, 8, 12, ... 1024 pieces (fewer than 2^31 chunks in all), the interval
+        among those that were counted, for the least sum of :meth:`transmission`.
         """
         sized = replace(self, collective=self.collective.resized(nbytes))
         if not isinstance(self.transfers, PipelinedLoads) or self.pipeline is None:
@@ -728,8 +729,8 @@ class StepLoads:
 
 
 def at_size(schedule: Schedule, nbytes: float, loads: StepLoads, fabric: Fabric) -> Schedule:
-    """Return the schedule for a collective of ``nbytes``; a pipeline in the pieces and at the interval that
-    :meth:`StepLoads.at_size` chooses.
+    """Return the schedule for a collective of ``nbytes``, as its kind counts them; a pipeline in the pieces and at the
+    interval that :meth:`StepLoads.at_size` chooses.
 
     Args:
         loads: loads of the schedule on ``fabric``, at any size.
@@ -766,8 +767,10 @@ def _transfer_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Tra
     """Return what the steps carry: circuits by lightpath, packets by their busiest links.
 
     On circuits ``CircuitLoads``; on packets ``StepSeconds`` where chunks differ in size (else all below),
-    ``PipelinedLoads`` of a pipeline, else ``PacketLoads``, whose ``by_link`` is there only where steps have
-    dependencies.
+    ``PipelinedLoads`` of a pipeline, else ``PacketLoads`` by classes of links of equal bandwidth, whose ``by_link`` is
+    there only where steps have dependencies.
+
+    ``model`` makes a difference on circuits alone, where "paper" leaves latency out.
     """
     if fabric.exclusive:
         return _circuit_loads(schedule, fabric, model)
@@ -785,7 +788,8 @@ def _crossings(schedule: Schedule, fabric: Fabric, transfers: TransferLoads) -> 
     crosses.
 
     On circuits equal chunks count once for each lightpath, however many ranks tap it, in all copies; where chunks
-    differ in size every row counts. Only one piece of a pipeline is counted.
+    differ in size every row counts. Only one piece of a pipeline is counted. ``transfers`` are what
+    :func:`_transfer_loads` returns for the schedule.
     """
     if isinstance(transfers, PipelinedLoads):
         return transfers.crossings
@@ -802,7 +806,8 @@ def _crossings(schedule: Schedule, fabric: Fabric, transfers: TransferLoads) -> 
 
 
 def _circuit_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> CircuitLoads:
-    """Return the sends over circuits that may be the slowest of their steps, with the longest latency of all copies.
+    """Return the sends over circuits, lightpaths that take equally long joined as in :func:`circuit_sends`, each with
+    its longest latency in all copies of a folded schedule.
 
     Latency is 0 in the paper model; with sizes of parts every lightpath has an entry.
     """
@@ -818,7 +823,8 @@ def _link_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> tuple[In
     """Return the steps and links that rows use, and the sum of the ``weights`` [row] of each step's rows on each link:
     [use] each.
 
-    Only links with a row have an entry, sorted by step and then by link.
+    On the fabric of a group of ranks the links of the sibling groups are loaded too. Only links with a row have an
+    entry, sorted by step and then by link.
     """
     cells, loads = list[Ints](), list[Floats]()
     for rows in blocks(np.arange(len(schedule)), max(BLOCK // len(fabric.siblings()[1]), 1)):

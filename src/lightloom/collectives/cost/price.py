@@ -178,8 +178,9 @@ def _paths(
 
     Returns:
         The first hop of each transfer, [transfer + 1]; and the link of each hop, the seconds for which the transfer
-        holds it, and those from its beginning after which the next hop may begin or, of the last hop, the data has
-        arrived and is converted: [hop] each.
+        holds it, and those from its beginning after which the next hop may begin (the latency of the link, and longer
+        where the next link is faster, so that it ends no sooner) or, of the last hop, the data has arrived and is
+        converted: [hop] each.
     """
     path = fabric.path(source, destination, route)
     taken = path >= 0

@@ -154,7 +154,8 @@ class StepTimes:
 
     @property
     def parts(self) -> dict[str, Floats]:
-        """Seconds of transmission, conversion, reconfiguration, encoding and decoding by name: [step] each."""
+        """Seconds by name, ``transmission``, ``conversion``, ``reconfiguration``, ``encode`` and ``decode``: [step]
+        each."""
         return attributes(self, "transmission conversion reconfiguration encode decode")
 
     @property
@@ -166,7 +167,8 @@ class StepTimes:
 def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None) -> Cost:
     """Return time and energy of one run from dark fibres.
 
-    A queued schedule is played; another one is priced by its steps.
+    A queued schedule is played, each row sent as soon as its lightpath or links and its data allow; another one is
+    priced by its steps, each of which ends when its slowest transfer has.
 
     Args:
         codec: seconds of coding in each step of a schedule of steps, whose bytes are then those of the compressed data;
@@ -445,7 +447,8 @@ def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slowe
 def _straggling_in_steps(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
     """Return what each rank delays a schedule of steps if it straggles, each rank in turn.
 
-    The time is that of a run without a straggler; delays are 0 or more.
+    A step ends when the last of its senders has sent, and the straggler sends no step's data sooner than ``late`` after
+    the first set-up. The time is that of a run without a straggler; delays are 0 or more.
 
     Args:
         late: seconds after the first circuits stand before which the straggler sends nothing.

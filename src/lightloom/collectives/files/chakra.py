@@ -263,10 +263,10 @@ def read_json_trace(path: Path) -> list[Node]:
 
 
 def _json_objects(path: Path) -> Iterator[dict[str, object]]:
-    """Yield the objects that a file holds one after the other.
+    """Yield the JSON objects that a file, gzip or not, holds one after the other; none where it is empty.
 
     Raises:
-        ConfigError: unreadable, not UTF-8 or not JSON, or a value that is no object.
+        ConfigError: unreadable, too large, not UTF-8 or not JSON, or a value that is no object.
     """
     text = read_text(path, MOST_TRACE_BYTES)
     decoder, place = json.JSONDecoder(), len(text) - len(text.lstrip())

@@ -140,7 +140,8 @@ class Header(Config):
 
 
 def _entry_type(kind: type[np.generic]) -> object:
-    """Return the type of the entries of a column: true or false, or a whole number within the limits of a dtype."""
+    """Return the type of the entries of a column: true or false, or a whole number within the limits of a dtype, never
+    a text or a floating number in its place."""
     if kind is np.bool_:
         return Truth
     limits = np.iinfo(kind)  # type: ignore[type-var]
@@ -155,7 +156,8 @@ Columns: Any = create_model(
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of ``lightloom.schedule/1``; ``fabric`` is any kind, plug-ins included.
+    """Return the JSON Schema (draft 2020-12) of ``lightloom.schedule/1``; ``fabric`` is any kind, plug-ins included, or
+    null.
 
     It does not check that columns are equally long or that the schedule is correct: ``lightloom schedule`` does.
     """

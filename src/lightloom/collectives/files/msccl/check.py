@@ -292,7 +292,7 @@ class Machine:
     def _read(self, block: _Block, first: tuple[str, int]) -> Content:
         """Return the content of the step's current chunk, in a buffer from ``first`` on (buffer, chunk), or None where
         nothing was stored; ConfigError where nothing orders this read after the last write there. The read is recorded,
-        so that later writes are ordered after it."""
+        for the check of later writes."""
         place = self._condition.place(block.rank, first[0], first[1] + block.piece)
         self._ordered(block, place, [])
         self._reads[place].append(self._access(block))
@@ -314,8 +314,8 @@ class Machine:
         return block.index, int(block.clock[block.index]) + 1, block.at
 
     def _ordered(self, block: _Block, place: Place, before: list[_Access]) -> None:
-        """Raise ConfigError about the current step of a threadblock unless clocks order it after the accesses
-        ``before``, and after the last write to ``place``, if any."""
+        """Raise ConfigError about the current step of a threadblock unless vector clocks of the threadblocks order it
+        after the accesses ``before``, and after the last write to ``place``, if any."""
         last = self._last_write.get(place)
         for number, tick, step in before if last is None else [*before, last]:
             if number != block.index and block.clock[number] < tick:
@@ -366,8 +366,9 @@ def _remedy(program: Program, condition: Condition, where: str, room: int) -> st
     """Return a text that says with how much more room in each connection a program that waits forever would end; an
     empty text where none helps.
 
-    ``room`` is the number of messages that a connection holds; it is doubled until the program ends, up to 64. The text
-    begins with a space: " where a connection holds 2 messages, ...; 8 would do".
+    ``condition`` says whether the buffers lie in place. ``room`` is the number of messages that a connection holds; it
+    is doubled until the program ends, up to 64. The text begins with a space: " where a connection holds 2 messages,
+    ...; 8 would do".
     """
     held = room
     while held < MOST_ROOM:
@@ -383,7 +384,8 @@ def _runs_in_parts(program: Program, condition: Condition, where: str, room: int
     """Return True if a program also ends where every chunk of a message takes room of its own, as the runtime sends
     chunks that do not fit in a slot together.
 
-    ``room`` is the number of messages that a connection holds. True without a run where every step moves one chunk.
+    ``condition`` says whether the buffers lie in place. ``room`` is the number of messages that a connection holds.
+    True without a run where every step moves one chunk.
     """
     if any(step.count > 1 for gpu in program.gpus for block in gpu.blocks for step in block.steps):
         try:
@@ -394,7 +396,8 @@ def _runs_in_parts(program: Program, condition: Condition, where: str, room: int
 
 
 def _check_result(run: Run, where: str) -> None:
-    """Find the root, kept as ``run.root``, and check every chunk that must be there at the end.
+    """Find the root, kept as ``run.root`` (0 in kinds without one), and raise ConfigError unless every chunk that must
+    be in the output at the end is there, with the contributions of exactly the ranks that it needs.
 
     ``where`` names the file in messages.
 
@@ -460,7 +463,8 @@ def _chosen_sizes(program: Program) -> str:
     """Return in words for which sizes a runtime chooses a program: "from 1 MiB to less than 2 MiB, where 16 divides the
     number of elements".
 
-    The text begins with ``never`` where no size lies between its limits.
+    Where both limits read alike it gives them in bytes too, "for 1 MiB (1,048,576 to 1,048,579 bytes)". It begins with
+    ``never`` where no size lies between the limits.
     """
     if program.max_bytes <= program.min_bytes:
         limits = f"minBytes={program.min_bytes}, maxBytes={program.max_bytes}"
