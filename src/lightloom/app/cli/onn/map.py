@@ -403,8 +403,8 @@ def _chip(
 
 def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion) -> Document:
     """Return the chip's document but for mapping and provenance: ``mzi_count`` and ``columns``; numbers of ``heaters``,
-    ``units`` (gains, in layers with their units), ``crossings``, and ``inputs`` and ``outputs`` of ``ports``; its floor plan
-    (``width_um``, ``height_um``, ``area_mm2``, ``measures_um``); ``dispersion``; ``detuned``, the ``error`` of its
+    ``units`` (gains, in layers with their units), ``crossings``, and ``inputs`` and ``outputs`` of ``ports``; its floor
+    plan (``width_um``, ``height_um``, ``area_mm2``, ``measures_um``); ``dispersion``; ``detuned``, the ``error`` of its
     matrix (the norm of the difference over the matrix's, Frobenius norms) 0.1, 0.4, 0.8 and 1.6 nm above its wavelength
     (``metres``), a delay common to all paths left out; and ``parts``, the rows of :func:`_chip_row`."""
     wavelength = dispersion.wavelength
