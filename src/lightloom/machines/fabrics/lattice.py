@@ -21,7 +21,8 @@ from lightloom.core.fields import Count
 
 
 def _parsed(value: Any) -> Any:
-    """Return the sizes that a text such as ``4x4x8`` lists, as a tuple; anything else unchanged."""
+    """Return the sizes that a text of decimal numbers joined by ``x`` lists, such as ``4x4x8``, as a tuple; any other
+    text or value unchanged."""
     if isinstance(value, str) and all(part.isdecimal() for part in value.split("x")):
         return tuple(map(int, value.split("x")))
     return value
@@ -92,11 +93,13 @@ class Lattice(NamedTuple):
     @property
     def links(self) -> int:
         """Number of directed links by which links are numbered: two a cell and dimension, those that an open line does
-        not use included."""
+        not use included. The last dimension comes first; of a dimension all forward links come before all backward
+        ones."""
         return 2 * len(self.dims) * self.cells
 
     def coordinates(self, cell: Ints) -> tuple[Ints, ...]:
-        """Return the places of cells along each dimension: an array in the shape of ``cell`` for each dimension."""
+        """Return the places of cells along each dimension: an array in the shape of ``cell`` for each dimension. Cells
+        are numbered from 0 row by row, the last dimension fastest."""
         return np.unravel_index(np.asarray(cell, dtype=np.int64), self.dims)
 
     def _short(self, axis: int) -> bool:
@@ -107,7 +110,8 @@ class Lattice(NamedTuple):
     def _line_sizes(self, axis: int) -> list[int]:
         """Return the extents of the grid as lines along dimension ``axis`` see it: at ``axis`` the number of cells of a
         line, at every other dimension the number of lines beside each other. These are ``dims`` except for a short
-        dimension of a twisted torus, whose lines are twice as long."""
+        dimension of a twisted torus, whose lines are twice as long, and beside which the first of the long dimensions
+        counts half."""
         sizes = list(self.dims)
         if self._short(axis):
             sizes[axis] *= 2
@@ -168,7 +172,8 @@ class Lattice(NamedTuple):
 
     def steps(self, source: Ints, destination: Ints) -> list[Ints]:
         """Return the links of a shortest route along each dimension, negative for backward: [dimension][transfer]. Of
-        ways that are equally short, the parity of the source's coordinate sum decides."""
+        two ways around a line that are equally short, cells whose coordinate sum is even go forward, the others
+        backward; open lines have one way."""
         start = self.coordinates(source)
         even = np.sum(start, axis=0) % 2 == 0
         ahead = [last - first for first, last in zip(start, self.coordinates(destination), strict=True)]
@@ -184,7 +189,9 @@ class Lattice(NamedTuple):
 
         Args:
             ahead: coordinate of the destination less that of the source, [dimension][transfer].
-            even: mask, true where the source's coordinate sum is even, which decides between equally short ways.
+            even: mask, true where the source's coordinate sum is even, which decides between equally short ways: for
+                forward links along the long dimensions and the first combination of sides found, the near ones first;
+                where false, for backward links and the last combination.
         """
         side, short = min(self.dims), [axis for axis in range(len(self.dims)) if self._short(axis)]
         shortest: list[Ints] = []
@@ -214,7 +221,8 @@ class Lattice(NamedTuple):
 
     def ends(self, link: int, copies: int = 1) -> tuple[int, int, int, int, bool]:
         """Return (dimension from 0, copy, cell where the link begins, cell where it ends, True if it leads forward) for
-        a link's number, where ``copies`` grids of this shape are numbered together."""
+        a link's number from 0, as :meth:`runs` numbers them, where ``copies`` grids of this shape are numbered
+        together. A link that an open line does not use joins the line's ends."""
         turn, rest = divmod(link, 2 * copies * self.cells)
         backward, rest = divmod(rest, copies * self.cells)
         axis = len(self.dims) - 1 - turn
@@ -294,8 +302,9 @@ def _shorter(ahead: Ints, size: int, even: Mask) -> Ints:
 
 
 def most_square(ranks: int, dimensions: int) -> tuple[int, ...]:
-    """Return the sizes of a grid of exactly ``ranks`` cells in so many ``dimensions``, smaller ones first, chosen
-    greedily to be about equal; 1 for dimensions that no divisor is left for."""
+    """Return the sizes of a grid of exactly ``ranks`` cells in so many ``dimensions``, about equal and smaller ones
+    first. Each size but the last is the largest divisor of the cells left that is at most their root of as many
+    dimensions as are left, 1 if need be; the last takes what remains: 24 in 3 dimensions gives (2, 3, 4)."""
     dims: list[int] = []
     for left in range(dimensions, 1, -1):
         root = round(ranks ** (1 / left))

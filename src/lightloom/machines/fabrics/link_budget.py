@@ -97,13 +97,13 @@ class LinkBudget(Config):
 
     @property
     def laser_dbm(self) -> float:
-        """Laser power of a wavelength, in dBm."""
+        """Laser power of a wavelength, in dBm, in the fibre behind the laser."""
         return dbm(self.laser_power)
 
     @property
     def sending_loss(self) -> float:
-        """Loss in dB from the fibre behind the laser to the first fibre of the ring: two couplers, the modulator, its
-        rings, and the difference from the upper level to the mean of both levels."""
+        """Loss in dB from the fibre behind the laser to the first fibre of the ring: two couplers, the modulator, the
+        modulator rings of all wavelengths, and the difference from the upper level to the mean of both levels."""
         mean = 10 * math.log10(2 / (1 + 10 ** (-self.extinction_ratio / 10)))
         return 2 * self.coupler_loss + self.modulator_loss + mean + self.wavelengths * self.ring_loss
 
@@ -117,7 +117,8 @@ class LinkBudget(Config):
 
     @property
     def receiving_loss(self) -> float:
-        """Loss in dB from the last fibre to the photodiode: a coupler, the rings of all wavelengths, and the drop."""
+        """Loss in dB from the last fibre to the photodiode: a coupler, the filter rings of all wavelengths, and the
+        drop into the photodiode."""
         return self.coupler_loss + self.wavelengths * self.ring_loss + self.drop_loss
 
     @property
@@ -126,8 +127,8 @@ class LinkBudget(Config):
         return self.fibre_loss * self.fibre_length
 
     def losses(self) -> tuple[Loss, ...]:
-        """Return the lines of the budget: the name of each loss, its dB, and how often it counts on a lightpath, in
-        words."""
+        """Return the lines of the budget: sending, fibre, passing a node, excess of a tap, receiving and margin, each
+        with its dB and how often it counts on a lightpath, in words such as ``each link``."""
         return (
             Loss("sending: two couplers, modulator, mean of two levels, rings", self.sending_loss, "once"),
             Loss("fibre between neighbours", self.link_loss, "each link"),
@@ -183,14 +184,21 @@ class LinkBudget(Config):
 
     def closes(self, links: int, taps: int = 1) -> bool:
         """Return True if the laser's power suffices, margin included, for ``taps`` destinations anywhere on a lightpath
-        of so many links; more taps than links count as one at every node."""
+        of so many links: for its last nodes, which are the worst case. More taps than links count as one at every node.
+
+        Raises:
+            ValueError: there is no link or tap.
+        """
         return self.needed_dbm(links, min(taps, links)) <= self.laser_dbm
 
     def reach(self, taps: int = 1) -> int | None:
         """Return the largest number of links of a lightpath that serves ``taps`` destinations, or all of its nodes
         where these are fewer.
 
-        0 means that neighbours cannot communicate, None that the budget still closes at about a million links.
+        0 means that neighbours cannot communicate, None that the budget still closes at 2^20 links, about a million.
+
+        Raises:
+            ValueError: ``taps`` is below 1.
         """
         powers = (1 << power for power in range(_FARTHEST.bit_length()))
         if (beyond := next((links for links in powers if not self.closes(links, taps)), None)) is None:
@@ -198,13 +206,14 @@ class LinkBudget(Config):
         return bisect_left(range(1, beyond), True, key=lambda links: not self.closes(links, taps))
 
     def most_taps(self) -> int | None:
-        """Return the largest number of links of a lightpath that is tapped at every node, and so of its destinations;
-        None where the budget still closes at about a million."""
+        """Return the largest number of links of a lightpath that is tapped at every node, and so of its destinations; 0
+        where neighbours cannot communicate, None where the budget still closes at 2^20."""
         return self.reach(_FARTHEST)
 
     def levels(self, links: int, taps: int = 1) -> NDArray[np.float64]:
-        """Return the power in the fibre into each node of a lightpath of so many links, in dBm: [link]. The last
-        ``taps`` nodes tap it, each as much as its receiver needs, the loss in front of it and the margin included.
+        """Return the power in the fibre into each node of a lightpath of so many links, in dBm: [link], the node next
+        to the sender first. The last ``taps`` nodes tap it, each as much as its receiver needs, the loss in front of it
+        and the margin included.
 
         The laser has its full power: what is beyond the need raises what every tap receives by the same factor, and
         what is short of it lowers that.
@@ -232,5 +241,5 @@ class LinkBudget(Config):
 
 
 def dbm(watts: float) -> float:
-    """Return a power of so many watts in dBm, decibels over a milliwatt."""
+    """Return a power of so many watts in dBm, decibels over a milliwatt. ValueError for a power of 0 or less."""
     return 10 * math.log10(watts / 1e-3)

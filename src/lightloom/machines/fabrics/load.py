@@ -55,8 +55,9 @@ def names() -> list[str]:
 
 
 def description(name: str) -> dict[str, Any]:
-    """Return the fields of a catalog entry or a file as they are written, with sources and description, edge lists
-    read; for a kind that a plug-in adds, its kind and, as description, the first line of its class's docstring.
+    """Return the fields of a catalog entry or a file as they are written, with sources and description, but with former
+    spellings renewed and the file that ``edges`` names read; for a kind that a plug-in adds, its kind and, as
+    description, the first line of its class's docstring.
 
     Raises:
         UnknownNameError: no entry or file of this name.
@@ -80,12 +81,13 @@ def load_fabric(
 
     Args:
         fabric: a name of the catalog or of a plug-in's kind, a file, or a fabric of which a changed copy is wanted.
-        ranks: number of ranks attached; may be left out for a fabric that is given as an object.
-        set: fields and their values; a dot reaches into a part.
+        ranks: number of ranks attached; may be left out only for a fabric that is given as an object, whose number it
+            replaces otherwise.
+        set: values by name of field, with underscores; a dot reaches into a part, as in ``tiers.network.bandwidth``.
         fields: single fields by keyword, quantities as text or in SI units; they take precedence over ``set``.
 
     Raises:
-        UnknownNameError: neither a name nor a file.
+        UnknownNameError: neither a name nor a file, or the file is of an unknown kind.
         ConfigError: the file cannot be read, a field is unknown or out of range, or ``ranks`` is missing.
     """
     settings = {**(set or {}), **fields}
@@ -120,7 +122,8 @@ def fabric_from(
     """Build a fabric from the mapping that a YAML file holds.
 
     Args:
-        data: fields by name, ``kind`` among them; a ``description`` is left out.
+        data: fields by name, ``kind`` among them; a ``description`` is left out, and ``edges`` may be the path of a CSV
+            file, from the working directory. Former spellings are renewed, with a warning.
         ranks: number of ranks, in place of that of ``data``; None keeps it.
         settings: fields replaced after reading; a dot in a name reaches into a part.
         where: name of the source for messages.
@@ -141,9 +144,14 @@ def fabric_from(
 
 
 def with_parts(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a copy of a fabric's fields in which the parts of a ``joined`` fabric, ``inside`` and ``between``, are
-    built as fabrics where they are mappings of fields, with their own ranks; fields of other kinds are unchanged.
-    ``where`` names the source in messages."""
+    """Return a copy of a fabric's fields in which ``inside`` and ``between``, the parts of a ``joined`` fabric, are
+    built as fabrics where they are mappings of fields; each states its own number of ranks. Fields of other kinds are
+    unchanged. ``where`` names the source in messages.
+
+    Raises:
+        UnknownNameError: a part is of an unknown kind.
+        ConfigError: a part lacks a kind or another field, or a field is unknown or out of range.
+    """
     made = {
         name: fabric_from(fields[name], None, where=f"{where}: {name}")
         for name in JoinedFabric.PARTS
@@ -180,9 +188,13 @@ _FORMER["oversubscription"] = "tiers.network.taper"
 
 
 def renewed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a fabric's fields in which former spellings, the kind ``two-tier-switch`` and its fields, are
-    those of a fabric of two ``tiers``, and log a warning that names the new ones; its fields also beside ``tiers``
-    named ``domain`` and ``network``. Nothing else changes."""
+    """Return a copy of a fabric's fields in which the former kind ``two-tier-switch`` is a fabric of two ``tiers``,
+    named ``domain`` and ``network``, and its former fields, such as ``domain_bandwidth`` or ``oversubscription``, set
+    the fields of these tiers, their sources included; log a warning that names the new spellings.
+
+    Former fields are also renewed in a fabric that states two ``tiers`` of these names. Any other fields are copied
+    unchanged, without a warning.
+    """
     stated, former = dict(fields), fields.get("kind") == "two-tier-switch"
     spelt = {name: new for name, new in _FORMER.items() if name in fields}
     tiers = fields.get("tiers")
@@ -200,8 +212,9 @@ def renewed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_edge_file(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a copy of a fabric's fields; where ``edges`` is the name of a CSV file in ``folder``, with the edges that
-    it holds."""
+    """Return a copy of a fabric's fields; where ``edges`` is a text, it is taken for the path of a CSV file, from
+    ``folder``, and replaced by the list of edges that this holds. ConfigError where the file cannot be read or a row is
+    wrong."""
     edges = fields.get("edges")
     return dict(fields) | ({"edges": read_edges(folder / edges)} if isinstance(edges, str) else {})
 
@@ -213,8 +226,8 @@ def _plugin(name: str) -> type[Fabric] | None:
 
 
 def _read_fields(path: Path) -> dict[str, Any]:
-    """Return the fields in a YAML file, former spellings renewed and its edge list read; for a CSV file those of a
-    graph with its edges."""
+    """Return the fields in a YAML file, former spellings renewed and its edge list read; for a CSV file those of kind
+    ``graph`` with its edges. ConfigError where the file or its edge list cannot be read."""
     if path.suffix == ".csv":
         return {"kind": "graph", "edges": read_edges(path)}
     return with_edge_file(renewed(read_entry(path, "fabric")), path.parent)

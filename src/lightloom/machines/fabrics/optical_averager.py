@@ -31,8 +31,9 @@ from lightloom.machines.reducers.hardware import AveragerHardware
 
 def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:
     """Return the fields that an optical averager takes from the compared reducer that ``averaging`` names, by name:
-    ``levels``, ``averaging_latency`` (seconds of a level), ``power_per_rank``, ``energy_per_bit`` (0), ``built`` and
-    the ``sources`` of these.
+    ``levels`` (averagers in cascade), ``averaging_latency`` (seconds of a level, both ways, fibres left out),
+    ``power_per_rank`` (watts), ``energy_per_bit`` (0, as parts draw the same power idle), ``built`` (a
+    :class:`BuiltAverager`) and ``sources`` (the text on where each of these comes from).
 
     ``bandwidth`` is the bytes per second of a rank's port.
 
@@ -68,9 +69,10 @@ def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
 
 def _of_devices(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:
     """Return the fields that an optical averager takes from a network constructed for ``ranks`` ranks of the devices in
-    ``averaging``, by name: ``levels``, ``averaging_latency`` (seconds of a level, a lower bound where a device's is
-    unknown) and ``built``; ``power_per_rank`` and ``energy_per_bit`` (0) only where the power of every device is known;
-    and the ``sources`` of these.
+    ``averaging``, by name: ``levels`` (averagers in cascade), ``averaging_latency`` (seconds of a level, a lower bound
+    where a device's is unknown) and ``built`` (a :class:`BuiltAverager`); ``power_per_rank`` (watts) and
+    ``energy_per_bit`` (0, as parts draw the same power idle) only where the power of every device is known; and
+    ``sources`` (the text on where each of these comes from).
 
     ``bandwidth`` is the bytes per second of a rank's port.
 
@@ -113,8 +115,14 @@ def _of_devices(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
 
 
 def _limits(made: AveragerHardware, parts: Averaging) -> tuple[str, ...]:
-    """Return a sentence that the averager cannot be built where a server's modulator does not bear the light that the
-    loss of all columns asks for; empty where it does, or where the needed figures are not known."""
+    """Return, in a tuple, one sentence that gives the light asked for and the light borne, where a server's modulator
+    does not bear the light that the loss of all columns asks for; empty where it does, or where the loss of a column or
+    the light asked for is not known.
+
+    Args:
+        made: the averager's network.
+        parts: the devices that it is made of.
+    """
     from lightloom.machines.reducers.constants import published
 
     launched, borne = made.launched(parts), published()["modulator_limit"]
@@ -213,17 +221,20 @@ class OpticalAverager(StarGeometry):
         return self.bandwidth
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the one link of each transfer, whatever ``route``: the source's uplink for transfers to the averager
-        (``switch_rank``), the destination's downlink for transfers from it."""
+        """Return the one link of each transfer, whatever ``route``, uplinks numbered by rank from 0 and downlinks from
+        the number of ranks on: the source's uplink for transfers to the averager (``switch_rank``), the destination's
+        downlink for transfers from it."""
         up = np.asarray(destination) == self.switch_rank
         return Footprint.of([(np.where(up, 0, self.ranks), np.where(up, source, destination), 1, self.ranks)])
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         """Return the seconds of each transfer, whatever ``source`` and ``route``: ``hop_latency``, and for transfers to
-        the averager (``switch_rank``) also the time that light spends in all of its levels, both ways: [transfer]."""
+        the averager (``switch_rank``) also ``averaging_latency``, which holds both ways, once for each of its levels:
+        [transfer]."""
         up = np.asarray(destination) == self.switch_rank
         return self.hop_latency + np.where(up, self.levels * self.averaging_latency, 0.0)
 
     def diameter_latency(self) -> float:
-        """Return the seconds from rank to averager and back: two links and all levels."""
+        """Return the seconds from rank to averager and back: ``hop_latency`` twice and ``averaging_latency`` for each
+        level."""
         return 2 * self.hop_latency + self.levels * self.averaging_latency

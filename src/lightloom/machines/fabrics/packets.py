@@ -58,8 +58,8 @@ class PacketFabric(Fabric):
 
     @cached_property
     def library(self) -> Library | None:
-        """Return the stated transport and the tiers that it sees; None where none is stated, it is ideal, or there are
-        no such tiers."""
+        """Return the collective library that the stated transport makes of the tiers of switches that it sees; None
+        where none is stated, it is ideal, or there are no such tiers."""
         tiers = None if self.transport is None or self.transport.ideal else self.library_tiers()
         return None if tiers is None or self.transport is None else Library(tiers, self.transport)
 
@@ -82,14 +82,14 @@ class PacketFabric(Fabric):
 
     def as_carried(self) -> Self:
         """Return this fabric without its transport, the bandwidths of its links scaled as that transport drives them
-        (``carried_rates``); unchanged where it states none."""
+        (``carried_rates``); unchanged where it states none. The object itself stays as it is."""
         if self.transport is None:
             return self
         return self.model_copy(update={"transport": None, **self.carried_rates(self.transport.scales)})
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
         """Return the bandwidth fields, by name, as a collective library with these ``scales`` drives the links, to
-        replace the stated ones; empty by default."""
+        replace the stated ones; empty here, as kinds with a library define their own."""
         return {}
 
     @property
@@ -98,7 +98,8 @@ class PacketFabric(Fabric):
         return 0.0 if self.transport is None else self.transport.arithmetic_share
 
     def data_rate(self, bandwidth: float, ports: int = 1) -> float:
-        """Return the bytes of data per second through a link.
+        """Return the bytes of data per second through a link: the payload of a packet over the time of its bytes,
+        header included, on the wire plus ``packet_time / ports``.
 
         Args:
             bandwidth: bytes per second on the wire; returned unchanged where the fabric has no packets.
@@ -109,8 +110,8 @@ class PacketFabric(Fabric):
         return self.packet_payload / (self.wire_bytes(self.packet_payload) / bandwidth + self.packet_time / ports)
 
     def packets(self, nbytes: float) -> float:
-        """Return the number of packets that ``nbytes`` of data fill, a real number and not rounded up; 0 where the
-        fabric has no packets."""
+        """Return the number of packets that ``nbytes`` of data fill, headers not counted, a real number and not rounded
+        up; 0 where the fabric has no packets."""
         return 0.0 if self.packet_payload is None else nbytes / self.packet_payload
 
     def wire_bytes(self, nbytes: float) -> float:
