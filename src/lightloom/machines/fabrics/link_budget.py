@@ -151,7 +151,8 @@ class LinkBudget(Config):
         return x * q / (self.responsivity * swing)
 
     def errors(self, power: float) -> float:
-        """Return the bit error rate at a mean ``power``, in watts, at the photodiode."""
+        """Return the bit error rate at a mean ``power``, in watts, at the photodiode: ½ erfc(Q / √2), where Q is the
+        swing of the current over the sum of the noise of both levels, thermal and shot."""
         swing, thermal, shot = self._receiver()
         current = self.responsivity * power
         one, zero = (math.sqrt(thermal**2 + 2 * shot * current * (1 + side * swing / 2)) for side in (1, -1))

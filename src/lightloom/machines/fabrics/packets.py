@@ -143,7 +143,7 @@ class StarGeometry(EvenFabric):
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         """Return the source's uplink and the destination's downlink of each transfer, whatever ``route``, one run of
-        one link each."""
+        one link each; uplinks are numbered by rank from 0, downlinks from the number of ranks on."""
         return Footprint.of([(0, source, 1, self.ranks), (self.ranks, destination, 1, self.ranks)])
 
     def diameter(self) -> int:
@@ -156,7 +156,8 @@ class StarGeometry(EvenFabric):
         return self.diameter_latency()
 
     def cuts(self) -> list[Cut]:
-        """Return, in a list, the cut around one rank alone, whose capacity is the bytes per second of a link."""
+        """Return, in a list, the cut around one rank alone, whose capacity is the bytes per second of a link each
+        way."""
         return [Cut(self.port_cut, 1, self.link_rate)]
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:

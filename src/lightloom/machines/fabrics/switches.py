@@ -53,8 +53,8 @@ class CircuitSwitch(StarGeometry):
     @model_validator(mode="before")
     @classmethod
     def _times_of_the_product(cls, data: object) -> object:
-        """Return the fields with set-up times, and their sources, of the named ``product`` filled in where they are not
-        given; unchanged without a product.
+        """Return the fields with ``reconfiguration_time`` and ``link_up_time``, and their sources, of the named
+        ``product`` filled in where they are not given and the product states them; unchanged without a product.
 
         Raises:
             ValueError: there is no such part, or it is no optical circuit switch.
@@ -72,8 +72,8 @@ class CircuitSwitch(StarGeometry):
         return fabric.with_derived(data, times, sources)
 
     def stated_fields(self) -> dict[str, object]:
-        """Return the fields, by name, from which a changed copy is built, without the set-up times that equal those of
-        the ``product`` and their sources."""
+        """Return the fields, by name, from which a changed copy is built, without ``reconfiguration_time`` or
+        ``link_up_time``, and its source, where it equals that of the ``product``."""
         from lightloom.machines.fabrics.bills.switches import circuit_switch_product
 
         product = None if self.product is None else circuit_switch_product(self.product)
@@ -83,7 +83,8 @@ class CircuitSwitch(StarGeometry):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return a sentence where ``link_up_time`` 0 beside a ``reconfiguration_time`` above 0 assumes receivers in
-        burst mode, and one where planes need more ports than a product has."""
+        burst mode, and one where there are more ranks than ports on the ``product`` or, without one, on the largest
+        switch of the catalog."""
         from lightloom.machines.fabrics.bills.switches import most_ports
 
         lines = []
@@ -120,7 +121,7 @@ class CircuitSwitch(StarGeometry):
 
     def link_name(self, link: int) -> str:
         """Return ``input port of rank 3`` or ``output port of rank 3`` for a link, which stands for that port on all
-        planes together."""
+        planes together; the input ports, into which ranks send, are numbered first."""
         return f"input port of rank {link}" if link < self.ranks else f"output port of rank {link - self.ranks}"
 
     @property
@@ -197,7 +198,7 @@ class PacketSwitch(StarGeometry, PacketFabric):
 
     @property
     def may_fail(self) -> tuple[str, ...]:
-        """Return the kinds of failure that are modelled: nodes, dark or not."""
+        """Return the kinds of failure that are modelled: ``node`` and ``dark-node``."""
         return ("node", "dark-node")
 
     @property
@@ -206,8 +207,8 @@ class PacketSwitch(StarGeometry, PacketFabric):
         return self.data_rate(self.bandwidth)
 
     def library_tiers(self) -> Tiers | None:
-        """Return two tiers in which every rank is a domain of its own and the switch is the network, at the rate of a
-        port."""
+        """Return two tiers in which every rank is a domain of its own and the switch is the network, at the data rate
+        of a port; never None."""
         return Tiers(1, self.link_rate, self.link_rate)
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
@@ -248,7 +249,8 @@ class PartFabric(fabric.GroupFabric):
     @classmethod
     def on(cls, whole: fabric.Fabric, members: Sequence[int]) -> Self:
         """Return the part of a fabric that has these ranks, ``members``, in their order, with the fabric's latency and
-        energy fields."""
+        energy fields. ValidationError where ranks repeat or are none of the fabric's, or where the fabric is one of
+        circuits or adds in the network."""
         return cls.of(whole, len(members), members=tuple(members))
 
     def siblings(self) -> tuple[fabric.Fabric, Ints]:
@@ -257,8 +259,8 @@ class PartFabric(fabric.GroupFabric):
 
     def pair(self, stride: int) -> tuple[float, float]:
         """Return the bytes per second of the slowest transfer, divided by ``slowed``, and the seconds of the longest
-        latency when every rank of the part sends at once to the one ``stride`` further on; infinite and 0 where that is
-        the rank itself."""
+        latency when every rank of the part sends at once to the one ``stride`` further on, modulo their number;
+        infinite and 0 where that is the rank itself."""
         rate, latency = super().pair(stride)
         return rate / self.slowed, latency
 

@@ -37,15 +37,16 @@ class RingGeometry(fabric.EvenFabric):
     routes: ClassVar[int] = 2
 
     def link_name(self, link: int) -> str:
-        """Return direction and ends of a link, such as ``clockwise link 3→4``; the first half of the links are
-        clockwise."""
+        """Return direction and ends of a link, such as ``clockwise link 3→4`` or ``counter-clockwise link 4→3``, in the
+        direction of the light; these are links 3 and, of n ranks, n + 3."""
         n = self.ranks
         a, b = link % n, (link + 1) % n
         return f"clockwise link {a}→{b}" if link < n else f"counter-clockwise link {b}→{a}"
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         """Return the links that each transfer passes on its way around, 0 clockwise or 1 counter-clockwise (``route``),
-        one run each."""
+        one run each. The link between ranks i and i + 1 is number i clockwise and, of n ranks, n + i
+        counter-clockwise."""
         n, forward = self.ranks, np.asarray(route) == fabric.CLOCKWISE
         start = np.where(forward, source, destination)
         length = np.where(forward, destination - source, source - destination) % n
@@ -58,8 +59,8 @@ class RingGeometry(fabric.EvenFabric):
 
     def route(self, source: Ints, destination: Ints) -> Ints:
         """Return the way around with fewer links for each transfer, 0 clockwise or 1 counter-clockwise: [transfer].
-        Where both are equally long, pairs of opposite ranks alternate between them, so that neither way carries more,
-        and the transfer back takes the opposite one."""
+        Where both are equally long, pairs of opposite ranks alternate between them, so that neither way carries more:
+        the lower rank sends clockwise if its number is even, and the higher one always the opposite way."""
         n = self.ranks
         ahead = (np.asarray(destination) - source) % n
         tie = (np.minimum(source, destination) % 2 == 1) ^ (np.asarray(destination) < source)
@@ -75,13 +76,14 @@ class RingGeometry(fabric.EvenFabric):
         return self.ranks // 2
 
     def cuts(self) -> list[Cut]:
-        """Return the cut of one rank, and that into one half of the ring over its two links."""
+        """Return the cut of one rank, and that into one half of the ring (half of the ranks, rounded down) over its two
+        links."""
         half = Cut("the links into one half of the ring", self.ranks // 2, 2 * self.link_rate)
         return [Cut("what one rank can receive", 1, self.rank_rate), half]
 
     def blocks(self) -> list[tuple[int, float, str]]:
-        """Return blocks of neighbours that divide the ring evenly, for every size from 2 on: (ranks of a block, bytes
-        per second into it over its two links, words for messages)."""
+        """Return blocks of neighbours that divide the ring evenly, for every size from 2 on that is less than the whole
+        ring, ascending: (ranks of a block, bytes per second into it over its two links, words for messages)."""
         sizes = (size for size in range(2, self.ranks) if self.ranks % size == 0)
         return [(size, 2 * self.link_rate, f"the links into {size} neighbours") for size in sizes]
 
@@ -139,7 +141,7 @@ class WavelengthRing(RingGeometry):
     @property
     def usable_channels(self) -> int:
         """Number of channels of each link that schedules may fill in both directions at once: all, or half of a node's
-        transceivers where that is fewer."""
+        transceivers, rounded down, where that is fewer."""
         return self.channels if self.transceivers is None else min(self.channels, self.transceivers // 2)
 
     @property
@@ -149,8 +151,8 @@ class WavelengthRing(RingGeometry):
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
         """Return the bill of a rank's fibres and of the engines, or the devices that ``choices`` name instead, of its
-        wavelengths: as many as its transceivers, otherwise those of all fibres both ways. The laser's power is the
-        default of the link budget."""
+        wavelengths: as many as its transceivers, otherwise those of all fibres both ways. The laser power of a
+        wavelength is the default of :class:`LinkBudget`."""
         from lightloom.machines.fabrics.bills.grids import wavelength_ring_bill
         from lightloom.machines.fabrics.link_budget import LinkBudget
 
@@ -162,8 +164,8 @@ class WavelengthRing(RingGeometry):
         """Return the bytes per second at which every rank sends to the one ``stride`` further on, all at once, and the
         seconds of latency; infinite and 0 where that is the rank itself.
 
-        Circuits are set where they are needed, so that each rank has its share of what all can receive, at the least
-        latency of the ring.
+        Circuits are set where they are needed, so that each rank has an equal share of what all ranks together can
+        receive, whatever the stride, at the least latency between two ranks of the ring.
         """
         if stride % self.ranks == 0:
             return np.inf, 0.0
@@ -210,7 +212,8 @@ class SharedRing(WavelengthRing):
     def share(self, ranks: int, stride: int, channels: int) -> fabric.Fabric | None:
         """Return one group of ``ranks`` ranks, each ``stride`` from the next, as a ring of its part of ``channels``
         wavelengths, which all interleaved groups divide (by ``share_unit``), each link as long as ``stride`` of this
-        ring's. This ring itself where the group has all ranks and wavelengths and there is one fibre.
+        ring's. It has this ring's times, energy and power and no limit of transceivers. This ring itself where the
+        group has all ranks and wavelengths and there is one fibre.
 
         A group that does not reach around the ring is closed by light that goes back the long way, without multicast.
         None without a wavelength for each group, or where ``lightpath_reach`` is too short.
@@ -309,7 +312,8 @@ class WdmRing(SharedRing):
 
     @property
     def may_fail(self) -> tuple[str, ...]:
-        """Return the kinds of failure that a ring of wavelengths models: all but links and planes."""
+        """Return the kinds of failure that a ring of wavelengths models: ``wavelength``, ``transceiver``, ``segment``,
+        ``cable``, ``node`` and ``dark-node``."""
         return ("wavelength", "transceiver", "segment", "cable", "node", "dark-node")
 
 

@@ -18,7 +18,8 @@ _FASTEST = RATES[-1] * 0.125e9
 
 
 def tiers_bill(ranks: int, levels: Sequence[Level], tiers: Sequence[Tier], choices: BillChoices) -> Bill:
-    """Return the bill of a fabric of tiers, per rank: the sum over its levels of more than one child.
+    """Return the bill of a fabric of tiers, per rank: the sum over its levels of more than one child; for a single
+    rank, over all of its levels.
 
     Args:
         ranks: number of ranks of the fabric.
@@ -83,7 +84,8 @@ def _ports_of_a_rank(level: Level) -> float:
 
 def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
     """Return the bill, per rank, of a level's links between the neighbours of a grid, or between all pairs of a full
-    mesh. ``blocks`` are the children along each dimension of blocks that circuit switches join, None without any."""
+    mesh. ``blocks`` are the children along each dimension of blocks between which the links lead through circuit
+    switches, None without any."""
     of_switches = level.beneath is not None
     copies = _ports_of_a_rank(level) if level.tier.ports is not None else 1.0
     if level.is_grid:
@@ -110,7 +112,12 @@ def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoi
 
 def _circuit_blocks(level: Level, tiers: Sequence[Tier]) -> tuple[int, ...] | None:
     """Return the number of children along each dimension of the blocks of a level that circuit switches join; 1 each
-    where the level is all circuits, None where no circuits join blocks of it."""
+    where the level is all circuits, None where no circuits join blocks of it.
+
+    Args:
+        level: a level of the fabric.
+        tiers: the tiers as the fabric's file states them; blocks are those of the tier just inside a tier of circuits.
+    """
     if level.switched or not level.is_grid:
         return None
     if level.tier.shape == "circuit-switch":

@@ -103,11 +103,13 @@ class Tier(Described):
         return self.dims or most_square(children, self.dimensions or 1)
 
     def unused_fields(self) -> tuple[str, ...]:
-        """Return the names of the fields that tables leave out since the heading says them."""
+        """Return the names of the fields that tables leave out since the heading says them: ``shape``, ``size``,
+        ``dims`` and ``twisted``."""
         return "shape", "size", "dims", "twisted"
 
     def heading(self) -> str:
-        """Return name, shape and stated size of the tier, such as ``NVLink, switch of 8``."""
+        """Return name, shape and stated size of the tier, such as ``NVLink, switch of 8`` or, unnamed, ``tier, twisted
+        torus of 4x4x8``."""
         extent = "" if self.children is None else f" of {describe(self.dims) if self.dims else self.size}"
         return f"{self.name or 'tier'}, {'twisted ' * self.twisted}{self.shape}{extent}"
 
@@ -137,7 +139,7 @@ class LinkClass(NamedTuple):
 
     links: int
     bandwidth: float
-    """Bytes per second on the wire."""
+    """Bytes per second, ``wire_efficiency`` and taper counted, headers of packets not."""
     ports: int
     """Ports that one of them serves."""
 
@@ -164,7 +166,8 @@ class Level:
 
     @property
     def label(self) -> str:
-        """Name of the tier in the names of links: its own, or ``tier N``, counted from 1, where it has none."""
+        """Name of the tier in the names of links: its own, or ``tier N``, counted from 1 for the innermost, where it
+        has none."""
         return self.tier.name or f"tier {self.number}"
 
     @property
@@ -189,8 +192,8 @@ class Level:
 
     @property
     def root(self) -> Level:
-        """The level whose ports are those of the ranks from which data come here: this one, or the innermost one whose
-        switches its uplinks leave from."""
+        """The level into whose ports the ranks themselves send on the way to this one: this one where its ports are the
+        ranks' own, otherwise the innermost of the switches beneath through which its uplinks are reached."""
         return self if self.beneath is None else self.beneath.root
 
     @property
@@ -224,7 +227,8 @@ class Level:
     @property
     def port_bandwidth(self) -> float:
         """Bytes of data per second, each way, of one link up into the tier: all the ports of a rank, the port that
-        several ranks share, or all uplinks of one switch beneath."""
+        several ranks share, or all uplinks of one switch beneath; of a tier without a switch, of one of its links.
+        ``wire_efficiency`` is counted, headers of packets and the taper are not."""
         rate = self.tier.bandwidth * self.tier.wire_efficiency
         return rate * max(self.ports // self.child, 1) if self.beneath is None else rate * self.ports
 
@@ -268,8 +272,10 @@ class Level:
     @property
     def classes(self) -> list[LinkClass]:
         """Classes of alike links of the level in the whole fabric, in the order of the links' numbers: links into and
-        out of ports first, then those of a tree. Each has the number of its ``links``, the bytes per second of one
-        (``bandwidth``) and the ``ports`` that one of them serves."""
+        out of ports first, then those of a tree. Each has the number of its directed ``links``, the bytes per second of
+        one (``bandwidth``, with ``wire_efficiency`` and taper, without headers of packets) and the ``ports`` that one
+        of them serves: 1 for the links of ranks and between children, all ports of a child or switch for trees and
+        uplinks."""
         if not self.switched:
             copies = self.ranks // self.group * self.planes
             links = self._lattice.links if self._lattice else self.size * (self.size - 1)
@@ -328,7 +334,8 @@ class Level:
 
     def _switch_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
         """Return the runs of a switched level, one link each: up from the source and down to the target, then, where
-        the level has a tree, up from the source's child and down to the target's."""
+        the level has a tree, up from the source's child and down to the target's. Links are numbered over the whole
+        fabric; source and target are ranks: [transfer]."""
         base, seats = self.base, self.seats
         runs = [_single(base, self.seat(source), seats), _single(base + seats, self.seat(target), seats)]
         if self.tree:
@@ -339,7 +346,8 @@ class Level:
 
     def _direct_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
         """Return the runs of links from the child of each source to that of its target, on the grid or the full mesh of
-        the target's rail."""
+        the target's rail: one for each dimension of a grid, the last first, otherwise one. Links are numbered over the
+        whole fabric; source and target are ranks of one group: [transfer]."""
         copies = self.ranks // self.group * self.planes
         copy = source // self.group * self.planes + self.plane(target)
         start, end = source // self.child % self.size, target // self.child % self.size
@@ -348,8 +356,9 @@ class Level:
         return [_single(self.base, (copy * self.size + start) * (self.size - 1) + end - (end > start), self.links)]
 
     def link_name(self, link: int) -> str:
-        """Return the name of a link, such as ``NVLink uplink of rank 3``; ``link`` counts from the first link of this
-        level."""
+        """Return the name of a link, such as ``NVLink uplink of rank 3``, ``rail tree downlink of domain 2`` or ``ICI
+        forward link 0→1 of rail 0 in group 4``, the ends numbered within their group; ``link`` counts from the first
+        link of this level."""
         label = self.label
         if not self.switched:
             return f"{label} {self._direct_name(link)}"
@@ -367,8 +376,9 @@ class Level:
         return f"{label} tree {('uplink', 'downlink')[way]} of {inner} {child}"
 
     def _direct_name(self, link: int) -> str:
-        """Return the name of a link of a grid or a full mesh between children, counted from the level's first, with
-        rail and group where the fabric has more than one of them."""
+        """Return the name of a link of a grid or a full mesh between children, numbered from the level's first:
+        ``forward link 0→1`` or ``direct link 0→2``, the ends counted within the group, followed by rail and group
+        unless the level joins single ranks into one group."""
         if self._lattice is not None:
             _, copy, origin, end, forward = self._lattice.ends(link, self.ranks // self.group * self.planes)
             name = f"{'forward' if forward else 'backward'} link {origin}→{end}"
@@ -421,7 +431,9 @@ def filled_tiers(ranks: int, tiers: Sequence[Tier]) -> tuple[Tier, ...]:
 
 def _shrinks(tiers: Sequence[Tier], place: int, number: int) -> bool:
     """Return True if the tier at ``place`` loses ports where tier ``number`` beneath it is filled in part, False where
-    it loses rails instead; both are places in ``tiers`` from 0."""
+    it loses rails instead: where its ports are uplinks of switches on separate rails, perhaps in a chain, that the
+    ranks reach by ports of their own, and tier ``number`` lies beneath those switches. Both are places in ``tiers``
+    from 0, ``number`` below ``place``."""
     rail = place
     while tiers[rail].through_switch and tiers[rail - 1].separate_rails:
         rail -= 1
@@ -525,7 +537,8 @@ def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
     """Return the children along each dimension of a tier that states its size; None where it does not. ``child`` is the
     number of ranks of a child.
 
-    Fewer ranks than stated may fill a part of a switch or a full mesh; of any tier a single child may be there.
+    Fewer ranks than stated may fill a part of a switch or a full mesh; of any tier a single child may be there, 1 along
+    each dimension. Otherwise the stated sizes are returned, whether or not the ranks fill them.
     """
     if tier.children is None:
         return None
@@ -538,8 +551,15 @@ def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
 
 
 def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
-    """Raise ValueError unless circuits have the bandwidth of the blocks that they join and, where they state them,
-    their ports and latency, and the blocks are not twisted. ``where`` names the tier in messages."""
+    """Raise ValueError unless the bandwidth times ``wire_efficiency`` of circuits equals that of the links of the
+    blocks that they join, the circuits' ports and latency do so too where they state any, and the blocks are not
+    twisted.
+
+    Args:
+        tier: the tier of circuits.
+        blocks: the level of tori or meshes beneath.
+        where: name of the tier for messages.
+    """
     rates = [part.bandwidth * part.wire_efficiency for part in (tier, blocks.tier)]
     if rates[0] != rates[1] or tier.ports not in (None, blocks.tier.ports):
         raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected bandwidth and ports of its links")

@@ -60,9 +60,10 @@ class Tiers(PacketFabric):
         return self
 
     def library_tiers(self) -> LibraryTiers | None:
-        """Return the two tiers that closed forms of a collective library see: the innermost tier as the domain, and as
-        the network the least bytes per second of a rank over any other tier, infinite where there is none. The memory
-        bandwidth is left None. None in all where not all tiers are switches.
+        """Return the two tiers that closed forms of a collective library see: as the domain the innermost tier, with
+        the ranks and the bytes of data per second of a rank there and whether its switches add; as the network the
+        least bytes of data per second of a rank over any other tier, infinite where there is none. The memory bandwidth
+        is left None. The result is None where some tier is not a switch.
 
         Where the second tier leaves from the first one's switches, every rank is a domain of its own and all tiers are
         network.
@@ -111,8 +112,9 @@ class Tiers(PacketFabric):
 
     @property
     def circuit_block(self) -> int | None:
-        """Return the number of ranks inside the innermost tier of circuit switches, all of those of the tiers beneath
-        it; None without such a tier, or where a tier beneath states no size."""
+        """Return the number of ranks of one block that the innermost tier of circuit switches joins: the product of the
+        stated sizes of the tiers beneath it, 1 where there are none, and at most the number of ranks; None without such
+        a tier, or where a tier beneath states no size."""
         inside = 1
         for tier in self.tiers:
             if tier.shape == "circuit-switch":
@@ -124,8 +126,9 @@ class Tiers(PacketFabric):
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Return an axis for each dimension of several children of each tier, the innermost tier first, with the tier's
-        place from 0, the ports of a child into it, and True where its switches reduce."""
+        """Return an axis for each dimension of several children of each tier, the innermost tier and in it the last
+        dimension first, with the tier's place from 0, the ports of a child into it, and True where its switches
+        reduce."""
         return tuple(
             axis._replace(
                 stride=axis.stride * level.child,
@@ -186,7 +189,7 @@ class Tiers(PacketFabric):
 
     def crossings(self, source: Ints, destination: Ints) -> Iterator[tuple[Level, Mask, Ints, Ints]]:
         """Yield, for each level, outermost first: the level, a mask of the transfers that cross it, and the ranks from
-        which and to which each transfer crosses it, [transfer] each.
+        which and to which each transfer crosses it, [transfer] each, of meaning only where the mask is true.
 
         Where a transfer crosses a level, the rank from which it does is the target on the levels beneath.
         """
@@ -365,7 +368,7 @@ class Tiers(PacketFabric):
     @property
     def _relays_help(self) -> bool:
         """True if relaying over an outer tier, forward and back, may be quicker than the slowest transfer of an inner
-        one."""
+        one: if twice the quickest transfer that some outer tier joins takes less."""
         return any(inner.farthest > 2 * outer.nearest for inner, outer in combinations(self.reaches(), 2))
 
     def diameter_latency(self) -> float:
@@ -387,7 +390,7 @@ class Tiers(PacketFabric):
         busy, [transfer] each; None where ranks are joined without switches, or some rank has no link to itself.
 
         Where each rank has ports of its own into every tier, a port's number is that of the tier that joins the
-        transfer's ends; otherwise ports are found from the links that transfers occupy.
+        transfer's ends, from 0 for the innermost; otherwise ports are found from the links that transfers occupy.
         """
         if self.joins_ranks:
             return None
@@ -434,8 +437,8 @@ class Tiers(PacketFabric):
         return {"tiers": tuple(tier.model_copy(update=rate) for tier, rate in zip(self.tiers, rates, strict=True))}
 
     def with_hop_latency(self, seconds: float) -> Self:
-        """Return this fabric with ``seconds`` as the latency of the links of every tier but the innermost, which keeps
-        its own; of a fabric of one tier, of that tier's links."""
+        """Return this fabric with ``seconds`` as ``hop_latency`` and as the latency of the links of every tier but the
+        innermost, which keeps the latency that it states, if any; of a fabric of one tier, of that tier's links."""
         kept = 1 if len(self.levels) > 1 else 0
         tiers = [*self.tiers[:kept], *(tier.model_copy(update={"latency": None}) for tier in self.tiers[kept:])]
         return self.model_copy(update={"hop_latency": seconds, "tiers": tuple(tiers)})
@@ -487,7 +490,8 @@ def _group_tiers(levels: Sequence[Level], ranks: int, stride: int) -> tuple[Tier
 
 def _reduced(level: Level, inside: int, size: int) -> Tier:
     """Return the tier of a level cut down to ``size`` children of ``inside`` ranks each, with ports, or the bandwidth
-    of uplinks, in proportion to the ranks of a child."""
+    of uplinks, in proportion to the ranks of a child. With fewer children than the level has, a grid loses its
+    dimensions and its twist."""
     tier = level.tier
     fields = {name: getattr(tier, name) for name in type(tier).model_fields}
     if size == level.size:
