@@ -60,8 +60,8 @@ def description(name: str) -> dict[str, Any]:
     description, the first line of its class's docstring.
 
     Raises:
-        UnknownNameError: no entry or file of this name.
-        ConfigError: the file or its edge list cannot be read.
+        UnknownNameError: no entry or plug-in of this name, which does not end in ``.yaml``, ``.yml`` or ``.csv``.
+        ConfigError: the file is missing, or it or its edge list cannot be read.
     """
     if (kind := _plugin(name)) is None:
         return _read_fields(_find_fabric(name))
@@ -87,8 +87,9 @@ def load_fabric(
         fields: single fields by keyword, quantities as text or in SI units; they take precedence over ``set``.
 
     Raises:
-        UnknownNameError: neither a name nor a file, or the file is of an unknown kind.
-        ConfigError: the file cannot be read, a field is unknown or out of range, or ``ranks`` is missing.
+        UnknownNameError: a name that is not known and does not end in ``.yaml``, ``.yml`` or ``.csv``, or a file of an
+            unknown kind.
+        ConfigError: the file is missing or cannot be read, a field is unknown or out of range, or ``ranks`` is missing.
     """
     settings = {**(set or {}), **fields}
     if isinstance(fabric, Fabric):
@@ -220,8 +221,8 @@ def with_edge_file(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _plugin(name: str) -> type[Fabric] | None:
-    """Return the class of the kind that a plug-in adds under this name; None where there is none, or the catalog has an
-    entry of the name or finds a file."""
+    """Return the class of the kind that a plug-in adds under this name; None where there is none, where the catalog has
+    an entry of the name, or where the name ends in ``.yaml`` or ``.yml``."""
     return None if catalog_file(name, CATALOG) is not None else load_plugins("fabrics").get(name)
 
 
@@ -234,8 +235,9 @@ def _read_fields(path: Path) -> dict[str, Any]:
 
 
 def _find_fabric(name: str) -> Path:
-    """Return the path of a file whose name ends in ``.csv``, whether it exists or not, otherwise that of a catalog
-    entry or YAML file; UnknownNameError where there is none."""
+    """Return the path of a file whose name ends in ``.csv``, whether it exists or not, otherwise of the catalog entry
+    of the name, otherwise of a file whose name ends in ``.yaml`` or ``.yml``, again whether it exists or not;
+    UnknownNameError for any other name."""
     path = Path(name) if name.endswith(".csv") else catalog_file(name, CATALOG)
     if path is None:
         raise UnknownNameError("fabric", name, names())

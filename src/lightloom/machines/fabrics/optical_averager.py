@@ -199,7 +199,8 @@ class OpticalAverager(StarGeometry):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the lines that say why the averager cannot be built; none where nothing is stated on its build."""
+        """Return the lines that say why the averager cannot be built; none where it can be, or where nothing is stated
+        on its build."""
         return () if self.built is None else self.built.limits
 
     def stated_fields(self) -> dict[str, object]:

@@ -216,7 +216,8 @@ class SharedRing(WavelengthRing):
         group has all ranks and wavelengths and there is one fibre.
 
         A group that does not reach around the ring is closed by light that goes back the long way, without multicast.
-        None without a wavelength for each group, or where ``lightpath_reach`` is too short.
+        None without a wavelength for each group, or where ``lightpath_reach`` is too short: for the links between
+        neighbours of the group or, if it does not reach around the ring, from its first rank to its last.
         """
         wavelengths = channels // self.share_unit(ranks, stride)
         closes = self._closes(ranks, stride)

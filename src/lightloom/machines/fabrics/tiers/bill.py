@@ -38,8 +38,8 @@ def tiers_bill(ranks: int, levels: Sequence[Level], tiers: Sequence[Tier], choic
 
 def _level_bill(level: Level, levels: Sequence[Level], blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
     """Return the bill of one level, per rank: of direct links where it has no switch; of the links of a rank inside its
-    node (part ``node-link``, one for each gigabyte per second) for an innermost switch that no outer level passes, if
-    there are further levels or no port of the catalog is as fast; otherwise of a network of switches.
+    node (part ``node-link``, one for each gigabyte per second) for an innermost switch through which no outer level's
+    ports lead, if there are further levels or no port of the catalog is as fast; otherwise of a network of switches.
 
     ``levels`` are all levels of the fabric; ``blocks`` are the children along each dimension of blocks that circuit
     switches join, None without any.

@@ -69,7 +69,13 @@ class Tier(Described):
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
         """Raise ValueError for sizes, dimensions and options that contradict each other or the tier's shape; otherwise
-        return the tier unchanged."""
+        return the tier unchanged.
+
+        Refused are ``dims`` beside ``size`` or ``dimensions``; ``dims`` or ``dimensions`` of a switch or full mesh, and
+        more than one dimension of a ring; a twist but of a torus or circuit switch; more children than ``most``;
+        ``taper``, ``separate_rails`` or ``in_network_reduction`` but of switches; a taper of separate rails that are
+        not uplinks; and ``reconfiguration_time`` but of circuit switches.
+        """
         if self.dims is not None and (self.size is not None or self.dimensions is not None):
             other = "size" if self.size is not None else "dimensions"
             raise ValueError(f"dims and {other} contradict each other: expected one of them")
@@ -94,7 +100,7 @@ class Tier(Described):
 
     @property
     def children(self) -> int | None:
-        """Children that are stated; None where ``size`` is left out."""
+        """Number of children that is stated, as ``size`` or as ``dims``; None where both are left out."""
         return self.size if self.dims is None else prod(self.dims)
 
     def sizes(self, children: int) -> tuple[int, ...]:
@@ -139,7 +145,7 @@ class LinkClass(NamedTuple):
 
     links: int
     bandwidth: float
-    """Bytes per second, ``wire_efficiency`` and taper counted, headers of packets not."""
+    """Bytes per second, ``wire_efficiency`` and taper taken off, but not headers of packets."""
     ports: int
     """Ports that one of them serves."""
 
@@ -228,7 +234,7 @@ class Level:
     def port_bandwidth(self) -> float:
         """Bytes of data per second, each way, of one link up into the tier: all the ports of a rank, the port that
         several ranks share, or all uplinks of one switch beneath; of a tier without a switch, of one of its links.
-        ``wire_efficiency`` is counted, headers of packets and the taper are not."""
+        ``wire_efficiency`` is taken off; headers of packets and the taper are not."""
         rate = self.tier.bandwidth * self.tier.wire_efficiency
         return rate * max(self.ports // self.child, 1) if self.beneath is None else rate * self.ports
 
@@ -240,8 +246,8 @@ class Level:
 
     @property
     def tree(self) -> bool:
-        """True if each child has links of its own into the switch, behind its ports: the tier is not the innermost,
-        states a taper, and has ports of the ranks."""
+        """True if each child has links of its own into the switch, behind its ports: the tier is a switch but not the
+        innermost, states a taper, even 1, and has ports of the ranks."""
         return self.switched and self.beneath is None and self.number > 1 and self.tier.taper is not None
 
     def plane(self, rank: Ints) -> Ints:
@@ -273,9 +279,9 @@ class Level:
     def classes(self) -> list[LinkClass]:
         """Classes of alike links of the level in the whole fabric, in the order of the links' numbers: links into and
         out of ports first, then those of a tree. Each has the number of its directed ``links``, the bytes per second of
-        one (``bandwidth``, with ``wire_efficiency`` and taper, without headers of packets) and the ``ports`` that one
-        of them serves: 1 for the links of ranks and between children, all ports of a child or switch for trees and
-        uplinks."""
+        one (``bandwidth``, with ``wire_efficiency`` and taper taken off, but not headers of packets) and the ``ports``
+        that one of them serves: 1 for the links of ranks and between children, all ports of a child or switch for trees
+        and uplinks."""
         if not self.switched:
             copies = self.ranks // self.group * self.planes
             links = self._lattice.links if self._lattice else self.size * (self.size - 1)

@@ -309,7 +309,8 @@ class Tiers(PacketFabric):
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
         """Return the bytes of data per second that no rank exceeds in receiving, and in sending, over its ports into
-        all tiers; a port that ranks share counts in full for each: two arrays, [rank]."""
+        all tiers together, in grids over the links that transfers use; a port that ranks share counts in full for each:
+        two arrays, [rank]."""
         ranks = np.arange(self.ranks)
         both = np.zeros((2, len(ranks)))
         for level in (level for level in self._used_levels if level.beneath is None):
