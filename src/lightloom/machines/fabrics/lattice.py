@@ -244,12 +244,14 @@ class Lattice(NamedTuple):
 
     @property
     def smallest_degree(self) -> int:
-        """Return the number of links on which the cell that has fewest receives."""
+        """Return the number of links on which the cell that has fewest receives, as :meth:`degrees` counts them: 2 in
+        the corner of a mesh of two dimensions."""
         return int(self.degrees()[0].min())
 
     @property
     def total_degree(self) -> int:
-        """Return the number of links on which cells receive, summed over the cells."""
+        """Return the number of links on which cells receive, summed over the cells, as :meth:`degrees` counts them:
+        without links that no transfer uses."""
         return int(self.degrees()[0].sum())
 
     def degrees(self) -> tuple[Ints, Ints]:

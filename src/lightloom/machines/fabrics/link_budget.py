@@ -166,8 +166,8 @@ class LinkBudget(Config):
         return 2 * (1 - lower) / (1 + lower), self.noise_density * math.sqrt(bandwidth), _ELECTRON * bandwidth
 
     def needed_dbm(self, links: int, taps: int = 1) -> float:
-        """Return the least laser power of a wavelength, in dBm, with which a lightpath of so many links serves its last
-        ``taps`` nodes, margin included.
+        """Return the least laser power of a wavelength, in dBm in the fibre behind the laser, with which a lightpath of
+        so many links serves its last ``taps`` nodes, margin included.
 
         Raises:
             ValueError: there is no link or tap, or there are more taps than links.

@@ -108,7 +108,8 @@ def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
     """Return a copy of a fabric with single fields replaced; fields that the fabric derived from others are derived
     anew.
 
-    ``settings`` are values by name; a dot in a name reaches into a part, as in ``tiers.network.bandwidth``.
+    ``settings`` are values by name, quantities as text or in SI units; a dot in a name reaches into a part, as in
+    ``tiers.network.bandwidth``.
 
     Raises:
         ConfigError: a field is unknown or out of range.

@@ -120,7 +120,8 @@ class PacketFabric(Fabric):
         return nbytes + self.packets(nbytes) * self.packet_header
 
     def with_smaller_packets(self, ratio: float) -> Self:
-        """Return this fabric with the payload of packets divided by ``ratio``; unchanged without packets."""
+        """Return this fabric with the payload of packets divided by ``ratio``, not rounded, their header and time as
+        before; unchanged without packets."""
         if self.packet_payload is None:
             return self
         return self.model_copy(update={"packet_payload": self.packet_payload / ratio})
@@ -162,7 +163,7 @@ class StarGeometry(EvenFabric):
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
         """Return port 0 of each transfer's source and destination, and the rate of a link in bytes per second, as every
-        rank has one port."""
+        rank has one port: [transfer] each, never None."""
         only = np.zeros(len(source), np.int64)
         return Ports(only, only, np.full(len(source), self.link_rate))
 

@@ -274,7 +274,7 @@ class SharedRing(WavelengthRing):
         The way is divided into equal hops, whose circuits overlap and need channels of their own: they are the longest
         for which the channels suffice and that divide the stride, and around a closed ring the number of ranks too;
         where the ring does not close, the hops of the longer way, through it or back, count. The rate is that of a
-        circuit divided by the hops; the latency counts ``conversion_time`` for each hop.
+        circuit, all of its channels, divided by the hops; the latency counts ``conversion_time`` for each hop.
         """
         each = channels // self.shift_unit(stride)
         around = self.ranks if self.closes else 0
@@ -302,7 +302,8 @@ class SharedRing(WavelengthRing):
         return fabric.Lightpaths(*map(np.concatenate, zip(forward, backward, strict=True))), shift.width
 
     def _closes(self, ranks: int, stride: int) -> bool:
-        """Return True if groups of so many ranks at a stride reach around the whole ring."""
+        """Return True if groups of so many ranks at a stride reach around the whole ring: if ranks times stride are all
+        of its ranks, and this ring closes itself."""
         return self.closes and ranks * stride == self.ranks
 
 

@@ -297,7 +297,8 @@ class Level:
 
     @property
     def links(self) -> int:
-        """Return the number of directed links of the level, in the whole fabric."""
+        """Return the number of directed links of the level, in the whole fabric, those that are numbered but that the
+        open lines of a mesh do not use included."""
         return sum(alike.links for alike in self.classes)
 
     @property

@@ -142,8 +142,8 @@ class Tiers(PacketFabric):
 
     @property
     def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
-        """Kinds of part whose watts ``power_per_rank`` states: network cards where some tier is switched; otherwise
-        None, all parts."""
+        """Kinds of part whose watts ``power_per_rank`` states: network cards (``nic``) where some tier is switched;
+        otherwise None, all parts."""
         return ("nic",) if any(level.switched for level in self.levels) else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
@@ -166,7 +166,8 @@ class Tiers(PacketFabric):
 
     @property
     def links(self) -> int:
-        """Return the number of directed links of all levels."""
+        """Return the number of directed links of all levels, those that are numbered but that the open lines of meshes
+        do not use included."""
         return sum(level.links for level in self.levels)
 
     def link_name(self, link: int) -> str:
@@ -254,7 +255,8 @@ class Tiers(PacketFabric):
         """Return the bytes of data per second that can enter ``ranks`` neighbouring ranks, a child of the level or a
         part of one, through the links of one level.
 
-        Neighbours that share a port with others have all of its rate.
+        Neighbours that share a port with others have all of its rate. In grids every rank counts as many links as a
+        child that has fewest, such as the corner of a mesh.
         """
         ports, *tree = level.classes
         if tree and ranks == level.child:
@@ -468,8 +470,9 @@ def _group_tiers(levels: Sequence[Level], ranks: int, stride: int) -> tuple[Tier
     A tier of the group joins, of each child that it enters, as many ranks as the group has there. The group has its
     part of what it shares with its siblings: of a switch the ports of its own ranks, and of trees and uplinks the part
     that its ranks are of those of a child. It is no fabric of tiers where children hold different numbers of its ranks,
-    where ranks share a port, or where a tier without a switch that joins all of its ports has several children in the
-    group, but neither all of them whole nor one rank of each.
+    where ranks share a port, where uplinks leave switches of separate rails or lead to no single switch, or where a
+    tier without a switch that joins all of its ports has several children in the group, but neither all of them whole
+    nor one rank of each.
     """
     if any(level.sharing > 1 for level in levels if level.beneath is None):
         return None
