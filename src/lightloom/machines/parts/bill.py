@@ -54,41 +54,47 @@ class Total:
 
     @property
     def complete(self) -> bool:
-        """True if nothing is missing, so that the value is the whole sum and no lower bound."""
+        """True if no figure is missing (``missing`` is empty), so that the value is the whole sum and no lower bound
+        for want of figures; parts counted at a limit (``at_most``, ``at_least``) do not matter."""
         return not self.missing
 
     @property
     def bound(self) -> Bound:
         """How the true sum relates to the value: ``at least`` where figures are missing or parts counted at a lower
         limit, ``at most`` where parts are counted at an upper limit, ``about`` for both; empty where the range alone
-        describes it. ``inverse`` exchanges the first two."""
+        describes it or there is no value. Where ``inverse`` is set (a number divided by the sum), the first two are
+        exchanged."""
         above, below = bool(self.missing or self.at_least), bool(self.at_most)
         if self.value is None or not (above or below):
             return ""
         return "about" if above and below else "at least" if above != self.inverse else "at most"
 
     def times(self, factor: float, low: float | None = None, high: float | None = None) -> Total:
-        """Return the total multiplied by a positive factor; the low and high ends of its range by ``low`` and ``high``
-        where these are given. What is unknown stays so."""
+        """Return the total multiplied by a positive factor: the value by ``factor``, the low end of its range by
+        ``low`` and the high end by ``high``, or by ``factor`` too where these are None. None stays None, and unit,
+        names of missing parts and limits stay as they are."""
         factors = (factor, factor if low is None else low, factor if high is None else high)
         pairs = zip((self.value, self.low, self.high), factors, strict=True)
         value, least, most = (None if number is None else number * each for number, each in pairs)
         return replace(self, value=value, low=least, high=most)
 
     def dividing(self, number: float, unit: Unit) -> Total:
-        """Return a total, in ``unit``, of a positive number divided by this one, the ends of the range exchanged; its
-        value is None where this one's is unknown or 0."""
+        """Return ``number`` (positive) divided by this total, as a total in ``unit``: value over value, the low end
+        over the high one and the reverse. Each is None where its divisor is unknown or 0. Names are kept and
+        ``inverse`` is switched, so that a lower bound becomes an upper one."""
         value, low, high = (number / end if number and end else None for end in (self.value, self.high, self.low))
         return replace(self, unit=unit, value=value, low=low, high=high, inverse=not self.inverse)
 
     def text(self) -> str:
         """Return the sum with its range and why it is a bound: ``at least $ 1,234; without: price of nic-800g``;
-        ``unknown`` in place of the sum where nothing is known."""
+        ``unknown`` in place of bound and sum where nothing is known. The first words are :attr:`bound`, the rest
+        :meth:`known_text` and :meth:`reasons`, joined by semicolons."""
         return "; ".join((f"{self.bound} {self.known_text()}".lstrip(), *self.reasons()))
 
     def reasons(self) -> list[str]:
-        """Return the phrases that say why the sum is a bound, for :meth:`text`: the figures that it leaves out, and the
-        parts counted at a limit; empty where it is none."""
+        """Return the phrases that say why the sum is a bound, in this order: ``without: price of nic-800g`` (the
+        missing figures, by :func:`missing_text`), ``at most what is counted of switch-64`` and ``at least what is
+        counted of`` with part names; empty where it is none."""
         names = {"at most": self.at_most, "at least": self.at_least}
         limits = [f"{word} what is counted of {', '.join(parts)}" for word, parts in names.items() if parts]
         return [*([f"without: {missing_text(self.missing)}"] if self.missing else []), *limits]
@@ -119,9 +125,11 @@ def missing_text(missing: Iterable[str]) -> str:
 
 def summed(unit: Unit, totals: Iterable[Total]) -> Total:
     """Return the sum of totals in ``unit``, with everything that any of them lacks, assumes or counts at a limit; 0 of
-    no totals. Totals without a value count nothing, but what they lack is named.
+    no totals. Totals without a value count nothing, but what they lack is named. Values are added as they are, whatever
+    units they have, and names are listed once, in the order met.
 
-    Where something is missing and all that is known is 0 (passive parts), the sum is unknown.
+    Where something is missing and all that is known is 0 (passive parts), the sum is unknown: value and ends are None,
+    and limits are left out.
     """
     totals = list(totals)
     known = [total for total in totals if total.value is not None]
@@ -152,9 +160,11 @@ class Line:
     """Figures of the part that do not count here, since another line holds them."""
 
     def total(self, name: FigureName) -> Total:
-        """Return one figure of all these parts of a rank: dollars, watts, watts of dynamic energy at full load
-        (``dynamic_energy``), or failures a second (``mtbf``). 0 where another line holds the figure or there are none
-        of the part, unknown where the part or its rate has no figure."""
+        """Return one figure of all parts of this line for one rank: ``dollars``, watts (``static_power``), watts of
+        dynamic energy at full load (``dynamic_energy``), or failures a second (``mtbf``). 0 where another line holds
+        the figure or there are none of the part, unknown where the part or its rate has no figure. The count of the
+        part for each rank is multiplied in; an energy per bit also by 8 times its rate in bytes per second; of mean
+        times the reciprocals are taken, so that upper and lower limits change places."""
         unit = _UNITS[name]
         if name in self.counted_elsewhere or name in self.part.counted_elsewhere or self.per_rank == 0:
             return Total(unit, 0.0, 0.0, 0.0)
@@ -258,8 +268,9 @@ class Bill:
         )
 
     def explain(self) -> list[str]:
-        """Return a line of text for every part: its count for a rank, the formula of the count, and price, static power
-        and failures a year of these parts."""
+        """Return a line of text for every part, ``4 transceiver-400g: <formula of the count>; $ 2,636; 36 W; 0.014 a
+        year``: its count for a rank, the formula, and price, static power and failures a year of all these parts of a
+        rank, each as :meth:`Total.text` writes it. Missing components and notes are not listed."""
         rows = []
         for line in self.lines:
             totals = (line.total(name) for name in ("dollars", "static_power", "mtbf"))
@@ -286,7 +297,7 @@ class Bill:
 
 def unknown_bill(ranks: int, kind: str) -> Bill:
     """Return the bill of a fabric of a ``kind`` that does not say what it is built of: no parts, and what it is built
-    of named as missing."""
+    of named as missing. The name in ``missing`` reads ``what a <kind> is built of``."""
     return Bill(ranks, missing=(f"what a {kind} is built of",), kind=kind)
 
 

@@ -20,8 +20,9 @@ Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate
 def format_amount(value: float, unit: Unit) -> str:
     """Return an SI amount as text in the unit that people use: ``$ 1,234``; watts and joules with a prefix where they
     need one, such as ``9 W``; ``79,200 h`` for seconds (``lifetime``); ``0.11 a year`` for failures a second
-    (``rate``); shares (0 to 1) in percent; ``3 dB``; samples per second as a rate. There are three or four significant
-    digits, but dollars from 100 on and hours are whole numbers."""
+    (``rate``); shares (0 to 1) in percent; ``3 dB``; samples per second as a bare number, such as ``1,234``
+    (``samples``); every other unit, such as bytes or joules per bit, as :func:`format_quantity` writes it. There are
+    three or four significant digits, but dollars from 100 on and hours are whole numbers."""
     if unit == "dollars":
         return f"$ {value:,.0f}" if value >= 100 else f"$ {value:.3g}"
     if unit == "power" and value == 0:
@@ -65,8 +66,8 @@ class Figure(Config, Generic[Number]):
     high: Number | None = None
     """Greatest value that the sources allow."""
     bound: Literal["least", "most"] | None = None
-    """True if the source states a limit in place of a value: ``most`` of a rated power, ``least`` of a lifetime that no
-    failure has ended yet."""
+    """The limit that the source states in place of a value: ``most`` of a rated power, ``least`` of a lifetime that no
+    failure has ended yet; null for a value."""
     confidence: Confidence
     source: Annotated[str, Field(min_length=1)]
     """Where the value and its range come from."""
@@ -83,7 +84,7 @@ class Figure(Config, Generic[Number]):
 
     @property
     def assumed(self) -> bool:
-        """True if no published source states the value."""
+        """True if no published source states the value (``confidence`` is ``assumption``)."""
         return self.confidence == "assumption"
 
     @property
@@ -97,8 +98,9 @@ class Figure(Config, Generic[Number]):
         return self.value if self.high is None else self.high
 
     def text(self) -> str:
-        """Return the value with its unit, the range where it is wider, and in parentheses the year and ``assumption``
-        where they apply: ``9 W (8 to 18) (2024, assumption)``."""
+        """Return the value with its unit (the limit alone, without a word, where ``bound`` is set), the range where it
+        is wider, and in parentheses the year and ``assumption`` where they apply: ``9 W (8 to 18) (2024,
+        assumption)``."""
         label = "".join([f", {self.year}" if self.year else "", ", assumption" if self.assumed else ""])
         return f"{range_text(self.value, self.least, self.most, self.unit)}{f' ({label[2:]})' if label else ''}"
 
@@ -241,13 +243,13 @@ class Part(Described):
     """Where each other field's value comes from, by field name."""
 
     def heading(self) -> str:
-        """Return kind and name of the component."""
+        """Return kind and name of the component, with a blank between: ``transceiver transceiver-400g``."""
         return f"{self.kind} {self.name}"
 
     @model_validator(mode="after")
     def _null_is_explained_once(self) -> Self:
-        """Raise ValueError for both static power and static energy, and for a figure that also has a reason to have
-        none; otherwise return the part unchanged."""
+        """Raise ValueError for both static power and static energy, and for a figure that is also listed in
+        ``counted_elsewhere`` or ``unknown``; otherwise return the part unchanged."""
         if self.static_power is not None and self.static_energy is not None:
             raise ValueError("static_power and static_energy are the same watts: expected one of them")
         for name in (*self.counted_elsewhere, *self.unknown):
@@ -301,20 +303,20 @@ def load_part(name: str) -> Part:
 
 
 def loss_of(name: str) -> float:
-    """Return the loss of light, in decibels, of a component by its name in the catalog; AssertionError for one that
-    states no loss."""
+    """Return the loss of light, in decibels (positive), of a component, by its name in the catalog or the path of its
+    YAML file; UnknownNameError for neither, AssertionError for one that states no loss."""
     loss = load_part(name).loss
     assert loss is not None
     return loss.value
 
 
 def part_of_kind(name: str, kind: Kind, field: str) -> Part:
-    """Return the component of this name, from the catalog or a YAML file; ``field`` is the name of the choice that asks
-    for it, for messages.
+    """Return the component of this name, from the catalog or a YAML file; ``field`` is the name of the option or field
+    that asks for it, with which the message on another kind begins.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
-        ConfigError: it is of another kind.
+        ConfigError: it is of another kind, or a field of its file is missing, unknown or out of range.
     """
     component = load_part(name)
     if component.kind != kind:

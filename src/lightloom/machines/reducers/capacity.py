@@ -30,7 +30,8 @@ def instance_bandwidth(bits: int, symbol_rate: float) -> float:
 
 
 def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
-    """Return the number of instances, rounded up, that carry ``bandwidth`` bytes per second of every server.
+    """Return the number of instances, rounded up, that carry ``bandwidth`` bytes per second of every server; an excess
+    of one part in 10^12 does not count.
 
     Args:
         bandwidth: bytes per second that a server sends.
@@ -48,9 +49,10 @@ def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
 
 def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
     """Return how many wavelengths, ``spacing`` hertz apart (100 GHz by default), may share the meshes of a network with
-    a gain for each row without leaving the window of wavelengths in which its means are right; at least 1, and 1 for
-    two levels, whose window is not computed. ``bits`` are those of a code, ``ports`` the servers of one averager, None
-    for one averager for all.
+    a gain for each row without leaving the window of wavelengths in which its means are right; 1 more than the whole
+    spacings that fit into that window from end to end, and 1 for two levels, whose window is not computed. ``bits`` are
+    those of a code, ``ports`` the servers of one averager, None for one averager for all; with fewer ports than servers
+    there are two levels.
 
     Raises:
         UnsupportedError: no network is constructed for so many servers.
@@ -76,14 +78,16 @@ class Capacity(BuiltAverager):
 
 
 def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
-    """Return the instances of a reducer that carry a bandwidth, with watts, latency, area and limits of all of them.
+    """Return the instances of a reducer that carry a bandwidth, with the watts of all of them together by part, the
+    latency of one in seconds, the area of all meshes in square metres (0 without meshes) and the limits that are
+    exceeded.
 
     The watts come with their range in 90 % of 100 draws of the constants, whose upper end is None where no light
     suffices there.
 
     Args:
-        averaging: names the reducer, one of ``lightloom onn build --reducers``, and states bits, wavelengths, ports and
-            constants.
+        averaging: names the reducer, one of ``lightloom onn build --reducers``, and states bits, wavelengths,
+            constants, symbol rate (None for 50 GBd) and, for networks alone, the ports of one averager (``servers``).
         servers: number of servers.
         bandwidth: bytes per second that a server sends, and gets back as means.
 
@@ -127,7 +131,8 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
 
 
 def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None:
-    """Raise ConfigError unless the reducer has meshes to share, and so many wavelengths can share one.
+    """Raise ConfigError unless the reducer is the network, the only one with meshes to share, and so many wavelengths,
+    100 GHz apart, can share one mesh for the servers, bits and ports of the setting.
 
     Raises:
         ConfigError: the reducer has no mesh, or fewer fit within the window of wavelengths in which the network's means
@@ -144,8 +149,9 @@ def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None
 
 
 def _watts(rival: Rival, setting: Setting, instances: int, wavelengths: int) -> dict[str, float]:
-    """Return the watts of all instances of a reducer by part; the heaters of a mesh count once for all ``wavelengths``
-    instances that share it."""
+    """Return the watts of all instances of a reducer by part, such as ``lasers``, for all servers: the rival's joules
+    per bit times the bits per second that all servers send through one instance, times the instances; the heaters of a
+    mesh count once for all ``wavelengths`` instances that share it."""
     watts = {part: joules * setting.sent * instances for part, joules in rival.energy.items()}
     if "heaters" in watts:
         watts["heaters"] *= ceil(instances / wavelengths) / instances

@@ -51,9 +51,9 @@ class Turn(NamedTuple):
 
     @property
     def swing(self) -> float:
-        """Distance between the savings at the two ends of the range; infinite where no light suffices at one end, 0
-        where none does at either."""
-        return 0.0 if self.at_high == self.at_low else abs(self.at_high - self.at_low)
+        """Absolute difference between the savings (shares of energy, not percent) at the two ends of the range;
+        infinite where no light suffices at one end."""
+        return abs(self.at_high - self.at_low)
 
     @property
     def turns(self) -> bool:
@@ -72,8 +72,9 @@ def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e
             anywhere within their range, as far as nine values of it show, always are.
 
     Returns:
-        For each constant, the savings at the two ends of its range, and its value at which the saving turns its sign,
-            in its own unit, None where it does not. Constants without a range are left out.
+        A :class:`Turn` for each constant: the constant, the savings at the two ends of its range, and its value at
+        which the saving turns its sign, in its own unit, None where it does not. Constants without a range are left
+        out.
     """
     values = nominal(constants)
     turns = []
@@ -97,7 +98,8 @@ def _break_even(at: Callable[[float], float], constant: Constant) -> float | Non
     own value where there are several; None where the saving has one sign at all nine points of the range that are
     tried.
 
-    ``at`` gives the saving at a share, 0 to 1, of the constant's range.
+    ``at`` gives the saving at a share, 0 to 1, of the constant's range (of its logarithm where the constant is
+    logarithmic). Between two points of different sign the change is found by bisection; a saving of 0 counts as none.
     """
     signs = [(index / _GRID, at(index / _GRID) > 0) for index in range(_GRID + 1)]
     crossings = []
@@ -164,22 +166,25 @@ class ReducerComparison(Result):
 
     @property
     def proof(self) -> tuple[str, ...]:
-        """Steps, in words, of the proof that sums of digits average the codes of so many servers exactly."""
+        """Steps, in words, of the proof that sums of digits average the codes of the compared servers exactly, the mean
+        rounded down."""
         return DigitSum(servers=self.setting.servers, bits=self.setting.bits, rounding="floor").steps()
 
     @property
     def path_loss_db(self) -> float:
-        """Loss in dB of a lane's path from modulator to detector, margin included, as it follows from the laser energy
-        that is published for plain lanes."""
+        """Loss in dB (positive) of a plain PAM4 lane's path from modulator to detector, margin included, at the
+        constants' own values: the light that the published laser energy gives, over the power at the detector that a
+        plain lane with the published noise needs."""
         return Lanes(setting=self.setting, values=nominal(self.constants)).path_loss_db
 
     def saving(self, first: str, second: str) -> float:
         """Return the share of energy that the rival named ``first`` saves against the one named ``second``; negative
-        where it takes more, minus infinity where no light suffices for it."""
+        where it takes more, minus infinity where no light suffices for it. KeyError for one that is not compared, such
+        as one of ``refused``."""
         return saving_of(self.rivals[first], self.rivals[second])
 
     def summary(self) -> str:
-        """Return servers, bits and the verdict's first sentence."""
+        """Return servers, bits and the verdict's first sentence: ``16 servers, 8 bits: Least energy ...``."""
         return f"{self.setting.servers} servers, {self.setting.bits} bits: {self.verdict[0]}"
 
     def rows(self) -> list[Document]:
@@ -227,8 +232,9 @@ class ReducerComparison(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def display_rows(self) -> list[dict[str, object]]:
-        """Return an entry for each rival, the one of least energy first, as text: "rival" (its name), "pJ/bit", the
-        range of that in "90 % of draws", "latency, ns", and "limits", joined by semicolons."""
+        """Return an entry for each rival, the one of least energy first, as text with three significant digits: "rival"
+        (its name), "pJ/bit" (of each bit that a server sends), the range of that in "90 % of draws", "latency, ns", and
+        "limits", the sentences on limits that it breaks, joined by semicolons, empty for none."""
         return [
             {
                 "rival": name,
@@ -265,8 +271,8 @@ def verdict(made: ReducerComparison) -> tuple[str, ...]:
 
 
 def _least(made: ReducerComparison) -> str:
-    """Return the sentence on the rival that takes the least energy among those that break no limit, with its joules per
-    bit and their range."""
+    """Return the sentence on the rival that takes the least energy among those that break no limit, with its picojoules
+    per bit and their 5 % and 95 % quantiles. At least one rival must break none."""
     whole = [rival for rival in made.rivals.values() if not rival.limits]
     best, spread = whole[0], made.ranges[whole[0].name]
     return (
@@ -297,8 +303,9 @@ def _network(made: ReducerComparison) -> list[str]:
 
 
 def _sums(made: ReducerComparison) -> list[str]:
-    """Return a sentence for each compared rival that sums light: what it saves against both chips, up to how many
-    servers it stays within its limits, and the limits that it breaks in this setting."""
+    """Return a sentence for each compared rival that sums light (``digit-sum``, ``digit-sum-nrz``, ``homodyne-sum``):
+    what it saves against ``reducer-asic`` and ``broadcasting-asic`` and in what share of draws it takes less, up to how
+    many servers it stays within its limits, and the limits that it breaks in this setting."""
     sentences = []
     for name in (name for name in SUMS if name in made.rivals):
         rival, less = made.rivals[name], made.ranges[name].sooner
@@ -332,8 +339,9 @@ def _turning(made: ReducerComparison) -> str:
 
 def _earlier(made: ReducerComparison) -> str:
     """Return the sentence that judges the earlier estimate, that sums with electronic carries save a third against a
-    reducer chip: confirmed (in part) where savings are 25 to 42 % within limits, else refuted; beyond 16 servers it
-    says nothing."""
+    reducer chip, ``digit-sum`` up to 8 servers and ``digit-sum-nrz`` up to 16: confirmed where each of these that so
+    many servers allow saves 25 to 42 % and breaks no limit, confirmed in part where one of the two does, else refuted;
+    beyond 16 servers it says nothing."""
     claim = (
         'An earlier estimate without lasers, "a third less than a reducer chip up to 8 servers (PAM4) or 16 (on-off)"'
     )
@@ -393,12 +401,14 @@ def compare_reducers(
     Args:
         servers: number of servers, 2 to 32; networks are constructed for up to 16.
         bits: bits of a code, 1 to 32.
-        word_errors: share of wrong words that sums in the light may have, for which no error correction is counted.
-        symbol_rate: symbols per second of every lane, one digit each.
+        word_errors: share of wrong words that sums in the light may have, for which no error correction is counted,
+            1e-15 to 0.1.
+        symbol_rate: symbols per second of every lane, one digit each, 1e9 to 1e12.
         given: constants to replace, by name, in the units of `constants.yaml`; the others keep their ranges.
-        pair: two rivals by name; it is explained what the first saves against the second, and which constants turn
-            that.
-        draws: number of draws of all constants behind the ranges, 20 to 100,000.
+        pair: two different rivals by name, of ``digit-sum``, ``digit-sum-nrz``, ``homodyne-sum``, ``reducer-asic`` and
+            the others of :data:`RIVALS`; it is explained what the first saves against the second, and which constants
+            turn that.
+        draws: number of draws of all constants behind the ranges, 20 to 100,000; 200 by default.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -499,8 +509,8 @@ def _most_servers(name: str, setting: Setting, values: Values) -> int:
 
 
 def _quantile(energies: Floats, share: float) -> float:
-    """Return the energy that a ``share``, 0 to 1, of the energies stays at or below, without interpolation; some may be
-    infinite."""
+    """Return a quantile of energies without interpolation: the one at the place ``share`` (0 to 1) times their number,
+    rounded down and counted from 0, in ascending order, at most the last; some may be infinite."""
     return float(np.sort(energies)[min(int(share * len(energies)), len(energies) - 1)])
 
 

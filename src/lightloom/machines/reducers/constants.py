@@ -62,12 +62,14 @@ class Constant:
 
     @property
     def assumed(self) -> bool:
-        """True if the source of the value is an assumption and no publication."""
+        """True if the source of the value is an assumption and no publication (``source`` begins with the word
+        ``assumption``)."""
         return self.source.startswith("assumption")
 
     @property
     def logarithmic(self) -> bool:
-        """True if values are drawn evenly in their logarithm: decibels and bits are logarithms already."""
+        """True if values are drawn evenly in their logarithm: that is for all units, shares included, except dB, dB/Hz
+        and bits, which are logarithms already. Such values must be above 0."""
         return self.unit not in ("dB", "dB/Hz", "bits")
 
     def si(self, value: float) -> float:
@@ -109,7 +111,7 @@ def _constant(name: str, entry: Any) -> Constant:
 
 def constants(given: Mapping[str, float] | None = None) -> dict[str, Constant]:
     """Return all constants by name, those in ``given`` replaced by the user's values, in the units of the file, without
-    a range.
+    a range (both ends are the value, the source is ``given``).
 
     Raises:
         UnknownNameError: there is no constant of a name.
@@ -192,13 +194,14 @@ class Design:
 
 @lru_cache(maxsize=32)
 def network_design(servers: int, bits: int, ports: int | None = None) -> Design:
-    """Return the network with a gain for each row and homodyne units for so many servers, stored for the usual sizes
-    and otherwise constructed and simulated.
+    """Return the design of the network with a gain for each row and homodyne units for so many servers, stored for the
+    usual sizes and otherwise constructed and simulated.
 
     Args:
         servers: number of servers.
         bits: bits of a code.
-        ports: servers of one averager; more servers take two levels. None: one averager for all.
+        ports: servers of one averager; more servers take two levels. None: one averager for all. Ports that are no
+            fewer than the servers make one level too.
 
     Raises:
         UnsupportedError: no network is constructed for so many servers.
@@ -213,9 +216,9 @@ def network_design(servers: int, bits: int, ports: int | None = None) -> Design:
 
 def make_cascade(servers: int, bits: int, ports: int) -> Design:
     """Construct two levels of networks for ``servers`` servers, each network of ``ports`` of them, for codes of
-    ``bits`` bits. Full scale is not simulated but scaled from that of one level by the square of the noise that this
-    bears (5e-3 of full scale where it is built for exactness alone) over the 5e-4 that the cascade must bear; the
-    window is 0, not computed.
+    ``bits`` bits. Full scale is not simulated: it is that of one network of ``ports`` servers, times the square of the
+    ratio of the noise that this one bears (5e-3 of full scale where it is built for exactness alone) to the 5e-4 that
+    the cascade must bear. Numbers of MZIs, columns and units are those of all levels; the window is 0, not computed.
 
     Raises:
         UnsupportedError: no network is constructed for ``ports`` servers, or no cascade bears the noise.
@@ -298,8 +301,9 @@ def sturdiest(servers: int, bits: int) -> tuple[Construction, float | None]:
 
 
 def _full_scale(made: Construction, arguments: FunctionArguments) -> float:
-    """Return the least watts of full scale with which the share of wrong words is at most 3e-3, simulated with noise of
-    the detectors alone and found by bisection, three significant digits; infinite beyond 100 W."""
+    """Return the least watts of full scale with which the share of wrong words is at most 3e-3, simulated with shot
+    noise and the default noise density of the detectors alone, for 16,000 words through one fabrication, and found by
+    bisection from 10 µW to 100 W, three significant digits; infinite beyond 100 W."""
     chip = design_chip(made.network, arguments)
     defaults = Link()
     link = replace(ideal(defaults), shot_noise=True, noise_density=defaults.noise_density)
