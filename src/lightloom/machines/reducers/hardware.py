@@ -166,7 +166,8 @@ class AveragerHardware:
 
 def columns(outputs: int, inputs: int) -> int:
     """Return the number of columns of MZIs that light passes in a matrix of ``outputs`` by ``inputs`` that is mapped by
-    an economy SVD, in closed form."""
+    an economy SVD, in closed form: the depths of its two meshes (triangular where inputs and outputs differ, on the
+    larger side, else rectangular) and one column for the singular values between them."""
     side = min(outputs, inputs)
     first = layout("triangular" if inputs > outputs else "rectangular", inputs, side)
     return first.depth + 1 + layout("triangular" if outputs > inputs else "rectangular", side, outputs).depth
@@ -174,7 +175,7 @@ def columns(outputs: int, inputs: int) -> int:
 
 def of_layers(servers: int, bits: int, layers: Sequence[int]) -> AveragerHardware:
     """Return the hardware of a single averager for so many servers and codes of ``bits`` bits whose network has
-    ``layers`` values in each layer, inputs and outputs included."""
+    ``layers`` values in each layer, from the inputs (behind P) to the outputs (before T), both included."""
     return AveragerHardware(servers, (AveragerLevel(averagers=1, ports=servers, bits=bits, layers=tuple(layers)),))
 
 
@@ -188,7 +189,8 @@ def averager_for(
     nonlinearity: Nonlinearity = "relu",
 ) -> AveragerHardware:
     """Return the hardware of the constructed averager for ``ranks`` ranks: one level, or two if ``servers``, the ports
-    of one averager, are fewer than the ranks.
+    of one averager, are fewer than the ranks: ``ranks / servers`` averagers, rounded up, of ``servers`` ports each, and
+    one behind them with a port for each of these.
 
     The layers' widths are cached in the folder ``averagers`` of :func:`~lightloom.core.files.cache_directory`, since
     the search for a network that tolerates noise takes longest.
@@ -201,7 +203,8 @@ def averager_for(
         nonlinearity: nonlinearity of the network's units.
 
     Raises:
-        ConfigError: two levels do not reach all ranks, or an argument is out of range.
+        ConfigError: there are more than ``servers`` squared ranks, which two levels do not reach, or an argument is out
+            of range.
         UnsupportedError: no network tolerates the noise.
     """
     groups = 1 if servers is None else -(-ranks // servers)

@@ -116,12 +116,14 @@ class Lanes:
 
     @property
     def digits(self) -> int:
-        """Number of lanes of a server to one instance: one for each digit of log2(levels) bits of a word."""
+        """Number of lanes of a server to one instance: one for each digit of log2(levels) bits of a word, rounded
+        up."""
         return -(-self.setting.bits // int(log2(self.levels)))
 
     @property
     def symbol_electronics(self) -> float:
-        """Joules of the electronics of both ends of a lane for each symbol, lasers left out."""
+        """Joules of the electronics of both ends of a lane for each symbol: two bits' worth of the published ``end``
+        less its ``laser``; by on-off keying (2 levels) times the constant ``nrz_lane``."""
         return 2 * (self.values["end"] - self.values["laser"]) * (self.values["nrz_lane"] if self.levels == 2 else 1.0)
 
     @property
@@ -138,11 +140,12 @@ class Lanes:
 
     def per_bit(self, joules_per_symbol: float) -> float:
         """Return the joules for each bit of a server's codes, from the joules that each of its lanes takes for a
-        symbol."""
+        symbol: times the lanes, over the bits of a code."""
         return joules_per_symbol * self.digits / self.setting.bits
 
     def digit_receiver(self, servers: int) -> DigitReceiver:
-        """Return the receiver that detects the sum of so many servers' digits on these lanes."""
+        """Return the receiver that detects the sum of so many servers' digits on these lanes, with the bits and symbol
+        rate of the setting, and with noise, extinction, levelling and phase error of the constants."""
         return DigitReceiver(
             servers=servers,
             levels=self.levels,
@@ -157,8 +160,8 @@ class Lanes:
 
     @property
     def plain_power(self) -> float:
-        """Watts at the detector of a plain PAM4 lane with error correction, for these constants' noise and
-        extinction."""
+        """Watts at the detector that a plain PAM4 lane of one server needs so that error correction still mends its
+        words (``uncorrected_threshold``), for these constants' noise and extinction."""
         plain = Lanes(setting=self.setting, values=self.values)
         # Share of wrong words before error correction that it corrects.
         errors = -expm1(self.setting.bits * log1p(-self.values["uncorrected_threshold"]))
@@ -177,17 +180,19 @@ class Lanes:
 
     @property
     def path_loss_db(self) -> float:
-        """Loss in dB from the modulator to the detector that the laser of a plain lane implies, margin included."""
+        """Loss in dB (positive) from the modulator to the detector that the laser of a plain lane implies, margin
+        included."""
         return 10 * log10(self.launched(2 * self.values["laser"]) / self.reference_power)
 
     def laser(self, power: float, extra_db: float = 0.0) -> float:
         """Return the joules for each symbol of the laser of a lane that needs ``power`` watts at the detector, behind
-        ``extra_db`` more of loss than a plain lane has."""
+        ``extra_db`` more of loss than a plain lane has: the published joules of a plain lane's laser times ``power``
+        over :attr:`reference_power` and the loss as a factor."""
         return 2 * self.values["laser"] * (power / self.reference_power) * 10 ** (extra_db / 10)
 
     def launched(self, joules: float) -> float:
         """Return the watts of light at the modulator of a lane whose laser takes ``joules`` of electricity for each
-        symbol."""
+        symbol: times the symbol rate and the lasers' efficiency."""
         return joules * self.setting.symbol_rate * self.values["laser_efficiency"]
 
 
@@ -200,7 +205,8 @@ NEEDS = ("nothing beyond an ordinary link: error correction, retransmission and 
 
 def reducer_asic(setting: Setting, values: Values) -> Rival:
     """Return the costs of a dedicated chip with an optical end for every server, which corrects errors on the way in
-    and on the way out, in a ``setting`` of servers, bits and rates, by the constants' ``values`` in SI units."""
+    and on the way out (lanes are plain PAM4), in a ``setting`` of servers, bits and rates, by the constants' ``values``
+    in SI units."""
     costs = {"corrections": 2, "logic": values["reducer_logic"], "latency": values["reducer_latency"]}
     return _with_ends(setting, values, "reducer-asic", "reducer chip, an optical end for each server", **costs)
 
@@ -223,8 +229,9 @@ def broadcasting_asic(setting: Setting, values: Values) -> Rival:
 
 
 def packet_switch(setting: Setting, values: Values) -> Rival:
-    """Return the costs of a packet switch with co-packaged optics that reduces in the network, in a ``setting`` of
-    servers, bits and rates, by the constants' ``values`` in SI units."""
+    """Return the costs of a packet switch with co-packaged optics that reduces in the network, one error correction
+    counted beside its silicon (``switch_silicon``), in a ``setting`` of servers, bits and rates, by the constants'
+    ``values`` in SI units."""
     costs = {"corrections": 1, "logic": values["switch_silicon"], "latency": values["switch_latency"]}
     return _with_ends(setting, values, "packet-switch", "packet switch that reduces", **costs)
 
@@ -295,8 +302,9 @@ UNCORRECTED = "raw word errors: the way up is counted without error correction; 
 
 def digit_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
     """Return the costs of a sum of powers: a wavelength for each server, summed digit by digit on photodiodes, with
-    digital carries. ``levels`` is 4 for PAM4, 2 for on-off keying; ``setting`` has servers, bits and rates, ``values``
-    the constants in SI units."""
+    digital carries; means return by broadcast on plain PAM4 lanes, where alone errors are corrected. ``levels`` is 4
+    for PAM4 (rival ``digit-sum``), 2 for on-off keying (``digit-sum-nrz``); ``setting`` has servers, bits and rates,
+    ``values`` the constants in SI units."""
     up = Lanes(setting=setting, values=values, levels=levels)
     power = needed(up.digit_receiver(setting.servers), setting.word_errors, "wavelengths")
     return _summing_rival(
@@ -313,7 +321,8 @@ def digit_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
 
 def homodyne_sum(setting: Setting, values: Values) -> Rival:
     """Return the costs of a sum of fields: locked lasers, combined digit by digit and detected against a local
-    oscillator, with digital carries. ``setting`` has servers, bits and rates, ``values`` the constants in SI units."""
+    oscillator, with digital carries; digits are PAM4 (4 levels), and means return by broadcast on plain lanes, where
+    alone errors are corrected. ``setting`` has servers, bits and rates, ``values`` the constants in SI units."""
     up = Lanes(setting=setting, values=values)
     receiver = up.digit_receiver(setting.servers)
     power = needed(receiver, setting.word_errors, "homodyne")
@@ -348,7 +357,9 @@ def _summing_rival(
     causes: str,
     needs: tuple[str, ...],
 ) -> Rival:
-    """Return the costs of a rival that sums digits in the light.
+    """Return the costs of a rival that sums digits in the light and sends means back by :func:`broadcast` on plain PAM4
+    lanes with error correction. Limits that it breaks are want of light, of effective bits of converters, and what
+    :func:`modulator_limit` says.
 
     Args:
         up: lanes from the servers to the reducer.

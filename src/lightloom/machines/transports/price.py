@@ -87,7 +87,9 @@ def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) ->
     Each way has its protocol (0 LL, 1 LL128, 2 Simple, −1 adding switches), [ways, collectives], and seven terms, [7,
     ways, collectives], before corrections and scales: base, domain steps, network steps, posts (a number of peers),
     bytes inside a domain, bytes across and copies, all but the posts in seconds. A collective's ways come first in its
-    column; where others have more ways, the terms behind are infinite. Names are a tuple for each collective.
+    column; where others have more ways, the terms behind are infinite and their protocol 0. The first four terms are
+    those at the clock of the transport's generation, as :func:`columns_of` gives them. Names are a tuple for each
+    collective.
     """
     parts = []
     for kind, places in in_groups(range(len(tasks)), lambda place: tasks[place].kind).items():
@@ -148,7 +150,10 @@ def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) 
 
 def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
     """Return the seconds of every way of every collective with these constants (corrections of latencies, shared
-    figures, scales): [ways, collectives]; infinite where a collective lacks a way."""
+    figures, scales): [ways, collectives]; infinite where a collective lacks a way. Latency is the sum of the first four
+    terms, corrected, times the factor for latencies, of the network where the collective crosses domains; transmission
+    is the longer of the bytes inside a domain with the copies and the bytes across, over their factors for bandwidth
+    (and ``all_to_all_share`` where it applies); :func:`pipelined` joins both."""
     steps = np.append(constants.factors, 1.0)
     base_at, step_at, network_at = np.array([[0, 3, 6, -1], [1, 4, 7, 9], [2, 5, 8, 10]])
     family = np.where(ways_of.protocol == REDUCTION, 3, ways_of.protocol)
@@ -177,7 +182,9 @@ def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
 
 def ranks_in_domain(domain: int, ranks: Ints, stride: Ints) -> Ints:
     """Return a number of ranks of each group that at least lie together in every domain of ``domain`` neighbouring
-    ranks that the group enters: [groups]; from 1, where each may lie alone, to all ranks of the group.
+    ranks that the group enters: [groups]; from 1, where each may lie alone, to all ranks of the group: the greatest
+    common divisor of ``domain`` and the span ``ranks * stride``, over ``stride``, rounded down and kept within these
+    ends.
 
     ``ranks`` is the size of each group and ``stride`` the distance between its neighbours, [groups] each. Groups tile
     the ranks from 0 on, so that domains cut some of them unless one size divides the other.
@@ -204,7 +211,7 @@ class Library:
 
     def group(self, ranks: int, stride: int) -> Library:
         """Return the library of a group of ``ranks`` ranks, each ``stride`` from the next, on the same links: its
-        domain is the number of these ranks that share one."""
+        domain is the number of these ranks that at least share one, from :func:`ranks_in_domain`."""
         together = ranks_in_domain(self.tiers.domain, np.array(ranks), np.array(stride))
         return replace(self, tiers=self.tiers._replace(domain=int(together)))
 

@@ -114,8 +114,8 @@ def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> L
 def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
     """Yield every way that the transport has of carrying collectives of one kind over two tiers, with its terms before
     corrections and scales: protocol by protocol (LL, LL128, Simple), then, for an all-reduce where the domain's
-    switches can add, the way through these, which serves tasks with more than two ranks in a domain. Nothing for a kind
-    that the transport does not carry."""
+    switches can add and the transport states steps and bandwidth share of that, the way through these, which serves
+    tasks with more than two ranks in a domain. Nothing for a kind that the transport does not carry."""
     for number, name in enumerate(PROTOCOLS):
         if name in transport.protocols:
             yield from _ways_of_protocol(tasks, tiers, transport, number)
@@ -133,8 +133,9 @@ def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
 
 
 def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
-    """Return the seconds, [collectives], in which a rank copies its own block of the data within memory at the memory's
-    full bandwidth; 0 where the bandwidth is not stated, and for kinds without such a block."""
+    """Return the seconds, [collectives], in which a rank copies its own block of the data, ``nbytes / ranks``, within
+    memory at the memory's full bandwidth, counted twice (read and written), of an all-to-all once; 0 where the
+    bandwidth is not stated, and for kinds without such a block."""
     return 0.0 if tiers.memory is None else _OWN_BLOCK.get(tasks.kind, 0) * tasks.nbytes / tasks.ranks / tiers.memory
 
 
