@@ -66,7 +66,8 @@ class Failure(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Failure:
-        """Return the failure that a text such as ``node:5`` or ``segment:17:clockwise`` describes.
+        """Return the failure that a text such as ``node:5`` or ``segment:17:clockwise`` describes. Numbers are not
+        compared with any fabric.
 
         Raises:
             ConfigError: the text has none of the forms of ``FORMS``.
@@ -283,7 +284,7 @@ class DamagedWdmRing(WavelengthRing):
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
         """Return the bill of all nodes of the ring, dead ones included, since they were paid for and draw power,
-        divided among the ranks that are left."""
+        divided among the ranks that are left; the bandwidth of a rank is not changed."""
         bill = super().bill_of_parts(choices)
         return replace(bill.times(self.nodes / self.ranks), ranks=self.ranks, bandwidth=bill.bandwidth)
 
@@ -308,7 +309,8 @@ class DamagedWdmRing(WavelengthRing):
 
     def blocked(self) -> Mask:
         """Return a mask, true for the channels of each link that carry nothing, as their wavelength is dark, or the
-        fibres between the link's ends are broken or lead through a dark node: [link, channel]."""
+        fibres between the link's ends are broken or lead through a dark node: [link, channel]. Links are numbered as in
+        ``link_bandwidth``."""
         blocked = np.tile(~self.lit_channels, (self.links, 1))
         for failure in self.failures:
             if failure.what in ("segment", "cable", "dark-node"):
@@ -319,13 +321,14 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def _dark(self) -> Mask:
-        """Return a mask, true for links on which no channel carries anything, by way and the rank whose number the link
-        has: [way, rank]."""
+        """Return a mask, true for links on which no channel carries anything, by way (0 clockwise, 1 counter-clockwise)
+        and the rank from which the link leads clockwise to the next, or to which it leads counter-clockwise from there:
+        [way, rank]."""
         return np.asarray(self.blocked().all(axis=1).reshape(2, self.ranks))
 
     def blocked_ends(self) -> Mask:
         """Return a mask, true for the channels on which a rank can neither send nor receive one way around, as its
-        transceiver has failed: [rank, way, channel]."""
+        transceiver has failed: [rank, way, channel], way 0 clockwise. Transceivers of dead nodes are left out."""
         blocked = np.zeros((self.ranks, self.routes, self.channels), np.bool_)
         for failure in self.failures:
             if failure.what == "transceiver" and failure.at in self.survivors:
@@ -339,8 +342,9 @@ class DamagedWdmRing(WavelengthRing):
         return int(np.searchsorted(self.survivors, node % self.nodes, side="right") - 1) % self.ranks
 
     def link_name(self, link: int) -> str:
-        """Return direction and ends of a link, such as ``clockwise link 3→5 (as nodes were counted)``, by the numbers
-        of the nodes before anything failed."""
+        """Return direction and ends of the link of a number (below ``ranks`` clockwise from the rank of that number,
+        the others counter-clockwise to the rank of the rest), such as ``clockwise link 3→5 (as nodes were counted)``,
+        by the numbers of the nodes before anything failed."""
         way, at = divmod(link, self.ranks)
         ends = self.survivors[[at, (at + 1) % self.ranks]].tolist()
         a, b = ends if way == CLOCKWISE else reversed(ends)
@@ -348,21 +352,21 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def usable_channels(self) -> int:
-        """Return the number of channels whose wavelength is still lit, or half the transceivers of a node where these
-        are fewer."""
+        """Return the number of channels whose wavelength is still lit, counted over all fibres, or half the
+        transceivers of a node, rounded down, where these are fewer."""
         lit = int(self.lit_channels.sum())
         return lit if self.transceivers is None else min(lit, self.transceivers // 2)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         """Return ``hop_latency`` times the links of the whole ring that each transfer passes, dead nodes counted:
-        [transfer]."""
+        [transfer]. ``route`` is 0 clockwise, 1 counter-clockwise."""
         at, to = self.survivors[np.asarray(source)], self.survivors[np.asarray(destination)]
         passed = np.where(np.asarray(route) == CLOCKWISE, to - at, at - to) % self.nodes
         return self.hop_latency * passed.astype(np.float64)
 
     def diameter(self) -> int:
-        """Return the number of links between the two ranks farthest apart: half of the ranks, or one less than the
-        ranks where some link carries nothing, as the ring is then a line."""
+        """Return the number of links between the two ranks farthest apart: half of the ranks, rounded down, or one less
+        than the ranks where some link carries nothing, as the ring is then a line."""
         return self.ranks - 1 if self._dark.any() else self.ranks // 2
 
     def diameter_latency(self) -> float:
@@ -406,7 +410,8 @@ class DamagedWdmRing(WavelengthRing):
         return self.hop_latency * float(self._gaps[~self._dark.all(axis=0)].min())
 
     def link_bandwidth(self) -> Floats:
-        """Return the bytes per second of the channels that are left on each link: [link]."""
+        """Return the bytes per second of the channels that are left on each link: [link]. Link r joins rank r clockwise
+        to the next rank, link ``ranks + r`` leads back from there counter-clockwise."""
         return np.asarray((~self.blocked()).sum(axis=1) * self.wavelength_bandwidth, np.float64)
 
     def _rank_channels(self, *, receive: bool) -> Ints:
@@ -421,9 +426,11 @@ class DamagedWdmRing(WavelengthRing):
         return np.asarray(np.minimum(channels, most), np.int64)
 
     def cuts(self) -> list[Cut]:
-        """Return the cut around the rank, and around the half of the ring, that can exchange least.
+        """Return two cuts: around one rank, by its channels and transceivers, and around half of the ranks (neighbours,
+        rounded down), by its links.
 
-        What enters and what leaves may be worst at different places; the larger of the two minima holds for both.
+        What enters and what leaves may be worst at different places: each capacity is the larger of the least that
+        enters and the least that leaves, over all ranks or halves.
         """
         one = max(self._rank_channels(receive=way).min() for way in (True, False)) * self.wavelength_bandwidth
         free = (~self.blocked()).sum(axis=1).reshape(2, self.ranks)

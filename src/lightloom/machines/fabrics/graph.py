@@ -44,10 +44,11 @@ class Edge(NamedTuple):
 def read_edges(path: Path) -> list[dict[str, Any]]:
     """Return the edges of a CSV file with the columns source, target, bandwidth and, if wanted, latency, in any order,
     one mapping by column for each row. Numbers become ranks; bandwidths and latencies stay text, and empty cells are
-    left out.
+    left out, as are empty rows and cells beyond the columns.
 
     Raises:
-        ConfigError: the file cannot be read, or a column is missing, repeated, unknown or empty; names the line.
+        ConfigError: the file cannot be read, a column is missing, repeated or unknown, or a row has no source, target
+            or bandwidth; names the line.
     """
     (first, cells), *rows = read_csv(path) or [(1, [])]
     heading = [cell.strip() for cell in cells]
@@ -60,7 +61,8 @@ def read_edges(path: Path) -> list[dict[str, Any]]:
 
 
 def _edge(cells: dict[str, str], where: str) -> dict[str, Any]:
-    """Return the cells of a row that are not empty, by column, as text, but ends that are digits as numbers of ranks.
+    """Return the cells of a row that are not empty, by column, as text, but ends (``source``, ``target``) that are
+    digits as numbers of ranks.
 
     ``where`` names file and line in messages. ConfigError where an end or the bandwidth is missing.
     """
@@ -99,8 +101,10 @@ class Routes(NamedTuple):
     @classmethod
     def through(cls, ends: tuple[Ints, Ints], seconds: Floats, vertices: int, ranks: int) -> Routes:
         """Return the shortest routes over directed links, by fewest links and then least latency; of n links out of a
-        vertex that are equally good for rank d it takes number d mod n, so that routes to different ranks spread. For
-        each vertex and rank they hold the ``distance`` in links and the ``link`` to take, −1 at the rank itself.
+        vertex that are equally good for rank d it takes number d mod n, counted from 0 in the order of the links, so
+        that routes to different ranks spread. For each vertex and rank they hold the ``distance`` in links and the
+        ``link`` to take, −1 at the rank itself and where no way leads, with the largest 16-bit integer as the distance
+        then.
 
         Args:
             ends: vertices at which each link begins, and at which it ends, [link] each.
@@ -132,7 +136,7 @@ class Routes(NamedTuple):
 
     def walk(self, head: Ints, source: Ints, destination: Ints) -> Ints:
         """Return the numbers of the links of transfers in the order in which they cross them, −1 beyond the end:
-        [transfer, place].
+        [transfer, place], as many places as the longest route has links, but at least one.
 
         Args:
             head: vertex to which each link leads, [link].
@@ -242,8 +246,8 @@ class LinkNetwork:
         return len(self.tail)
 
     def link_name(self, link: int) -> str:
-        """Return the two ends of a link, such as ``link 0→leaf``, with its number, from 1, where several links lead
-        from one to the other."""
+        """Return the two ends of a link, such as ``link 0→leaf``, or ``link 0→leaf number 2``, counted from 1, where
+        several links lead from one to the other."""
         tail, head = int(self.tail[link]), int(self.head[link])
         same = np.flatnonzero((self.tail == tail) & (self.head == head))
         number = "" if len(same) == 1 else f" number {int(np.searchsorted(same, link)) + 1}"
@@ -329,7 +333,7 @@ class LinkNetwork:
         return receive, send
 
     def leaves(self) -> list[tuple[Vertex, int, float]]:
-        """Return the switches that are the only vertex from which some ranks have links.
+        """Return the switches that are the only vertex from which some ranks have links, in the order of the vertices.
 
         Each is (name of the switch, number of such ranks, bytes per second of the links into switch and these ranks
         together, or out of them, whichever is larger).
@@ -424,8 +428,8 @@ class Graph(PacketFabric):
         return self._network.links
 
     def link_name(self, link: int) -> str:
-        """Return the two ends of a link, such as ``link 0→leaf``, with its number, from 1, where several links lead
-        from one to the other."""
+        """Return the two ends of a link, such as ``link 0→leaf``, or ``link 0→leaf number 2``, counted from 1, where
+        several links lead from one to the other."""
         return self._network.link_name(link)
 
     def link_bandwidth(self) -> Floats:
@@ -437,7 +441,7 @@ class Graph(PacketFabric):
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         """Return the links of each transfer, whatever the route number, as runs of one link each, a run for each link
-        on its path; shorter paths end in empty runs."""
+        on its path; shorter paths end in runs of length 0."""
         path = self._network.paths(source, destination)
         taken = path >= 0
         return Footprint(

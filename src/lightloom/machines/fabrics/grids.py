@@ -96,12 +96,14 @@ class Mesh(HopFabric):
 
     @property
     def links(self) -> int:
-        """Return the number of directed links, those that an open line does not use included."""
+        """Return the number of directed links, those that an open line does not use included: two for each rank and
+        dimension."""
         return self.lattice.links
 
     def link_name(self, link: int) -> str:
-        """Return direction and ends of a link: ``eastward link 0→1`` in two dimensions, otherwise ``forward link 0→1 of
-        dimension 3``, dimensions counted from 1."""
+        """Return direction and ends of a link: ``eastward link 0→1`` in two dimensions (eastward to the next column,
+        southward to the next row, westward and northward back), otherwise ``forward link 0→1 of dimension 3``,
+        dimensions counted from 1."""
         axis, _, origin, end, forward = self.lattice.ends(link)
         if len(self.shape) == 2:
             return f"{_HEADINGS[axis][not forward]}ward link {origin}→{end}"
@@ -129,7 +131,8 @@ class Mesh(HopFabric):
 
     def cuts(self) -> list[Cut]:
         """Return the cut around a corner rank, which has the fewest links, then one around half of the ranks, the
-        smaller half, for each dimension of more than one rank, the last dimension first."""
+        smaller half, for each dimension of more than one rank, the last dimension first. A capacity is that of all
+        directed links into the ranks."""
         lattice = self.lattice
         lines = _LINES if len(lattice.dims) == 2 else [f"dimension {axis + 1}" for axis in range(len(lattice.dims))]
         halves = [
@@ -139,13 +142,15 @@ class Mesh(HopFabric):
         return [Cut("what a corner rank can receive", 1, lattice.smallest_degree * self.bandwidth), *halves]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        """Return the bytes per second of the links on which each rank receives, and of those on which transfers of its
-        own leave: two arrays, [rank]."""
+        """Return the bytes per second of the links on which each rank receives, and of those on which transfers that it
+        begins itself leave, on the routes of :meth:`path`; links on which it only passes data on do not count: two
+        arrays, [rank]."""
         receive, send = self.lattice.degrees()
         return receive.astype(np.float64) * self.bandwidth, send.astype(np.float64) * self.bandwidth
 
     def total_receive_bandwidth(self) -> float:
-        """Return the bytes per second of all links on which ranks receive, summed over the ranks."""
+        """Return the bytes per second of all links on which ranks receive, summed over the ranks, on the routes of
+        :meth:`path`."""
         return self.lattice.total_degree * self.bandwidth
 
     def diameter(self) -> int:
@@ -153,8 +158,8 @@ class Mesh(HopFabric):
         return self.lattice.diameter
 
     def ring_order(self) -> Ints:
-        """Return the ranks in a snake through the rows, from rank 0 on, so that only the step from the last rank to the
-        first may be long."""
+        """Return the ranks in a snake through the rows, from rank 0 on, every other row backwards (in more dimensions
+        every other plane too), so that only the step from the last rank to the first may be long: [rank]."""
         return self.lattice.snake()
 
 
