@@ -57,7 +57,8 @@ class Mesh(HopFabric):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Ranks along each dimension: (rows, columns) unless ``dims`` says otherwise."""
+        """Ranks along each dimension: ``dims`` if stated, otherwise (rows, columns), with the stated ``rows`` or those
+        of the most square grid, no more than the columns."""
         if self.dims is not None:
             return self.dims
         return (self.rows, self.ranks // self.rows) if self.rows is not None else most_square(self.ranks, 2)
@@ -175,8 +176,8 @@ class Torus(Mesh):
 
     @model_validator(mode="after")
     def _sizes_can_be_twisted(self) -> Self:
-        """Raise ValueError for a twisted torus of sizes other than a side and its double; otherwise return the torus
-        unchanged."""
+        """Raise ValueError for a twisted torus whose sizes are not a side of at least 2 and its double, both of them
+        present; otherwise return the torus unchanged."""
         if self.twisted and (error := twist_error(self.shape)) is not None:
             raise ValueError(error)
         return self

@@ -100,7 +100,8 @@ class Total:
         return [*([f"without: {missing_text(self.missing)}"] if self.missing else []), *limits]
 
     def known_text(self) -> str:
-        """Return the sum of what is known with its range, such as ``9 W (8 to 18)``; ``unknown`` where nothing is."""
+        """Return the sum of what is known with its range, such as ``9 W (8 to 18)``; without the range where both ends
+        look the same; ``unknown`` where nothing is. Whether it is a bound is not told."""
         if self.value is None or self.low is None or self.high is None:
             return "unknown"
         return range_text(self.value, self.low, self.high, self.unit)
@@ -108,14 +109,14 @@ class Total:
     def to_json(self) -> Document:
         """Return a document of ``value``, ``low`` and ``high`` in the SI unit of the total, which it does not name
         (None where nothing is known), and lists of names: figures that are ``missing``, parts counted ``at_most`` or
-        ``at_least``, and parts with ``assumptions``."""
+        ``at_least``, and parts with ``assumptions``. ``bound`` and ``inverse`` are left out."""
         texts = {name: list(getattr(self, name)) for name in ("missing", "at_most", "at_least", "assumptions")}
         return {"value": self.value, "low": self.low, "high": self.high, **texts}
 
 
 def missing_text(missing: Iterable[str]) -> str:
-    """Return phrases such as ``price of nic-800g`` as one text, names gathered by kind of figure: ``price of nic-800g,
-    ring-lock; power of heater``."""
+    """Return phrases such as ``price of nic-800g`` as one text, names gathered by kind of figure in the order in which
+    the kinds come: ``price of nic-800g, ring-lock; power of heater``. A phrase without ``of`` stands as it is."""
     groups: dict[str, list[str]] = {}
     for name in missing:
         figure, of, part = name.partition(" of ")
@@ -204,8 +205,9 @@ class Bill:
     """Figures that the fabric states as a whole, whatever it is built of."""
 
     def _total(self, name: FigureName) -> Total:
-        """Return the sum over all lines of one figure, per rank; components that no part describes are named as missing
-        unless the fabric states the figure itself."""
+        """Return the sum over all lines of one figure, per rank, in the unit of :meth:`Line.total`: dollars
+        (``dollars``), watts (``static_power``, and ``dynamic_energy`` at full load) or failures a second (``mtbf``);
+        components that no part describes are named as missing unless the fabric states the figure itself."""
         unit = _UNITS[name]
         unbuilt = [Total(unit, None, None, None, self.missing)] if self.missing and name not in self.stated else []
         return summed(unit, [line.total(name) for line in self.lines] + unbuilt)
@@ -243,7 +245,8 @@ class Bill:
 
     def energy(self, seconds: float, bits: float) -> Total:
         """Return the joules of one rank that runs for ``seconds`` and sends ``bits`` over its links in that time:
-        static power times the seconds plus dynamic energy times the bits."""
+        static power times the seconds plus dynamic energy times the bits, what is unknown of either named as
+        missing."""
         static, dynamic = self.static_power.times(seconds), self.dynamic_energy.times(bits)
         return summed("energy", (replace(static, unit="energy"), replace(dynamic, unit="energy")))
 

@@ -258,7 +258,8 @@ class Part(Described):
         return self
 
     def figure(self, name: FigureName) -> Figure[float] | None:
-        """Return one figure of the component; None where it is unknown or counted elsewhere.
+        """Return one figure of the component: ``dollars``, ``static_power`` (watts), ``dynamic_energy`` (joules per
+        bit) or ``mtbf`` (seconds); None where it is unknown or counted elsewhere.
 
         Of a component whose static power grows with its rate, ``static_power`` is the figure ``static_energy``, in
         joules per bit that it could carry.
@@ -267,7 +268,8 @@ class Part(Described):
         return self.static_energy if figure is None and name == "static_power" else figure
 
     def missing(self, name: FigureName) -> str | None:
-        """Return what is unknown, as ``price of nic-800g``; None where the figure is known or counted elsewhere."""
+        """Return what is unknown, as ``price of nic-800g``, or ``power``, ``dynamic energy`` or ``mean time between
+        failures`` of it; None where the figure is known or counted elsewhere."""
         if self.figure(name) is not None or name in self.counted_elsewhere:
             return None
         return f"{_WORDS[name]} of {self.name}"
@@ -291,11 +293,12 @@ def description(name: str) -> Document:
 
 @cache
 def load_part(name: str) -> Part:
-    """Return a component of the catalog, such as ``transceiver-400g``, or of a YAML file.
+    """Return a component of the catalog, such as ``transceiver-400g``, or of a YAML file, by a path that ends in
+    ``.yaml`` or ``.yml``; its name is the file's without the suffix unless the file states one.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
-        ConfigError: a field is missing, unknown or out of range.
+        ConfigError: the file cannot be read, or a field is missing, unknown or out of range.
     """
     path = _find_part(name)
     where = name if path.is_relative_to(CATALOG) else str(path)
@@ -331,7 +334,8 @@ def names_of(kind: Kind) -> tuple[str, ...]:
 
 
 def _find_part(name: str) -> Path:
-    """Return the path of a catalog entry or of a YAML file; UnknownNameError where the name is neither."""
+    """Return the path of a catalog entry or of a YAML file, a name that ends in ``.yaml`` or ``.yml``, whether or not
+    the file exists; UnknownNameError where the name is neither."""
     if (path := catalog_file(name, CATALOG)) is None:
         raise UnknownNameError("part", name, names())
     return path

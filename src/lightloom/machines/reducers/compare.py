@@ -208,9 +208,10 @@ class ReducerComparison(Result):
     def to_json(self) -> Document:
         """Return the comparison as a document: the setting (``servers``, ``bits``, ``symbol_rate``, ``word_errors``);
         ``path_loss_db``; ``rivals``, their :meth:`rows`; ``refused``, reasons by name; ``draws`` and ``pair``;
-        ``turns``, the change of the pair's saving with each constant; ``verdict``, its sentences;
-        ``best_case_ratios`` and ``most_servers_within_limits`` by rival; ``digit_sum`` with the ``proof`` of sums of
-        digits and how many were ``tried`` and ``wrong``; all ``constants`` with their sources; and ``provenance``."""
+        ``turns``, a row for each constant that changes the pair's saving (its value, ends and unit, ``saving_at_low``,
+        ``saving_at_high`` and ``break_even``); ``verdict``, its sentences; ``best_case_ratios`` and
+        ``most_servers_within_limits`` by rival; ``digit_sum`` with the ``proof`` of sums of digits and how many were
+        ``tried`` and ``wrong``; all ``constants`` with their sources; and ``provenance``."""
         setting = self.setting
         given = {name: constant.value for name, constant in self.constants.items() if constant.given}
         identity = [setting.servers, setting.bits, setting.symbol_rate, setting.word_errors]
@@ -359,7 +360,7 @@ def _earlier(made: ReducerComparison) -> str:
 
 def _saves(saving: float) -> str:
     """Return a saving, a share of energy, as words such as ``saves 12 %`` or ``takes 30 % more``; for minus infinity
-    that no light suffices."""
+    ``cannot be had with any power of light``."""
     if saving == float("-inf"):
         return _NO_LIGHT
     return f"saves {100 * saving:.0f} %" if saving >= 0 else f"takes {-100 * saving:.0f} % more"

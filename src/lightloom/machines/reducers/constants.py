@@ -316,20 +316,21 @@ def _full_scale(made: Construction, arguments: FunctionArguments) -> float:
 
 
 def _design_name(servers: int, bits: int, ports: int | None) -> str:
-    """Return the key of a design in ``designs.yaml``, such as ``16 servers, 8 bits, two levels of 4``; ``ports`` are
-    those of averagers of two levels, None for one level."""
+    """Return the key of a design in ``designs.yaml``, such as ``16 servers, 8 bits`` or ``16 servers, 8 bits, two
+    levels of 4``; ``ports`` are those of averagers of two levels, None for one level."""
     return f"{servers} servers, {bits} bits" + ("" if ports is None else f", two levels of {ports}")
 
 
 @cache
 def _stored() -> Document:
-    """Return the stored designs, mappings of their fields, by their keys in ``designs.yaml``; empty where there is no
-    file."""
+    """Return the stored designs, mappings of their fields, by their keys in ``designs.yaml``, with None for a full
+    scale beyond 100 W; empty where there is no file."""
     return read_yaml(_FILE) if _FILE.exists() else {}
 
 
 def main() -> None:
-    """Construct the usual networks anew and write them to `designs.yaml`, in place of what it holds."""
+    """Construct the usual networks anew (one level for 2, 4, 8 and 16 servers and two levels of 4 for 16, at 8 bits)
+    and write them to `designs.yaml`, in place of what it holds."""
     import yaml
 
     document = {}

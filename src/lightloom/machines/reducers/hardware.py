@@ -82,7 +82,7 @@ class AveragerLevel:
 
     @property
     def signals(self) -> int:
-        """Number of PAM4 signals by which a sender sends a code, one for each two bits."""
+        """Number of PAM4 signals by which a sender sends a code, one for each two bits, rounded up."""
         return symbols_for(self.bits)
 
     @property

@@ -99,9 +99,9 @@ class Setting:
 
 @lru_cache(maxsize=4096)
 def needed(receiver: DigitReceiver, word_errors: float, scheme: Scheme) -> float:
-    """Return the least watts of a server's lane at the detector with which the receiver errs in no more than a share
-    ``word_errors`` of words under a detection ``scheme`` (``separate``, ``wavelengths`` or ``homodyne``); infinite
-    where no light suffices."""
+    """Return the least watts of a server's lane at the detector, those of its highest level, with which the receiver
+    errs in no more than a share ``word_errors`` of words under a detection ``scheme`` (``separate``, ``wavelengths`` or
+    ``homodyne``); infinite where 0.1 W does not suffice."""
     power = receiver.needed_power(word_errors, scheme)
     return inf if power is None else power
 
@@ -160,8 +160,8 @@ class Lanes:
 
     @property
     def plain_power(self) -> float:
-        """Watts at the detector that a plain PAM4 lane of one server needs so that error correction still mends its
-        words (``uncorrected_threshold``), for these constants' noise and extinction."""
+        """Watts of the highest level at the detector that a plain PAM4 lane of one server needs so that error
+        correction still mends its words (``uncorrected_threshold``), for these constants' noise and extinction."""
         plain = Lanes(setting=self.setting, values=self.values)
         # Share of wrong words before error correction that it corrects.
         errors = -expm1(self.setting.bits * log1p(-self.values["uncorrected_threshold"]))

@@ -173,7 +173,8 @@ def _tree_bytes(tasks: Tasks) -> Floats:
 def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Iterator[Way]:
     """Yield the ways that the protocol of a ``number`` (0 LL, 1 LL128, 2 Simple) has for the tasks' kind: a ring, or a
     chain for rooted kinds; all pairs for an all-to-all, but not by LL128; a tree for an all-reduce; and by Simple alone
-    rails and parallel trees, for an all-gather or a reduce-scatter. None for kinds that it does not carry."""
+    rails and parallel trees, for an all-gather or a reduce-scatter. None for kinds that it does not carry. They are
+    named with their protocol, such as ``ring LL``, ``chain Simple``, ``all pairs LL`` and ``tree LL128``."""
     name = PROTOCOLS[number]
     protocol, passes = transport.protocols[name], PASSES.get(tasks.kind, 0)
     n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes
