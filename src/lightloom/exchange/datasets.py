@@ -46,7 +46,8 @@ class DataFile:
         return path
 
     def read(self, folder: Path | None = None) -> bytes:
-        """Return the content of the file, unpacked if its name ends in ``.gz``, after checking its SHA-256.
+        """Return the content of the file, unpacked if its name ends in ``.gz``, if its SHA-256 (after unpacking) is the
+        published one.
 
         Args:
             folder: the data folder; ``$LIGHTLOOM_DATA`` unless given.
@@ -105,13 +106,14 @@ def is_there(folder: Path) -> bool:
 
 
 def read_cifar(part: str, folder: Path | None = None, official: bool = True) -> Images:
-    """Return the images of one part of CIFAR-100, from the pickle in ``cifar-100-python/``, or else the binary file in
-    ``cifar-100-binary/``.
+    """Return the images of one part of CIFAR-100, pixels uint8 (n, 3, 32, 32) and fine labels uint8 (n,), 0 to 99, from
+    the pickle in ``cifar-100-python/``, or, where there is none, the binary file in ``cifar-100-binary/``.
 
     Args:
         part: ``train`` or ``test``.
         folder: the data folder; ``$LIGHTLOOM_DATA`` unless given.
-        official: whether to insist on the published content (MD5 of pickles, number of images of both).
+        official: whether to insist on the published content: the MD5 of a pickle (binary files have none), and the
+            number of images, 50,000 or 10,000, of either.
 
     Raises:
         ConfigError: no folder, no such file, unreadable, malformed, or not the published content.
@@ -132,7 +134,7 @@ def read_cifar(part: str, folder: Path | None = None, official: bool = True) -> 
 
 def _of_binary(content: bytes, name: str) -> Images:
     """Return the images of a binary file, whose records are one coarse label (left out), one fine label and 3072
-    pixels, a byte each; raises ConfigError, which quotes ``name``, for anything else."""
+    pixels, a byte each; raises ConfigError, which quotes ``name``, for no bytes, another length or labels above 99."""
     if not content or len(content) % (VALUES + 2):
         raise ConfigError(f"{name!r} has {len(content)} bytes: expected records of {VALUES + 2}")
     records = np.frombuffer(content, np.uint8).reshape(-1, VALUES + 2)
@@ -140,8 +142,9 @@ def _of_binary(content: bytes, name: str) -> Images:
 
 
 def _of_pickle(content: bytes, name: str) -> Images:
-    """Return the images of a pickle with ``data`` and ``fine_labels``; an unpickler that builds nothing but arrays
-    reads it. Raises ConfigError, which quotes ``name``, for anything else."""
+    """Return the images of a pickled dictionary: ``data``, bytes (n, 3072), and ``fine_labels``, n integers 0 to 99;
+    other keys are ignored. An unpickler that calls nothing but NumPy's array functions reads it. Raises ConfigError,
+    which quotes ``name``, for anything else."""
     try:
         document = _Unpickler(io.BytesIO(content), encoding="latin1").load()
     except ConfigError as error:
@@ -204,8 +207,9 @@ PIXELS = 28 * 28
 
 
 def _mnist(name: str, sha256: str) -> DataFile:
-    """Return the MNIST file ``name`` (as published, without ``.gz``), which is looked for in ``mnist/`` and
-    ``MNIST/raw/``, packed or not."""
+    """Return the MNIST file ``name`` (as published, without ``.gz``), which is looked for in ``mnist/``, then
+    ``MNIST/raw/``, in each packed (``.gz``) before unpacked; ``sha256`` is that of the unpacked content, in
+    hexadecimal."""
     return DataFile(
         (f"mnist/{name}.gz", f"mnist/{name}", f"MNIST/raw/{name}.gz", f"MNIST/raw/{name}"), sha256, _MNIST_ORIGIN
     )
@@ -226,22 +230,22 @@ class Digits:
 
 
 def training_digits(folder: Path | None = None) -> Digits:
-    """Return the 60,000 training images of MNIST [image, 784], grey levels 0 to 255, with labels 0 to 9, from the data
-    folder (``$LIGHTLOOM_DATA`` unless given); raises ConfigError for files that are missing or not the published
-    ones."""
+    """Return the 60,000 training images of MNIST, uint8 [image, 784], grey levels 0 to 255, with labels 0 to 9, from
+    the data folder (``$LIGHTLOOM_DATA`` unless given); raises ConfigError for files that are missing or not the
+    published ones."""
     return _digits(TRAIN_IMAGES, TRAIN_LABELS, folder)
 
 
 def test_digits(folder: Path | None = None) -> Digits:
-    """Return the 10,000 test images of MNIST [image, 784], grey levels 0 to 255, with labels 0 to 9, from the data
-    folder (``$LIGHTLOOM_DATA`` unless given); raises ConfigError for files that are missing or not the published
+    """Return the 10,000 test images of MNIST, uint8 [image, 784], grey levels 0 to 255, with labels 0 to 9, from the
+    data folder (``$LIGHTLOOM_DATA`` unless given); raises ConfigError for files that are missing or not the published
     ones."""
     return _digits(TEST_IMAGES, TEST_LABELS, folder)
 
 
 def _digits(images: DataFile, labels: DataFile, folder: Path | None) -> Digits:
-    """Return the images (n, 784) and labels (n,) of two IDX files in the data folder, whose headers are skipped; raises
-    ConfigError for a file that is missing or not the published one."""
+    """Return the images (n, 784) and labels (n,), uint8, of two IDX files in the data folder, whose headers are skipped
+    unread, as the SHA-256 fixes the shape; raises ConfigError for a file that is missing or not the published one."""
     # The checksum fixes content and shape, so that nothing in the headers is left to check.
     pixels = np.frombuffer(images.read(folder), np.uint8, offset=_IMAGE_HEADER)
     return Digits(pixels.reshape(-1, PIXELS), np.frombuffer(labels.read(folder), np.uint8, offset=_LABEL_HEADER))
@@ -280,14 +284,15 @@ class Corpus:
 
 
 def tiny_shakespeare(folder: Path | None = None) -> Corpus:
-    """Return 1.1 MB of Shakespeare from the data folder (``$LIGHTLOOM_DATA`` unless given) as a corpus, its last tenth
-    for validation; raises ConfigError for a file that is missing or not the published one."""
+    """Return 1.1 MB of Shakespeare from the data folder (``$LIGHTLOOM_DATA`` unless given) as a corpus, a token (0 to
+    255) a byte, its last tenth for validation; raises ConfigError for a file that is missing or not the published
+    one."""
     return _divided("tinyshakespeare", TINY_SHAKESPEARE.read(folder))
 
 
 def wikitext_2(folder: Path | None = None) -> Corpus:
-    """Return WikiText-2's test and validation splits, 2.4 MB of Wikipedia, as a corpus: the last tenth of the
-    validation split is for validation, all the rest for training.
+    """Return WikiText-2's test and validation splits, 2.4 MB of Wikipedia, as a corpus, a token (0 to 255) a byte: the
+    test split, then nine tenths of the validation split for training, the last tenth of that for validation.
 
     The training split, five times as large, is not needed at the token budgets that a CPU allows. The files come from
     the data folder (``$LIGHTLOOM_DATA`` unless given); raises ConfigError for one that is missing or not the published
@@ -299,15 +304,15 @@ def wikitext_2(folder: Path | None = None) -> Corpus:
 
 
 def plain_text(path: Path) -> Corpus:
-    """Return a text of the user's own, such as extracts of Wikipedia, as a corpus named after the file or folder; its
-    last tenth is for validation.
+    """Return a text of the user's own, such as extracts of Wikipedia, as a corpus named after the file or folder, a
+    token (0 to 255) a byte in whatever encoding; its last tenth is for validation.
 
     Args:
         path: a file, or a folder whose ``.txt`` files, subfolders included, are joined by line feeds in the order of
             their paths.
 
     Raises:
-        ConfigError: no such file, no ``.txt`` in the folder, unreadable, or too short to be divided.
+        ConfigError: no such file, no ``.txt`` in the folder, unreadable, or shorter than 10 bytes.
     """
     files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
     if not files:

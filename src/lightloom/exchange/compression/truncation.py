@@ -59,7 +59,8 @@ class Truncation(NumpyCodec):
         return -(-count * (32 - self.dropped) // 8)
 
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Return the top ``32 - dropped`` bits of each value, packed most significant bit first into flat bytes."""
+        """Return the top ``32 - dropped`` bits of each value, without rounding, packed most significant bit first into
+        flat bytes, the last one padded with zeros; NaN may become Inf where its payload sits in the dropped bits."""
         bits = 32 - self.dropped
         codes = as_bits(values) >> np.uint32(self.dropped)
         if bits % 8:
@@ -91,8 +92,8 @@ def _pack_tens(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def _unpack_tens(payload: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Return the codes of 10 bits, uint32, that :func:`_pack_tens` packed into these bytes; padding is returned as
-    codes too."""
+    """Return the codes of 10 bits, uint32, that :func:`_pack_tens` packed into these bytes, four for each 5 bytes
+    begun: bytes that are missing at the end count as 0, and padding is returned as codes too."""
     fives = np.zeros((-(-payload.size // 5), 5), np.uint8)
     fives.reshape(-1)[: payload.size] = payload
     words = np.zeros((len(fives), 8), np.uint8)
@@ -150,8 +151,13 @@ class BlockFixedPoint(NumpyCodec):
         return -(-count // BLOCK) * (1 + BLOCK * self.bits // 8)
 
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Return the blocks of flat float32 values as flat bytes, each block of 32 values a byte of exponent and their
-        codes, the last block padded with zeros; raises UnsupportedError for NaN or Inf."""
+        """Return the blocks of flat float32 values as flat bytes: for each 32 values a byte, 127 more than the exponent
+        of their step, and their codes, two's complement in ``bits`` bits, most significant bit first.
+
+        A code is the value over the step, rounded to nearest (ties to even) and clipped at 2^(bits - 1) - 1 either way.
+        The step is 2^(E - bits + 1), at least 2^-127, where the block's largest magnitude lies in [2^(E-1), 2^E). The
+        last block is padded with zeros. Raises UnsupportedError for NaN or Inf.
+        """
         if not np.isfinite(values).all():
             raise UnsupportedError(f"{self.name} cannot hold NaN or Inf")
         blocks = np.zeros((-(-values.size // BLOCK), BLOCK), np.float32)
@@ -166,8 +172,9 @@ class BlockFixedPoint(NumpyCodec):
         return np.column_stack([(step + _BIAS).astype(np.uint8), packed]).reshape(-1)
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
-        """Return the ``count`` values, flat float32, of a payload of blocks, clipped to finite float32; None where the
-        payload's size or an exponent is impossible."""
+        """Return the ``count`` values, flat float32, of a payload of blocks: code times the block's step, clipped to
+        finite float32. None where the payload has another size than that of ``count`` values, or a step that no float32
+        has (above 2^(129 - bits)); what stands in the padding is ignored."""
         if payload.size != self.worst_bytes(count):
             return None
         rows = payload.reshape(-(-count // BLOCK), -1)

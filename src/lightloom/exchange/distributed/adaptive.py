@@ -90,11 +90,13 @@ class AdaptiveCompression:
         """Choose whether the next step uses compression or the plain exchange, which ``use_plain`` then says.
 
         After a warm-up of 5 steps, and at intervals of 200 steps or more, a probe of 16 steps runs both kinds in turn,
-        4 steps each, of which the first is not timed, and the faster kind follows. Every rank must call it after every
-        step: at the end of a probe all ranks exchange their times.
+        4 steps each, of which the first is not timed. Then the kind whose median step is faster is used; after the
+        first decision only a gain of more than 5 % changes it. Every rank must call it after every step: at the end of
+        a probe all ranks exchange their times.
 
         Args:
-            now: time in seconds, on any clock, when the last bucket of this step came.
+            now: time in seconds, on a clock of this rank that is the same in all calls, when the last bucket of this
+                step came.
         """
         self._step += 1
         if self._probe:
@@ -113,7 +115,8 @@ class AdaptiveCompression:
 
     def state_dict(self) -> dict[str, int]:
         """Return a checkpoint: ``step`` (steps so far), the decision ``use_plain`` (0 or 1), and ``until_probe`` (steps
-        until the next probe); a probe under way is to be repeated after the warm-up."""
+        until the next probe; 5, so that it is repeated, where one is under way). The times and ``decisions`` are left
+        out."""
         return {
             "step": self._step,
             "use_plain": int(self._decided_plain),
@@ -121,8 +124,8 @@ class AdaptiveCompression:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
-        """Continue from a checkpoint that ``state_dict`` returned, with no probe under way; version 0.1 called
-        ``use_plain`` ``aside``."""
+        """Continue from a checkpoint that ``state_dict`` returned, with no probe under way; ``aside``, as version 0.1
+        called ``use_plain``, is read in its place."""
         self._step = int(state_dict["step"])
         self._decided_plain = self.use_plain = bool(state_dict["use_plain" if "use_plain" in state_dict else "aside"])
         self._until_probe = int(state_dict["until_probe"])
@@ -131,9 +134,10 @@ class AdaptiveCompression:
     def _decide(self) -> None:
         """Choose the kind of exchange from the medians of the probe's steps, averaged over ranks; all ranks call it.
 
-        The first decision of this object takes the faster kind, a later one changes only if the other kind is faster by
-        5 %. The decision is kept in ``decisions``, and logged where that was asked for, and the steps until the next
-        probe are set so that a probe costs at most 1 % of the time between, 200 at least.
+        The first decision of this object takes the faster kind (the present one where both are equal), a later one
+        changes only if the other kind takes less than 95 % of the present one's time. The decision is kept in
+        ``decisions``, and logged where that was asked for, and the steps until the next probe are set so that a probe
+        costs at most 1 % of the time between, 200 at least.
         """
         compressed, plain = self._agree([median(self._seconds[False]), median(self._seconds[True])])
         present, other = (plain, compressed) if self._decided_plain else (compressed, plain)
@@ -168,7 +172,8 @@ class Counts:
 
     @property
     def ratio(self) -> float:
-        """Raw bytes (float32 around a ring) for each byte sent; 1 when nothing was sent."""
+        """Bytes that a ring all-reduce of float32 would have sent, per byte that this rank sent, over the buckets
+        exchanged compressed; 1 when nothing was sent."""
         return self.nbytes_raw / self.nbytes_sent if self.nbytes_sent else 1.0
 
 
@@ -193,7 +198,7 @@ class Statistics:
         (``tags`` is then None).
 
         Raises:
-            ConfigError: tags are to be counted and the codec has none.
+            ConfigError: tags are to be counted and ``codec`` is None or none of INCEPTIONN's.
         """
         if not tag_histogram:
             return cls()
@@ -202,7 +207,8 @@ class Statistics:
         return cls(tags=np.zeros(4, np.int64))
 
     def observe(self, stream: object) -> None:
-        """Count the tags of an INCEPTIONN stream that this rank encoded; nothing is done where ``tags`` is None."""
+        """Add to ``tags`` how many values of an INCEPTIONN stream that this rank encoded have each of the four tags;
+        nothing is done where ``tags`` is None."""
         if self.tags is not None:
             self.tags += tag_histogram(stream)
 

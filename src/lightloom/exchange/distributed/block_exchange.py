@@ -44,11 +44,12 @@ class WireFormat(ABC):
 
         Args:
             values: flat float32 buffer; not changed.
-            residual: like ``values``; within the share it is overwritten with the errors, times ``divisor``, outside of
-                it unchanged. None without error feedback, then it counts as 0.
-            share: part of the buffer.
-            wire: bytes, ``block_bytes`` for each block of the share; overwritten.
-            divisor: number that :meth:`divisor` returns.
+            residual: like ``values``; within the share it is overwritten with ``values + residual`` less ``divisor``
+                times what ``wire`` decodes to, outside of it unchanged. None without error feedback, then it counts as
+                0.
+            share: the runs of the buffer to encode, each of which begins a new block.
+            wire: uint8, ``block_bytes`` for each block of the share; overwritten.
+            divisor: number that :meth:`divisor` returns; formats that cannot overflow do not use it.
         """
 
     @abstractmethod
@@ -77,10 +78,11 @@ class CastFormat(WireFormat):
 
         Args:
             values: flat float32 buffer; not changed.
-            residual: like ``values``; within the share it becomes the error, in undivided values, 0 where that is not
-                finite, outside of it it stays. None without error feedback, then it counts as 0.
-            share: part of the buffer.
-            wire: memory for the share's values in the format's type; overwritten.
+            residual: like ``values``; within the share it becomes the error (``values + residual`` less ``divisor``
+                times the cast value), 0 where that is not finite, outside of it it stays. None without error feedback,
+                then it counts as 0.
+            share: the runs of the buffer to encode.
+            wire: uint8, memory for the share's values in the format's type, run after run; overwritten.
             divisor: number that :meth:`divisor` returns.
         """
         cast = wire.view(self.dtype)
@@ -105,8 +107,7 @@ class CastFormat(WireFormat):
                     target.mul_(factor)
 
     def divisor(self, ranks: int) -> int:
-        """Return ``ranks`` for fp16, else 1: a mean that fp16, which ends at 65,504, can hold may have one larger
-        term."""
+        """Return ``ranks`` for fp16, else 1: fp16 ends at 65,504, and a mean below that may have a term above it."""
         return ranks if self.dtype == torch.float16 else 1
 
 
@@ -122,8 +123,8 @@ class BlockWire(WireFormat):
     def _find_places(self, share: Share, buffer: torch.Size, device: torch.device) -> Any:
         """Return where a share lies in a flat buffer of that shape and in a message, in the form that the kernels take.
 
-        Here it is the share's runs, int64 [runs, 3]: first value in the buffer, number of values, first byte of the
-        message.
+        Here it is the share's runs, int64 [runs, 3]: first value in the buffer, number of values, first byte in the
+        message, the byte where the run's first block begins. Buffer and device are not used.
         """
         return share.runs * np.array([1, 1, self.block_bytes])
 
@@ -132,10 +133,13 @@ class BlockKernels(BlockWire):
     """Blocks in CPU memory."""
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's scales and codes, block by block, to the bytes ``wire``, by the CPU kernels. With
-        ``residual`` (a buffer like ``values``; None without error feedback), they are those of the sum of values and
-        residual, and within the share the residual becomes their error, 0 in blocks without a finite scale; ``values``
-        is left alone, ``divisor`` is not used."""
+        """Write a share's blocks, each a scale (bfloat16, 2 bytes) and then its codes, to the bytes ``wire``, by
+        the CPU kernels; each run begins a new block.
+
+        With ``residual`` (a buffer like ``values``; None without error feedback), what is encoded is the sum of values
+        and residual, and within the share the residual becomes its error, 0 in blocks without a finite scale;
+        ``values`` is left alone, ``divisor`` is not used.
+        """
         left, runs = None if residual is None else residual.numpy(), self._places(share, values.shape, values.device)
         blocks.encode_runs(self.fmt, values.numpy(), left, runs, wire.numpy())
 
@@ -154,10 +158,13 @@ class BlockTriton(BlockWire):
         return gpu_blocks.places(self.fmt, super()._find_places(share, buffer, device)).to(device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's scales and codes, block by block, to the bytes ``wire``, by Triton kernels. With ``residual``
-        (a buffer like ``values``; None without error feedback), they are those of the sum of values and residual, and
-        within the share the residual becomes their error, 0 in blocks without a finite scale; ``values`` is left alone,
-        ``divisor`` is not used."""
+        """Write a share's blocks, each a scale (bfloat16, 2 bytes) and then its codes, to the bytes ``wire``, by
+        Triton kernels; each run begins a new block.
+
+        With ``residual`` (a buffer like ``values``; None without error feedback), what is encoded is the sum of values
+        and residual, and within the share the residual becomes its error, 0 in blocks without a finite scale;
+        ``values`` is left alone, ``divisor`` is not used.
+        """
         gpu_blocks.encode_runs(self.fmt, values, residual, self._places(share, values.shape, values.device), wire)
 
     def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
@@ -175,10 +182,13 @@ class BlockReference(BlockWire):
         return share.slots(buffer.numel(), device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write a share's scales and codes, block by block, to the bytes ``wire``, by torch alone. With ``residual`` (a
-        buffer like ``values``; None without error feedback), they are those of the sum of values and residual, and
-        within the share the residual becomes their error, 0 in blocks without a finite scale; ``values`` is left alone,
-        ``divisor`` is not used."""
+        """Write a share's blocks, each a scale (bfloat16, 2 bytes) and then its codes, to the bytes ``wire``, by
+        torch alone; each run begins a new block.
+
+        With ``residual`` (a buffer like ``values``; None without error feedback), what is encoded is the sum of values
+        and residual, and within the share the residual becomes its error, 0 in blocks without a finite scale;
+        ``values`` is left alone, ``divisor`` is not used.
+        """
         places = self._places(share, values.shape, values.device)
         padded = _with_zero(values)[places]
         if residual is None:
@@ -240,9 +250,13 @@ class BlockExchanger(Exchanger):
         self._shares = cache(self._find_shares)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values``, a flat float32 buffer, by their mean over ranks, in place: each rank averages its own
-        share, encodes it, and decodes all ranks' shares, its own too. Shares and residuals follow the tensors in
-        ``geometry``. With a single rank nothing is done."""
+        """Replace ``values``, a flat float32 buffer, by their mean over ranks, in place, the same bits on every rank.
+
+        Each rank sends the others their shares, encoded, averages its own share, encodes the mean, and decodes all
+        ranks' means, its own too. Each tensor in ``geometry`` is cut into one part a rank for the shares. With error
+        feedback the residuals kept for these tensors are added before encoding and replaced by the new errors. With a
+        single rank nothing is done.
+        """
         rank, ranks = self.group.rank, self.group.ranks
         if ranks == 1:
             return
@@ -259,7 +273,8 @@ class BlockExchanger(Exchanger):
             self.format.decode(part, share, values)
 
     def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
-        """Put this rank's shard of the mean over ranks into ``output``; the mean is not encoded again.
+        """Put this rank's shard of the mean over ranks into ``output``; the other ranks' terms come encoded, the mean
+        is not encoded again. With error feedback the residuals of what this rank sends are used and renewed.
 
         Args:
             values: float32, flat: the shards of all ranks, equally long, by rank. Only this rank's own is overwritten,
@@ -283,8 +298,8 @@ class BlockExchanger(Exchanger):
         return [Share.of(runs, block) for runs in shards]
 
     def _average_own_share(self, values: Tensor, geometry: Geometry, shares: Sequence[Share]) -> Tensor | None:
-        """Send all shares but this rank's to their owners, and replace its own share of ``values``, in place, by the
-        mean with what comes from the others.
+        """Send all shares but this rank's, encoded, to their owners, and replace its own share of ``values``, in place,
+        by the mean of its own values (not encoded) and those decoded from the others; the other shares stay.
 
         Args:
             values: flat float32 buffer of this rank's gradients.
@@ -292,7 +307,8 @@ class BlockExchanger(Exchanger):
             shares: shares of all ranks, by rank.
 
         Returns:
-            The residuals of the buffer, with the errors of what was sent; None without error feedback.
+            The residuals of the buffer, flat, kept by this exchanger, with the errors of what was sent; those of this
+            rank's own share are as before. None without error feedback.
         """
         rank, ranks = self.group.rank, self.group.ranks
         residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)

@@ -54,20 +54,21 @@ class DdpHookState(ABC):
         """Begin to average a bucket over ranks, and return the future of its buffer, which then holds the averages.
 
         Raises:
-            UnsupportedError: the gradients are sparse or not in CPU memory.
+            UnsupportedError: the gradients are sparse, or not on the device that the exchange needs.
             TransportError: a rank was lost, or connections broke, in this bucket or in an earlier one.
         """
 
     def close(self) -> None:
-        """Wait for the exchange that runs, drop those that have not begun, and stop the thread. May be called any
-        number of times."""
+        """Wait for the exchange that runs, drop those that have not begun, and stop the thread, so that no bucket
+        can be averaged any more. May be called any number of times."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _start(
         self, last: bool, exchange: Callable[P, Tensor], *arguments: P.args, **options: P.kwargs
     ) -> Future[Tensor]:
         """Call ``exchange`` with these arguments in the thread of exchanges, after all earlier calls, and return the
-        future of its result; the call of the ``last`` bucket is waited for, and its error raised here."""
+        future of its result, which raises its error; with ``last`` (the step's last bucket) the call is waited for, and
+        its error raised here."""
         job = self._thread.submit(exchange, *arguments, **options)
         future: Future[Tensor] = Future()
         if last:
@@ -120,17 +121,18 @@ class ExchangerState(DdpHookState, Stepwise):
         self._error: LightloomError | None = None
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
-        """Begin to average a bucket over ranks, and return the future of its buffer, which then holds the averages; the
-        last bucket of a step is waited for in CPU memory, and ends the step.
+        """Begin to average a bucket over ranks, and return the future of its buffer, which then holds the averages.
 
-        While the plain exchange is in use, the bucket goes through DDP's own all-reduce, residuals added to it first.
+        In CPU memory the exchange runs in a thread, and only the last bucket of a step is waited for; on other devices
+        every bucket is averaged before this returns. The last bucket ends the step. While the plain exchange is in use,
+        the bucket goes through DDP's own all-reduce, residuals added to it first, and is not waited for.
 
         Raises:
             UnsupportedError: the gradients are sparse, not on the group's device, or of a type that the exchange
                 refuses.
             AgreedError, TransportError: all ranks refuse the values together, as optical averaging does NaN; or a rank
-                was lost, or connections broke, in this bucket or in an earlier one. Raised here on the last bucket in
-                CPU memory, and on other devices, else from the future.
+                was lost, or connections broke, in this bucket or in an earlier one. Raised here for the last bucket in
+                CPU memory and for any bucket on other devices; for other buckets in CPU memory the future raises it.
         """
         buffer, last, arrived = bucket.buffer(), bucket.is_last(), time.perf_counter()
         device = self._exchanger.group.device
@@ -156,8 +158,8 @@ class ExchangerState(DdpHookState, Stepwise):
         return future
 
     def close(self) -> None:
-        """Stop the thread of exchanges and close the connections to the other ranks. May be called any number of
-        times."""
+        """Wait for the exchange that runs, drop those that have not begun, stop the thread of exchanges, and close the
+        connections to the other ranks. May be called any number of times."""
         DdpHookState.close(self)
         Stepwise.close(self)
 
@@ -170,8 +172,11 @@ class ExchangerState(DdpHookState, Stepwise):
         Args:
             buffer: gradients of the bucket.
             geometry: tensors in the buffer.
-            scale: loss scale, by which values are divided for the exchange.
+            scale: loss scale, by which values are divided for the exchange and multiplied again.
             last: whether it is the step's last bucket.
+
+        Raises:
+            LightloomError: what the exchange raised, in this bucket or an earlier one.
         """
         if self._error is None:
             try:
@@ -188,7 +193,8 @@ class ExchangerState(DdpHookState, Stepwise):
 
     def _geometry(self, bucket: GradBucket) -> Geometry:
         """Return where the tensors of a bucket lie in its buffer, the same object each time for the same parameters;
-        parameters without a name are called ``parameter 0``, ``parameter 1`` and so on as they come."""
+        a parameter without a name is called ``parameter n`` for good, where n parameters have a name when it first
+        comes. Complex parameters count as real ones with a last dimension of 2."""
         # The gradients that DDP hands over beside the buffer are not used: of complex parameters they are half as long
         # as what the buffer holds, and lie elsewhere (torch 2.13).
         parameters = bucket.parameters()
@@ -258,11 +264,12 @@ def attach(model: DistributedDataParallel, method: ExchangeMethod | str, **optio
         model: the model.
         method: the method or its name, for example ``int4:block=128,feedback``.
         options: ``adaptive`` (use plain all-reduce while it is faster, on by default), ``loss_scale`` (returns the
-            number by which gradients are divided for the exchange) and ``timeout`` (seconds without progress, 300 by
-            default) of ``ExchangeState``.
+            number by which gradients are divided for the exchange and multiplied again; none by default) and
+            ``timeout`` (seconds without progress after which an exchange fails, 300 by default) of ``ExchangeState``.
 
     Raises:
-        ConfigError, UnknownNameError: the method's name cannot be read, or the ranks do not fill its nodes.
+        ConfigError, UnknownNameError: the method's name cannot be read, or the number of ranks is no multiple of its
+            ranks a node (methods of two levels).
         UnsupportedError: the method cannot be a hook of DDP, or not with this model.
         TransportError: a rank did not connect in time.
         LightloomError: the model has a hook already, or its backward pass has begun.

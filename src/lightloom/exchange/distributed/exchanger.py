@@ -130,8 +130,9 @@ class Exchanger(ABC):
 
         Args:
             tensor: the values; complex ones are exchanged as pairs of real ones.
-            geometry: tensors in its real values, flat.
-            scale: values are divided by it for the exchange and multiplied again; not used by an exchanger of any type.
+            geometry: tensors in its real values, flat, in row-major order of the tensor.
+            scale: values are divided by it for the exchange and multiplied again; taken as 1 where the method works in
+                the values' own type (``any_type``), while other methods convert them to float32 and back.
 
         Raises:
             UnsupportedError: the tensor's type has no means or is wider than the method's, elements share memory, or it
@@ -215,7 +216,8 @@ class Exchanger(ABC):
 
     def drain(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor | None:
         """Return the residuals to add to this rank's next gradients where these are averaged without this exchange, and
-        forget them; None without error feedback, or where nothing is kept.
+        forget them, flat and in the places of ``geometry``, zeros where nothing was kept yet; None without error
+        feedback, or where they were drained and have not been used since.
 
         Args:
             geometry: tensors of the gradients.
@@ -250,14 +252,14 @@ class Exchanger(ABC):
     def _exchange(
         self, kind: str, dtype: torch.dtype, geometry: Geometry, run: Callable[[], None], scale: float = 1.0
     ) -> None:
-        """Call ``run`` in an exchange of which all ranks must state the same method, kind, type, scale, tensors and
-        version of this package; with no values, only compare these.
+        """Call ``run`` in an exchange of which all ranks must state the same method, error feedback, kind, type, scale,
+        tensors and version of this package; where ``geometry`` has no values, only compare these.
 
         Args:
             kind: what is computed, for messages, such as ``mean``.
             dtype: type of the values.
             geometry: tensors in the values.
-            run: does the exchange.
+            run: sends and receives; not called without values.
             scale: number by which values were divided.
 
         Raises:
@@ -351,8 +353,9 @@ class Stepwise:
         self._exchanger.close()
 
     def state_dict(self) -> StateDict:
-        """Return a checkpoint of this rank: the state of the method, and the adaptive choice under ``adaptive`` where
-        there is one; all keys begin with the prefix."""
+        """Return a checkpoint of this rank: the state of the method (its residuals with error feedback), and the
+        adaptive choice under ``adaptive`` where there is one; all keys begin with the ``prefix`` given at the start,
+        none by default. Statistics are left out."""
         choice = {} if self.adaptive is None else {"adaptive": self.adaptive.state_dict()}
         return with_prefix(self._exchanger.state_dict() | choice, self._prefix)
 
@@ -376,8 +379,9 @@ class Stepwise:
 
     @contextmanager
     def _counted(self, geometry: Geometry, *, last: bool, halves: int = 2) -> Iterator[None]:
-        """Return a context manager that counts the bytes and seconds of the exchange in its body, beside the bytes that
-        a ring would send of plain float32; nothing is counted where the body raises.
+        """Return a context manager that adds the bytes and seconds of the exchange in its body to the statistics, as
+        one bucket, beside the bytes that a ring would send of plain float32: ``halves`` times 4 n (p - 1) / p, rounded
+        down, for n values and p ranks. Nothing is counted where the body raises.
 
         Args:
             geometry: tensors of the buffer that is exchanged.
@@ -397,7 +401,8 @@ class Stepwise:
 
     def _plain(self, values: Tensor, geometry: Geometry, *, last: bool) -> bool:
         """Return whether the present step uses the plain exchange; where it does, add this rank's residuals, times the
-        loss scale, to ``values`` in place, so that none is lost, and count a plain bucket.
+        loss scale, to ``values`` in place, so that none is lost, and count a plain bucket (with ``last`` a plain step
+        too). False without an adaptive choice.
 
         Args:
             values: gradients, real and flat, still multiplied by the loss scale.
@@ -414,7 +419,7 @@ class Stepwise:
 
     def _end_step(self, arrived: float) -> None:
         """Choose the kind of the next step where that is adaptive; ``arrived`` is when the last gradients of this one
-        came, in seconds on any clock. All ranks call it after every step."""
+        came, in seconds on a clock that is the same in all calls. All ranks call it after every step."""
         if self.adaptive is not None:
             self.adaptive.end_step(arrived)
 

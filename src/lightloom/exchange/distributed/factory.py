@@ -35,11 +35,11 @@ def exchanger(
     Args:
         method: the method.
         group: connections.
-        sizes: number of values by tensor, where known.
+        sizes: number of values by tensor, where known: a checkpoint of the residuals must then hold just these.
 
     Raises:
         UnsupportedError: the method cannot be run as an exchange of gradients, or not on the group's device.
-        ConfigError: the ranks do not fill the nodes of a method of two levels.
+        ConfigError: the number of ranks is no multiple of the ranks a node of a method of two levels.
         TransportError: a rank did not connect in time.
     """
     raise UnsupportedError(f"exchange {method} does not average gradients at every step: expected another method")
@@ -63,9 +63,9 @@ def _(
 ) -> Exchanger:
     """Return the exchanger that averages codes by the method's averager among the ranks of ``group``, and connect them.
 
-    Noise and errors have a seed of this rank's own; ``sizes`` is not used. Raises UnsupportedError for a group that is
-    not in CPU memory, ConfigError or UnknownNameError for an averager that cannot be made for these ranks and bits, and
-    TransportError where a rank does not connect in time.
+    Noise and errors have a seed that follows from the rank alone, so that runs repeat; ``sizes`` is not used. Raises
+    UnsupportedError for a group that is not in CPU memory, ConfigError or UnknownNameError for an averager that cannot
+    be made for these ranks and bits, and TransportError where a rank does not connect in time.
     """
     averager = find_averager(method.averager, group.ranks, method.bits, seed=rank_seed(0, group.rank))
     return OpticalExchanger(averager, group, block=method.block, name=method.name)
@@ -124,8 +124,9 @@ class ReduceState(Stepwise):
         name.
 
         Args:
-            tensor: dense, of any shape and strides, float32 or narrower, wider only for the method ``float32``.
-            name: name by which residuals are kept; one for each tensor.
+            tensor: dense, of any shape and strides, float32 or narrower or complex64, wider only for the method
+                ``float32``.
+            name: name by which residuals are kept (with error feedback alone); one for each tensor.
 
         Raises:
             UnsupportedError: the tensor's type is wider than the method's float32 or has no fractions, elements share

@@ -74,8 +74,9 @@ class ReduceScatter:
 
 
 def sharded_modules(model: nn.Module) -> list[ShardedModule]:
-    """Return the modules of ``fully_shard`` that have trainable parameters of their own, each with its name and these
-    parameters by name, in the model's order; the root need not be one of them.
+    """Return the modules of ``fully_shard`` that have trainable parameters of their own, in the model's order, each
+    with its name and (name in the model, parameter) of these, children's before their parents'; the root need not be
+    one of the modules.
 
     Raises:
         UnsupportedError: the model has no module of ``fully_shard``, or torch does not let collectives be replaced.
@@ -93,8 +94,9 @@ def common_group(modules: Sequence[ShardedModule], hint: str) -> dist.ProcessGro
     """Return the process group over which the parameters of all modules are sharded.
 
     Args:
-        modules: modules with parameters.
-        hint: end of the message where a parameter lies on a mesh of several dimensions.
+        modules: modules with their parameters by name.
+        hint: what to do instead, for the end of the message where a parameter is not sharded, or lies on a mesh of
+            several dimensions.
 
     Raises:
         UnsupportedError: parameters are no DTensors, have no common group, are not sharded, or lie on a mesh of several
@@ -117,8 +119,9 @@ def common_group(modules: Sequence[ShardedModule], hint: str) -> dist.ProcessGro
 
 
 def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
-    """Return the shape of one rank's shard of a parameter that is sharded over ``ranks`` ranks, padded to that of the
-    largest; complex values are pairs of real ones, in a last dimension of 2."""
+    """Return the shape of one rank's shard of a parameter that is sharded over ``ranks`` ranks, the dimension it is
+    sharded along divided by ``ranks`` and rounded up, as FSDP2 pads it; complex values are pairs of real ones, in a
+    last dimension of 2."""
     assert isinstance(parameter, DTensor)
     placement = parameter.placements[0]
     assert isinstance(placement, Shard)
@@ -130,7 +133,7 @@ def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
 def _own_parameters(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
     """Yield (name, parameter) of the trainable parameters that FSDP manages with ``module``, each once, in FSDP's
     order: children before their parents. Those of inner ``fully_shard``-ed modules are left out; names begin with
-    ``prefix``."""
+    ``prefix`` and a dot, or are those within ``module`` where it is empty."""
     visited: set[nn.Module] = set()
     seen: set[nn.Parameter] = set()
 
@@ -161,15 +164,18 @@ class FsdpState(Stepwise):
         self._exchanged: set[Geometry] = set()
 
     def reduce_scatter(self, output: Tensor, gradients: Tensor, *, geometry: Geometry) -> None:
-        """Put this rank's shard of the mean over ranks of a module's gradients into ``output``.
+        """Put this rank's shard of the mean over ranks of a module's gradients into ``output``, by the method, or by
+        torch's own reduce-scatter in steps of the plain exchange; once the gradients of all modules have come, the step
+        ends.
 
         Args:
             output: this rank's shard, flat; overwritten.
-            gradients: shards of all ranks, side by side, flat; may be overwritten.
+            gradients: shards of all ranks, side by side by rank, flat; may be overwritten.
             geometry: tensors in ``gradients``, one of those given to this state.
 
         Raises:
-            UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32.
+            UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32 where
+                the method works in float32.
             TransportError: connections broke.
         """
         output, gradients = _real(output), _real(gradients.detach())
@@ -189,14 +195,17 @@ class FsdpState(Stepwise):
         self._end(last)
 
     def all_reduce(self, shard: Tensor, *, geometry: Geometry) -> None:
-        """Replace this rank's shard of a module's gradients by its mean over nodes, in place.
+        """Replace this rank's shard of a module's gradients by its mean over nodes (the ranks of the exchange, which
+        hold the same shard), in place, by the method, or by torch's own all-reduce in steps of the plain exchange; once
+        the shards of all modules have come, the step ends.
 
         Args:
             shard: the gradients, flat.
             geometry: tensors in ``shard``, one of those given to this state.
 
         Raises:
-            UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32.
+            UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32 where
+                the method works in float32.
             TransportError: connections broke.
         """
         values = _real(shard.detach())
@@ -231,7 +240,8 @@ class FsdpState(Stepwise):
         return len(self._exchanged) == len(self._geometries)
 
     def _end(self, last: bool) -> None:
-        """End the step if ``last``, that is if these were its last gradients."""
+        """End the step if ``last``, that is if these were its last gradients: the next gradients begin another, whose
+        kind of exchange is chosen here where that is adaptive."""
         if last:
             self._exchanged.clear()
             self._end_step(time.perf_counter())
@@ -261,7 +271,8 @@ class FsdpState(Stepwise):
 
 def all_shards(module: ShardedModule, ranks: int) -> Geometry:
     """Return the geometry of a module's gradients in the buffer of a reduce-scatter over ``ranks`` ranks: the padded
-    shards of rank 0 of all parameters, then those of rank 1, and so on."""
+    shards of rank 0 of all parameters, then those of rank 1, and so on, each a piece of the padded parameter of its
+    name."""
     lengths = [(name, prod(shard_shape(parameter, ranks))) for name, parameter in module.parameters]
     pieces, offset = [], 0
     for rank in range(ranks):
@@ -321,17 +332,20 @@ def attach_fsdp(
     Args:
         model: sharded over one dimension of a mesh; its root need not be sharded itself.
         method: the method or its name.
-        between: hybrid sharding: the ranks of other nodes that have the same shards as this one. Without it the method
-            is the reduce-scatter over all ranks.
+        between: hybrid sharding: the group of this rank and the ranks of other nodes that have the same shards, over
+            which the method averages shards after torch's own reduce-scatter. Without it the method replaces the
+            reduce-scatter over all ranks.
         adaptive: use torch's own collective while it is faster. Timing then decides which steps lose bits: turn it off
             for runs that must repeat bit for bit.
-        loss_scale: ``scaler.get_scale`` of a ``GradScaler``: gradients are divided by it for the exchange.
+        loss_scale: ``scaler.get_scale`` of a ``GradScaler``: gradients are divided by it for the exchange, and
+            multiplied again; None for 1.
         timeout: time without progress after which an exchange fails, in seconds; 300 by default.
 
     Raises:
-        ConfigError, UnknownNameError: the method's name cannot be read, or the ranks do not fill its nodes.
-        UnsupportedError: the model does not use FSDP2, torch does not let its collectives be replaced, or the method
-            cannot reduce-scatter.
+        ConfigError, UnknownNameError: the method's name cannot be read, or the number of ranks is no multiple of its
+            ranks a node (methods of two levels).
+        UnsupportedError: the model does not use FSDP2, is sharded over several dimensions of a mesh, torch does not let
+            its collectives be replaced, or the method cannot reduce-scatter (without ``between``).
         TransportError: a rank did not connect in time.
     """
     chosen = method_of(method)

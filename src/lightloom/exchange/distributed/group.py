@@ -61,8 +61,8 @@ class OwnGroup:
         self._compared: set[bytes] = set()
 
     def connect(self) -> None:
-        """Connect all ranks with each other, unless they are connected; anew where an exchange broke off. All ranks
-        call it.
+        """Connect all ranks with each other over sockets, unless they are connected; anew where an exchange broke off.
+        For other devices than CPUs make a process group of these ranks too. All ranks call it.
 
         Raises:
             TransportError: a rank did not connect in time, or this group is closed.
@@ -124,7 +124,8 @@ class OwnGroup:
             self._all._mesh.abort(f"rank {self.rank} refuses: {reason}")
 
     def ring(self) -> MeshRing | None:
-        """Return a ring of these ranks, in their order, over the connections; None for a single rank. Raises
+        """Return a ring of these ranks, in their order, over the sockets that ``connect`` opened; None for a single
+        rank. Raises
         TransportError where they are not connected."""
         return None if self.ranks == 1 else MeshRing(self._open_mesh(), self.members)
 
@@ -139,7 +140,7 @@ class OwnGroup:
 
     def all_to_all(self, received: Tensor, sent: Tensor, received_sizes: Sequence[int], sizes: Sequence[int]) -> None:
         """Send a part of ``sent`` to every rank, and receive a part of ``received`` from every rank; this rank's own
-        part is copied.
+        part is copied, and not counted among the bytes that it sent.
 
         Args:
             received: flat; the parts that come from ranks 0, 1 ..., one after the other; overwritten.
@@ -161,10 +162,10 @@ class OwnGroup:
 
     def all_gather(self, received: Tensor, own: Tensor, sizes: Sequence[int]) -> None:
         """Send ``own`` to all ranks, and fill ``received`` with what every rank sends, this one too, in the order of
-        ranks.
+        ranks; its bytes are counted once for each other rank.
 
         Args:
-            received: flat; overwritten.
+            received: flat, of ``sum(sizes)`` elements; overwritten.
             own: flat, of ``sizes[rank]`` elements for this rank.
             sizes: number of elements of each rank.
 
@@ -231,8 +232,8 @@ class OwnGroup:
         self.all_gather(values, self.reduce_scatter_in_order(values, sizes), sizes)
 
     def close(self) -> None:
-        """Leave the group and close its connections; those of the group that a subgroup belongs to stay. May be called
-        any number of times."""
+        """Leave the group and close its connections, so that no exchange can follow; a subgroup's close leaves those of
+        the group that it belongs to open. May be called any number of times."""
         self._group = None
         self._closed = True
         if self._mesh is not None:

@@ -74,8 +74,8 @@ class Periodic(Stepwise, ABC):
         return bool(due)
 
     def _average(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace flat values, which hold the tensors of ``geometry``, by their mean over ranks, in place, and count
-        the exchange as a step of the statistics."""
+        """Replace flat values, which hold the tensors of ``geometry``, by their mean over ranks by the inner method, in
+        place, and count the exchange as a step of the statistics."""
         with self._counted(geometry, last=True):
             self._exchanger.average(values, geometry)
 
@@ -96,14 +96,14 @@ class Periodic(Stepwise, ABC):
         self.steps = int(state_dict[_STEP])
 
     def _wide(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Return the weights of these names, flat, in float32, or in float64 where they have that type. Those that need
-        no conversion share memory with the model."""
+        """Return the weights of these names, each flat, by name, in float32, or in float64 where they have that type;
+        complex ones as pairs of real ones. Those that need no conversion share memory with the model."""
         flat = {name: self.parameters[name].reshape(-1) for name in names}
         return {name: values if values.dtype == torch.float64 else values.float() for name, values in flat.items()}
 
     def _split(self, flat: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, values) of each of these tensors from a flat buffer in which they follow each other in this
-        order; the values are views."""
+        order; the values are flat views."""
         return zip(names, torch.split(flat, [self.parameters[name].numel() for name in names]), strict=True)
 
     @abstractmethod
@@ -129,13 +129,13 @@ class LocalSgd(Periodic):
             self._groups.setdefault(values.dtype, []).append(name)
 
     def _due(self) -> list[list[str]]:
-        """Return the names of all tensors, a list for each type in which they are averaged, if the count of steps is a
-        multiple of ``every``; else no list."""
+        """Return the names of all trainable tensors, a list for each type in which they are averaged (float64 for
+        weights of that type, float32 for others), if the count of steps is a multiple of ``every``; else no list."""
         return [] if self.steps % self._every else list(self._groups.values())
 
     def _exchange(self, names: list[str]) -> None:
-        """Replace the weights of these tensors, which are averaged in one type, by their mean over ranks, in place in
-        the model."""
+        """Replace the weights of these tensors by their mean over ranks, in place in the model. They are averaged
+        together in one type, float32 or float64, and rounded back to their own."""
         flat = torch.cat([*self._wide(names).values()])
         self._average(flat, Geometry.joined([("weights", tuple(flat.shape))]))
         for name, mean in self._split(flat, names):
@@ -181,14 +181,19 @@ class DiLoCo(Periodic):
         super().load_state_dict(state_dict)
 
     def _due(self) -> list[list[str]]:
-        """Return the fragments whose turn is after this step, each as the names of its tensors."""
+        """Return the fragments whose turn is after this step, each as the names of its tensors: of n fragments number
+        k, from 0, is due after step every (k + 1) / n, rounded down, of each round of ``every`` steps."""
         now = (self.steps - 1) % self._outer.every + 1
         return [names for k, names in enumerate(self.fragments) if self._outer.turn(k) == now]
 
     def _exchange(self, names: list[str]) -> None:
         """Average over ranks what a fragment's weights moved by since its last exchange, let the outer optimizer (SGD
         with Nesterov momentum) move the weights of that exchange by it, and make the result the model's weights, in
-        place."""
+        place.
+
+        With g the mean of (weights of the last exchange - weights now), m = momentum m + g, and the weights of that
+        exchange change by -rate (g + momentum m). ``names`` are those of the whole fragment.
+        """
         weights = self._wide(names)
         moved = torch.cat([(self.backup[name] - weights[name]).float() for name in names])
         self._average(moved, self._geometries[self.fragments.index(names)])
@@ -213,7 +218,8 @@ def periodic(
     """Return an object that exchanges the weights of a model every so many steps, counted by its ``step``, which the
     caller calls after each step of the optimizer unless ``hook`` does; all ranks call this, in the same order.
 
-    Rank 0's weights and buffers become all ranks': create this before a checkpoint is loaded.
+    Rank 0's weights and buffers become all ranks': create this before a checkpoint is loaded. Later only trainable
+    weights are exchanged; buffers and the optimizer's state stay each rank's.
 
     Args:
         model: trained by each rank alone, not wrapped in DDP or FSDP.
@@ -225,10 +231,10 @@ def periodic(
         timeout: time without progress after which an exchange fails, in seconds; 300 by default.
 
     Raises:
-        ConfigError, UnknownNameError: the method's name cannot be read, or the ranks do not fill the nodes of its inner
-            method.
-        UnsupportedError: the method averages gradients, the model is wrapped, a weight or buffer is no plain dense
-            tensor, or there is no process group.
+        ConfigError, UnknownNameError: the method's name cannot be read, or the number of ranks is no multiple of the
+            ranks a node of its inner method (methods of two levels).
+        UnsupportedError: the method averages gradients, the model is wrapped in DDP, a weight or buffer is no plain
+            dense tensor (as under FSDP2), or there is no process group.
         TransportError: a rank did not connect in time.
     """
     chosen = method_of(method)

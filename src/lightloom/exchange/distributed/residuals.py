@@ -144,8 +144,8 @@ class Share:
 
     @classmethod
     def of(cls, runs: Sequence[tuple[int, int]], block: int) -> Share:
-        """Return the share that is made of runs of a buffer, each of which begins a new block on the wire: ``runs``,
-        int64 [runs, 3], has offset, length and first block of each.
+        """Return the share that is made of runs of a buffer, each of which begins a new block on the wire; the last
+        block of each may be partly filled. The share's ``runs`` are int64 [runs, 3]: offset, length and first block.
 
         Args:
             runs: (offset, length) of each run in the buffer, in values, in the order of the wire.
@@ -168,8 +168,9 @@ def cut_shares(geometry: Geometry, ranks: int, block: int) -> list[Share]:
     """Return the shares of all ranks, by rank: the parts of a buffer that each rank adds up, as tables of runs (offset,
     length, first block on the wire).
 
-    Each piece of the geometry is cut at multiples of ``block`` values into one part a rank, about equally large; if it
-    has fewer blocks than ranks, some ranks get none. The name of its tensor decides which rank gets the first part.
+    Each piece of the geometry is cut at multiples of ``block`` values, counted from its begin, into one part a rank,
+    about equally large; if it has fewer blocks than ranks, some ranks get none. The first part goes to the rank that
+    the CRC-32 of its tensor's name gives modulo ``ranks``, the others to the ranks after it in turn.
     """
     shares: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
     for piece in geometry.pieces:
@@ -210,7 +211,7 @@ class Residuals:
             device: where the residuals are to lie; used only when this geometry is new.
 
         Raises:
-            ConfigError: a loaded residual does not fit its tensor.
+            ConfigError: a loaded residual has another number of values than its tensor.
         """
         self._zero.discard(geometry)
         if geometry not in self._buffers:
@@ -219,14 +220,14 @@ class Residuals:
 
     def drain(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor | None:
         """Return a copy of the residuals of a buffer, flat float32, and set them to zero; None if they were drained and
-        have not been used since.
+        have not been used since, but zeros where none was kept yet.
 
         Args:
             geometry: tensors in the buffer.
             device: where the residuals are to lie; used only when this geometry is new.
 
         Raises:
-            ConfigError: a loaded residual does not fit its tensor.
+            ConfigError: a loaded residual has another number of values than its tensor.
         """
         if geometry in self._zero:
             return None
@@ -237,7 +238,8 @@ class Residuals:
         return copy
 
     def by_tensor(self) -> dict[str, Tensor]:
-        """Return copies of all residuals by tensor, flat float32, in CPU memory."""
+        """Return copies of all residuals by tensor's name, flat float32, in CPU memory, zeros for tensors that were
+        known from the beginning and not exchanged yet."""
         residuals = {name: values.clone() for name, values in self._stored.items()}
         for geometry in self._buffers:
             residuals |= self._collect(geometry)
@@ -252,7 +254,8 @@ class Residuals:
         tensors were known from the beginning: then it must hold just these.
 
         Raises:
-            ConfigError: it is of another rank, number of ranks or model.
+            ConfigError: it is of another rank or number of ranks, or, where all tensors were known, of other tensors or
+                numbers of values; otherwise a wrong number shows when the residual is used.
         """
         if state_dict.get(_RANKS) != self.ranks:
             raise ConfigError(f"the checkpoint is of {state_dict.get(_RANKS)} ranks, this run has {self.ranks}")
@@ -275,8 +278,8 @@ class Residuals:
 
     def _move_into(self, geometry: Geometry, device: torch.device) -> None:
         """Make the buffer of residuals of a geometry on a device from what is kept of its tensors, zeros for new ones;
-        other buffers with any of these tensors are dissolved. Raises ConfigError where a kept residual has another
-        number of values."""
+        other buffers with any of these tensors are dissolved, their residuals moved or kept by tensor. Raises
+        ConfigError where a kept residual has another number of values."""
         for other in [other for other in self._buffers if other.names & geometry.names]:
             self._stored |= self._collect(other)
             del self._buffers[other]
@@ -320,7 +323,7 @@ def check_names(names: set[str], expected: set[str]) -> None:
     """Check that ``names``, the parameters in a checkpoint, are those of the model, ``expected``.
 
     Raises:
-        ConfigError: they differ; the message names one.
+        ConfigError: they differ; the message names the first, in alphabetical order, that only one of them has.
     """
     if names != expected:
         raise ConfigError(f"checkpoint and model differ in parameter {min(names ^ expected)!r}")

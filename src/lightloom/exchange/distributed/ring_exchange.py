@@ -53,8 +53,8 @@ class TensorBlocks:
             self.sizes.append(at)
 
     def joined(self) -> Geometry:
-        """Return the geometry of a buffer in which all blocks lie one after the other; block k has the k-th part of
-        every tensor."""
+        """Return the geometry of a buffer in which all blocks lie one after the other; block k, from 0, has the k-th
+        part of every tensor, of as many parts as there are blocks."""
         pieces, begin = [], 0
         for block, size in zip(self.pieces, self.sizes, strict=True):
             pieces += [Piece(piece.tensor, piece.start, begin + piece.offset, piece.length) for piece in block]
@@ -107,18 +107,19 @@ class CodecByTensor(Codec):
         return self._codec.name
 
     def place(self, blocks: Sequence[Float32s]) -> None:
-        """Note where the blocks, all of them by number, lie in memory: ``encode`` tells by its array's address which
-        block it is given."""
+        """Note where the blocks, all of them by number, lie in memory, before the first encoding: ``encode`` tells by
+        its array's address which block it is given."""
         self._at = {block.ctypes.data: lengths for block, lengths in zip(blocks, self._lengths, strict=True)}
 
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
-        """Return the message of a block, for each of its pieces the stream and before it the stream's length; ``array``
-        must be one of the blocks given to ``place``, by its address (KeyError for another). ``threads`` is not used."""
+        """Return the message of a block: for each of its pieces the stream's length in bytes (4 bytes, little-endian)
+        and the stream. ``array`` must be one of the blocks given to ``place``, by its address (KeyError for another).
+        ``threads`` is not used."""
         return self._join(array, self._codec.encode)
 
     def encode_leaving(self, array: Float32s) -> memoryview:
-        """Return the message of a block and replace the block, in place, by its errors; ``array`` must be one of the
-        blocks given to ``place``."""
+        """Return the message of a block, as ``encode`` does, and replace the block, in place, by its errors (value less
+        decoded value); ``array`` must be one of the blocks given to ``place`` (KeyError for another)."""
         return self._join(array, self._codec.encode_leaving)
 
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> Any:
@@ -195,9 +196,14 @@ class RingExchanger(Exchanger):
         self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry, Codec]] = {}
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values``, flat float32, by their mean over ranks, in place, by a ring all-reduce whose every hop is
-        encoded; with a single rank nothing is done. Blocks are cut, and residuals kept, by the tensors in ``geometry``;
-        with error feedback residuals are added first and replaced."""
+        """Replace ``values``, flat float32, by their mean over ranks, in place, the same bits on every rank, by a ring
+        all-reduce; with a single rank nothing is done.
+
+        Partial sums are encoded anew at every hop, the complete sum once, by the rank that has it, which decodes it
+        like the others. Each tensor in ``geometry`` is cut into one part a rank; block k has the k-th part of every
+        tensor. With error feedback the residuals kept for these tensors are added first and replaced by the errors of
+        what this rank encoded.
+        """
         ring, ranks = self.group.ring(), self.group.ranks
         if ring is None:
             return
@@ -227,8 +233,8 @@ class RingExchanger(Exchanger):
 
         Args:
             values: float32, flat: the shards of all ranks, equally long, by rank. Overwritten without error feedback,
-                unless there is a single rank.
-            geometry: tensors in ``values``, by which residuals are kept.
+                unless there is a single rank, whose values are copied to ``output``.
+            geometry: tensors in ``values``, by which residuals are kept; used with error feedback only.
             output: float32, flat, as long as a shard.
         """
         ring, rank = self.group.ring(), self.group.rank
@@ -286,10 +292,13 @@ class OpticalExchanger(Exchanger):
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values``, flat float32, by the mean over ranks that the averager makes of their codes, in place,
-        the same bits on all ranks; no block of codes spans two pieces of ``geometry``.
+        the same bits on all ranks.
+
+        Codes have the averager's bits, and a common exponent, the largest over ranks, in each block of ``block``
+        values; no block spans two pieces of ``geometry``. A single rank's values are encoded and decoded too.
 
         Raises:
-            AgreedError: a rank has NaN, an infinity or a size of 2^127 or more.
+            AgreedError: a rank has NaN, an infinity or a magnitude of 2^127 or more; all ranks raise it.
             TransportError: a rank left or fell silent.
         """
         if geometry not in self._buffers:
@@ -310,12 +319,13 @@ class OpticalExchanger(Exchanger):
         quantise.decode(codes, scales, flat)
 
     def blocks(self, geometry: Geometry) -> int:
-        """Return the number of blocks of a buffer, each of which has an exponent; no block spans two pieces."""
+        """Return the number of blocks of a buffer, of ``block`` values or fewer, each of which has an exponent; no
+        block spans two pieces of ``geometry``."""
         return sum(-(-piece.length // self.block) for piece in geometry.pieces)
 
     def state_dict(self) -> StateDict:
-        """Return the number of ranks (``ranks``) and the state of this rank's generator of noise and errors
-        (``rank<i>``), if the averager has one."""
+        """Return the number of ranks (``ranks``) and, if the averager has one, the state of this rank's NumPy generator
+        of noise and errors (``rank<i>``)."""
         state = {} if self._rng is None else {f"rank{self.group.rank}": self._rng.bit_generator.state}
         return {_RANKS: self.group.ranks} | state
 
@@ -341,8 +351,8 @@ class OpticalExchanger(Exchanger):
         return np.asarray(rows.numpy().max(axis=0))
 
     def _average_codes(self, outgoing: Codes, incoming: Codes) -> None:
-        """Replace this rank's codes, in place, by the mean codes of all ranks: each rank averages one share of the
-        codes and sends it to all.
+        """Replace this rank's codes, in place, by the averager's mean codes of all ranks: rank k averages share k of
+        the codes of all ranks and sends the result to all.
 
         Codes of at most 8 bits travel as bytes.
 
