@@ -31,7 +31,8 @@ class DataFile:
     """Address from which users get the file."""
 
     def find(self, folder: Path | None = None) -> Path:
-        """Return the path of the first of ``names`` that is a file in the data folder; it is not read.
+        """Return the path of the first of ``names`` (paths relative to the data folder, in the order in which they are
+        tried) that is a file there; it is not read.
 
         Args:
             folder: the data folder; ``$LIGHTLOOM_DATA`` unless given.
@@ -46,14 +47,15 @@ class DataFile:
         return path
 
     def read(self, folder: Path | None = None) -> bytes:
-        """Return the content of the file, unpacked if its name ends in ``.gz``, if its SHA-256 (after unpacking) is the
-        published one.
+        """Return the content of the file, unpacked where it is gzip, whatever its name, if the SHA-256 of the unpacked
+        content is the published one.
 
         Args:
             folder: the data folder; ``$LIGHTLOOM_DATA`` unless given.
 
         Raises:
-            ConfigError: no folder, no such file, unreadable, or not the published content.
+            ConfigError: no folder, no such file, unreadable, no gzip in spite of its suffix ``.gz``, or not the
+                published content.
         """
         path = self.find(folder)
         content = read_bytes(path, MOST_TRACE_BYTES)

@@ -173,8 +173,8 @@ class BlockFixedPoint(NumpyCodec):
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
         """Return the ``count`` values, flat float32, of a payload of blocks: code times the block's step, clipped to
-        finite float32. None where the payload has another size than that of ``count`` values, or a step that no float32
-        has (above 2^(129 - bits)); what stands in the padding is ignored."""
+        finite float32. None where the payload has another size than that of ``count`` values, or a step above
+        2^(129 - bits), which no finite float32 needs; what stands in the padding is ignored."""
         if payload.size != self.worst_bytes(count):
             return None
         rows = payload.reshape(-(-count // BLOCK), -1)

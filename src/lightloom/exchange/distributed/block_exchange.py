@@ -58,8 +58,8 @@ class WireFormat(ABC):
         or add them there with ``add``."""
 
     def divisor(self, ranks: int) -> int:
-        """Return the number by which each of ``ranks`` terms of a mean is divided before it is encoded: 1 unless a
-        format could overflow."""
+        """Return the number by which each of ``ranks`` terms of a mean is divided before it is encoded: 1 here; a
+        format that could overflow returns ``ranks``."""
         return 1
 
 
@@ -154,7 +154,7 @@ class BlockTriton(BlockWire):
 
     def _find_places(self, share: Share, buffer: torch.Size, device: torch.device) -> Tensor:
         """Return (first value in the buffer, number of values, first byte in the message) of each block of the share,
-        int64 [blocks, 3] on ``device``."""
+        int64 [blocks, 3] on ``device``; the last block of a run may have fewer values than others."""
         return gpu_blocks.places(self.fmt, super()._find_places(share, buffer, device)).to(device)
 
     def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:

@@ -101,13 +101,15 @@ class Exchanger(ABC):
             self.residuals = Residuals(group.rank, group.ranks, sizes)
 
     def average(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values`` (float32, flat) by their mean over ranks, in place, the same bits on every rank.
+        """Replace ``values`` (flat, float32 unless the exchanger works in any type) by their mean over ranks, in place,
+        the same bits on every rank.
 
         Args:
-            values: gradients of this rank.
+            values: gradients of this rank; where there are none, ranks only check that they exchange the same.
             geometry: tensors in ``values``, the same on all ranks.
 
         Raises:
+            AgreedError: all ranks refuse the values together, as optical averaging does NaN.
             TransportError: a rank left, fell silent or exchanges something else.
         """
         self._exchange("mean", values.dtype, geometry, lambda: self.average_values(values, geometry))
@@ -137,6 +139,7 @@ class Exchanger(ABC):
         Raises:
             UnsupportedError: the tensor's type has no means or is wider than the method's, elements share memory, or it
                 is not dense on the group's device.
+            AgreedError: all ranks refuse the values together, as optical averaging does NaN.
             TransportError: a rank left, fell silent, exchanges something else, or refuses its tensor.
         """
         try:
@@ -189,7 +192,8 @@ class Exchanger(ABC):
         works in the values' own type, lose nothing when converted to float32.
 
         Raises:
-            UnsupportedError: they are no floating-point or complex numbers, or wider than float32.
+            UnsupportedError: they are no floating-point or complex numbers, or float64 or complex128 where it works in
+                float32.
         """
         if not (dtype.is_floating_point or dtype.is_complex):
             raise UnsupportedError(
@@ -226,8 +230,8 @@ class Exchanger(ABC):
         return None if self.residuals is None else self.residuals.drain(geometry, device)
 
     def state_dict(self) -> StateDict:
-        """Return a checkpoint of what the rank needs to continue bit for bit: its residuals, or nothing without error
-        feedback."""
+        """Return a checkpoint of what the rank needs to continue bit for bit: its residuals, flat float32 under
+        ``rank<i>/<tensor>``, and the number of ranks under ``ranks``; empty without error feedback."""
         return {} if self.residuals is None else self.residuals.state_dict()
 
     def load_state_dict(self, state_dict: SavedState) -> None:
@@ -294,7 +298,7 @@ class PlainExchanger(Exchanger):
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values``, flat, by their mean over ranks, in place; they are divided by the number of ranks, then
-        added up in their own type. ``geometry`` is not used."""
+        added up in their own type, in CPU memory in the order of ranks. ``geometry`` is not used."""
         values /= self.group.ranks
         self.group.all_reduce(values)
 

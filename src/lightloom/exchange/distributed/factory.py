@@ -131,6 +131,7 @@ class ReduceState(Stepwise):
         Raises:
             UnsupportedError: the tensor's type is wider than the method's float32 or has no fractions, elements share
                 memory, or it is not dense on a device of the state's type.
+            AgreedError: all ranks refuse the values together, as optical averaging does NaN; the next call works.
             TransportError: a rank left, fell silent, refuses its tensor or exchanges something else. The next call
                 connects again, but error feedback may count gradients of this call twice.
         """
@@ -165,7 +166,8 @@ def all_reduce(
         method: the method or its name; that of ``state`` unless given.
         group: process group; the default group unless given; not used with a state.
         state: connections and residuals of earlier calls.
-        name: name of the tensor, by which the state keeps residuals; one for each tensor.
+        name: name of the tensor, by which the state keeps residuals and ranks check that they exchange the same; one
+            for each tensor.
 
     Raises:
         ConfigError, UnknownNameError: neither a method nor a state is given, another method than the state's, or a name
@@ -173,6 +175,7 @@ def all_reduce(
         UnsupportedError: there is no process group, the method does not average at every step, the tensor's type is
             wider than its own or has no fractions, elements share memory, or it is not dense. The other ranks are told
             of a tensor that is refused, and the next call works.
+        AgreedError: all ranks refuse the values together, as optical averaging does NaN; the next call works.
         TransportError: a rank did not connect in time, left, fell silent, refuses its tensor or exchanges something
             else.
     """

@@ -176,7 +176,7 @@ class FsdpState(Stepwise):
         Raises:
             UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32 where
                 the method works in float32.
-            TransportError: connections broke.
+            TransportError: a rank left, fell silent or exchanges something else.
         """
         output, gradients = _real(output), _real(gradients.detach())
         last = self._begin(gradients, geometry)
@@ -206,7 +206,8 @@ class FsdpState(Stepwise):
         Raises:
             UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32 where
                 the method works in float32.
-            TransportError: connections broke.
+            AgreedError: all ranks refuse the values together, as optical averaging does NaN.
+            TransportError: a rank left, fell silent or exchanges something else.
         """
         values = _real(shard.detach())
         last = self._begin(values, geometry)

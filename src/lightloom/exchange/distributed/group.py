@@ -114,7 +114,7 @@ class OwnGroup:
         exchange connects again.
 
         Args:
-            reason: one line.
+            reason: one line, which the others' TransportError quotes with this rank's number.
 
         Raises:
             TransportError: a rank did not connect in time.
@@ -125,8 +125,7 @@ class OwnGroup:
 
     def ring(self) -> MeshRing | None:
         """Return a ring of these ranks, in their order, over the sockets that ``connect`` opened; None for a single
-        rank. Raises
-        TransportError where they are not connected."""
+        rank. Raises TransportError where they are not connected."""
         return None if self.ranks == 1 else MeshRing(self._open_mesh(), self.members)
 
     def subgroup(self, members: Sequence[int]) -> OwnGroup:

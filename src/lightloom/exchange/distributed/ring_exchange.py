@@ -344,8 +344,8 @@ class OpticalExchanger(Exchanger):
             self._rng.bit_generator.state = saved[f"rank{self.group.rank}"]
 
     def _largest(self, scales: Bytes) -> Bytes:
-        """Return the largest exponent over ranks of each block, uint8 [block], from this rank's, by one all-gather,
-        where a ring would take as many steps as ranks."""
+        """Return the largest exponent over ranks of each block, uint8 [block], from this rank's, ``scales``, by one
+        all-gather, where a ring would take as many steps as ranks."""
         rows = torch.empty((self.group.ranks, scales.size), dtype=torch.uint8)
         self.group.all_gather(rows.view(-1), torch.from_numpy(scales), [scales.size] * self.group.ranks)
         return np.asarray(rows.numpy().max(axis=0))
