@@ -18,16 +18,16 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 
 def rows_by_pair(kind: str, fabric: Fabric) -> int:
-    """Return the number of rows of a schedule in which every rank receives every other rank's share, N · (N − 1), and
-    in an all-reduce sends it back, twice that."""
+    """Return the number of rows (transfers of one share) of a schedule in which every rank receives every other rank's
+    share: N · (N − 1) for N ranks, of an all-reduce twice that, of every other kind the same."""
     return fabric.ranks * (fabric.ranks - 1) * (2 if kind == "all-reduce" else 1)
 
 
 def rows_by_rank(kind: str, fabric: Fabric) -> int:
-    """Return about how many rows schedules have in which every rank sends a few times.
+    """Return about how many rows (transfers) schedules have in which every rank sends a few times.
 
-    A row for each of about 2 log N sends of a rank in an all-reduce, a broadcast, a reduce, a gather or a scatter; else
-    twice :func:`rows_by_pair`, as every share is a row of its own.
+    For N ranks 2 N · b in an all-reduce, a broadcast, a reduce, a gather or a scatter, where b is the number of bits of
+    N, about log2 N; else 2 N · (N − 1), as every share is a row of its own.
     """
     whole = kind in ("all-reduce", *ROOTED, *TO_OR_FROM_ROOT)
     return 2 * fabric.ranks * fabric.ranks.bit_length() if whole else 2 * rows_by_pair(kind, fabric)
@@ -71,8 +71,8 @@ class Algorithm:
     """The most ranks of an all-to-all; less where blocks are passed on, so that rows grow with the ranks' cube."""
 
     def bundled(self) -> Algorithm:
-        """Return the striped form, in which every transfer bundles all the wavelengths it can get; its name ends in
-        "-striped"."""
+        """Return a copy of this algorithm in its striped form, in which every transfer bundles all the wavelengths it
+        can get: its name ends in "-striped", its summary in "; all wavelengths bundled"."""
         summary = f"{self.summary}; all wavelengths bundled"
         return replace(self, name=f"{self.name}-striped", summary=summary, striped=True)
 
@@ -99,10 +99,13 @@ class Algorithm:
         """Return a sentence that says why this algorithm cannot serve a kind on a fabric under a cost model; None when
         it can.
 
-        Whether the fabric joins any two ranks and whether the model can charge the algorithm, its kinds, other fields,
-        ``declines`` and ``longest_lightpath`` are looked at in this order, and last whether its rows fit in the memory
-        that is free; the first that fails is named. A barrier, an all-to-all-v or a reduce-scatter-v that the
-        algorithm does not list is judged as the all-gather, all-to-all or reduce-scatter whose schedules serve it.
+        Only the first of these that fails is named, in this order: whether the fabric joins any two ranks; whether the
+        model can charge the algorithm ("paper" cannot where the schedule depends on the size); the kind; reduction in
+        the network or a ring with wavelengths, where needed; failed parts of the fabric, of which only algorithms
+        that build by size know; transceivers and wavelengths of a link, the most ranks of an all-to-all, an even number
+        of ranks; what else the algorithm declines; lightpaths longer than light reaches; and memory for its rows. A
+        barrier, an all-to-all-v or a reduce-scatter-v that the algorithm does not list is judged as the all-gather,
+        all-to-all or reduce-scatter whose schedules serve it.
         """
         carrier = CARRIED_AS.get(kind, kind)
         if kind not in self.kinds and carrier in self.kinds:
@@ -135,14 +138,15 @@ class Algorithm:
 
     def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
         """Return a sentence that says why the rows that the algorithm is estimated to make for a kind of collective on
-        a fabric do not fit in the memory that is free; None where they do."""
+        a fabric, at 200 bytes each, do not fit in the memory that this machine has free; None where they do, and always
+        for at most 256 MiB."""
         rows = self.rows(kind, fabric)
         return lacking_memory(rows * ROW_NBYTES, f"{self.name} on {fabric.ranks:,} ranks, with {rows:,} rows,")
 
 
 def longest_links(fabric: Fabric, source: Ints, destination: Ints) -> int:
-    """Return the number of links of the longest lightpath of those from ``source`` to ``destination`` [lightpath], each
-    on the route that the fabric chooses."""
+    """Return the number of links of the longest lightpath of those from ``source`` to ``destination``, ranks
+    [lightpath], at least one, each on the route that the fabric chooses."""
     return int(fabric.hops(source, destination, fabric.route(source, destination)).max())
 
 

@@ -220,8 +220,9 @@ def _phases(grid: Ints, halves: int, half: int) -> list[build.Moves]:
 def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[build.Moves]:
     """Return the steps in which each line of ranks spreads what its ranks hold, place by place, to all of the line.
 
-    In every step each rank passes what it has received, or its own shares at first, to its neighbours both ways. A
-    share's chunk has the number share · ``halves`` + ``half``.
+    Lines have two ends, so there is a step less than places. In the first step each rank sends its own shares to its
+    neighbours both ways, later what it has just received onward in the same direction. A share's chunk has the number
+    share · ``halves`` + ``half``.
 
     Args:
         lines: ranks: [line, place].
@@ -244,8 +245,8 @@ def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[build.Moves]
 
 
 def _join_moves(one: build.Moves, other: build.Moves) -> build.Moves:
-    """Return the moves of two steps as one step, those of ``one`` first, then those of ``other``; none of them
-    reduces."""
+    """Return the moves of two steps as one step, those of ``one`` first, then those of ``other``; all of them store at
+    the receiver, also those that reduced before."""
     names = ("source", "destination", "chunk")
     return build.moves(*(np.append(getattr(one, name), getattr(other, name)) for name in names))
 

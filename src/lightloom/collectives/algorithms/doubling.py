@@ -33,11 +33,13 @@ from lightloom.machines.fabrics.fabric import Axis, Fabric
 
 
 def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return the schedule of recursive doubling; as reduce-scatter it is run backwards (recursive halving).
+    """Return the schedule of recursive doubling of an all-gather, an all-reduce or a reduce-scatter, which is the
+    all-gather run backwards (recursive halving).
 
-    In an all-reduce partners add whole vectors. Ranks beyond a power of two first hand their data to the rank before
-    them, and get the result from it in the end. With ``striped`` transfers bundle the channels that their step leaves
-    free. The schedule is not yet verified.
+    In an all-reduce, which has one chunk, partners send each other whole vectors and add. Where the number of ranks is
+    not a power of two, ranks 1, 3, 5, ..., as many as are too many, first hand their data to the rank before them, and
+    get the result from it in the end. With ``striped`` transfers bundle the channels that their step leaves free. The
+    schedule is not yet verified.
     """
     name, n = "recursive-doubling", collective.ranks
     if collective.kind == "all-reduce":
@@ -75,9 +77,10 @@ def _members(n: int) -> tuple[Ints, Ints]:
 def _gather_moves(fabric: Fabric) -> list[Moves]:
     """Return the moves of each step of an all-gather by doubling, a chunk for each rank.
 
-    Ranks beyond a power of two first hand their share to the one before. Then members of pairs 1, 2, 4, ... members
-    apart send each other all shares that they hold, and in the end each folded rank gets from the one before it what it
-    lacks.
+    Where the number of ranks is not a power of two, ranks 1, 3, 5, ..., as many as are too many, first hand their share
+    to the one before. Then the other ranks, in pairs 1, 2, 4, ... of them apart, send each other all shares that they
+    hold, and in the end each rank left out gets from the one before it all shares but its own. Chunks have the number
+    of the rank that owns the share; no move reduces.
     """
     n = fabric.ranks
     members, folded = _members(n)
@@ -132,8 +135,8 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
     """Return Bruck's doubling, for any number of ranks, not yet verified; as reduce-scatter it runs backwards
     (recursive halving), and as all-reduce first so and then as the all-gather.
 
-    It is folded to the rows of rank 0 where all ranks send the same way. With ``striped`` transfers bundle the channels
-    that their step leaves free.
+    Where all ranks send the same way (no wavelengths, same route) only the rows of rank 0 are written out, which stand
+    for every rank's, shifted. With ``striped`` transfers bundle the channels that their step leaves free.
     """
     n, senders = collective.ranks, _senders(fabric)
 
@@ -152,9 +155,10 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
 
 
 def _senders(fabric: Fabric) -> int:
-    """Return the number of ranks whose sends are written out: one where those of all others go the same way, else all.
+    """Return the number of ranks whose sends are written out: 1 where those of all others go the same way, else all.
 
-    Wavelengths differ from rank to rank, and so may the way to the opposite rank of a ring.
+    That is all on a fabric with wavelengths, which differ from rank to rank, and where the fabric's routes to the rank
+    1, 2, 4, ... further on do not have the same number for every rank, as that to the opposite rank of a ring.
     """
     if fabric.wavelength_routed:
         return fabric.ranks
@@ -193,7 +197,7 @@ _ROUNDING = 1e-9
 
 
 def hierarchical_phases(kind: Kind, flats: Sequence[Algorithm], first: int = 0) -> list[Phase]:
-    """Return the phases of a kind of collective along several axes, in order.
+    """Return the phases of a kind of collective along several axes, in order: (kind, index of the axis, its algorithm).
 
     The axes are taken from ``first`` on, and after the last the ones before ``first``. An all-reduce is a
     reduce-scatter along each but the last of these, an all-reduce along the last, and all-gathers along the others in
@@ -214,7 +218,7 @@ def hierarchical_phases(kind: Kind, flats: Sequence[Algorithm], first: int = 0) 
 
 
 def hierarchical(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return a pipeline of phases along each axis of a packet fabric, not yet verified.
+    """Return a schedule that is a pipeline of phases along each axis of a packet fabric, not yet verified.
 
     Phases are straight exchanges where switches join the ranks of an axis, rings where links join neighbours, and
     binomial trees for kinds with a root. Where all axes are rings, as many lanes carry equal parts of the data at once,
@@ -234,8 +238,9 @@ def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
     """Return the axes along which phases run, innermost first, each with True if ranks along it forward for each other,
     as links join only neighbours.
 
-    Axes of switches that follow each other, but for the innermost, are joined into one where a rank receives as many
-    bytes per second along the outer one as along the inner one, by the fabric's cuts.
+    Axes of switches that follow each other, but for the innermost, are joined into one, with the inner one's stride and
+    the product of the sizes, where a rank receives as many bytes per second along the outer one as along the inner one:
+    the capacity of the fabric's cut around a group of the axis's stride, over the ranks of that group.
     """
     entering = {cut.ranks: cut.capacity / cut.ranks for cut in fabric.cuts()}
     axes: list[tuple[Axis, bool]] = []
@@ -254,8 +259,8 @@ def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
 
 
 def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
-    """Return a sentence if hierarchical schedules have no phases on a fabric, as it is circuit-switched or has fewer
-    than two axes; None if they have."""
+    """Return a sentence if hierarchical schedules do not run on a fabric, as it is circuit-switched or its ranks lie
+    along fewer than two axes (neither in domains nor on a grid); None if they do."""
     if fabric.exclusive:
         return "hierarchical composes packets, and this fabric is circuit-switched"
     if len(fabric.axes) < 2:

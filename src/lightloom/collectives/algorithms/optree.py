@@ -38,18 +38,20 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 @njit_cached
 def exchange_parts(start: Ints, size: Ints, first: Ints, items: Ints, arriving: Ints, change: Ints) -> None:
-    """Add up what a stage of OpTree brings: every rank sends what it holds to its counterpart in each other part of
-    what was one part before.
+    """Count the blocks that a stage of OpTree moves, into ``arriving`` and ``change``: every rank sends what it holds
+    to its counterpart in each other part of what was one part before.
 
     The counterpart has the same position in its part, or the last one where that part is smaller.
 
     Args:
         start, size: first rank and ranks of each part: [parts].
-        first: the first part of each part before, and the number of parts: [parts before + 1].
-        items: blocks that each rank holds: [ranks].
+        first: the number of the first part that each part before was cut into, and at last the number of parts:
+            [parts before + 1].
+        items: blocks that each rank holds, not changed: [ranks].
         arriving: out, zeros at first, the blocks that each rank receives: [ranks].
-        change: out, zeros at first, the blocks on a link less those on the one before it, among ranks in a row, towards
-            higher ranks and towards lower ones: [2, ranks + 1]. Empty where links do not matter.
+        change: out, zeros at first, the blocks on the link from rank i to i + 1 less those on the link before it, so
+            that running sums are the loads of links of ranks in a row; in row 0 towards higher ranks, in row 1 towards
+            lower ones: [2, ranks + 1]. Of shape (0, 0) where links do not matter.
     """
     for before in range(len(first) - 1):
         for part in range(first[before], first[before + 1]):
@@ -90,13 +92,13 @@ def cut(start: Ints, size: Ints, radix: int) -> tuple[Ints, Ints, Ints]:
 
 
 def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...]:
-    """Return the exact steps of each stage of OpTree among ``n`` ranks, from the load of every link, without building
-    the schedule.
+    """Return the exact number of steps of each stage of OpTree's all-gather among ``n`` ranks, from the load of every
+    link, without building the schedule.
 
     Args:
         channels: wavelengths of each link, each way.
         radices: for each stage in turn, the parts into which it cuts every part that the stage before made, at first
-            the whole ring.
+            the whole ring. Radices that leave parts of several ranks are not refused.
 
     Time: O(N · sum of radices).
     """
@@ -139,10 +141,11 @@ def _first_stage_colours(size: Ints) -> int:
 @lru_cache(maxsize=256)
 def best_radices(n: int, channels: int) -> tuple[int, ...]:
     """Return the radices of OpTree's stages with the fewest steps among the most promising, for ``n`` ranks and
-    ``channels`` wavelengths of each link.
+    ``channels`` wavelengths of each link each way: for each stage in turn, into how many it cuts every part.
 
-    Ties go to fewer stages, then to the lower estimate. Estimate of a stage of radix m: around the ring
-    ceil(N/m)·ceil(floor(m²/4)/2) wavelengths, along a line (N/m)·floor(m²/4), over the channels, rounded up.
+    The 48 choices with the fewest estimated steps have their steps counted exactly; ties go to fewer stages, then to
+    the lower estimate. A stage of radix m is estimated at ceil(N/m)·ceil(floor(m²/4)/2) wavelengths in the first stage,
+    around the ring, and (N/m)·floor(m²/4) in later ones, along a line, each over the channels, rounded up.
     """
     candidates = _candidates(n, channels)
     best, fewest = candidates[0], (sys.maxsize, 0)
@@ -267,9 +270,10 @@ class _Parts(NamedTuple):
         return cls(zero, np.full(1, n, np.int64), zero, np.arange(n, dtype=np.int32)[None])
 
     def held(self) -> tuple[Int32s, Ints, Ints]:
-        """Return the shares of all ranks of all kinds of parts, one rank's after the other's: [place]; and the first
-        place and the number of the shares that each rank holds: [kind, position] each, as many positions as the largest
-        part has, with no shares at those that a smaller one lacks."""
+        """Return the shares that the ranks of each kind of part hold, one rank's after the other's: [place]; and the
+        first place and the number of the shares of each rank: [kind, position in the part] each, as many positions as
+        the largest part has, with no shares at those that a smaller one lacks. Parts of one kind have the same size and
+        hold a share at the same position."""
         kinds, n = self.position.shape
         order = np.argsort(self.position, axis=1, kind="stable").astype(np.int32)
         most = int(self.size.max())

@@ -60,7 +60,7 @@ def double_tree(collective: Collective, fabric: Fabric, *, striped: bool = False
 
 def _level(places: tuple[Ints, Ints], parent: Ints, chosen: Ints, *, up: bool) -> Moves:
     """Return the transfers from the chosen places of both trees to their parents (``up``), which add there, or from the
-    parents to them; the first tree carries half 0 of the data, the second half 1.
+    parents to them; the first tree carries half 0 of the data, the second half 1, and its transfers come first.
 
     ``places`` has the rank at each place of either tree, [place], ``parent`` the place of each one's parent, and
     ``chosen`` is True for places that take part.

@@ -72,8 +72,8 @@ class _Members(NamedTuple):
 
 
 def _grouped(members: _Members, channels: int) -> tuple[list[list[_Members]], _Members]:
-    """Return the groups of neighbours of each level, lowest level first, and the representatives who are left: so few
-    that they fit into one exchange.
+    """Return the groups of neighbours of each level, lowest level first, and the representatives who are left: one, or
+    so few that ``channels`` wavelengths each way suffice for an all-to-all of them around the ring in one step.
 
     A group has up to 2 · ``channels`` + 1 members; its middle represents it on the next level, with the shares of all
     of them.
@@ -156,7 +156,8 @@ def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, In
 
     Returns:
         Index in ``side`` of the member that receives, first share, number of shares, first colour and number of the
-        multicast: [row] each; then the number of colours, and that of multicasts. Both count from 0 for this side.
+        multicast: [row] each; then how many colours there are, and how many multicasts. The colours and the multicasts
+        of each side are numbered from 0; a multicast takes a colour for each of its shares, which no other one takes.
         First shares are 0 to 2 n − 1, where k and k + n are the same share, so that a range may lead around the ring.
     """
     members = len(side.rank)

@@ -15,11 +15,12 @@ from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 @njit_cached
 def cheapest_tree(price: Floats, count: Floats) -> float:
-    """Return the least cost of serving the ranks of a line between two ends that both have the data, and count the
-    edges of that tree.
+    """Return the least cost of serving the ranks of a line between two ends that both have the data, and count in
+    ``count`` the edges of that tree.
 
-    Level after level, ranks that were served serve others. There are as many ranks between the ends as ``price`` has
-    lengths above 0.
+    In every level the ends, and ranks that were served in a level before, may each serve ranks to both sides, by an
+    edge to each, whose length is the distance. There are as many ranks between the ends as ``price`` has lengths
+    above 0.
 
     Time: levels · lengths², and memory: levels · lengths.
 
@@ -38,13 +39,15 @@ def gap_costs(price: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the least costs of serving so many ranks in a gap from a level on, infinite where it cannot be done.
 
     Args:
-        price: of an edge in each level by its length: [level, length].
+        price: of an edge in each level by its length, the distance of the two ranks: [level, length], lengths from 0.
 
     Returns:
-        G, of the ranks between two ends that have the data, [level + 1, ranks], the last row for no level left; E, of
-        the ranks up to the farthest that one end serves at this level, that one included; E without the edge to that
-        one; and of the ranks up to that one and of those beyond it that are served from the next level on: [level,
-        ranks] each.
+        gap: of all ranks between two ends that have the data: [level + 1, ranks], the last row for no level left.
+        ends: of the ranks next to one end, up to and with the farthest that this end serves at this level: [level,
+            ranks], as the others.
+        between: the same without the edge to that farthest rank.
+        one_end: of the ranks of ``ends`` together with those beyond, which are served from the next level on.
+        In all, ranks count from 0.
     """
     levels, room = price.shape
     gap, ends = np.full((levels + 1, room), np.inf), np.full((levels, room), np.inf)
@@ -82,8 +85,9 @@ def count_edges(
 
     Args:
         gap, ends, between, one_end: least costs, [level, ranks], as :func:`gap_costs` returns them.
-        waiting: levels and their ranks in a gap, or, negative, those up to the farthest that an end serves; emptied.
-        count: edges, to which these are added: [level, length].
+        waiting: (level, ranks) of gaps between two ends whose ranks are to be served from that level on; with −r for
+            ranks, of r ranks next to an end, the farthest of which this end serves at that level. Emptied.
+        count: number of edges, to which these are added in place: [level, length].
     """
     levels = len(ends)
     while len(waiting):
@@ -122,9 +126,11 @@ def place_of(least: float, first: Floats, second: Floats, ranks: int) -> int:
 
 @njit_cached
 def cheapest_rooted_tree(price: Floats, first_price: Floats, count: Floats, first_count: Floats) -> float:
-    """Return the least cost of a tree on a ring whose root sends first at prices of its own, and count its edges.
+    """Return the least cost of a tree on a ring whose root sends first at prices of its own, and count its edges in
+    ``count`` and ``first_count``.
 
-    The tree reaches as many ranks besides its root as ``price`` has lengths above 0.
+    The tree reaches as many ranks besides its root as ``price`` has lengths above 0. The root first sends in whichever
+    level is cheapest, and in later ones at ``price``, as all other ranks.
 
     Time: levels · lengths², and memory: levels · lengths.
 

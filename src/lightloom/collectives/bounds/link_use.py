@@ -52,8 +52,8 @@ def broadcast_uses(ranks: int, hops: int) -> int:
     """Return C(N, H), the fewest link uses of a broadcast on a ring within H = ``hops`` hops to N = ``ranks`` ranks,
     its source included.
 
-    A lightpath uses every link that it passes. Never below the closed form (N − 1) + max(0, N − 1 − 2 H), and equal to
-    it where 2 H (H + 1) ≥ N − 1.
+    A hop is a lightpath, which uses every link that it passes; ``hops`` is 1 or more. Never below the closed form
+    (N − 1) + max(0, N − 1 − 2 H), and equal to it where 2 H (H + 1) ≥ N − 1.
     """
     if 2 * hops * (hops + 1) >= ranks - 1:
         return closed_form(ranks, hops)
@@ -69,8 +69,9 @@ def broadcast_uses(ranks: int, hops: int) -> int:
 
 
 def closed_form(ranks: int, hops: int) -> int:
-    """Return N − 1 + max(0, N − 1 − 2 H), with N = ``ranks`` and H = ``hops``: link uses of a broadcast that are never
-    above :func:`broadcast_uses`, every rank once and the excess of reaching both ends of the ring."""
+    """Return N − 1 + max(0, N − 1 − 2 H) for N = ``ranks`` and H = ``hops``, the most lightpaths one after the other
+    from the source to any rank: link uses of a broadcast on a ring that are never above :func:`broadcast_uses`, one for
+    every rank but the source and the excess of reaching both ends of the ring."""
     return ranks - 1 + max(0, ranks - 1 - 2 * hops)
 
 
@@ -212,10 +213,11 @@ def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
 
 
 def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: float) -> float:
-    """Return the least time X, in seconds, of an all-gather on a ring that relays what first hops do not reach between
-    ``hop`` and X − ``hop``.
+    """Return a lower bound X, in seconds, of an all-gather on a ring whose circuits stand: the least X with
+    X ≥ 2 ``hop`` + u · ``per_link_use``, as what first hops do not reach is relayed between ``hop`` and X − ``hop``.
 
-    Zero where first hops may reach all ranks.
+    u is a lower bound on the link uses of a byte after its first hop, of which it makes ⌊X / ``hop``⌋ at most, 2 or
+    more. Zero where first hops may reach all ranks, or ``hop`` or ``per_link_use`` is zero.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
@@ -232,9 +234,10 @@ def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: flo
 
 def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
     """Return the fewest link uses, on average, of a byte of a broadcast in the last of ``hops`` slots of one hop's
-    length, with ``capacity`` uses in all slots before.
+    length, where at most ``capacity`` link uses of a byte are in all slots before together.
 
-    0 where those before suffice, or where even the tree that uses them least needs more than there is in them.
+    The average is over bytes, of which some may take one tree and some another. 0 where the slots before suffice, or
+    where even the tree that uses them least needs more than there is in them.
     """
     few, many = _cheapest(ranks, hops, 1.0), (float(broadcast_uses(ranks, hops - 1)), 0.0)
     if few[0] > capacity or many[0] <= capacity:
@@ -245,11 +248,11 @@ def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
 
 @lru_cache(maxsize=1 << 12)
 def _relayed_uses(ranks: int, hops: int, first_uses: float) -> float:
-    """Return a lower bound on the link uses of a byte after its first hop, within ``hops`` hops, where at most
-    ``first_uses`` are in the first.
+    """Return a lower bound on the link uses of a byte of an all-gather on a ring after its first hop, within ``hops``
+    hops, 2 or more, where at most ``first_uses`` are in the first; bytes may take different trees.
 
-    Links of first hops are priced no lower than others. Where fewer of these are used at equal prices, more would do.
-    Where tables would be too large, the bound is C(N, H) less ``first_uses``.
+    Where tables would be too large, the bound is that of :func:`broadcast_uses` less ``first_uses``, as it is where the
+    tree with fewest uses has no more than ``first_uses`` in its first hop.
     """
     if len(_coefficients(hops - 1, ranks - 1)) * len(_coefficients(hops, ranks - 1)) > _LARGEST_TABLE:
         return broadcast_uses(ranks, hops) - first_uses
@@ -271,8 +274,9 @@ def _segment(
     """Return two neighbouring corners of the convex frontier of link uses, between ``few`` and ``many``, for the first
     of which ``is_before`` holds, and for the second not.
 
-    A corner is the link uses of a tree within ``hops`` hops in all levels but one, and those in that one level. The
-    first corner uses more links in the one level than the second, as ``few`` does than ``many``.
+    A corner is the link uses of a tree within ``hops`` hops to ``ranks`` ranks of a ring in all levels but one, and
+    those in that one level. The first corner uses more links in the one level than the second, as ``few`` does than
+    ``many``; ``is_before`` must hold for ``few`` and not for ``many``.
     """
     while True:
         price = (many[0] - few[0]) / (few[1] - many[1])
@@ -326,8 +330,8 @@ def _coefficients(hops: int, ranks: int) -> Floats:
 
 
 def ranks_by_hops(ranks: int, degree: int) -> list[int]:
-    """Return the most ranks that can lie exactly 1, 2, ... hops from a rank, over ``degree`` circuits a rank: D, D²,
-    ..., and last what is left of ``ranks`` − 1."""
+    """Return the most ranks that can lie exactly 1, 2, ... hops from a rank, over D = ``degree`` circuits a rank: D,
+    D², ..., and last what is left of ``ranks`` − 1, which they add up to; none for one rank."""
     numbers: list[int] = []
     left, most = ranks - 1, degree
     while left > 0:
@@ -341,8 +345,9 @@ def degree_seconds(collective: Collective, fabric: Fabric) -> float:
     """Return the seconds from dark circuits that no schedule beats on a switch where every rank holds
     ``fabric.channels`` circuits.
 
-    Either one set of circuits serves all, and data has its hops to go; or circuits are set at least twice; the less of
-    the two counts. The first set-up and one conversion are included.
+    That is the first set-up and one conversion, and then the less of two times: of one set of circuits that serves all,
+    over which data has its hops to go; and of circuits that are set at least twice, the larger of another set-up and of
+    what the rank that needs longest takes to receive (or send) its bytes.
     """
     if collective.kind in OF_PARTS:
         demand = Demand(collective)
